@@ -1,0 +1,115 @@
+"""What a transport promises: records in, and one transaction out that carries notifications, dead letters and positions.
+
+Source and sink are one port because their last step is one: on Kafka a single transaction holds what leaves and the
+offsets that it stands on. The file transport follows the same idea in small.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from domain.errors import ResequencerError, TransientError
+from domain.record import Headers, Partition, Record
+
+
+class TransportUnavailable(TransientError):
+    """The source or the sink did not answer, or has no room. Nothing is lost by trying the same again."""
+
+
+class TransportRefused(ResequencerError):
+    """What is there cannot be used (rights, damage, a position beyond the log). `what` names it; the text ends with the remedy."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(f"{what}: {problem}")
+        self.what = what
+        self.problem = problem
+
+
+class Channel(StrEnum):
+    """Where something leaves to."""
+
+    NOTIFICATIONS = "notifications"
+    DEAD_LETTERS = "dead-letters"
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """One record that leaves. `number` counts from 1 within its partition, over both channels, and never repeats for another record."""
+
+    number: int
+    channel: Channel
+    key: bytes | None
+    headers: Headers
+    value: bytes
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far a partition was published: where reading resumes, and opaque metadata that names the storage commit it stands on.
+
+    `beyond` holds the numbers that left after this position was written, which only a transport without transactions has.
+    """
+
+    offset: int
+    metadata: str
+    beyond: frozenset[int] = frozenset()
+
+
+class PartitionOutput(msgspec.Struct, frozen=True):
+    """What one cycle publishes of one partition: the outgoing by ascending number, and the position they stand on."""
+
+    partition: Partition
+    outgoing: tuple[Outgoing, ...]
+    position: Position
+
+
+class Polled(msgspec.Struct, frozen=True):
+    """What a poll brought.
+
+    `records` are in the order of their partition. `next_offsets` tells where reading goes on, for each partition that
+    moved; `ends` the end of each assigned partition's log, seen no later than its records: reading up to there is having
+    read everything that already lay there. An end never exceeds what reading will reach without new input.
+    """
+
+    records: tuple[Record, ...]
+    next_offsets: Mapping[Partition, int]
+    ends: Mapping[Partition, int]
+
+
+class Transport(Protocol):
+    """Records in, one transaction out. Used from one thread."""
+
+    def assignment(self) -> Collection[Partition]:
+        """The partitions that are ours as of now; it may change between two polls."""
+        ...
+
+    def position(self, partition: Partition) -> Position | None:
+        """What was last published of it, read afresh; None if nothing ever was."""
+        ...
+
+    def start_offset(self, partition: Partition) -> int:
+        """Where reading begins when there is no position."""
+        ...
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Read this partition from `offset` on. Without it an assigned partition is not read."""
+        ...
+
+    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+        """Up to `max_records` records of the partitions that were sought, fairly; waits up to `timeout_ms` for the first.
+
+        Raises:
+            TransportUnavailable: The source does not answer.
+            TransportRefused: Reading on is impossible without a person.
+        """
+        ...
+
+    def publish(self, outputs: Sequence[PartitionOutput]) -> None:
+        """Let it all leave, with the positions, durably, all of it or nothing that a later `position` would not tell of.
+
+        Raises:
+            TransportUnavailable: The sink does not answer or has no room; the same call again is safe.
+        """
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,31 @@
+"""Dead letters: records set aside with their reason, for a person to look at."""
+
+from enum import StrEnum
+
+import msgspec
+
+from domain.clock import Instant
+from domain.record import Record
+
+
+class DeadLetterReason(StrEnum):
+    """All the reasons there are (contract, section 4)."""
+
+    UNDECODABLE = "undecodable"
+    NO_UNIT_OF_WORK = "no-unit-of-work"
+    INVALID_ID = "invalid-id"
+    NO_SEQUENCE = "no-sequence"
+    INVALID_SEQUENCE = "invalid-sequence"
+    UNSUPPORTED_SCHEMA_VERSION = "unsupported-schema-version"
+    TOO_LARGE = "too-large"
+    CONFLICTING_DUPLICATE = "conflicting-duplicate"
+    HANDLER_FAILED = "handler-failed"
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A record that could not be handled. It leaves with its key, value and headers as they came, and four headers more."""
+
+    record: Record
+    reason: DeadLetterReason
+    error: str
+    dead_at: Instant

@@ -1,0 +1,64 @@
+"""Data envelopes: what a record says about a payment."""
+
+import msgspec
+
+from domain.record import Record
+
+
+class MdsObject(msgspec.Struct, frozen=True):
+    """A message data structure object: one of the three parts of a pain.001, or any other type, kept as it came."""
+
+    object_type: str
+    body: bytes
+
+
+class PdsObject(msgspec.Struct, frozen=True):
+    """A processing data structure object, known by its name."""
+
+    name: str
+    object_type: str | None
+    body: bytes
+
+
+class CustomObject(msgspec.Struct, frozen=True):
+    """A custom object of either schema version: its key and its value as raw JSON."""
+
+    key: str
+    body: bytes
+
+
+class ProcessObject(msgspec.Struct, frozen=True):
+    """Something that happened in a process flow; each makes a notification of its own if the settings know it."""
+
+    unique_id: str | None
+    object_type: str | None
+    event_name: str | None
+    process_flow_name: str | None
+    reason_code: str | None
+    body: bytes
+
+
+class DataEnvelope(msgspec.Struct, frozen=True):
+    """A decoded record. Bodies are raw JSON in UTF-8; only what a handler reads of them is ever decoded.
+
+    `sequence` is 1 … 2^53-1, or None where the record has none and the strategy needs none. `envelope_id` is the first
+    process object's `uniqueId`, else `flow#sequence`. `id_hash` and `digest` are 8 bytes each: of the envelope id, and of
+    the flow, the sequence and all object bodies.
+    """
+
+    unit: str
+    flow: str
+    sequence: int | None
+    envelope_id: str
+    id_hash: bytes
+    digest: bytes
+    record: Record
+    mds_objects: tuple[MdsObject, ...] = ()
+    pds_objects: tuple[PdsObject, ...] = ()
+    custom_objects: tuple[CustomObject, ...] = ()
+    process_objects: tuple[ProcessObject, ...] = ()
+
+    @property
+    def offset(self) -> int:
+        """The record's offset: the order of arrival within its partition."""
+        return self.record.origin.offset

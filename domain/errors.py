@@ -1,0 +1,26 @@
+"""The four families of errors. What an error calls for is its family; what it says is its leaf."""
+
+
+class ResequencerError(Exception):
+    """Every error that this project raises on purpose."""
+
+
+class TransientError(ResequencerError):
+    """Try the same again: the cause is expected to go away. A target-type callable raises it to be called again."""
+
+
+class PermanentError(ResequencerError):
+    """Trying again cannot help: the record goes to the dead letters."""
+
+
+class OwnershipLost(ResequencerError):
+    """A newer owner opened the partition; nothing that was decided for it counts any more."""
+
+
+class ConfigurationError(ResequencerError):
+    """Refuse to start. `path` is the full key (or file), `problem` names the value and the remedy."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem

@@ -1,0 +1,1 @@
+"""From payment data and process objects to notifications."""

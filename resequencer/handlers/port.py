@@ -1,0 +1,44 @@
+"""What the unit asks of its handlers."""
+
+from typing import Protocol
+
+import msgspec
+
+from domain.clock import Instant
+from domain.envelope import DataEnvelope
+from domain.notification import Notification
+from resequencer.payment_data import PaymentData
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """How an envelope came to be handled: what the notification's headers have to say about it.
+
+    `incomplete` is what was missing when a deadline or a bound released it (`PAIN_001,customData:BusinessData`,
+    `sequence:3`), None otherwise. `late` is true when its number had been given up before it came.
+    """
+
+    incomplete: str | None = None
+    late: bool = False
+
+
+class Handled(msgspec.Struct, frozen=True):
+    """What an envelope led to: a notification per process object that the settings know, in their order.
+
+    `unmatched` counts the process objects without a row in the settings: they notify nobody.
+    """
+
+    notifications: tuple[Notification, ...] = ()
+    unmatched: int = 0
+
+
+class Handler(Protocol):
+    """Turns an envelope's process objects into notifications. Called again for the same envelope after a transient failure."""
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        """All of the envelope or nothing.
+
+        Raises:
+            TransientError: The same call may succeed later.
+            PermanentError: It never will; the envelope goes to the dead letters.
+        """
+        ...

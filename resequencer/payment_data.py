@@ -1,0 +1,48 @@
+"""What is known about a unit's payment: the latest object of each type, name and key."""
+
+from __future__ import annotations
+
+import msgspec
+
+from domain.envelope import DataEnvelope
+
+PAIN_001 = "PAIN_001"
+PAYMENT_INSTRUCTION = "PAIN_001_PAYMENT_INSTRUCTION"
+PAYMENT_TRANSACTION = "PAIN_001_PAYMENT_TRANSACTION"
+CREDIT_TRANSFER_TRANSACTION = "PAIN_001_CREDIT_TRANSFER_TRANSACTION"
+"""A second documented spelling of `PAYMENT_TRANSACTION`; the decoder turns it into the first."""
+
+PAIN_001_PARTS = (PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION)
+
+Bodies = tuple[tuple[str, bytes], ...]
+
+
+class PaymentData(msgspec.Struct, frozen=True, array_like=True):
+    """Raw JSON bodies by MDS object type, PDS name and custom key. A later object replaces an earlier one whole."""
+
+    mds: Bodies = ()
+    pds: Bodies = ()
+    custom: Bodies = ()
+
+    def find_mds(self, object_type: str) -> bytes | None:
+        return _find(self.mds, object_type)
+
+    def absorb(self, envelope: DataEnvelope) -> PaymentData:
+        """With the envelope's objects taken over; the same value if it has none."""
+        if not (envelope.mds_objects or envelope.pds_objects or envelope.custom_objects):
+            return self
+        return PaymentData(
+            _merge(self.mds, [(each.object_type, each.body) for each in envelope.mds_objects]),
+            _merge(self.pds, [(each.name, each.body) for each in envelope.pds_objects]),
+            _merge(self.custom, [(each.key, each.body) for each in envelope.custom_objects]),
+        )
+
+
+def _find(bodies: Bodies, name: str) -> bytes | None:
+    return next((body for each, body in bodies if each == name), None)
+
+
+def _merge(known: Bodies, came: list[tuple[str, bytes]]) -> Bodies:
+    if not came:
+        return known
+    return tuple((dict(known) | dict(came)).items())

@@ -1,0 +1,1 @@
+"""Strategies decide whether an envelope is handled now. Pure, and one registry of them."""

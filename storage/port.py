@@ -1,0 +1,187 @@
+"""What a storage promises. Proved by `tests/storage/contract.py`, which every implementation passes on the real thing.
+
+The rules are those of the exactly-once protocol (docs/decisions/0004-exactly-once.md): a partition is owned under a random
+token, its commits are numbered, and every commit is a compare-and-set from one number to the next.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from domain.clock import Instant
+from domain.errors import ResequencerError, TransientError
+from domain.record import Partition
+
+
+class StorageUnavailable(TransientError):
+    """No answer; a commit may or may not have been stored. The same call again is safe."""
+
+
+class StorageRefused(ResequencerError):
+    """The stored data cannot be used: damaged, or of a newer format. `what` names the file or key; the text ends with the remedy."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(f"{what}: {problem}")
+        self.what = what
+        self.problem = problem
+
+
+class WaitKind(StrEnum):
+    """Why a unit wants to be woken."""
+
+    DEADLINE = "deadline"
+    RETRY = "retry"
+
+
+class Waits(msgspec.Struct, frozen=True):
+    """The index fields of a unit in which something waits, by which it is found without touching the idle ones.
+
+    `wakes_at` is the instant of its deadline or next attempt (`kind`), `since` when its oldest stashed envelope was stashed,
+    `waits_for` what is missing, for operators (`sequence:3`), `strategy` the one that made the state.
+    """
+
+    wakes_at: Instant
+    kind: WaitKind
+    since: Instant
+    waits_for: str
+    strategy: str
+    stashed: int
+    stashed_bytes: int
+
+
+class StashEntry(msgspec.Struct, frozen=True):
+    """One stashed record as opaque bytes, known by its offset, which is unique in its partition."""
+
+    offset: int
+    body: bytes
+
+
+class UnitChange(msgspec.Struct, frozen=True):
+    """What a cycle changed in one unit: its small state whole, of the rest only what came, went or changed.
+
+    `payment_data` is None where it did not change. `waits` is None where nothing waits: only then the unit expires,
+    `retention` after `changed_at`.
+    """
+
+    unit: str
+    state: bytes
+    changed_at: Instant
+    waits: Waits | None = None
+    stash_added: tuple[StashEntry, ...] = ()
+    stash_removed: tuple[int, ...] = ()
+    payment_data: bytes | None = None
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A unit as it was last committed; the stash in ascending order of offsets."""
+
+    unit: str
+    state: bytes
+    payment_data: bytes | None
+    stash: tuple[StashEntry, ...]
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """Something that is to leave, as opaque bytes, under the number it will leave with."""
+
+    number: int
+    body: bytes
+
+
+class Header(msgspec.Struct, frozen=True):
+    """How far a partition got. `commit` counts its storage commits (0: nothing was ever committed under `token`).
+
+    `next_offset` is the next offset to read, None before the first commit that knew one; `highest_number` the highest
+    number given to anything that leaves, from 1; what was caused by a record below `heal_offset` may be a duplicate.
+    `history` maps older tokens to the last commit made under each.
+    """
+
+    token: str
+    commit: int
+    next_offset: int | None = None
+    highest_number: int = 0
+    heal_offset: int = 0
+    history: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was ever committed, or the storage has forgotten."""
+        return self.next_offset is None
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """All that a cycle changed in a partition.
+
+    `number` is the header's `commit` + 1 and `attempt` a random id of this very commit: the same attempt again is already
+    done. `added` joins what is pending, everything pending up to `published` leaves it.
+    """
+
+    number: int
+    attempt: str
+    next_offset: int
+    highest_number: int
+    heal_offset: int = 0
+    changes: tuple[UnitChange, ...] = ()
+    added: tuple[Pending, ...] = ()
+    published: int = 0
+
+
+class PartitionStore(Protocol):
+    """One partition's units, owned under one token. Used from one thread."""
+
+    @property
+    def header(self) -> Header:
+        """As of `open` or of the last commit that was answered."""
+        ...
+
+    def load(self, units: Collection[str]) -> Mapping[str, Snapshot]:
+        """The snapshots of those units that exist, in one read, atomically with a check of ownership.
+
+        Raises:
+            OwnershipLost: A newer owner opened this partition.
+            StorageUnavailable: No answer.
+        """
+        ...
+
+    def waiting(self) -> Sequence[tuple[str, Waits]]:
+        """The units in which something waits. Costs by these, not by the idle ones."""
+        ...
+
+    def pending(self) -> Sequence[Pending]:
+        """What is to leave, by ascending number."""
+        ...
+
+    def commit(self, commit: Commit) -> None:
+        """Store all of it or nothing, as a compare-and-set on (token, number - 1).
+
+        A doubled commit (same number, same attempt) has no effect and succeeds; a late one and a stranger's have none and fail.
+
+        Raises:
+            OwnershipLost: A newer owner opened this partition, or the header moved; nothing was stored.
+            StorageUnavailable: No answer; it may have been stored. The same commit again is safe.
+        """
+        ...
+
+
+class Storage(Protocol):
+    """Opens partitions. `is_durable` says whether what was committed outlives the process."""
+
+    @property
+    def is_durable(self) -> bool: ...
+
+    def open(self, partition: Partition) -> PartitionStore:
+        """Take ownership under a new random token; whatever is written later under an older one has no effect.
+
+        Raises:
+            StorageRefused: The data is damaged or of a newer format.
+            StorageUnavailable: No answer.
+        """
+        ...
+
+    def expire(self, now: Instant) -> int:
+        """Forget units in which nothing waits and that did not change for the retention; how many went. Bounded work per call."""
+        ...
+
+    def close(self) -> None: ...
