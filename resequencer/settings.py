@@ -1,0 +1,29 @@
+"""How a unit of work behaves in time and how much it may hold."""
+
+import msgspec
+
+
+class ResequencerSettings(msgspec.Struct, frozen=True):
+    """Durations in milliseconds; see conf/reference.conf for each key.
+
+    `stash_timeout_ms` None means the sum of the attempts' delays. `max_attempts` counts the first one. `stash_limit` is the
+    number of envelopes one unit may stash before it is released as at its deadline.
+    """
+
+    processing_timeout_ms: int = 3_000
+    max_attempts: int = 3
+    backoff_factor: float = 2.0
+    jitter_factor: float = 0.2
+    stash_timeout_ms: int | None = None
+    stash_limit: int = 1_000
+
+    def delay_ms(self, attempt: int) -> float:
+        """From the beginning of this attempt (from 1) to the beginning of the next, before jitter."""
+        return self.processing_timeout_ms * self.backoff_factor ** (attempt - 1)
+
+    @property
+    def deadline_ms(self) -> int:
+        """How long a stashed envelope may wait: 3 + 6 + 12 = 21 s by default."""
+        if self.stash_timeout_ms is not None:
+            return self.stash_timeout_ms
+        return round(sum(self.delay_ms(attempt) for attempt in range(1, self.max_attempts + 1)))
