@@ -91,6 +91,10 @@ class Transport(Protocol):
         """Where reading begins when there is no position."""
         ...
 
+    def end_offset(self, partition: Partition) -> int:
+        """The end of its log as of now, in the sense of `Polled.ends`."""
+        ...
+
     def seek(self, partition: Partition, offset: int) -> None:
         """Read this partition from `offset` on. Without it an assigned partition is not read."""
         ...

@@ -1,0 +1,170 @@
+"""The cycle of a worker: poll → load → decide → commit → publish with positions. All I/O on records happens here.
+
+A cycle is what seed 003 calls the interval of a consistent region: draining is finishing the cycle, a checkpoint is its
+commit, a reset is going back to the last acknowledged position.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from connectors.port import Polled
+from domain.clock import Instant
+from domain.dead_letter import DeadLetter
+from domain.decoding import Refusal
+from domain.envelope import DataEnvelope
+from domain.errors import OwnershipLost
+from domain.notification import Notification
+from domain.record import Partition, Record
+from guardian.figures import Figures
+from guardian.held_partition import HeldPartition
+from guardian.messages import Prepare, Settle
+from guardian.ownership import CycleSettings, Ownership, Servers, Tools
+from resequencer.messages import Decided, UnitKey
+from storage.port import Snapshot
+
+_log = logging.getLogger("resequencer.guardian")
+
+
+class Arrivals(NamedTuple):
+    """A poll's records, decoded: each unit's envelopes in order of arrival, and each partition's undecodable records."""
+
+    envelopes: Mapping[UnitKey, Sequence[DataEnvelope]]
+    letters: Mapping[Partition, Sequence[DeadLetter]]
+
+
+class Cycle:
+    """Runs cycles over the partitions that are assigned to this worker. One thread, one after the other."""
+
+    def __init__(self, servers: Servers, tools: Tools, settings: CycleSettings) -> None:
+        self._transport, self._storage, self._actors = servers
+        self._tools = tools
+        self._settings = settings
+        self._next_wake_at: Instant | None = None
+        self.ownership = Ownership(servers, tools, settings)
+        self.figures = Figures()
+
+    def run_once(self) -> bool:
+        """One cycle; whether anything was committed.
+
+        Raises:
+            Stopped: Told to stop while a server was away; nothing is lost.
+            Escalated: A unit failed in a way that the worker must not go on from.
+        """
+        self.ownership.follow_assignment()
+        polled_at = self._tools.clock.now()
+        polled = self._tools.patience.until_answered("source", partial(self._poll, polled_at))
+        arrivals = self._decode(polled)
+        decisions = self._decide(polled_at, polled, arrivals)
+        committed = self._commit_all(polled.next_offsets, arrivals, decisions)
+        self._publish([held for held in committed if held.has_news(self._tools.clock.now())])
+        return bool(committed)
+
+    def close(self) -> None:
+        """The last acknowledgement on the way down: positions that moved since they were last published."""
+        self._publish([held for held in self.ownership.held.values() if held.positions.has_moved()])
+
+    def _poll(self, now: Instant) -> Polled:
+        idle_ms = self._settings.idle_ms
+        if self._next_wake_at is not None:
+            idle_ms = max(0, min(idle_ms, self._next_wake_at - now))
+        return self._transport.poll(self._settings.batch_size, idle_ms)
+
+    def _decode(self, polled: Polled) -> Arrivals:
+        envelopes: defaultdict[UnitKey, list[DataEnvelope]] = defaultdict(list)
+        letters: defaultdict[Partition, list[DeadLetter]] = defaultdict(list)
+        offsets: defaultdict[Partition, list[int]] = defaultdict(list)
+        now, counts = self._tools.clock.now(), self.figures.counts
+        for record in polled.records:
+            partition = record.origin.partition
+            offsets[partition].append(record.origin.offset)
+            decoded = self._tools.decoder.decode(record)
+            if isinstance(decoded, Refusal):
+                letters[partition].append(DeadLetter(record, decoded.reason, decoded.error, now))
+                continue
+            counts["differing_keys"] += _has_other_key(record, decoded)
+            envelopes[UnitKey(partition, decoded.unit)].append(decoded)
+        counts["records"] += len(polled.records)
+        for partition, read_to in polled.next_offsets.items():
+            self.ownership.held[partition].note_read(offsets[partition], read_to, now)
+        return Arrivals(envelopes, letters)
+
+    def _decide(self, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[Decided]:
+        read_to = {partition: held.read_to for partition, held in self.ownership.held.items()}
+        prepared = self._actors.prepare(Prepare(polled_at, frozenset(arrivals.envelopes), read_to, polled.ends))
+        snapshots = self._load(prepared.unknown)
+        held = self.ownership.held
+        known = {key: tuple(came) for key, came in arrivals.envelopes.items() if key.partition in held}
+        settled = self._actors.settle(Settle(self._tools.clock.now(), known, snapshots))
+        self._next_wake_at = settled.next_wake_at
+        return settled.decisions
+
+    def _load(self, unknown: Iterable[UnitKey]) -> dict[UnitKey, Snapshot]:
+        """The snapshots of units without an actor: one read per partition."""
+        wanted: defaultdict[Partition, list[str]] = defaultdict(list)
+        for key in unknown:
+            wanted[key.partition].append(key.unit)
+        snapshots: dict[UnitKey, Snapshot] = {}
+        for partition, units in wanted.items():
+            load = partial(self.ownership.held[partition].store.load, units)
+            try:
+                loaded = self._tools.patience.until_answered("storage", load)
+            except OwnershipLost as error:
+                self.ownership.lose(partition, error)
+            else:
+                snapshots |= {UnitKey(partition, unit): each for unit, each in loaded.items()}
+        return snapshots
+
+    def _commit_all(self, moved: Collection[Partition], arrivals: Arrivals, decisions: Sequence[Decided]) -> list[HeldPartition]:
+        """Commit every partition in which something happened; those whose commit was answered."""
+        decided: defaultdict[Partition, list[Decided]] = defaultdict(list)
+        for decision in decisions:
+            decided[decision.key.partition].append(decision)
+        touched = [held for each, held in self.ownership.held.items() if each in moved or each in decided]
+        return [held for held in touched if self._is_committed(held, arrivals.letters.get(held.partition, ()), decided)]
+
+    def _is_committed(
+        self, held: HeldPartition, letters: Sequence[DeadLetter], decided: Mapping[Partition, Sequence[Decided]]
+    ) -> bool:
+        decisions = decided.get(held.partition, ())
+        left = [*letters, *(each for decision in decisions for each in decision.outgoing)]
+        commit = held.next_commit(left, decisions, self._tools.random_token())
+        try:
+            self._tools.patience.until_answered("storage", partial(held.store.commit, commit))
+        except OwnershipLost as error:
+            self.ownership.lose(held.partition, error)
+            return False
+        held.note_committed(commit, decisions, self._tools.clock.now())
+        self._account(left, decisions)
+        return True
+
+    def _publish(self, news: Sequence[HeldPartition]) -> None:
+        """Let it leave together: on Kafka one transaction."""
+        if not news:
+            return
+        outputs = [held.output() for held in news]
+        self._tools.patience.until_answered("output", partial(self._transport.publish, outputs))
+        for held in news:
+            held.note_published(self._tools.clock.now())
+
+    def _account(self, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decided]) -> None:
+        self.figures.add_outgoing(left)
+        for decision in decisions:
+            self.figures.add_decision(decision)
+            for release in decision.releases:
+                _log.warning(
+                    "released %d envelopes of unit %s after %.1f s (%s): missing %s",
+                    release.envelopes, release.unit, release.waited_ms / 1000, release.cause.value, release.missing,
+                    extra={
+                        "unit": release.unit,
+                        "partition": str(decision.key.partition),
+                        "position": release.source_position,
+                    },
+                )  # fmt: skip
+
+
+def _has_other_key(record: Record, envelope: DataEnvelope) -> bool:
+    """A key that differs from the unit is accepted: only the partition matters. It is counted."""
+    return record.key is not None and record.key != envelope.unit.encode()

@@ -1,0 +1,178 @@
+"""The guardian: the actor that spawns a resequencer per unit of work and keeps what arrives while one stops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from thespian.actors import ActorAddress, ActorExitRequest, ActorTypeDispatcher, ChildActorExited, PoisonMessage
+
+from domain.dead_letter import DeadLetter, DeadLetterReason
+from domain.errors import ResequencerError
+from guardian.messages import Arm, Drop, Prepare, Prepared, Settle, Settled, Survey, Surveyed
+from guardian.roster import Roster, RosterSettings
+from guardian.supervision import SUPERVISION, Directive, Failure
+from resequencer.actor import Resequencer
+from resequencer.messages import Begin, Decide, Decided, Refused, UnitKey
+from resequencer.unit import Tally, Wake
+
+
+class Escalated(ResequencerError):
+    """A failure that a unit cannot deal with: the worker ends without committing."""
+
+    def __init__(self, failure: Failure, key: UnitKey, details: str) -> None:
+        super().__init__(f"{failure}: unit {key.unit!r} of {key.partition}: {details}")
+        self.failure = failure
+        self.key = key
+
+
+class Guardian(ActorTypeDispatcher):
+    """Answers the cycle's questions, one at a time. The roster holds all that it decides by.
+
+    The composition makes a subclass whose class attributes are its dependencies.
+    """
+
+    resequencer: ClassVar[type[Resequencer]]
+    settings: ClassVar[RosterSettings]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._roster = Roster(self.settings)
+        self._children: dict[UnitKey, ActorAddress] = {}
+        self._stopping: dict[str, UnitKey] = {}
+        self._kept: dict[UnitKey, list[Begin | Decide]] = {}
+        self._wakes: Mapping[UnitKey, Wake] = {}
+        self._asked_by: ActorAddress | None = None
+        self._now = 0
+        self._outstanding: dict[UnitKey, Decide] = {}
+        self._decisions: list[Decided] = []
+        self._failure: Escalated | None = None
+
+    # What the cycle asks
+
+    def receiveMsg_Arm(self, message: Arm, sender: ActorAddress) -> None:
+        for key, waits in message.waiting:
+            self._roster.arm(key, waits)
+        self.send(sender, message)
+
+    def receiveMsg_Drop(self, message: Drop, sender: ActorAddress) -> None:
+        for key in self._roster.drop(message.partition):
+            self._stop(key)
+        self._wakes = {key: wake for key, wake in self._wakes.items() if key.partition != message.partition}
+        self.send(sender, message)
+
+    def receiveMsg_Prepare(self, message: Prepare, sender: ActorAddress) -> None:
+        dues = self._roster.dues(message.polled_at, message.read_to, message.ends)
+        for key in dues.stops:
+            self._roster.deactivate(key)
+            self._stop(key)
+        self._wakes = dues.wakes
+        self.send(sender, Prepared(frozenset(key for key in (*message.units, *dues.wakes) if key not in self._children)))
+
+    def receiveMsg_Settle(self, message: Settle, sender: ActorAddress) -> None:
+        self._asked_by, self._now, self._decisions, self._failure = sender, message.now, [], None
+        wakes, self._wakes = self._wakes, {}
+        turns = [
+            Decide(key, message.arrivals.get(key, ()), (wakes[key],) if key in wakes else (), message.now)
+            for key in dict.fromkeys((*message.arrivals, *wakes))
+        ]
+        self._outstanding = {turn.key: turn for turn in turns}
+        for turn in turns:
+            self._pass_on(turn, Begin(turn.key, message.snapshots.get(turn.key)))
+        self._answer_if_complete()
+
+    def receiveMsg_Survey(self, message: Survey, sender: ActorAddress) -> None:
+        waits = self._roster.waits
+        self.send(
+            sender,
+            Surveyed(
+                self._roster.active,
+                len(waits),
+                sum(each.stashed for each in waits.values()),
+                self._roster.stashed_bytes,
+                self._roster.backlogged,
+                tuple(self._roster.longest(message.oldest)),
+            ),
+        )
+
+    # What the resequencers answer
+
+    def receiveMsg_Decided(self, message: Decided, sender: ActorAddress) -> None:
+        if self._outstanding.pop(message.key, None) is None:
+            return
+        self._roster.note(message.key, message.waits, self._now, is_over=message.is_over)
+        self._decisions.append(message)
+        self._answer_if_complete()
+
+    def receiveMsg_Refused(self, message: Refused, sender: ActorAddress) -> None:
+        self._supervise(Failure.STATE, message.key, str(message.error))
+
+    def receiveMsg_PoisonMessage(self, message: PoisonMessage, sender: ActorAddress) -> None:
+        turn = message.poisonMessage
+        if isinstance(turn, Begin):
+            self._supervise(Failure.STATE, turn.key, str(message.details))
+        elif isinstance(turn, Decide):
+            failure = Failure.TURN_OF_ARRIVALS if turn.envelopes else Failure.TURN_OF_WAKES
+            self._supervise(failure, turn.key, str(message.details))
+
+    def receiveMsg_ChildActorExited(self, message: ChildActorExited, sender: ActorAddress) -> None:
+        key = self._stopping.pop(message.childAddress.actorAddressString, None)
+        if key is not None:
+            for each in self._kept.pop(key):
+                self._send_to_new(each)
+
+    # How it is done
+
+    def _pass_on(self, turn: Decide, begin: Begin) -> None:
+        child = self._children.get(turn.key)
+        if child is not None:
+            self.send(child, turn)
+        elif turn.key in self._kept:
+            self._kept[turn.key] += (begin, turn)
+        else:
+            self._send_to_new(begin)
+            self._send_to_new(turn)
+
+    def _send_to_new(self, message: Begin | Decide) -> None:
+        key = message.key
+        if isinstance(message, Begin):
+            self._children[key] = self.createActor(self.resequencer)
+            self._roster.activate(key)
+        self.send(self._children[key], message)
+
+    def _stop(self, key: UnitKey) -> None:
+        child = self._children.pop(key, None)
+        if child is not None:
+            self._stopping[child.actorAddressString] = key
+            self._kept[key] = []
+            self.send(child, ActorExitRequest())
+
+    def _supervise(self, failure: Failure, key: UnitKey, details: str) -> None:
+        turn = self._outstanding.pop(key, None)
+        if turn is None:
+            return
+        if SUPERVISION[failure] is Directive.BURY_AND_RESTART:
+            self._bury(turn, details)
+        else:
+            self._failure = self._failure or Escalated(failure, key, details)
+        self._answer_if_complete()
+
+    def _bury(self, turn: Decide, details: str) -> None:
+        error = f"{Failure.TURN_OF_ARRIVALS}: {details.strip().splitlines()[-1]}"
+        letters = tuple(DeadLetter(each.record, DeadLetterReason.HANDLER_FAILED, error, turn.now) for each in turn.envelopes)
+        waits = self._roster.waits.get(turn.key)
+        tally = Tally(arrived=len(letters))
+        self._decisions.append(Decided(turn.key, None, letters, waits, (), tally, (), (), is_over=False))
+        if waits is not None:
+            self._roster.arm(turn.key, waits)
+        self._roster.deactivate(turn.key)
+        self._stop(turn.key)
+
+    def _answer_if_complete(self) -> None:
+        if self._outstanding or self._asked_by is None:
+            return
+        asked_by, self._asked_by = self._asked_by, None
+        if self._failure is not None:
+            self.send(asked_by, self._failure)
+        else:
+            self.send(asked_by, Settled(tuple(self._decisions), self._roster.next_wake_at))

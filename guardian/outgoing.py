@@ -1,0 +1,68 @@
+"""What leaves, as the records that leave and as the bytes that are pending until they have left."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from connectors.port import Channel, Outgoing
+from domain.clock import Instant
+from domain.dead_letter import DeadLetter
+from domain.notification import Notification
+from domain.record import Headers
+from storage.port import Pending
+
+POSSIBLE_DUPLICATE = ("possible-duplicate", b"true")
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    channel: Channel
+    key: bytes | None
+    headers: Headers
+    value: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Stored).decode
+
+
+def outgoing(number: int, what: Notification | DeadLetter, heal_offset: int) -> Outgoing:
+    """The record of a notification or a dead letter; marked where a storage that forgot may make it repeat."""
+    origin = what.origin if isinstance(what, Notification) else what.record.origin
+    mark = (POSSIBLE_DUPLICATE,) if origin.offset < heal_offset else ()
+    if isinstance(what, Notification):
+        return Outgoing(number, Channel.NOTIFICATIONS, what.unit.encode(), what.headers + mark, what.value)
+    return Outgoing(number, Channel.DEAD_LETTERS, what.record.key, _dead_letter_headers(what) + mark, what.record.value)
+
+
+def to_pending(each: Outgoing) -> Pending:
+    return Pending(each.number, _encode(_Stored(each.channel, each.key, each.headers, each.value)))
+
+
+def from_pending(pending: Pending) -> Outgoing:
+    stored = _decode(pending.body)
+    return Outgoing(pending.number, stored.channel, stored.key, stored.headers, stored.value)
+
+
+def renumbered(each: Outgoing, number: int) -> Outgoing:
+    """The same under a new number, marked: whether it left under its old one is not known."""
+    headers = each.headers if POSSIBLE_DUPLICATE in each.headers else (*each.headers, POSSIBLE_DUPLICATE)
+    return Outgoing(number, each.channel, each.key, headers, each.value)
+
+
+def _dead_letter_headers(letter: DeadLetter) -> Headers:
+    cut = letter.record.cut
+    was = (
+        (("dead-letter-value-length", str(cut.length).encode()), ("dead-letter-value-sha256", cut.sha256.encode())) if cut else ()
+    )
+    return (
+        *letter.record.headers,
+        ("dead-letter-reason", letter.reason.value.encode()),
+        ("dead-letter-error", letter.error.encode("utf-8", "replace")),
+        ("dead-letter-source-position", str(letter.record.origin).encode()),
+        ("dead-letter-at", _iso(letter.dead_at)),
+        *was,
+    )
+
+
+def _iso(at: Instant) -> bytes:
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()

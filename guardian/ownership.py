@@ -1,0 +1,131 @@
+"""The partitions of a worker: taken over, healed, dropped. The steps are those of docs/decisions/0004-exactly-once.md."""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from connectors.port import PartitionOutput, Position, Transport
+from domain.clock import Clock
+from domain.decoding import EnvelopeDecoder
+from domain.record import Partition
+from guardian.actors import Actors
+from guardian.held_partition import HeldPartition
+from guardian.messages import Arm, Drop
+from guardian.patience import Patience
+from guardian.takeover import plan_takeover
+from resequencer.messages import UnitKey
+from resequencer.unit_codec import strategy_changed
+from storage.port import PartitionStore, Storage, Waits
+
+_log = logging.getLogger("resequencer.guardian")
+
+
+class CycleSettings(msgspec.Struct, frozen=True):
+    """`batch_size` records a poll at most; `idle_ms` is how long an empty poll waits for the first one.
+
+    `strategy` is its name with its keys, as states carry it. With `acknowledge_handled` a position waits for the oldest
+    stashed envelope of its partition: the source is the store.
+    """
+
+    strategy: str
+    batch_size: int = 500
+    idle_ms: int = 500
+    acknowledge_handled: bool = False
+
+
+class Servers(NamedTuple):
+    """What a worker does its I/O on, and whom it asks."""
+
+    transport: Transport
+    storage: Storage
+    actors: Actors
+
+
+class Tools(NamedTuple):
+    """What a worker is handed beside its servers."""
+
+    decoder: EnvelopeDecoder
+    clock: Clock
+    patience: Patience
+    random_token: Callable[[], str]
+
+
+class Ownership:
+    """Which partitions are held. `heals` counts how often a storage had forgotten, `losses` how often a newer owner came."""
+
+    def __init__(self, servers: Servers, tools: Tools, settings: CycleSettings) -> None:
+        self._transport, self._storage, self._actors = servers
+        self._tools = tools
+        self._settings = settings
+        self.held: dict[Partition, HeldPartition] = {}
+        self.is_healing = False
+        self.heals = 0
+        self.losses = 0
+
+    def follow_assignment(self) -> None:
+        """Drop what is no longer assigned, take over what is new; waits for a storage or an output that is away."""
+        assigned = set(self._transport.assignment())
+        for partition in self.held.keys() - assigned:
+            self._drop(partition)
+        for partition in sorted(assigned - self.held.keys()):
+            self._tools.patience.until_answered("storage", partial(self.take_over, partition))
+
+    def lose(self, partition: Partition, error: Exception) -> None:
+        """A newer owner came. If it is still assigned, it is taken over again: a zombie must not stop the rightful owner."""
+        _log.warning("lost %s: %s", partition, error, extra={"partition": str(partition)})
+        self.losses += 1
+        self._drop(partition)
+
+    def _drop(self, partition: Partition) -> None:
+        """Its units leave memory; nothing is committed: what is pending is the hand-over."""
+        del self.held[partition]
+        self._actors.drop(Drop(partition))
+
+    def take_over(self, partition: Partition) -> None:
+        """May be repeated from the start at any failure: until it is held, nothing of it is in memory."""
+        position = self._transport.position(partition)
+        store = self._storage.open(partition)
+        waiting = store.waiting()
+        self._refuse_other_strategy(waiting)
+        held, is_news = self._reconcile(partition, store, position)
+        if is_news or held.unpublished:
+            self._transport.publish([held.output()])
+        held.note_published(self._tools.clock.now())
+        self._transport.seek(partition, held.read_to)
+        self._actors.arm(Arm([(UnitKey(partition, unit), waits) for unit, waits in waiting]))
+        self.held[partition] = held
+        told = {"partition": str(partition), "position": held.read_to}
+        _log.info("took over %s at offset %d; units that wait: %d", partition, held.read_to, len(waiting), extra=told)
+
+    def _reconcile(self, partition: Partition, store: PartitionStore, position: Position | None) -> tuple[HeldPartition, bool]:
+        log = range(self._transport.start_offset(partition), self._transport.end_offset(partition))
+        plan = plan_takeover(store.header, store.pending(), position, log, is_durable=self._storage.is_durable)
+        held = HeldPartition(partition, store, plan, waits_for_handled=self._settings.acknowledge_handled)
+        if plan.must_heal:
+            self.is_healing = True
+            _log.warning(
+                "the storage of %s does not know the commit that its position stands on: reading on from offset %d; "
+                "what records below offset %d cause is marked possible-duplicate",
+                partition, plan.offset, plan.heal_offset, extra={"partition": str(partition)},
+            )  # fmt: skip
+            self._heal(held, position)
+        return held, plan.is_new or plan.must_heal
+
+    def _heal(self, held: HeldPartition, position: Position | None) -> None:
+        """The position as it was must be published once more before anything changes: a zombie may not heal."""
+        if position is not None:
+            same = Position(position.offset, position.metadata)
+            self._transport.publish([PartitionOutput(held.partition, (), same)])
+        commit = held.healing_commit(self._tools.random_token())
+        held.store.commit(commit)
+        held.note_committed(commit, (), self._tools.clock.now())
+        self.heals += 1
+        self.is_healing = False
+
+    def _refuse_other_strategy(self, waiting: Iterable[tuple[str, Waits]]) -> None:
+        for unit, waits in waiting:
+            if waits.strategy != self._settings.strategy:
+                raise strategy_changed(waits.strategy, self._settings.strategy, f"unit {unit!r} waits")

@@ -1,0 +1,64 @@
+"""Trying the same again until it is answered: what a worker does while its storage or its output is away."""
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from domain.errors import ResequencerError, TransientError
+
+_Answer = TypeVar("_Answer")
+_log = logging.getLogger("resequencer.guardian")
+
+
+class Stopped(ResequencerError):
+    """The worker was told to stop while something was away. What was not answered is done again after a restart."""
+
+
+class PatienceSettings(msgspec.Struct, frozen=True):
+    """The pause between two tries doubles from `first_pause_ms` up to `longest_pause_ms`."""
+
+    first_pause_ms: int = 100
+    longest_pause_ms: int = 5_000
+
+
+class Patience:
+    """Repeats a call that failed for a while; says so once when it begins to fail and once when it is answered again.
+
+    `away` names what is away at the moment (`storage`, `output`, `source`), None when nothing is.
+    """
+
+    def __init__(self, settings: PatienceSettings, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> None:
+        self._settings = settings
+        self._wait = wait
+        self._is_stopping = is_stopping
+        self.away: str | None = None
+        self.reason: str | None = None
+
+    def until_answered(self, what: str, call: Callable[[], _Answer]) -> _Answer:
+        """The answer of `call`, however long it takes.
+
+        Raises:
+            Stopped: The worker is to stop, and the call was not answered.
+        """
+        pause_ms = self._settings.first_pause_ms
+        while True:
+            try:
+                answer = call()
+            except TransientError as error:
+                self._note(what, error)
+                if self._is_stopping():
+                    raise Stopped(f"told to stop while the {what} was away: {error}") from error
+                self._wait(pause_ms)
+                pause_ms = min(2 * pause_ms, self._settings.longest_pause_ms)
+            else:
+                if self.away is not None:
+                    _log.warning("the %s is back", what)
+                    self.away = self.reason = None
+                return answer
+
+    def _note(self, what: str, error: TransientError) -> None:
+        if self.away is None:
+            _log.warning("the %s is away, trying again until it is back: %s", what, error)
+        self.away, self.reason = what, str(error)

@@ -1,0 +1,147 @@
+"""Which units a guardian knows: who has an actor, who waits, who is to be woken or stopped. Pure bookkeeping."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from domain.clock import Instant
+from domain.record import Partition
+from guardian.backlog import Backlog
+from guardian.wakeups import Wakeups
+from resequencer.messages import UnitKey
+from resequencer.unit import Wake
+from storage.port import WaitKind, Waits
+
+_EVICTED_SHARE = 0.9
+"""At its bound a worker's stash is brought down to this share of it, so that the next envelope does not meet it again."""
+
+
+class RosterSettings(msgspec.Struct, frozen=True):
+    """`stash_bytes` bounds the stashed records held in memory; `can_reload` says whether the storage keeps what leaves memory."""
+
+    idle_timeout_ms: int = 30_000
+    stash_bytes: int = 512 * 1024 * 1024
+    can_reload: bool = True
+
+
+class Dues(msgspec.Struct, frozen=True):
+    """Who is to be woken for what, and whose actor is to stop."""
+
+    wakes: Mapping[UnitKey, Wake]
+    stops: tuple[UnitKey, ...]
+
+
+class Roster:
+    """Keeps time and memory for a guardian. `waits` is in the order in which the units began to wait."""
+
+    def __init__(self, settings: RosterSettings) -> None:
+        self._settings = settings
+        self._wakeups: Wakeups[UnitKey] = Wakeups()
+        self._backlog = Backlog()
+        self._active: set[UnitKey] = set()
+        self._over: list[UnitKey] = []
+        self._stashed_bytes = 0
+        self.waits: dict[UnitKey, Waits] = {}
+
+    @property
+    def active(self) -> int:
+        """Units with an actor."""
+        return len(self._active)
+
+    @property
+    def stashed_bytes(self) -> int:
+        """Of the stashed records in memory."""
+        return self._stashed_bytes
+
+    @property
+    def backlogged(self) -> int:
+        return len(self._backlog)
+
+    @property
+    def next_wake_at(self) -> Instant | None:
+        return self._wakeups.next_at()
+
+    def arm(self, key: UnitKey, waits: Waits) -> None:
+        """A unit that waits in storage, without an actor."""
+        self.waits[key] = waits
+        self._wakeups.arm(key, waits.wakes_at)
+
+    def activate(self, key: UnitKey) -> None:
+        """It has an actor now, and its stash is in memory."""
+        self._active.add(key)
+        self._stashed_bytes += self._size(key)
+
+    def deactivate(self, key: UnitKey) -> None:
+        """Its actor is told to stop; what waits is still known."""
+        if key in self._active:
+            self._active.discard(key)
+            self._stashed_bytes -= self._size(key)
+
+    def note(self, key: UnitKey, waits: Waits | None, now: Instant, *, is_over: bool) -> None:
+        """An active unit took a turn."""
+        self._stashed_bytes += (waits.stashed_bytes if waits else 0) - self._size(key)
+        if waits is None:
+            self.waits.pop(key, None)
+            self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
+        else:
+            self.waits[key] = waits
+            self._wakeups.arm(key, waits.wakes_at)
+        if is_over:
+            self._over.append(key)
+
+    def dues(self, now: Instant, read_to: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Dues:
+        """Who is due at `now`, given how far each partition was read and where its log ended when that reading began."""
+        wakes: dict[UnitKey, Wake] = {}
+        stops, self._over = dict.fromkeys(self._over), []
+        for key in self._wakeups.due(now):
+            waits = self.waits.get(key)
+            if waits is None:
+                stops[key] = None
+            elif waits.kind is WaitKind.RETRY:
+                wakes[key] = Wake.RETRY
+            else:
+                self._backlog.hold(key, ends.get(key.partition, 0))
+        for key in self._backlog.let_go(read_to):
+            waits = self.waits.get(key)
+            if waits is not None and waits.kind is WaitKind.DEADLINE and waits.wakes_at <= now:
+                wakes[key] = Wake.DEADLINE
+        for key in self._heaviest():
+            if self._settings.can_reload:
+                stops[key] = None
+            else:
+                wakes.setdefault(key, Wake.BOUND)
+        return Dues(wakes, tuple(key for key in stops if key in self._active and key not in wakes))
+
+    def drop(self, partition: Partition) -> list[UnitKey]:
+        """Forget a partition; the units that had an actor."""
+        gone = [key for key in self._active if key.partition == partition]
+        for key in gone:
+            self.deactivate(key)
+            self._wakeups.disarm(key)
+        for key in [key for key in self.waits if key.partition == partition]:
+            del self.waits[key]
+            self._wakeups.disarm(key)
+        self._backlog.drop(partition)
+        self._over = [key for key in self._over if key.partition != partition]
+        return gone
+
+    def longest(self, count: int) -> Iterable[tuple[UnitKey, Waits]]:
+        """Those that have waited longest, from the first that began to wait; costs by `count`."""
+        first = [entry for entry, _ in zip(self.waits.items(), range(100 * count), strict=False)]
+        return sorted(first, key=lambda entry: entry[1].since)[:count]
+
+    def _size(self, key: UnitKey) -> int:
+        waits = self.waits.get(key)
+        return waits.stashed_bytes if waits else 0
+
+    def _heaviest(self) -> Iterator[UnitKey]:
+        """While the stashes in memory are beyond their bound: the units that began to wait first."""
+        excess = self._stashed_bytes - self._settings.stash_bytes * _EVICTED_SHARE
+        if self._stashed_bytes <= self._settings.stash_bytes:
+            return
+        for key, waits in self.waits.items():
+            if excess <= 0:
+                return
+            if key in self._active:
+                excess -= waits.stashed_bytes
+                yield key

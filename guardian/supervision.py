@@ -1,0 +1,37 @@
+"""Supervision as data: what an exception in each place leads to."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Failure(StrEnum):
+    """Where something was raised."""
+
+    HANDLER_FOR_A_WHILE = "a handler raised a transient error"
+    HANDLER_FOR_EVER = "a handler raised a permanent error, or a transient one too often"
+    STRATEGY = "a user's strategy raised"
+    TURN_OF_ARRIVALS = "a resequencer raised while it took what arrived"
+    TURN_OF_WAKES = "a resequencer raised though nothing had arrived"
+    STATE = "what the storage keeps of a unit cannot be used"
+    GUARDIAN = "the guardian raised"
+
+
+class Directive(StrEnum):
+    """What happens then. Akka's words where they fit; a worker that ends is started again by whoever runs it."""
+
+    RETRY = "the unit waits and the same envelope is tried again"
+    BURY = "the envelope becomes a dead letter and the unit goes on"
+    BURY_AND_RESTART = "what arrived becomes dead letters and the actor is begun again from the storage"
+    ESCALATE = "the worker ends without committing, and says which unit it was"
+
+
+SUPERVISION: Mapping[Failure, Directive] = {
+    Failure.HANDLER_FOR_A_WHILE: Directive.RETRY,
+    Failure.HANDLER_FOR_EVER: Directive.BURY,
+    Failure.STRATEGY: Directive.BURY,
+    Failure.TURN_OF_ARRIVALS: Directive.BURY_AND_RESTART,
+    Failure.TURN_OF_WAKES: Directive.ESCALATE,
+    Failure.STATE: Directive.ESCALATE,
+    Failure.GUARDIAN: Directive.ESCALATE,
+}
+"""An escalation commits nothing, so nothing is lost: what was read is read again, what waits still waits."""

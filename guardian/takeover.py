@@ -1,0 +1,79 @@
+"""Taking a partition over: where to read on, what is still to leave, and whether the storage has forgotten. Pure.
+
+The steps are those of docs/decisions/0004-exactly-once.md.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from connectors.port import Position
+from storage.port import Header, Pending
+
+
+class Metadata(msgspec.Struct, frozen=True, array_like=True):
+    """What a position says about the storage commit it stands on: its token and number, and the highest number published."""
+
+    token: str
+    commit: int
+    published: int
+
+    def encode(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+class Takeover(msgspec.Struct, frozen=True):
+    """How to go on with a partition.
+
+    `offset` is where to read on, `highest_number` what numbering continues from, `published` up to where everything has left
+    or never will, `pending` what must still leave. With `must_heal` the storage has forgotten (or the group was reset):
+    whatever a record below `heal_offset` causes may repeat, `pending` gets new numbers, and this is committed before
+    anything is published. `is_new` says that nothing was ever read of it.
+    """
+
+    offset: int
+    highest_number: int
+    published: int
+    heal_offset: int
+    pending: tuple[Pending, ...] = ()
+    is_new: bool = False
+    must_heal: bool = False
+
+
+def plan_takeover(
+    header: Header, pending: Sequence[Pending], position: Position | None, log: range, *, is_durable: bool
+) -> Takeover:
+    """Compare what the storage says with what was published; `log` runs from the first offset there is to its end.
+
+    A storage that is not durable forgets by design: its partition goes on from the position, and nothing is healed.
+    """
+    metadata = find_metadata(position.metadata) if position is not None else None
+    beyond = position.beyond if position is not None else frozenset[int]()
+    published = metadata.published if metadata is not None else 0
+    highest = max(header.highest_number, published, *beyond, 0)
+    left = tuple(each for each in pending if each.number > published and each.number not in beyond)
+    if position is None and header.is_empty:
+        return Takeover(log.start, highest, highest, 0, is_new=True)
+    if not is_durable:
+        return Takeover(position.offset if position else log.start, highest, highest, 0)
+    if position is not None and metadata is not None and _is_known(metadata, header):
+        offset = header.next_offset if header.next_offset is not None else position.offset
+        return Takeover(offset, highest, published, header.heal_offset, left)
+    reached = position.offset if position is not None and metadata is not None else log.stop
+    heal_offset = max(header.heal_offset, reached)
+    offset = header.next_offset if header.next_offset is not None else log.start
+    return Takeover(offset, highest, highest, heal_offset, left, must_heal=True)
+
+
+def find_metadata(text: str) -> Metadata | None:
+    """Our metadata, or None for what another program wrote."""
+    try:
+        return msgspec.json.decode(text, type=Metadata)
+    except msgspec.DecodeError:
+        return None
+
+
+def _is_known(metadata: Metadata, header: Header) -> bool:
+    """The storage remembers the commit that the position stands on, or a later one under the same token."""
+    known = dict(header.history) | {header.token: header.commit}
+    return metadata.commit <= known.get(metadata.token, -1)

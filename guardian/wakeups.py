@@ -1,0 +1,59 @@
+"""When units want to be woken: one heap for deadlines, retries and idle time-outs."""
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+from domain.clock import Instant
+
+K = TypeVar("K")
+
+
+class Wakeups(Generic[K]):
+    """One instant per key. One that moves later costs nothing until the old one is reached; one that moves earlier costs a
+    heap entry, and the old entry goes when its own instant comes.
+    """
+
+    def __init__(self) -> None:
+        self._wakes_at: dict[K, Instant] = {}
+        self._queued_at: dict[K, Instant] = {}
+        self._heap: list[tuple[Instant, int, K]] = []
+        self._tie = 0
+
+    def arm(self, key: K, wakes_at: Instant) -> None:
+        """Wake this key at `wakes_at`, and no more at whatever was armed before."""
+        self._wakes_at[key] = wakes_at
+        queued_at = self._queued_at.get(key)
+        if queued_at is None or wakes_at < queued_at:
+            self._push(key, wakes_at)
+
+    def disarm(self, key: K) -> None:
+        self._wakes_at.pop(key, None)
+
+    def due(self, now: Instant) -> Iterator[K]:
+        """The keys whose instant has come, earliest first; each is disarmed as it is given."""
+        while self._heap and self._heap[0][0] <= now:
+            queued_at, _, key = heappop(self._heap)
+            if self._queued_at.get(key) != queued_at:
+                continue
+            del self._queued_at[key]
+            wakes_at = self._wakes_at.get(key)
+            if wakes_at is None:
+                continue
+            if wakes_at > now:
+                self._push(key, wakes_at)
+                continue
+            del self._wakes_at[key]
+            yield key
+
+    def next_at(self) -> Instant | None:
+        """No key is due before this instant; it may be early."""
+        return self._heap[0][0] if self._heap else None
+
+    def __len__(self) -> int:
+        return len(self._wakes_at)
+
+    def _push(self, key: K, at: Instant) -> None:
+        self._tie += 1
+        self._queued_at[key] = at
+        heappush(self._heap, (at, self._tie, key))

@@ -1,0 +1,63 @@
+"""The resequencer: the actor of one unit of work. It holds the unit's value and passes its turns to the pure core."""
+
+from typing import Any, ClassVar
+
+from thespian.actors import Actor, ActorAddress
+
+from domain.errors import ConfigurationError
+from resequencer.messages import Begin, Decide, Decided, Refused, UnitKey
+from resequencer.turn import Rules, decide
+from resequencer.unit import Unit
+from resequencer.unit_codec import UnitCodec
+from storage.port import StorageRefused
+
+
+class Resequencer(Actor):
+    """Created by the guardian, told `Begin` once and `Decide` once a poll; answers each with one message.
+
+    The composition makes a subclass per worker whose class attributes are its dependencies. A turn that raises leaves the
+    unit as it was: Thespian calls again, then tells the guardian (`PoisonMessage`), which supervises.
+    """
+
+    rules: ClassVar[Rules]
+    codec: ClassVar[UnitCodec]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unit: Unit | None = None
+
+    def receiveMessage(self, message: Any, sender: ActorAddress) -> None:
+        if isinstance(message, Decide):
+            self._decide(message, sender)
+        elif isinstance(message, Begin):
+            self._begin(message, sender)
+
+    def _begin(self, message: Begin, sender: ActorAddress) -> None:
+        if message.snapshot is None:
+            self._unit = Unit(message.key.unit, self.rules.strategy.initial())
+            return
+        try:
+            self._unit = self.codec.restore(message.key.partition, message.snapshot)
+        except (StorageRefused, ConfigurationError) as error:
+            self.send(sender, Refused(message.key, error))
+
+    def _decide(self, message: Decide, sender: ActorAddress) -> None:
+        if self._unit is None:
+            return
+        decision = decide(self._unit, message.envelopes, message.wakes, message.now, self.rules)
+        self._unit = decision.unit
+        self.send(sender, _told(message.key, decision))
+
+
+def _told(key: UnitKey, decision: Any) -> Decided:
+    return Decided(
+        key,
+        decision.change,
+        decision.outgoing,
+        decision.waits,
+        decision.releases,
+        decision.tally,
+        decision.stashed,
+        decision.unstashed,
+        decision.is_over,
+    )

@@ -1,0 +1,64 @@
+"""The adapter around a user's own target type, `package.module:callable`."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from domain.errors import ConfigurationError, PermanentError, TransientError
+from resequencer.handlers.produced_report import ProducedReport
+from resequencer.payment_data import PaymentData
+
+
+class CalledTarget:
+    """Hands the user's callable the produced report as plain Python objects, fresh for each call, and takes bytes."""
+
+    def __init__(self, name: str, function: Callable[[dict[str, Any]], object], produced: ProducedReport) -> None:
+        self._name = name
+        self._function = function
+        self._produced = produced
+
+    def __call__(self, report: bytes, data: PaymentData) -> bytes:
+        """What the callable returns.
+
+        Raises:
+            TransientError: The callable raised it: the same call may succeed later.
+            PermanentError: The callable raised anything else or returned no bytes, or the payment data cannot be read.
+        """
+        mapping = self._mapping(report, data)
+        try:
+            value = self._function(mapping)
+        except (TransientError, PermanentError):
+            raise
+        except Exception as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
+            raise PermanentError(f"{self._name} raised {type(error).__name__}: {error}") from error
+        if not isinstance(value, bytes):
+            raise PermanentError(f"{self._name} returned {type(value).__name__} instead of bytes")
+        return value
+
+    def _mapping(self, report: bytes, data: PaymentData) -> dict[str, Any]:
+        try:
+            return msgspec.json.decode(self._produced(report, data), type=dict[str, Any])
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise PermanentError(f"the payment data for {self._name} cannot be read: {error}") from error
+
+
+def import_callable(name: str, path: str) -> Callable[[dict[str, Any]], object]:
+    """What `package.module:callable` names; `path` is the key for refusals.
+
+    Raises:
+        ConfigurationError: It cannot be imported, is not there, or cannot be called.
+    """
+    module_name, _, attribute = name.partition(":")
+    try:
+        found: Any = import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # Importing runs foreign code, which may raise anything.
+        problem = f"{name!r} cannot be imported ({type(error).__name__}: {error}); is its package on the Python path?"
+        raise ConfigurationError(path, problem) from error
+    if not callable(found):
+        raise ConfigurationError(path, f"{name!r} is a {type(found).__name__}; name a function that takes the mapping")
+    function: Callable[[dict[str, Any]], object] = found
+    return function

@@ -1,0 +1,105 @@
+"""The notification settings: which status, reason and text an event of a process flow leads to."""
+
+import csv
+from collections.abc import Iterable, Iterator
+from textwrap import wrap
+
+import msgspec
+
+from domain.errors import ConfigurationError
+from resequencer.handlers.iso_codes import STATUS_REASONS, TRANSACTION_STATUSES
+from resequencer.handlers.simple_types import xml_text
+
+COLUMNS = ("process_flow_name", "event_name", "transaction_status", "reason_code", "additional_information")
+LONGEST_LINE = 105
+"""Of AddtlInf (Max105Text)."""
+
+
+class NotificationSetting(msgspec.Struct, frozen=True):
+    """A row. `additional_information` is already split to the lengths that the schema allows, at words where possible."""
+
+    process_flow_name: str
+    event_name: str
+    transaction_status: str
+    reason_code: str | None = None
+    additional_information: tuple[str, ...] = ()
+
+
+class NotificationSettings:
+    """The rows by process flow and event."""
+
+    def __init__(self, rows: Iterable[NotificationSetting]) -> None:
+        self._rows = {(row.process_flow_name, row.event_name): row for row in rows}
+
+    def find(self, process_flow_name: str | None, event_name: str | None) -> NotificationSetting | None:
+        """None where the event notifies nobody."""
+        if process_flow_name is None or event_name is None:
+            return None
+        return self._rows.get((process_flow_name, event_name))
+
+    def __iter__(self) -> Iterator[NotificationSetting]:
+        return iter(self._rows.values())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def parse_notification_settings(lines: Iterable[str], file: str) -> NotificationSettings:
+    """From the lines of a CSV file with a header (contract, section 4); `file` is its name for refusals. Blank lines are skipped.
+
+    Raises:
+        ConfigurationError: Naming `file:line`, the value and the remedy.
+    """
+    reader = csv.reader(lines, strict=True)
+    rows: dict[tuple[str, str], NotificationSetting] = {}
+    header: list[str] | None = None
+    for cells in _records(reader, file):
+        place = f"{file}:{reader.line_num}"
+        if header is None:
+            header = _check_header(cells, place)
+        elif any(cells):
+            row = _parse_row(cells, place)
+            key = (row.process_flow_name, row.event_name)
+            if key in rows:
+                raise ConfigurationError(place, f"a second row for {key[0]},{key[1]}; keep one of the two")
+            rows[key] = row
+    if header is None:
+        raise ConfigurationError(f"{file}:1", f"the file is empty; its first line must be {','.join(COLUMNS)}")
+    return NotificationSettings(rows.values())
+
+
+def _records(reader: Iterator[list[str]], file: str) -> Iterator[list[str]]:
+    """The cells of each record, without the white space around them and without a byte order mark."""
+    try:
+        for cells in reader:
+            yield [cell.strip().removeprefix("\ufeff").strip() for cell in cells]
+    except csv.Error as error:
+        line = getattr(reader, "line_num", 0)
+        raise ConfigurationError(f"{file}:{line}", f"not CSV ({error}); quote a cell that holds a comma or a quote") from error
+
+
+def _check_header(cells: list[str], place: str) -> list[str]:
+    if tuple(cells) != COLUMNS:
+        raise ConfigurationError(place, f"the header is {','.join(cells)!r}; it must be {','.join(COLUMNS)}")
+    return cells
+
+
+def _parse_row(cells: list[str], place: str) -> NotificationSetting:
+    if len(cells) != len(COLUMNS):
+        problem = f"{len(cells)} cells instead of {len(COLUMNS)} in {','.join(cells)!r}; quote a cell that holds a comma"
+        raise ConfigurationError(place, problem)
+    flow, event, status, reason, information = cells
+    if not flow or not event:
+        raise ConfigurationError(place, f"process_flow_name {flow!r} and event_name {event!r} must not be empty")
+    if status not in TRANSACTION_STATUSES:
+        problem = f"transaction_status {status!r} is no ISO code; one of {' '.join(sorted(TRANSACTION_STATUSES))}"
+        raise ConfigurationError(place, problem)
+    if reason and reason not in STATUS_REASONS:
+        problem = f"reason_code {reason!r} is in no ISO set of status reasons (like MS03); leave it empty for none"
+        raise ConfigurationError(place, problem)
+    return NotificationSetting(flow, event, status, reason or None, split_information(information))
+
+
+def split_information(text: str) -> tuple[str, ...]:
+    """Lines of at most 105 characters, broken between words, and within a word only where it is longer than that."""
+    return tuple(wrap(xml_text(text), LONGEST_LINE, break_on_hyphens=False))

@@ -1,0 +1,44 @@
+"""The produced report: a status report with the payment data that it was made from."""
+
+import msgspec
+
+from domain.errors import PermanentError
+from resequencer.payment_data import PAIN_001_PARTS, Bodies, PaymentData
+
+_encoder = msgspec.json.Encoder()
+
+
+class ProducedReport:
+    """Target type `produced-report`. Of custom and PDS data it takes what the configured keys name, as far as it is there."""
+
+    def __init__(self, custom_data_keys: tuple[str, ...], pds_data_keys: tuple[str, ...]) -> None:
+        self._custom_data_keys = custom_data_keys
+        self._pds_data_keys = pds_data_keys
+
+    def __call__(self, report: bytes, data: PaymentData) -> bytes:
+        """`{"report", "pain001", "customData", "pdsData"}`, the bodies as they came.
+
+        Raises:
+            PermanentError: A body is not UTF-8; the whole record would not be.
+        """
+        return _encoder.encode(
+            {
+                "report": msgspec.Raw(report),
+                "pain001": _select(data.mds, PAIN_001_PARTS),
+                "customData": _select(data.custom, self._custom_data_keys),
+                "pdsData": _select(data.pds, self._pds_data_keys),
+            }
+        )
+
+
+def _select(bodies: Bodies, names: tuple[str, ...]) -> dict[str, msgspec.Raw]:
+    known = dict(bodies)
+    return {name: _checked(name, known[name]) for name in names if name in known}
+
+
+def _checked(name: str, body: bytes) -> msgspec.Raw:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise PermanentError(f"the data {name} is not UTF-8: {error}") from error
+    return msgspec.Raw(body)

@@ -1,0 +1,47 @@
+"""What the value of a notification is made of: the target types."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+
+import msgspec
+
+from domain.errors import ConfigurationError
+from resequencer.handlers.called_target import CalledTarget, import_callable
+from resequencer.handlers.produced_report import ProducedReport
+from resequencer.handlers.report_xml import render_report_xml
+from resequencer.payment_data import PaymentData
+
+TARGET_TYPE_KEY = "payment-status-notification.target-type"
+TARGET_TYPES = ("report", "report-xml", "produced-report")
+
+TargetType: TypeAlias = Callable[[bytes, PaymentData], bytes]
+"""From the report as ISO-tag JSON and the payment data to the value of the record."""
+
+
+def find_target_type(name: str, custom_data_keys: tuple[str, ...], pds_data_keys: tuple[str, ...]) -> TargetType:
+    """One of the three, or a user's own by `package.module:callable`.
+
+    Raises:
+        ConfigurationError: No such target type, or it cannot be imported.
+    """
+    produced = ProducedReport(custom_data_keys, pds_data_keys)
+    if ":" in name:
+        return CalledTarget(name, import_callable(name, TARGET_TYPE_KEY), produced)
+    known: dict[str, TargetType] = dict(zip(TARGET_TYPES, (_as_it_is, _as_xml, produced), strict=True))
+    if name not in known:
+        near = get_close_matches(name, TARGET_TYPES, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigurationError(
+            TARGET_TYPE_KEY, f"{name!r} is none of {', '.join(TARGET_TYPES)} or package.module:callable{meant}"
+        )
+    return known[name]
+
+
+def _as_it_is(report: bytes, data: PaymentData) -> bytes:  # noqa: ARG001 - one of several with this signature
+    return report
+
+
+def _as_xml(report: bytes, data: PaymentData) -> bytes:  # noqa: ARG001 - one of several with this signature
+    decoded: dict[str, Any] = msgspec.json.decode(report)
+    return render_report_xml(decoded).encode()

@@ -1,0 +1,57 @@
+"""What the guardian and a resequencer actor say to each other. Frozen: Thespian hands messages over without copying them."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from domain.clock import Instant
+from domain.dead_letter import DeadLetter
+from domain.envelope import DataEnvelope
+from domain.notification import Notification
+from domain.record import Partition
+from resequencer.unit import Release, Tally, Wake
+from storage.port import Snapshot, UnitChange, Waits
+
+
+class UnitKey(NamedTuple):
+    """A unit of work in its partition: what one resequencer is for."""
+
+    partition: Partition
+    unit: str
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """The first message to a new incarnation: which unit it is, and what its predecessor left. None: nothing was ever heard."""
+
+    key: UnitKey
+    snapshot: Snapshot | None
+
+
+class Decide(msgspec.Struct, frozen=True):
+    """Take your turn: these envelopes came, in order of arrival, then these wakes."""
+
+    key: UnitKey
+    envelopes: tuple[DataEnvelope, ...]
+    wakes: tuple[Wake, ...]
+    now: Instant
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """What a turn led to; the fields are those of `resequencer.unit.Decision` without the unit, which stays with its actor."""
+
+    key: UnitKey
+    change: UnitChange | None
+    outgoing: tuple[Notification | DeadLetter, ...]
+    waits: Waits | None
+    releases: tuple[Release, ...]
+    tally: Tally
+    stashed: tuple[int, ...]
+    unstashed: tuple[int, ...]
+    is_over: bool
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """What the predecessor left cannot be used; the worker must stop and say why."""
+
+    key: UnitKey
+    error: Exception

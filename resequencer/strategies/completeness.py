@@ -1,0 +1,67 @@
+"""The FULL_PAIN001 family: everything waits until the parts of the pain.001 (and named data) have been seen."""
+
+from domain.envelope import DataEnvelope
+from resequencer.payment_data import PAIN_001_PARTS
+from resequencer.strategies.port import Rank, StrategyState
+
+
+class Seen(StrategyState, frozen=True, array_like=True):
+    """The required parts that were seen in the unit, in the order of their coming."""
+
+    parts: tuple[str, ...] = ()
+
+
+class Completeness:
+    """Handles whatever comes once every required part was seen. Promises completeness, not sequence (seed 000).
+
+    `custom_keys` and `pds_keys` are the keys of custom objects and the names of PDS objects to wait for beside the three
+    parts of the pain.001.
+    """
+
+    needs_sequence = False
+    gathers = True
+    state_type = Seen
+
+    def __init__(self, name: str, custom_keys: tuple[str, ...] = (), pds_keys: tuple[str, ...] = ()) -> None:
+        keys = custom_keys + pds_keys
+        self.name = f"{name}[{','.join(keys)}]" if keys else name
+        self._required = (
+            *PAIN_001_PARTS,
+            *(f"customData:{key}" for key in custom_keys),
+            *(f"pdsData:{key}" for key in pds_keys),
+        )
+
+    def initial(self) -> Seen:
+        return Seen()
+
+    def rank(self, envelope: DataEnvelope) -> Rank:  # noqa: ARG002 - the order of arrival is all that counts.
+        return Rank("", 0)
+
+    def observe(self, state: Seen, envelope: DataEnvelope) -> Seen:
+        if len(state.parts) == len(self._required):
+            return state
+        came = {part for part in _parts(envelope) if part in self._required and part not in state.parts}
+        return Seen((*state.parts, *sorted(came))) if came else state
+
+    def accepts(self, state: Seen, envelope: DataEnvelope) -> bool:  # noqa: ARG002 - what was seen decides for all.
+        return len(state.parts) == len(self._required)
+
+    def handled(self, state: Seen, envelope: DataEnvelope) -> Seen:  # noqa: ARG002 - handling completes nothing.
+        return state
+
+    def forced(self, state: Seen, envelope: DataEnvelope) -> Seen:  # noqa: ARG002 - what is missing stays missing.
+        return state
+
+    def is_late(self, state: Seen, envelope: DataEnvelope) -> bool:  # noqa: ARG002 - no numbers, nothing given up.
+        return False
+
+    def missing(self, state: Seen, envelope: DataEnvelope) -> str:  # noqa: ARG002 - the unit misses it, not the envelope.
+        return ",".join(part for part in self._required if part not in state.parts)
+
+
+def _parts(envelope: DataEnvelope) -> list[str]:
+    return [
+        *(each.object_type for each in envelope.mds_objects),
+        *(f"customData:{each.key}" for each in envelope.custom_objects),
+        *(f"pdsData:{each.name}" for each in envelope.pds_objects),
+    ]

@@ -1,0 +1,19 @@
+"""The last number of each flow, as an immutable table of a few rows."""
+
+LastPerFlow = tuple[tuple[str, int], ...]
+
+
+def last_of(table: LastPerFlow, flow: str) -> int:
+    """The highest number handled of this flow, 0 before the first."""
+    for name, last in table:
+        if name == flow:
+            return last
+    return 0
+
+
+def with_last(table: LastPerFlow, flow: str, number: int) -> LastPerFlow:
+    """The table with this number handled; a flow's last never goes back."""
+    for row, (name, last) in enumerate(table):
+        if name == flow:
+            return table if number <= last else (*table[:row], (flow, number), *table[row + 1 :])
+    return (*table, (flow, number))

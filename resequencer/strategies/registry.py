@@ -1,0 +1,60 @@
+"""The one registry of strategies: the documented four, ours, and a user's own by `package.module:Class`."""
+
+from collections.abc import Callable
+from importlib import import_module
+
+import msgspec
+
+from domain.errors import ConfigurationError
+from resequencer.strategies.completeness import Completeness
+from resequencer.strategies.foreign import ForeignStrategy
+from resequencer.strategies.port import Strategy, StrategyState
+from resequencer.strategies.sequence import Sequence
+from resequencer.strategies.strict_sequence import StrictSequence
+
+_KEY = "payment-status-notification.resequencer.strategy"
+
+
+class StrategySettings(msgspec.Struct, frozen=True):
+    """Which strategy, and the keys that the FULL_PAIN001_AND_… ones wait for."""
+
+    strategy: str
+    custom_data_keys: tuple[str, ...] = ()
+    pds_data_keys: tuple[str, ...] = ()
+
+
+STRATEGIES: dict[str, Callable[[StrategySettings], Strategy]] = {
+    "FULL_PAIN001": lambda settings: Completeness(settings.strategy),
+    "FULL_PAIN001_AND_CUSTOM_DATA": lambda settings: Completeness(settings.strategy, custom_keys=settings.custom_data_keys),
+    "FULL_PAIN001_AND_PDS_DATA": lambda settings: Completeness(settings.strategy, pds_keys=settings.pds_data_keys),
+    "SEQUENCE": lambda _: Sequence(),
+    "STRICT_SEQUENCE": lambda _: StrictSequence(),
+}
+
+
+def make_strategy(settings: StrategySettings) -> Strategy:
+    """The strategy that the settings name.
+
+    Raises:
+        ConfigurationError: Nobody knows it, or the user's class cannot be imported, made or used.
+    """
+    known = STRATEGIES.get(settings.strategy)
+    return known(settings) if known else _foreign(settings)
+
+
+def _foreign(settings: StrategySettings) -> Strategy:
+    module_name, colon, class_name = settings.strategy.partition(":")
+    if not (module_name and colon and class_name):
+        raise ConfigurationError(
+            _KEY, f"{settings.strategy!r} is no strategy; use one of {', '.join(STRATEGIES)}, or package.module:Class"
+        )
+    try:
+        made = getattr(import_module(module_name), class_name)(settings)
+        strategy = ForeignStrategy(made, settings.strategy)
+    except Exception as error:
+        raise ConfigurationError(
+            _KEY, f"{settings.strategy!r} cannot be used: {type(error).__name__}: {error}; see CONTRIBUTING.md, 'a strategy'"
+        ) from error
+    if not issubclass(strategy.state_type, StrategyState):
+        raise ConfigurationError(_KEY, f"{settings.strategy!r}: its state_type must be a subclass of StrategyState")
+    return strategy

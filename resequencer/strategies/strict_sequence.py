@@ -1,0 +1,53 @@
+"""STRICT_SEQUENCE: each flow in its own exact order, however parallel the intake."""
+
+from domain.envelope import DataEnvelope
+from resequencer.strategies.flows import LastPerFlow, last_of, with_last
+from resequencer.strategies.port import Rank, StrategyState
+
+
+class Lasts(StrategyState, frozen=True, array_like=True):
+    """The highest number handled of each flow."""
+
+    observed: LastPerFlow = ()
+
+
+class StrictSequence:
+    """Handles an envelope when `sequence <= the flow's last + 1`.
+
+    For a numbering per flow: on a shared one it would strand most.
+    """
+
+    name = "STRICT_SEQUENCE"
+    needs_sequence = True
+    gathers = False
+    state_type = Lasts
+
+    def initial(self) -> Lasts:
+        return Lasts()
+
+    def rank(self, envelope: DataEnvelope) -> Rank:
+        return Rank(envelope.flow, _number(envelope))
+
+    def observe(self, state: Lasts, envelope: DataEnvelope) -> Lasts:  # noqa: ARG002 - only handling counts.
+        return state
+
+    def accepts(self, state: Lasts, envelope: DataEnvelope) -> bool:
+        return _number(envelope) <= last_of(state.observed, envelope.flow) + 1
+
+    def handled(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+        return Lasts(with_last(state.observed, envelope.flow, _number(envelope)))
+
+    def forced(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+        return self.handled(state, envelope)
+
+    def is_late(self, state: Lasts, envelope: DataEnvelope) -> bool:
+        """Without giving up, a number at or below the flow's last can only be a duplicate, and those never come here."""
+        return _number(envelope) <= last_of(state.observed, envelope.flow)
+
+    def missing(self, state: Lasts, envelope: DataEnvelope) -> str:
+        return f"sequence:{last_of(state.observed, envelope.flow) + 1}"
+
+
+def _number(envelope: DataEnvelope) -> int:
+    assert envelope.sequence is not None, "the decoder refuses a record without a sequence for this strategy"
+    return envelope.sequence

@@ -1,0 +1,111 @@
+"""A unit of work as a value, and what a turn of it leads to."""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from domain.clock import Instant
+from domain.dead_letter import DeadLetter, DeadLetterReason
+from domain.notification import Notification
+from domain.record import Record
+from resequencer.envelope_ids import EnvelopeIds
+from resequencer.payment_data import PaymentData
+from resequencer.stash import Stash, Stashed
+from storage.port import UnitChange, Waits
+
+REMEMBERED_ENVELOPES = 4_096
+"""How many handled envelope ids a unit remembers: 64 KiB of state at most. A payment has a dozen."""
+
+
+class Wake(StrEnum):
+    """What a unit is woken for: its head may be tried again, its deadline has come, or its worker holds too much."""
+
+    RETRY = "retry"
+    DEADLINE = "deadline"
+    BOUND = "bound"
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """The head of the stash whose handling failed for a while. `attempts` were made; the next is due at `due_at`.
+
+    `incomplete` and `is_forced` say how it came to be handled, for the next attempt to say the same.
+    """
+
+    entry: Stashed
+    attempts: int
+    due_at: Instant
+    incomplete: str | None = None
+    is_forced: bool = False
+
+
+class Spoiled(msgspec.Struct, frozen=True):
+    """A stashed record that today's configuration no longer decodes; it leaves as a dead letter at the next turn."""
+
+    record: Record
+    reason: DeadLetterReason
+    error: str
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """All that is known of a unit of work.
+
+    `handled` are the ids of the envelopes handled, `gathered_to` the highest offset whose data was already taken over on
+    completion (-1: none).
+    """
+
+    unit: str
+    strategy_state: Any
+    stash: Stash = Stash()
+    data: PaymentData = PaymentData()
+    handled: EnvelopeIds = EnvelopeIds()
+    retry: Retry | None = None
+    gathered_to: int = -1
+    spoiled: tuple[Spoiled, ...] = ()
+
+
+class Release(msgspec.Struct, frozen=True):
+    """A stash that was let go though something is missing: why, what, how many, and their record."""
+
+    unit: str
+    cause: Wake
+    missing: str
+    envelopes: int
+    waited_ms: int
+    source_position: str
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """What happened in a turn, counted. `longest_wait_ms` is the longest that anything handled in it had been stashed."""
+
+    arrived: int = 0
+    handled: int = 0
+    stashed: int = 0
+    duplicates: int = 0
+    late: int = 0
+    incomplete: int = 0
+    retries: int = 0
+    unmatched: int = 0
+    longest_wait_ms: int = 0
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What a turn leads to: the new value, and what is to be done.
+
+    `change` is None if the storage has nothing to learn. `outgoing` is in the order in which it must leave. `waits` tells
+    when the unit wants to be woken and why, None if nothing waits. `stashed` are the offsets still in the stash that came
+    in this turn, `unstashed` those that left it. `is_over` asks the actor to stop: its stash was released.
+    """
+
+    unit: Unit
+    change: UnitChange | None
+    outgoing: tuple[Notification | DeadLetter, ...]
+    waits: Waits | None
+    releases: tuple[Release, ...]
+    tally: Tally
+    stashed: tuple[int, ...] = ()
+    unstashed: tuple[int, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.releases) and self.waits is None

@@ -1,0 +1,185 @@
+"""A unit as the storage keeps it: its small state, its payment data, and one entry per stashed record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from domain.clock import Instant
+from domain.decoding import Refusal
+from domain.envelope import DataEnvelope
+from domain.errors import ConfigurationError
+from domain.record import Cut, Headers, Origin, Partition, Record
+from resequencer.envelope_ids import EnvelopeIds
+from resequencer.payment_data import PaymentData
+from resequencer.stash import Stash, Stashed
+from resequencer.strategies.port import Strategy
+from resequencer.unit import Retry, Spoiled, Unit
+from storage.port import Snapshot, StashEntry, StorageRefused
+
+FORMAT = 1
+"""The version of what is written here. A newer one is refused."""
+
+Decode = Callable[[Record], DataEnvelope | Refusal]
+
+
+class _StoredRetry(msgspec.Struct, frozen=True, array_like=True):
+    offset: int
+    attempts: int
+    due_at: Instant
+    incomplete: str | None
+    is_forced: bool
+
+
+class _StoredUnit(msgspec.Struct, frozen=True, array_like=True):
+    format: int
+    strategy: str
+    strategy_state: msgspec.Raw
+    handled: bytes
+    gathered_to: int
+    retry: _StoredRetry | None
+
+
+class _StoredEntry(msgspec.Struct, frozen=True, array_like=True):
+    stashed_at: Instant
+    value: bytes
+    key: bytes | None
+    headers: Headers
+    defect: str | None
+    cut: Cut | None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_unit = msgspec.msgpack.Decoder(_StoredUnit).decode
+_decode_entry = msgspec.msgpack.Decoder(_StoredEntry).decode
+_decode_data = msgspec.msgpack.Decoder(PaymentData).decode
+
+
+def encode_state(unit: Unit, strategy: Strategy) -> bytes:
+    """The small state: all but the payment data and the stash."""
+    return _encode(
+        _StoredUnit(
+            FORMAT,
+            strategy.name,
+            msgspec.Raw(_encode(unit.strategy_state)),
+            unit.handled.packed,
+            unit.gathered_to,
+            None if unit.retry is None else _stored_retry(unit.retry),
+        )
+    )
+
+
+def _stored_retry(retry: Retry) -> _StoredRetry:
+    return _StoredRetry(retry.entry.envelope.offset, retry.attempts, retry.due_at, retry.incomplete, retry.is_forced)
+
+
+def encode_entry(stashed: Stashed) -> StashEntry:
+    record = stashed.envelope.record
+    entry = _StoredEntry(stashed.stashed_at, record.value, record.key, record.headers, record.defect, record.cut)
+    return StashEntry(record.origin.offset, _encode(entry))
+
+
+def encode_data(data: PaymentData) -> bytes:
+    return _encode(data)
+
+
+class UnitCodec(NamedTuple):
+    """Brings units back from their snapshots."""
+
+    strategy: Strategy
+    decode: Decode
+
+    def restore(self, partition: Partition, snapshot: Snapshot) -> Unit:
+        """The unit as it was committed.
+
+        A state made by another strategy is begun afresh, with its payment data and handled ids, if nothing waits in it.
+
+        Raises:
+            StorageRefused: It was written by a newer version, or is damaged.
+            ConfigurationError: Another strategy made it and something waits in it.
+        """
+        stored = _read(snapshot)
+        entries, spoiled = self._entries(partition, snapshot)
+        unit = Unit(
+            snapshot.unit,
+            self._strategy_state(snapshot, stored),
+            data=_decode_data(snapshot.payment_data) if snapshot.payment_data else PaymentData(),
+            handled=EnvelopeIds(stored.handled),
+            gathered_to=stored.gathered_to,
+            spoiled=spoiled,
+        )
+        return _with_stash(unit, entries, stored.retry)
+
+    def _strategy_state(self, snapshot: Snapshot, stored: _StoredUnit) -> object:
+        if stored.strategy == self.strategy.name:
+            return msgspec.msgpack.decode(stored.strategy_state, type=self.strategy.state_type)
+        if snapshot.stash:
+            raise strategy_changed(stored.strategy, self.strategy.name, f"unit {snapshot.unit!r} waits")
+        return self.strategy.initial()
+
+    def _entries(self, partition: Partition, snapshot: Snapshot) -> tuple[list[Stashed], tuple[Spoiled, ...]]:
+        entries: list[Stashed] = []
+        spoiled: list[Spoiled] = []
+        for each in snapshot.stash:
+            stored = _decode_entry(each.body)
+            origin = Origin(partition, each.offset)
+            record = Record(origin, stored.value, stored.key, stored.headers, stored.defect, stored.cut)
+            envelope = self.decode(record)
+            if isinstance(envelope, Refusal):
+                spoiled.append(Spoiled(record, envelope.reason, envelope.error))
+            else:
+                entries.append(Stashed(envelope, self.strategy.rank(envelope), stored.stashed_at))
+        return entries, tuple(spoiled)
+
+
+def strategy_changed(stored: str, configured: str, what: str) -> ConfigurationError:
+    """Another strategy than the one that made the state was configured while something waits."""
+    return ConfigurationError(
+        "payment-status-notification.resequencer.strategy",
+        f"{configured} was configured, but {what} in a state made by {stored}; run {stored} until nothing waits, then switch",
+    )
+
+
+def _read(snapshot: Snapshot) -> _StoredUnit:
+    try:
+        stored = _decode_unit(snapshot.state)
+    except msgspec.DecodeError as error:
+        version = _find_format(snapshot.state)
+        if version is not None and version > FORMAT:
+            problem = f"its state has format {version}, this version reads up to {FORMAT}; run the newer version"
+        else:
+            problem = f"its state is damaged ({error}); restore the storage from a backup"
+        raise StorageRefused(f"unit {snapshot.unit!r}", problem) from error
+    if stored.format > FORMAT:
+        problem = f"its state has format {stored.format}, this version reads up to {FORMAT}; run the newer version"
+        raise StorageRefused(f"unit {snapshot.unit!r}", problem)
+    return stored
+
+
+def _find_format(state: bytes) -> int | None:
+    try:
+        fields = msgspec.msgpack.decode(state)
+    except msgspec.DecodeError:
+        return None
+    return fields[0] if isinstance(fields, list) and fields and isinstance(fields[0], int) else None
+
+
+def _with_stash(unit: Unit, entries: list[Stashed], retry: _StoredRetry | None) -> Unit:
+    stash = Stash()
+    head: Stashed | None = None
+    for each in entries:
+        if retry is not None and each.envelope.offset == retry.offset:
+            head = each
+        else:
+            stash = stash.add(each)
+    return msgspec.structs.replace(
+        unit,
+        stash=stash,
+        retry=None if retry is None or head is None else _retry(head, retry),
+    )
+
+
+def _retry(head: Stashed, stored: _StoredRetry) -> Retry:
+    return Retry(head, stored.attempts, stored.due_at, stored.incomplete, stored.is_forced)
