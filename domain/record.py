@@ -40,7 +40,8 @@ class Record(msgspec.Struct, frozen=True):
     """Bytes from a source with their origin.
 
     `defect` says why the source could not read a record out of its bytes (a file line that is no record): `value` then
-    holds those very bytes. `cut` is there when the value was longer than the transport's limit and only its beginning is here.
+    holds those very bytes. `cut` is there when the value was longer than the
+    transport's limit and only its beginning is here.
     """
 
     origin: Origin

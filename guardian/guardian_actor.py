@@ -100,7 +100,7 @@ class Guardian(ActorTypeDispatcher):
     def receiveMsg_Decided(self, message: Decided, sender: ActorAddress) -> None:
         if self._outstanding.pop(message.key, None) is None:
             return
-        self._roster.note(message.key, message.waits, self._now, is_over=message.is_over)
+        self._roster.note(message, self._now)
         self._decisions.append(message)
         self._answer_if_complete()
 

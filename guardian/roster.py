@@ -8,7 +8,7 @@ from domain.clock import Instant
 from domain.record import Partition
 from guardian.backlog import Backlog
 from guardian.wakeups import Wakeups
-from resequencer.messages import UnitKey
+from resequencer.messages import Decided, UnitKey
 from resequencer.unit import Wake
 from storage.port import WaitKind, Waits
 
@@ -77,16 +77,21 @@ class Roster:
             self._active.discard(key)
             self._stashed_bytes -= self._size(key)
 
-    def note(self, key: UnitKey, waits: Waits | None, now: Instant, *, is_over: bool) -> None:
-        """An active unit took a turn."""
+    def note(self, decided: Decided, now: Instant) -> None:
+        """An active unit took a turn.
+
+        A turn that changed nothing does not keep its actor alive: it must have stopped before its state expires in storage.
+        """
+        key, waits = decided.key, decided.waits
         self._stashed_bytes += (waits.stashed_bytes if waits else 0) - self._size(key)
         if waits is None:
             self.waits.pop(key, None)
-            self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
+            if decided.change is not None or not self._wakeups.is_armed(key):
+                self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
         else:
             self.waits[key] = waits
             self._wakeups.arm(key, waits.wakes_at)
-        if is_over:
+        if decided.is_over:
             self._over.append(key)
 
     def dues(self, now: Instant, read_to: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Dues:

@@ -30,6 +30,9 @@ class Wakeups(Generic[K]):
     def disarm(self, key: K) -> None:
         self._wakes_at.pop(key, None)
 
+    def is_armed(self, key: K) -> bool:
+        return key in self._wakes_at
+
     def due(self, now: Instant) -> Iterator[K]:
         """The keys whose instant has come, earliest first; each is disarmed as it is given."""
         while self._heap and self._heap[0][0] <= now:

@@ -20,7 +20,10 @@ class StorageUnavailable(TransientError):
 
 
 class StorageRefused(ResequencerError):
-    """The stored data cannot be used: damaged, or of a newer format. `what` names the file or key; the text ends with the remedy."""
+    """The stored data cannot be used: damaged, or of a newer format. `what` names the file or key; the text ends with the remedy.
+
+    Where damage shows only when it is reached, any call may raise it.
+    """
 
     def __init__(self, what: str, problem: str) -> None:
         super().__init__(f"{what}: {problem}")
@@ -61,6 +64,8 @@ class StashEntry(msgspec.Struct, frozen=True):
 class UnitChange(msgspec.Struct, frozen=True):
     """What a cycle changed in one unit: its small state whole, of the rest only what came, went or changed.
 
+    A commit holds one change of a unit at most. What is removed from the stash goes before what is added comes: an offset in
+    both is replaced.
     `payment_data` is None where it did not change. `waits` is None where nothing waits: only then the unit expires,
     `retention` after `changed_at`.
     """
@@ -146,11 +151,17 @@ class PartitionStore(Protocol):
         ...
 
     def waiting(self) -> Sequence[tuple[str, Waits]]:
-        """The units in which something waits. Costs by these, not by the idle ones."""
+        """The units in which something waits. Costs by these, not by the idle ones.
+
+        Raises: as `load`.
+        """
         ...
 
     def pending(self) -> Sequence[Pending]:
-        """What is to leave, by ascending number."""
+        """What is to leave, by ascending number.
+
+        Raises: as `load`.
+        """
         ...
 
     def commit(self, commit: Commit) -> None:

@@ -17,7 +17,7 @@ from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn import Rules, decide
+from resequencer.turn import Chance, Rules, decide
 from resequencer.unit import Decision, Unit, Wake
 from resequencer.unit_codec import UnitCodec
 from storage.port import Snapshot, StashEntry
@@ -111,13 +111,14 @@ class Driven:
     last: Decision | None = None
     stored: Snapshot | None = None
     reincarnates: bool = False
+    chance: Chance = field(default_factory=NoChance)
 
     def __post_init__(self) -> None:
         self.unit = Unit("uow-1", self.strategy.initial())
 
     @property
     def rules(self) -> Rules:
-        return Rules(self.strategy, self.handler, self.settings, NoChance())
+        return Rules(self.strategy, self.handler, self.settings, self.chance)
 
     def arrive(self, *envelopes: DataEnvelope) -> Decision:
         """Each envelope in a turn of its own; the last decision."""

@@ -50,7 +50,7 @@ def parse_notification_settings(lines: Iterable[str], file: str) -> Notification
     Raises:
         ConfigurationError: Naming `file:line`, the value and the remedy.
     """
-    reader = csv.reader(lines, strict=True)
+    reader = csv.reader(_without_byte_order_mark(lines), strict=True)
     rows: dict[tuple[str, str], NotificationSetting] = {}
     header: list[str] | None = None
     for cells in _records(reader, file):
@@ -68,11 +68,17 @@ def parse_notification_settings(lines: Iterable[str], file: str) -> Notification
     return NotificationSettings(rows.values())
 
 
+def _without_byte_order_mark(lines: Iterable[str]) -> Iterator[str]:
+    """The mark has to go before the reader sees it: a quoted first cell would not begin with its quote."""
+    for number, line in enumerate(lines):
+        yield line if number else line.removeprefix("\ufeff")
+
+
 def _records(reader: Iterator[list[str]], file: str) -> Iterator[list[str]]:
-    """The cells of each record, without the white space around them and without a byte order mark."""
+    """The cells of each record, without the white space around them."""
     try:
         for cells in reader:
-            yield [cell.strip().removeprefix("\ufeff").strip() for cell in cells]
+            yield [cell.strip() for cell in cells]
     except csv.Error as error:
         line = getattr(reader, "line_num", 0)
         raise ConfigurationError(f"{file}:{line}", f"not CSV ({error}); quote a cell that holds a comma or a quote") from error

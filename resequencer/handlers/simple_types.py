@@ -5,7 +5,6 @@ never raises. `placeholder` is what stands for a mandatory value that is missing
 """
 
 import re
-from collections.abc import Mapping
 from datetime import date
 from typing import Protocol
 
@@ -148,7 +147,7 @@ class Amount(msgspec.Struct, frozen=True):
     placeholder: None = None
 
     def conform(self, value: object) -> dict[str, str] | None:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return None
         amount = self.amount.conform(value.get("value"))
         currency = self.currency.conform(value.get("Ccy"))

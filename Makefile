@@ -1,0 +1,84 @@
+# `make` alone shows what there is. Set-up happens by itself, once, and again when setup.cfg or pyproject.toml changed.
+
+PYTHON ?= python3
+CONF ?= conf/application.conf
+ARGS ?=
+PAIN001 ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install --quiet
+RUNTIME := $(VENV)/.runtime-ready
+DEVELOPMENT := $(VENV)/.development-ready
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo run simulate verify status check-configuration check test lint format bench clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(DEVELOPMENT) ## what all of the others need, into .venv (they do it themselves)
+
+demo: $(RUNTIME) ## the main job on shuffled payments, from nothing to a table; PAIN001='a.xml b.xml' takes your own
+	@$(BIN)/resequencer demo $(if $(strip $(PAIN001)),--pain001 $(PAIN001)) $(ARGS)
+
+run: $(RUNTIME) ## the service in the foreground, with CONF (conf/application.conf)
+	@exec $(BIN)/resequencer run --config "$(CONF)" $(ARGS)
+
+simulate: $(RUNTIME) ## envelopes of simulated payment flows into the source of CONF; ARGS='--units 5000'
+	@$(BIN)/resequencer simulate --config "$(CONF)" $(ARGS)
+
+verify: $(RUNTIME) ## compares what came out with what the simulator expected
+	@$(BIN)/resequencer verify --config "$(CONF)" $(ARGS)
+
+status: $(RUNTIME) ## whether the service with CONF is ready, and what waits in it
+	@$(BIN)/resequencer status --config "$(CONF)" $(ARGS)
+
+check-configuration: $(RUNTIME) ## validates CONF and shows every value and where it came from
+	@$(BIN)/resequencer check --config "$(CONF)" $(ARGS)
+
+check: lint ## lint, types, import rules and the fast tests, in under a minute
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+test: lint ## everything that check does, and all tests
+	@$(BIN)/python -m pytest -q
+
+lint: $(DEVELOPMENT) ## lint, format, types and import rules
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted; 'make format' mends it:"; $(BIN)/ruff format --check .; exit 1; }
+	@$(BIN)/python -m mypy --no-error-summary
+	@$(BIN)/lint-imports > $(VENV)/import-rules.txt || { cat $(VENV)/import-rules.txt; exit 1; }
+
+format: $(DEVELOPMENT) ## formats the code and mends what ruff can mend
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+bench: $(DEVELOPMENT) ## the benchmarks, as ratios
+	@for each in benchmarks/[a-z]*.py; do \
+	  if [ -e "$$each" ]; then $(BIN)/python "$$each" $(ARGS) || exit 1; fi; \
+	done
+
+clean: ## removes .venv, caches and build leftovers; never what the service wrote under run/
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(DEVELOPMENT): $(RUNTIME)
+	@echo "Setting up the development tools (once)" >&2
+	@$(PIP) --editable ".[dev]"
+	@touch $@
+
+# The runtime alone is a minute less than the development tools: `make demo` needs no more.
+$(RUNTIME): setup.cfg pyproject.toml
+	@echo "Setting up $(VENV) (once)" >&2
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 or newer is needed, and $(PYTHON) is not: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing python3-venv" >&2; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv; } >/dev/null 2>&1; \
+	  fi; \
+	  $(PYTHON) -m venv --clear $(VENV) >/dev/null || { \
+	  echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }; }
+	@$(PIP) --editable .
+	@touch $@

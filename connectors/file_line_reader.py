@@ -1,0 +1,103 @@
+"""The lines of a file, read in large chunks; of a line beyond the limit no more than its beginning is held."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import NamedTuple
+
+from domain.record import Cut
+
+CHUNK_BYTES = 1024 * 1024
+BEGINNING_BYTES = 64 * 1024
+"""How much of a cut value is kept: enough for a person to know it by. The rest is still where it was read from."""
+
+
+class FoundLine(NamedTuple):
+    """A line without its newline; only its beginning where `cut` says how long it was."""
+
+    start: int
+    content: bytes
+    cut: Cut | None = None
+
+
+class _Overlong:
+    """What is remembered of a line that is too long to hold while its end is searched for."""
+
+    def __init__(self, start: int, beginning: bytes) -> None:
+        self.start = start
+        self._beginning = beginning
+        self._length = 0
+        self._digest = sha256()
+
+    def swallow(self, data: bytes) -> None:
+        self._length += len(data)
+        self._digest.update(data)
+
+    def found(self) -> FoundLine:
+        return FoundLine(self.start, self._beginning, Cut(self._length, self._digest.hexdigest()))
+
+
+class LineReader:
+    """Hands out complete lines one by one from `offset`, which is a line's start. The caller says when to read on, and how far.
+
+    `read(size, offset)` returns fewer bytes than asked for only at the end of the file.
+    """
+
+    def __init__(self, read: Callable[[int, int], bytes], offset: int, limit: int) -> None:
+        self._read = read
+        self._limit = limit
+        self._data = b""
+        self._base = offset
+        self._cursor = 0
+        self._searched = 0
+        self._overlong: _Overlong | None = None
+
+    @property
+    def offset(self) -> int:
+        """The start of the next line to be handed out."""
+        return self._overlong.start if self._overlong else self.progress
+
+    @property
+    def progress(self) -> int:
+        """The offset up to which everything was handed out or, within an overlong line, let go."""
+        return self._base + self._cursor
+
+    def next_line(self) -> FoundLine | None:
+        """The next line, if its end is among what was read."""
+        at = self._data.find(b"\n", self._searched)
+        if at < 0:
+            self._searched = len(self._data)
+            if self._overlong or self._searched - self._cursor > self._limit:
+                self._swallow(self._searched)
+            return None
+        if self._overlong or at - self._cursor > self._limit:
+            return self._end_overlong(at)
+        line = FoundLine(self.progress, self._data[self._cursor : at])
+        self._cursor = self._searched = at + 1
+        return line
+
+    def fill(self, end: int) -> bool:
+        """Read a chunk more, not beyond the offset `end`; whether anything came. Call it when `next_line` had none."""
+        reached = self._base + len(self._data)
+        chunk = self._read(min(CHUNK_BYTES, end - reached), reached) if end > reached else b""
+        if not chunk:
+            return False
+        self._base += self._cursor
+        self._data = self._data[self._cursor :] + chunk
+        self._searched -= self._cursor
+        self._cursor = 0
+        return True
+
+    def _swallow(self, stop: int) -> _Overlong:
+        line = self._overlong
+        if line is None:
+            beginning = self._data[self._cursor : min(stop, self._cursor + min(self._limit, BEGINNING_BYTES))]
+            line = self._overlong = _Overlong(self.progress, beginning)
+        line.swallow(self._data[self._cursor : stop])
+        self._cursor = stop
+        return line
+
+    def _end_overlong(self, at: int) -> FoundLine:
+        found = self._swallow(at).found()
+        self._overlong = None
+        self._cursor = self._searched = at + 1
+        return found

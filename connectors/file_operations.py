@@ -1,0 +1,59 @@
+"""What the file transport asks of the operating system, as one seam under which faults can be planted."""
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+
+class FileOperations(Protocol):
+    """The system calls of the same names. Each raises OSError; a write may take a part of the data only."""
+
+    def open(self, path: Path, flags: int) -> int: ...
+
+    def read(self, descriptor: int, size: int, offset: int) -> bytes: ...
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int: ...
+
+    def fsync(self, descriptor: int) -> None: ...
+
+    def truncate(self, descriptor: int, length: int) -> None: ...
+
+    def replace(self, source: Path, target: Path) -> None: ...
+
+
+class SystemFiles:
+    """The operating system itself. New files can be read by their group and nobody else: they hold payments."""
+
+    def open(self, path: Path, flags: int) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, 0o640)
+
+    def read(self, descriptor: int, size: int, offset: int) -> bytes:
+        return os.pread(descriptor, size, offset)
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        return os.write(descriptor, data)
+
+    def fsync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def truncate(self, descriptor: int, length: int) -> None:
+        os.ftruncate(descriptor, length)
+
+    def replace(self, source: Path, target: Path) -> None:
+        os.replace(source, target)
+
+
+def write_all(files: FileOperations, descriptor: int, data: bytes) -> None:
+    """Write until nothing is left; an error may leave any beginning of it behind."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[files.write(descriptor, rest) :]
+
+
+def sync_directory(files: FileOperations, directory: Path) -> None:
+    """Make the names in a directory durable: a new file that was synced may still lose its name in a power cut."""
+    descriptor = files.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        files.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,154 @@
+"""One file that lines are appended to: how far it is good, and what a crash or a failure left behind that."""
+
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from connectors.file_errors import translated
+from connectors.file_line_reader import LineReader
+from connectors.file_numbers import FoundNumbers, find_number
+from connectors.file_operations import FileOperations, sync_directory, write_all
+from connectors.port import TransportRefused
+from domain.record import Partition
+
+_LONGEST_LINE_BYTES = 256 * 1024 * 1024
+_REMEDY = "Put the missing part back, or move the file away: a new one is begun"
+_LOG = logging.getLogger(__name__)
+
+Numbers = dict[Partition, frozenset[int]]
+
+
+class OutputFile:
+    """Appends whole lines durably, or leaves the file as it was.
+
+    A file that was moved away (log rotation) or emptied is begun anew. Complete lines behind the known length have left and
+    are told by their numbers; a line without its end never was acknowledged and is cut off. `length` is how far it is good;
+    `is_begun_anew` stays true until the caller has noted the new length and says so.
+    """
+
+    def __init__(self, path: Path, files: FileOperations) -> None:
+        self.path = path
+        self.length = 0
+        self.is_begun_anew = False
+        self._files = files
+        self._descriptor: int | None = None
+        self._is_torn = False
+
+    def open(self, length: int) -> Numbers:
+        """Mend it; the numbers of the lines beyond `length`, up to which the caller knows the lines.
+
+        Raises:
+            TransportRefused: It is shorter than that, but not empty, or no line ends there.
+        """
+        with translated(self.path):
+            self.close()
+            self._open()
+            self.length = length
+            return self._recover()
+
+    def revisit(self) -> Numbers:
+        """Before an append: mend what the last one left, begin anew if the file was moved away. Numbers as of `open`."""
+        with translated(self.path):
+            if self._is_torn:
+                self._cut_back()
+                self._is_torn = False
+            if self._was_moved():
+                _LOG.warning("%s was moved away at %d bytes: a new one is begun", self.path, self.length)
+                self.is_begun_anew = True
+                return self.open(0)
+            return self._recover()
+
+    def append(self, lines: bytes) -> None:
+        """Durably, all or nothing. Call `revisit` first.
+
+        Raises:
+            TransportUnavailable: No room, or the disk fails; nothing of it counts.
+        """
+        with translated(self.path):
+            self._is_torn = True
+            try:
+                write_all(self._files, self._opened, lines)
+                self._files.fsync(self._opened)
+            except OSError:
+                # What a failed fsync left in memory may never reach the disk: it is written again, not trusted.
+                with suppress(OSError):
+                    self._cut_back()
+                raise
+            self._is_torn = False
+            self.length += len(lines)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    @property
+    def _opened(self) -> int:
+        assert self._descriptor is not None
+        return self._descriptor
+
+    def _open(self) -> None:
+        self._descriptor = self._files.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        sync_directory(self._files, self.path.parent)
+
+    def _cut_back(self) -> None:
+        # Never to a greater length: what somebody emptied meanwhile would be filled with zeros.
+        if os.fstat(self._opened).st_size > self.length:
+            self._files.truncate(self._opened, self.length)
+
+    def _was_moved(self) -> bool:
+        if self._descriptor is None:
+            return True
+        opened = os.fstat(self._descriptor)
+        try:
+            named = os.stat(self.path)
+        except FileNotFoundError:
+            return True
+        return (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino)
+
+    def _recover(self) -> Numbers:
+        size = os.fstat(self._opened).st_size
+        if size == 0 and self.length:
+            _LOG.warning("%s is empty where %d bytes were written: it is begun anew", self.path, self.length)
+            self.is_begun_anew = True
+            self.length = 0
+        if size < self.length:
+            raise self._refused(f"has {size} bytes where {self.length} were written: it was cut")
+        if size == self.length:
+            return {}
+        if self.length and self._read(1, self.length - 1) != b"\n":
+            raise self._refused(f"no line ends at byte {self.length}, up to which it was written: it was edited")
+        return self._adopt(size)
+
+    def _adopt(self, size: int) -> Numbers:
+        """Take over the complete lines behind the known length, in chunks; cut off the rest."""
+        numbers = FoundNumbers()
+        reader = LineReader(self._read, self.length, _LONGEST_LINE_BYTES)
+        unnumbered = 0
+        while True:
+            line = reader.next_line()
+            if line is None:
+                if not reader.fill(size):
+                    break
+            elif (found := find_number(line.content)) is None:
+                unnumbered += 1
+            else:
+                numbers.add(*found)
+        if unnumbered:
+            _LOG.warning(
+                "%s: %d lines from byte %d on have no number; they are left as they are", self.path, unnumbered, self.length
+            )
+        if reader.offset < size:
+            _LOG.warning("%s ends in %d bytes of a torn line: they are cut off", self.path, size - reader.offset)
+            self._files.truncate(self._opened, reader.offset)
+        # They may be in the system's memory only, and from now on they count.
+        self._files.fsync(self._opened)
+        self.length = reader.offset
+        return numbers.by_partition()
+
+    def _read(self, size: int, offset: int) -> bytes:
+        return self._files.read(self._opened, size, offset)
+
+    def _refused(self, problem: str) -> TransportRefused:
+        return TransportRefused(str(self.path), f"{problem}. {_REMEDY}")

@@ -1,0 +1,75 @@
+"""The command line: `resequencer VERB [--config FILE] [--set key=value …] [--json]`."""
+
+import os
+import sys
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Sequence
+from pathlib import Path
+
+from daemon import check, run, status
+from daemon.configuration import DEFAULT_FILE
+from daemon.exit_code import ExitCode
+from daemon.verb import Verb
+from domain.errors import ConfigurationError, ResequencerError, TransientError
+
+VERBS: dict[str, Verb] = {
+    "check": Verb("validate the configuration and print the effective one", check.check, check.add_arguments),
+    "run": Verb("run the service in the foreground until SIGTERM", run.run),
+    "status": Verb("say whether the service is ready, and what waits", status.status),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; the exit code. What is raised on purpose becomes a line per problem on stderr, never a traceback."""
+    arguments = _parser().parse_args(argv)
+    try:
+        code = VERBS[arguments.verb].run(arguments)
+        sys.stdout.flush()
+    except ConfigurationError as error:
+        return _failed(error, ExitCode.CONFIGURATION_REFUSED)
+    except TransientError as error:
+        return _failed(error, ExitCode.OUT_OF_REACH)
+    except ResequencerError as error:
+        return _failed(error, ExitCode.NOT_SO)
+    except BrokenPipeError:
+        # Whoever read the output (`| head`) has enough; the interpreter's own flush must not fail on it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    return code
+
+
+def _failed(error: ResequencerError, code: ExitCode) -> int:
+    sys.stdout.flush()
+    for line in str(error).splitlines():
+        sys.stderr.write(f"resequencer: {line}\n")
+    return code
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        "resequencer", description="Puts the events of a payment back in order and sends its status notifications."
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, verb in VERBS.items():
+        each = verbs.add_parser(name, help=verb.summary, description=verb.summary, allow_abbrev=False)
+        each.add_argument("--config", type=Path, default=DEFAULT_FILE, metavar="FILE", help=f"default: {DEFAULT_FILE}")
+        each.add_argument(
+            "--set",
+            type=_override,
+            action="extend",
+            nargs="+",
+            default=[],
+            dest="overrides",
+            metavar="key=value",
+            help="set a key over the file; the value is HOCON",
+        )
+        each.add_argument("--json", action="store_true", help="print JSON")
+        verb.add_arguments(each)
+    return parser
+
+
+def _override(text: str) -> str:
+    key, separator, _ = text.partition("=")
+    if not separator or not key.strip():
+        raise ArgumentTypeError("write key=value")
+    return text

@@ -1,0 +1,132 @@
+"""The one place that knows all the rooms: from a configuration to a worker's parts."""
+
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from random import SystemRandom
+from typing import NamedTuple
+
+from connectors.file_settings import FileSettings
+from connectors.file_transport import FileTransport
+from connectors.port import Transport
+from daemon.configuration import Configuration
+from daemon.sections import Acknowledge, StorageType
+from daemon.system_clock import SystemClock
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.errors import ConfigurationError
+from guardian.actors import Actors
+from guardian.cycle import Cycle
+from guardian.ownership import CycleSettings, Servers, Tools
+from guardian.patience import Patience, PatienceSettings
+from guardian.roster import RosterSettings
+from resequencer.handlers.notification_settings import NotificationSettings, parse_notification_settings
+from resequencer.handlers.overrun import OverrunCounter
+from resequencer.handlers.port import Handler
+from resequencer.handlers.settings import HandlerSettings, make_handler
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.port import Strategy
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.turn import Rules
+from storage.embedded import EmbeddedSettings, EmbeddedStorage
+from storage.none import NoneSettings, NoneStorage
+from storage.port import Storage
+
+_IDLE_UNITS = 250_000
+"""With storage none: how many units the process remembers at most beside those in which something waits."""
+
+
+class Parts(NamedTuple):
+    """A worker's parts; `servers` are to be closed."""
+
+    cycle: Cycle
+    servers: Servers
+    patience: Patience
+    overruns: OverrunCounter
+
+
+def compose(configuration: Configuration, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> Parts:
+    """Make a worker; nothing is read or taken over yet.
+
+    Raises:
+        ConfigurationError: Something named in the configuration cannot be used.
+        StorageRefused: The embedded database cannot be used.
+    """
+    clock, resequencer = SystemClock(), configuration.resequencer
+    strategy, handler = make_strategy_of(configuration), _make_handler(configuration)
+    overruns = OverrunCounter(handler, clock, resequencer.processing_timeout_ms)
+    decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
+    rules = Rules(strategy, overruns, _resequencer_settings(configuration), SystemRandom())
+    storage = _make_storage(configuration)
+    roster = RosterSettings(resequencer.idle_timeout_ms, resequencer.stash_limit_bytes_per_worker, storage.is_durable)
+    servers = Servers(_make_transport(configuration, wait), storage, Actors(rules, decoder.decode, roster))
+    patience = Patience(PatienceSettings(), wait, is_stopping)
+    tools = Tools(decoder, clock, patience, _random_token)
+    acknowledge_handled = resequencer.acknowledge is Acknowledge.WHEN_HANDLED
+    settings = CycleSettings(strategy.name, configuration.ingress.batch_size, acknowledge_handled=acknowledge_handled)
+    return Parts(Cycle(servers, tools, settings), servers, patience, overruns)
+
+
+def make_strategy_of(configuration: Configuration) -> Strategy:
+    """The configured strategy; a user's own is looked for in the working directory too."""
+    _see_working_directory()
+    resequencer = configuration.resequencer
+    return make_strategy(StrategySettings(resequencer.strategy, resequencer.custom_data_keys, resequencer.pds_data_keys))
+
+
+def load_notification_settings(configuration: Configuration) -> NotificationSettings:
+    """The rows of the settings file.
+
+    Raises:
+        ConfigurationError: It cannot be read, or a row is refused.
+    """
+    file = configuration.notification.settings
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError("payment-status-notification.settings", f"{file} cannot be read: {error}") from error
+    return parse_notification_settings(text.splitlines(), str(file))
+
+
+def _make_handler(configuration: Configuration) -> Handler:
+    _see_working_directory()
+    resequencer = configuration.resequencer
+    settings = HandlerSettings(configuration.notification.target_type, resequencer.custom_data_keys, resequencer.pds_data_keys)
+    return make_handler(settings, load_notification_settings(configuration))
+
+
+def _resequencer_settings(configuration: Configuration) -> ResequencerSettings:
+    resequencer = configuration.resequencer
+    return ResequencerSettings(
+        resequencer.processing_timeout_ms,
+        resequencer.max_attempts,
+        resequencer.backoff_factor,
+        resequencer.jitter_factor,
+        resequencer.stash_timeout_ms,
+        resequencer.stash_limit_envelopes_per_unit,
+    )
+
+
+def _make_storage(configuration: Configuration) -> Storage:
+    retention_ms = configuration.resequencer.retention_ms
+    if configuration.resequencer.storage_type is StorageType.EMBEDDED:
+        file = configuration.storage.embedded_file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return EmbeddedStorage(EmbeddedSettings(file, retention_ms), _random_token)
+    return NoneStorage(NoneSettings(retention_ms, _IDLE_UNITS), _random_token)
+
+
+def _make_transport(configuration: Configuration, wait: Callable[[int], None]) -> Transport:
+    ingress, notification = configuration.ingress, configuration.notification
+    settings = FileSettings(ingress.topic, ingress.file_directory, notification.output_directory, ingress.max_record_bytes)
+    return FileTransport(settings, wait)
+
+
+def _random_token() -> str:
+    return secrets.token_hex(8)
+
+
+def _see_working_directory() -> None:
+    """`package.module:Class` names are resolved from the working directory too, as `python -m` does."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())

@@ -1,0 +1,145 @@
+"""The configuration of a service, loaded once at start."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from daemon.effective import EffectiveValue, effective_values
+from daemon.keys import CONSUMER_CLIENTS, INGRESS, NOTIFICATION, PRODUCER_CLIENTS, RESEQUENCER, STORAGE
+from daemon.refusal import ConfigurationRefused
+from daemon.relations import doubtful_relations
+from daemon.sections import (
+    Acknowledge,
+    ClientOptions,
+    Http,
+    Ingress,
+    LogFormat,
+    Logging,
+    Notifications,
+    Resequencers,
+    Storages,
+    StorageType,
+    TransportType,
+)
+from daemon.settled_values import SettledValues, settle
+from daemon.shipped import find_shipped
+from domain.errors import ConfigurationError
+
+DEFAULT_FILE = Path("conf/application.conf")
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """Everything that can be configured, checked. `file` is the one it was read from.
+
+    `effective` is what `check` prints; `warnings` are sentences about what is allowed but may not be meant.
+    """
+
+    file: Path
+    ingress: Ingress
+    notification: Notifications
+    resequencer: Resequencers
+    storage: Storages
+    worker_count: int
+    http: Http
+    logging: Logging
+    effective: tuple[EffectiveValue, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def unsupported(self) -> ConfigurationError | None:
+        """What is valid, but cannot be run by this version: transports and storages that are not built yet."""
+        problems = []
+        if self.ingress.transport is not TransportType.FILE:
+            text = "this version runs with transport = file only; set it for the ingress and the notifications"
+            problems.append(ConfigurationError(f"{INGRESS}.transport", f"{self.ingress.transport} is not available yet: {text}"))
+        if self.resequencer.storage_type not in (StorageType.NONE, StorageType.EMBEDDED):
+            text = f"{self.resequencer.storage_type} is not available yet: this version runs with none or embedded"
+            problems.append(ConfigurationError(f"{RESEQUENCER}.storage-type", text))
+        return ConfigurationRefused(problems) if problems else None
+
+
+def load(file: Path = DEFAULT_FILE, overrides: Sequence[str] = ()) -> Configuration:
+    """Read `file` over reference.conf, and `overrides` (`key=value`, the value in HOCON) over both.
+
+    Raises:
+        ConfigurationError: Something is refused; a `ConfigurationRefused` lists all there is.
+    """
+    found = find_shipped(file)
+    settled = settle(found, overrides)
+    values = settled.values
+    return Configuration(
+        file=found,
+        ingress=_ingress(settled),
+        notification=_notification(settled),
+        resequencer=_resequencer(values),
+        storage=_storage(values),
+        worker_count=values[f"{NOTIFICATION}.worker.count"],
+        http=Http(values[f"{NOTIFICATION}.http.host"], values[f"{NOTIFICATION}.http.port"]),
+        logging=Logging(LogFormat(values[f"{NOTIFICATION}.logging.format"]), values[f"{NOTIFICATION}.logging.level"]),
+        effective=effective_values(settled),
+        warnings=doubtful_relations(values),
+    )
+
+
+def _ingress(settled: SettledValues) -> Ingress:
+    values = settled.values
+    return Ingress(
+        transport=TransportType(values[f"{INGRESS}.transport"]),
+        batch_size=values[f"{INGRESS}.batch-size"],
+        max_record_bytes=values[f"{INGRESS}.max-record-bytes"],
+        topic=values[f"{INGRESS}.kafka.consumer.topic"],
+        kafka_clients=_client_options(settled, CONSUMER_CLIENTS),
+        file_directory=values[f"{INGRESS}.file.directory"],
+    )
+
+
+def _notification(settled: SettledValues) -> Notifications:
+    values = settled.values
+    return Notifications(
+        run_directory=values[f"{NOTIFICATION}.run-directory"],
+        transport=TransportType(values[f"{NOTIFICATION}.transport"]),
+        topic=values[f"{NOTIFICATION}.kafka.producer.topic"],
+        kafka_clients=_client_options(settled, PRODUCER_CLIENTS),
+        output_directory=values[f"{NOTIFICATION}.file.directory"],
+        dead_letters_topic=values[f"{NOTIFICATION}.dead-letters.topic"],
+        target_type=values[f"{NOTIFICATION}.target-type"],
+        settings=find_shipped(values[f"{NOTIFICATION}.settings"]),
+    )
+
+
+def _resequencer(values: Mapping[str, Any]) -> Resequencers:
+    storage_type = values[f"{RESEQUENCER}.storage-type"]
+    return Resequencers(
+        storage_type=StorageType("infinispan" if storage_type == "cache" else storage_type),
+        strategy=values[f"{RESEQUENCER}.strategy"],
+        custom_data_keys=values[f"{RESEQUENCER}.custom-data-keys"],
+        pds_data_keys=values[f"{RESEQUENCER}.pds-data-keys"],
+        processing_timeout_ms=values[f"{RESEQUENCER}.processing-timeout"],
+        max_attempts=values[f"{RESEQUENCER}.max-attempts"],
+        backoff_factor=values[f"{RESEQUENCER}.backoff-factor"],
+        jitter_factor=values[f"{RESEQUENCER}.jitter-factor"],
+        idle_timeout_ms=values[f"{RESEQUENCER}.idle-timeout"],
+        stash_timeout_ms=values[f"{RESEQUENCER}.stash-timeout"],
+        acknowledge=Acknowledge(values[f"{RESEQUENCER}.acknowledge"]),
+        retention_ms=values[f"{RESEQUENCER}.retention"],
+        stash_limit_envelopes_per_unit=values[f"{RESEQUENCER}.stash-limit.envelopes-per-unit"],
+        stash_limit_bytes_per_worker=values[f"{RESEQUENCER}.stash-limit.bytes-per-worker"],
+    )
+
+
+def _storage(values: Mapping[str, Any]) -> Storages:
+    return Storages(
+        namespace=values[f"{STORAGE}.namespace"],
+        embedded_file=values[f"{STORAGE}.embedded.file"],
+        redis_url=values[f"{STORAGE}.redis.url"],
+        infinispan_url=values[f"{STORAGE}.infinispan.url"],
+        infinispan_cache=values[f"{STORAGE}.infinispan.cache"],
+        infinispan_username=values[f"{STORAGE}.infinispan.username"],
+        infinispan_password=values[f"{STORAGE}.infinispan.password"],
+    )
+
+
+def _client_options(settled: SettledValues, section: str) -> ClientOptions:
+    prefix = section + "."
+    return tuple((path.removeprefix(prefix), raw) for path, raw in settled.client_options.items() if path.startswith(prefix))

@@ -1,0 +1,11 @@
+"""What the command line's exit codes mean (contract, section 2)."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    DONE = 0
+    NOT_SO = 1
+    USAGE = 2
+    CONFIGURATION_REFUSED = 3
+    OUT_OF_REACH = 4

@@ -1,0 +1,80 @@
+"""The schema of the configuration: every key and the kind of value it takes. The defaults are those of conf/reference.conf."""
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+
+from daemon.kinds import Choice, Duration, FilePath, Kind, Names, Number, SecretText, Size, Text, Url, Whole
+
+INGRESS = "ipf.processing-data.ingress"
+NOTIFICATION = "payment-status-notification"
+RESEQUENCER = f"{NOTIFICATION}.resequencer"
+STORAGE = f"{NOTIFICATION}.storage"
+
+CONSUMER_CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
+PRODUCER_CLIENTS = f"{NOTIFICATION}.kafka.producer.kafka-clients"
+CLIENTS = (CONSUMER_CLIENTS, PRODUCER_CLIENTS)
+"""Sections that take any key: their names are Kafka's."""
+
+STRATEGIES = ("FULL_PAIN001", "FULL_PAIN001_AND_CUSTOM_DATA", "FULL_PAIN001_AND_PDS_DATA", "SEQUENCE", "STRICT_SEQUENCE")
+TARGET_TYPES = ("report", "report-xml", "produced-report")
+
+_TRANSPORT = Choice(("kafka", "file"))
+_TOPIC = Text(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a Kafka topic: 1 to 249 letters, digits, dots, underscores and hyphens")
+_NAME = Text(r"[A-Za-z0-9._-]{1,100}", "1 to 100 letters, digits, dots, underscores and hyphens")
+
+KEYS: Mapping[str, Kind] = {
+    f"{INGRESS}.transport": _TRANSPORT,
+    f"{INGRESS}.batch-size": Whole(1, 100_000, "records"),
+    f"{INGRESS}.max-record-bytes": Size("1K", "64M"),
+    f"{INGRESS}.kafka.consumer.topic": _TOPIC,
+    f"{INGRESS}.file.directory": FilePath("<run-directory>/in"),
+    f"{NOTIFICATION}.run-directory": FilePath("run/<name of the configuration file>"),
+    f"{NOTIFICATION}.transport": _TRANSPORT,
+    f"{NOTIFICATION}.kafka.producer.topic": _TOPIC,
+    f"{NOTIFICATION}.file.directory": FilePath("<run-directory>/out"),
+    f"{NOTIFICATION}.dead-letters.topic": _TOPIC,
+    f"{NOTIFICATION}.target-type": Choice(TARGET_TYPES, "callable"),
+    f"{NOTIFICATION}.settings": FilePath(),
+    f"{RESEQUENCER}.storage-type": Choice(("none", "embedded", "redis", "infinispan", "cache")),
+    f"{RESEQUENCER}.strategy": Choice(STRATEGIES, "Class"),
+    f"{RESEQUENCER}.custom-data-keys": Names(),
+    f"{RESEQUENCER}.pds-data-keys": Names(),
+    f"{RESEQUENCER}.processing-timeout": Duration("1ms", "1h"),
+    f"{RESEQUENCER}.max-attempts": Whole(1, 100, "attempts"),
+    f"{RESEQUENCER}.backoff-factor": Number(1, 100),
+    f"{RESEQUENCER}.jitter-factor": Number(0, 1),
+    f"{RESEQUENCER}.idle-timeout": Duration("1ms", "1d"),
+    f"{RESEQUENCER}.stash-timeout": Duration("1ms", "30d", "the sum of the attempts' delays"),
+    f"{RESEQUENCER}.acknowledge": Choice(("when-settled", "when-handled")),
+    f"{RESEQUENCER}.retention": Duration("1s", "365d"),
+    f"{RESEQUENCER}.stash-limit.envelopes-per-unit": Whole(1, 1_000_000, "envelopes"),
+    f"{RESEQUENCER}.stash-limit.bytes-per-worker": Size("1M", "1024G"),
+    f"{STORAGE}.namespace": _NAME,
+    f"{STORAGE}.embedded.file": FilePath("<run-directory>/state.db"),
+    f"{STORAGE}.redis.url": Url(("redis", "rediss", "unix")),
+    f"{STORAGE}.infinispan.url": Url(("http", "https")),
+    f"{STORAGE}.infinispan.cache": _NAME,
+    f"{STORAGE}.infinispan.username": Text(r"[^\x00-\x1f:]{0,256}", "a text without a colon"),
+    f"{STORAGE}.infinispan.password": SecretText(),
+    f"{NOTIFICATION}.worker.count": Whole(1, 256, "workers"),
+    f"{NOTIFICATION}.http.host": Text(r"[A-Za-z0-9.:_-]{1,255}", "a host name or an address"),
+    f"{NOTIFICATION}.http.port": Whole(0, 65_535),
+    f"{NOTIFICATION}.logging.format": Choice(("text", "json")),
+    f"{NOTIFICATION}.logging.level": Choice(("debug", "info", "warning", "error")),
+}
+
+
+def is_section(path: str) -> bool:
+    """Whether keys lie under it."""
+    return path in CLIENTS or any(key.startswith(path + ".") for key in (*KEYS, *CLIENTS))
+
+
+def is_client_option(path: str) -> bool:
+    return path.startswith(tuple(f"{each}." for each in CLIENTS))
+
+
+def find_nearest(path: str, known: Collection[str] = tuple(KEYS)) -> str | None:
+    """The known key (or option) that was probably meant: one of the same name elsewhere, else one that is spelt alike."""
+    last = path.rpartition(".")[2]
+    namesakes = [key for key in known if key.rpartition(".")[2] == last]
+    return next(iter(get_close_matches(path, namesakes, 1, 0.0) or get_close_matches(path, known, 1, 0.6)), None)

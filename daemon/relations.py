@@ -1,0 +1,115 @@
+"""What must hold between keys, as data: each relation is asked only if all of its keys are right by themselves."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from daemon.keys import INGRESS, NOTIFICATION, RESEQUENCER
+from domain.errors import ConfigurationError
+
+Values = Mapping[str, Any]
+
+MOST_DEADLINE_MS = 30 * 86_400_000
+
+_INGRESS_TRANSPORT = f"{INGRESS}.transport"
+_TRANSPORT = f"{NOTIFICATION}.transport"
+_STORAGE_TYPE = f"{RESEQUENCER}.storage-type"
+_STRATEGY = f"{RESEQUENCER}.strategy"
+_PROCESSING = f"{RESEQUENCER}.processing-timeout"
+_ATTEMPTS = f"{RESEQUENCER}.max-attempts"
+_BACKOFF = f"{RESEQUENCER}.backoff-factor"
+_IDLE = f"{RESEQUENCER}.idle-timeout"
+_STASH = f"{RESEQUENCER}.stash-timeout"
+_ACKNOWLEDGE = f"{RESEQUENCER}.acknowledge"
+_RETENTION = f"{RESEQUENCER}.retention"
+_RECORD_BYTES = f"{INGRESS}.max-record-bytes"
+_STASH_BYTES = f"{RESEQUENCER}.stash-limit.bytes-per-worker"
+_WORKERS = f"{NOTIFICATION}.worker.count"
+
+
+class Relation(msgspec.Struct, frozen=True):
+    """The first of `keys` is the one that a refusal names; `problem` says why and what to do."""
+
+    keys: tuple[str, ...]
+    holds: Callable[[Values], bool]
+    problem: str
+
+
+def deadline_ms(values: Values) -> float:
+    """How long a stashed envelope waits: `stash-timeout`, or the sum of the delays of all attempts."""
+    if values[_STASH] is not None:
+        return float(values[_STASH])
+    return float(sum(values[_PROCESSING] * values[_BACKOFF] ** attempt for attempt in range(values[_ATTEMPTS])))
+
+
+def _has_its_keys(strategy: str, key: str) -> Relation:
+    path = f"{RESEQUENCER}.{key}"
+    return Relation(
+        (path, _STRATEGY),
+        lambda values: values[_STRATEGY] != strategy or bool(values[path]),
+        f"is empty, but strategy = {strategy} waits for the data it names: give at least one",
+    )
+
+
+RELATIONS = (
+    Relation(
+        (_TRANSPORT, _INGRESS_TRANSPORT),
+        lambda values: values[_TRANSPORT] == values[_INGRESS_TRANSPORT],
+        f"differs from {_INGRESS_TRANSPORT}; mixed transports are not supported, set both alike",
+    ),
+    Relation(
+        (_WORKERS, _INGRESS_TRANSPORT),
+        lambda values: values[_WORKERS] == 1 or values[_INGRESS_TRANSPORT] != "file",
+        "is more than 1, which needs transport = kafka: files have no consumer group to share them out",
+    ),
+    _has_its_keys("FULL_PAIN001_AND_CUSTOM_DATA", "custom-data-keys"),
+    _has_its_keys("FULL_PAIN001_AND_PDS_DATA", "pds-data-keys"),
+    Relation(
+        (_IDLE, _PROCESSING),
+        lambda values: values[_IDLE] >= values[_PROCESSING],
+        f"is below {_PROCESSING}: a resequencer would stop while an attempt may still be under way",
+    ),
+    Relation(
+        (_ACKNOWLEDGE, _STORAGE_TYPE),
+        lambda values: values[_ACKNOWLEDGE] != "when-handled" or values[_STORAGE_TYPE] == "none",
+        "is when-handled, which is for storage-type = none: a durable storage already holds what waits, use when-settled",
+    ),
+    Relation(
+        (_ACKNOWLEDGE, _INGRESS_TRANSPORT),
+        lambda values: values[_ACKNOWLEDGE] != "when-handled" or values[_INGRESS_TRANSPORT] == "kafka",
+        "is when-handled, which needs transport = kafka: Kafka itself is the store then, use when-settled",
+    ),
+    Relation(
+        (_RETENTION, _IDLE),
+        lambda values: values[_RETENTION] >= values[_IDLE],
+        f"is below {_IDLE}: a unit would be forgotten while its resequencer is alive",
+    ),
+    Relation(
+        (_STASH_BYTES, _RECORD_BYTES),
+        lambda values: values[_STASH_BYTES] >= values[_RECORD_BYTES],
+        f"is below {_RECORD_BYTES}: a single record would not fit",
+    ),
+    Relation(
+        (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH),
+        lambda values: deadline_ms(values) <= MOST_DEADLINE_MS,
+        f"makes, with {_PROCESSING} and {_BACKOFF}, a deadline of more than 30d: lower one of them or set {_STASH}",
+    ),
+)
+
+
+def broken_relations(values: Values) -> Iterator[ConfigurationError]:
+    """The relations that do not hold; those between keys of which one has no right value are not asked."""
+    for relation in RELATIONS:
+        if all(key in values for key in relation.keys) and not relation.holds(values):
+            yield ConfigurationError(relation.keys[0], relation.problem)
+
+
+def doubtful_relations(values: Values) -> tuple[str, ...]:
+    """What is allowed, but may not be meant; a sentence each."""
+    if deadline_ms(values) <= values[_IDLE]:
+        return ()
+    return (
+        f"{_IDLE}: is below the deadline of {deadline_ms(values) / 1_000:g} s until which a stashed envelope may wait; "
+        "units in which something waits are kept alive past it",
+    )

@@ -1,0 +1,17 @@
+"""The files of `conf/` that come with the service, for where the working directory has none of its own."""
+
+from importlib.resources import files
+from pathlib import Path
+
+
+def find_shipped(path: Path) -> Path:
+    """`path` as it is; but where `conf/…` does not exist here, the file of that name that was installed with the service."""
+    if path.parent != Path("conf") or path.exists():
+        return path
+    installed = Path(str(files("conf").joinpath(path.name)))
+    return installed if installed.is_file() else path
+
+
+def read_reference() -> str:
+    """The text of reference.conf, which always is that of the installed version."""
+    return files("conf").joinpath("reference.conf").read_text(encoding="utf-8")

@@ -1,0 +1,66 @@
+"""`resequencer status`: what the service says of itself, ready or not and why, or not running."""
+
+import json
+import sys
+from argparse import Namespace
+from datetime import UTC, datetime
+
+import msgspec
+
+from daemon.configuration import load
+from daemon.exit_code import ExitCode
+from daemon.run_lock import find_holder
+from daemon.status_file import StatusFile
+from daemon.status_report import State, StatusReport
+
+_STALE_SECONDS = 10
+"""A worker reports once a second; a report this old says that it hangs or cannot write."""
+
+
+def status(arguments: Namespace) -> ExitCode:
+    """Exit code 0 only if the service is ready."""
+    configuration = load(arguments.config, arguments.overrides)
+    run_directory = configuration.notification.run_directory
+    report, holder = StatusFile(run_directory).find(), find_holder(run_directory)
+    state = _state(report, holder)
+    if arguments.json:
+        told = {**(msgspec.to_builtins(report) if report else {}), "state": state}
+        sys.stdout.write(json.dumps(told, ensure_ascii=False, indent=2) + "\n")
+    else:
+        sys.stdout.write("\n".join(_lines(state, report if holder else None)) + "\n")
+    return ExitCode.DONE if state == State.READY else ExitCode.NOT_SO
+
+
+def _state(report: StatusReport | None, holder: str | None) -> str:
+    if holder is None:
+        return "not running"
+    if report is None or str(report.process_id) != holder:
+        return State.STARTING
+    age = datetime.now(UTC) - datetime.fromisoformat(report.reported_at)
+    if age.total_seconds() > _STALE_SECONDS:
+        return "stale"
+    return report.state
+
+
+def _lines(state: str, report: StatusReport | None) -> list[str]:
+    if report is None:
+        return [state]
+    units, counts = report.units, report.counts
+    lines = [
+        f"{state}" + (f": {report.reason}" if report.reason else ""),
+        f"process {report.process_id} since {report.started_at}, reported at {report.reported_at}",
+        f"units: {units.active} active, {units.waiting} waiting with {units.stashed_envelopes} stashed envelopes",
+        f"records {counts.get('records', 0)}, handled {counts.get('handled', 0)}, duplicates {counts.get('duplicates', 0)}, "
+        f"released units {counts.get('released_units', 0)}, dead letters {sum(report.dead_letters.values())}",
+        f"notifications {sum(report.notifications.values())}: "
+        + ", ".join(f"{name} {count}" for name, count in sorted(report.notifications.items())),
+    ]
+    lines += [
+        f"{each.partition}: read to {each.read_to}, acknowledged {each.acknowledged}, {each.unpublished} to leave"
+        for each in report.partitions
+    ]
+    lines += [
+        f"waits since {each.since}: {each.unit} for {each.waits_for} ({each.stashed} stashed, {each.kind} at {each.until})"
+        for each in report.oldest_waits
+    ]
+    return lines

@@ -1,0 +1,123 @@
+"""What a service says of itself: the state, what waits and why, the partitions and the counts."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+
+from domain.clock import Instant
+from guardian.cycle import Cycle
+from guardian.held_partition import HeldPartition
+from guardian.messages import Surveyed
+from resequencer.messages import UnitKey
+from storage.port import Waits
+
+
+class State(StrEnum):
+    """In the order of a life; the `… away` ones say that the service waits and goes on by itself."""
+
+    STARTING = "starting"
+    READY = "ready"
+    HEALING = "healing"
+    SOURCE_AWAY = "source away"
+    STORAGE_AWAY = "storage away"
+    OUTPUT_AWAY = "output away"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+class UnitWait(msgspec.Struct, frozen=True):
+    """A unit in which something waits: since when, what for, and when it will wait no longer."""
+
+    unit: str
+    partition: str
+    waits_for: str
+    kind: str
+    since: str
+    until: str
+    stashed: int
+
+
+class PartitionStatus(msgspec.Struct, frozen=True):
+    """How far a partition was read and acknowledged, and what has not left yet. `held_by` is the offset that holds it back."""
+
+    partition: str
+    read_to: int
+    acknowledged: int
+    unpublished: int
+    held_by: int | None
+
+
+class Units(msgspec.Struct, frozen=True):
+    """`active` units have an actor; in `waiting` ones something waits; `backlogged` deadlines wait for unread records."""
+
+    active: int = 0
+    waiting: int = 0
+    stashed_envelopes: int = 0
+    stashed_bytes_in_memory: int = 0
+    backlogged: int = 0
+
+
+class StatusReport(msgspec.Struct, frozen=True):
+    """One report; instants in ISO 8601 (UTC), counts since the start of the process."""
+
+    state: State
+    reason: str | None
+    process_id: int
+    configuration: str
+    started_at: str
+    reported_at: str
+    units: Units = Units()
+    oldest_waits: tuple[UnitWait, ...] = ()
+    partitions: tuple[PartitionStatus, ...] = ()
+    counts: Mapping[str, int] = {}
+    notifications: Mapping[str, int] = {}
+    dead_letters: Mapping[str, int] = {}
+    longest_wait_ms: int = 0
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Whose report it is."""
+
+    process_id: int
+    configuration: str
+    started_at: Instant
+
+
+def report(identity: Identity, state: State, reason: str | None, now: Instant) -> StatusReport:
+    """A report without figures: before there are any, and after the end."""
+    return StatusReport(
+        state, reason, identity.process_id, identity.configuration, instant_text(identity.started_at), instant_text(now)
+    )
+
+
+def with_figures(plain: StatusReport, cycle: Cycle, surveyed: Surveyed, overruns: int) -> StatusReport:
+    figures, ownership = cycle.figures, cycle.ownership
+    counts = {**figures.counts, "heals": ownership.heals, "ownership_lost": ownership.losses, "overruns": overruns}
+    return msgspec.structs.replace(
+        plain,
+        units=Units(surveyed.active, surveyed.waiting, surveyed.stashed, surveyed.stashed_bytes, surveyed.backlogged),
+        oldest_waits=tuple(_unit_wait(key, waits) for key, waits in surveyed.oldest),
+        partitions=tuple(map(_partition_status, ownership.held.values())),
+        counts=counts,
+        notifications=dict(figures.notifications),
+        dead_letters=dict(figures.dead_letters),
+        longest_wait_ms=figures.longest_wait_ms,
+    )
+
+
+def instant_text(at: Instant) -> str:
+    return datetime.fromtimestamp(at / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
+    since, until = instant_text(waits.since), instant_text(waits.wakes_at)
+    return UnitWait(key.unit, str(key.partition), waits.waits_for, waits.kind.value, since, until, waits.stashed)
+
+
+def _partition_status(held: HeldPartition) -> PartitionStatus:
+    positions, head = held.positions, held.positions.head
+    return PartitionStatus(
+        str(held.partition), held.read_to, positions.acknowledged, len(held.unpublished), head.offset if head else None
+    )

@@ -1,0 +1,106 @@
+"""A worker's life: take over, run cycles, report, drain, let go."""
+
+import logging
+import os
+from collections.abc import Callable
+
+from daemon.composition import Parts, compose
+from daemon.configuration import Configuration
+from daemon.status_file import StatusFile
+from daemon.status_report import Identity, State, report, with_figures
+from daemon.system_clock import SystemClock
+from guardian.messages import Survey
+from guardian.patience import Stopped
+
+_log = logging.getLogger("resequencer.daemon")
+_REPORT_MS = 1_000
+_EXPIRE_MS = 10_000
+
+
+class Worker:
+    """Runs cycles until it is told to stop; reports once a second, also while it waits for something that is away."""
+
+    def __init__(self, configuration: Configuration, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> None:
+        self._clock = SystemClock()
+        self._is_stopping = is_stopping
+        self._sleep = wait
+        self._status = StatusFile(configuration.notification.run_directory)
+        self._identity = Identity(os.getpid(), str(configuration.file), self._clock.now())
+        self._report_at = self._expire_at = 0
+        self._has_begun = False
+        self._parts: Parts | None = None
+        self._report_plain(State.STARTING)
+        self._parts = compose(configuration, self._wait, is_stopping)
+
+    def run(self) -> None:
+        """Until told to stop; drains and lets go of everything in the end.
+
+        Raises:
+            ResequencerError: The worker must not go on; what it had not committed will be read again.
+        """
+        parts = self._get_parts()
+        try:
+            while not self._is_stopping():
+                parts.cycle.run_once()
+                self._note_ready()
+                self._look_after()
+            self._drain()
+        except Stopped as error:
+            _log.warning("%s", error)
+        finally:
+            for each in parts.servers:
+                each.close()
+        self._report_plain(State.STOPPED)
+
+    def _get_parts(self) -> Parts:
+        assert self._parts is not None
+        return self._parts
+
+    def _note_ready(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            _log.info("ready")
+            self._report_at = 0
+
+    def _look_after(self) -> None:
+        """What has to be done now and then beside the cycles."""
+        now = self._clock.now()
+        if now >= self._report_at:
+            self._report(now)
+        if now >= self._expire_at:
+            parts = self._get_parts()
+            parts.patience.until_answered("storage", lambda: parts.servers.storage.expire(now))
+            self._expire_at = now + _EXPIRE_MS
+
+    def _drain(self) -> None:
+        _log.info("draining")
+        self._report_plain(State.DRAINING)
+        self._get_parts().cycle.close()
+        _log.info("drained")
+
+    def _wait(self, milliseconds: int) -> None:
+        """Waiting for input or for something that is away; the report is kept fresh meanwhile."""
+        self._sleep(milliseconds)
+        now = self._clock.now()
+        if self._parts is not None and now >= self._report_at:
+            self._report(now)
+
+    def _report(self, now: int) -> None:
+        parts = self._get_parts()
+        plain = report(self._identity, self._state(), parts.patience.reason, now)
+        surveyed = parts.servers.actors.survey(Survey())
+        self._status.write(with_figures(plain, parts.cycle, surveyed, parts.overruns.overruns))
+        self._report_at = now + _REPORT_MS
+
+    def _report_plain(self, state: State) -> None:
+        self._status.write(report(self._identity, state, None, self._clock.now()))
+
+    def _state(self) -> State:
+        parts = self._get_parts()
+        if parts.patience.away is not None:
+            return State(f"{parts.patience.away} away")
+        if parts.cycle.ownership.is_healing:
+            return State.HEALING
+        if self._is_stopping():
+            return State.DRAINING
+        return State.READY if self._has_begun else State.STARTING

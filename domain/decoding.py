@@ -1,0 +1,173 @@
+"""From bytes to a data envelope, or to the reason why not (design.md, section 5; contract, section 4).
+
+This is on the way of every record: what can be said about most of them at once is asked first.
+"""
+
+from hashlib import blake2b
+
+import msgspec
+
+from domain.bodies import find_encoding_flaw, find_reading_flaw
+from domain.dead_letter import DeadLetterReason
+from domain.envelope import DataEnvelope, ProcessObject
+from domain.identifiers import find_id_flaw, hash_id, shown
+from domain.record import Record
+from domain.wire import WireEnvelope, read_envelope
+
+MAX_SEQUENCE = 2**53 - 1
+"""The largest integer up to which every JSON reader keeps all of them exact (RFC 8259, section 6)."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_pack = msgspec.msgpack.Encoder().encode
+_read_number = msgspec.json.Decoder(int | float).decode
+
+
+class DecodingSettings(msgspec.Struct, frozen=True):
+    """`needs_sequence` is the strategy's: without it a missing or invalid sequence is None and no reason to refuse.
+
+    A value of more than `max_value_bytes` is refused unread.
+    """
+
+    needs_sequence: bool
+    max_value_bytes: int = 5 * 1024 * 1024
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a record is no envelope. `error` is one short line that names the field, its value and the remedy; no payment data."""
+
+    reason: DeadLetterReason
+    error: str
+
+
+class EnvelopeDecoder:
+    """Decodes records. Stateless; one serves every partition."""
+
+    def __init__(self, settings: DecodingSettings) -> None:
+        self._settings = settings
+
+    def decode(self, record: Record) -> DataEnvelope | Refusal:
+        """The envelope in a record, or why there is none. Raises nothing, whatever the bytes are.
+
+        A byte order mark before the JSON is tolerated, and a `sequence` of 3.0 is 3. Without process object and sequence
+        there is no documented envelope id: then it is `flow#digest`, so that only the very same is a duplicate. Bodies
+        are compared as bytes: the same data written differently has another digest.
+        """
+        try:
+            self._screen(record)
+            return self._envelope(record, _read(record.value.removeprefix(_BYTE_ORDER_MARK)))
+        except _Refused as refused:
+            return refused.refusal
+        except msgspec.DecodeError as error:
+            return _shapeless(str(error))
+        except RecursionError:
+            return _shapeless("nested too deep to be read")
+
+    def _screen(self, record: Record) -> None:
+        """What can be refused without reading the value."""
+        if record.defect is not None:
+            raise _Refused(DeadLetterReason.UNDECODABLE, record.defect)
+        if record.cut is not None:
+            raise _Refused(
+                DeadLetterReason.TOO_LARGE,
+                f"the value has {record.cut.length} bytes, the transport's limit is {len(record.value)}; send smaller envelopes",
+            )
+        if len(record.value) > self._settings.max_value_bytes:
+            raise _Refused(
+                DeadLetterReason.TOO_LARGE,
+                f"the value has {len(record.value)} bytes, the limit is {self._settings.max_value_bytes}; send smaller envelopes",
+            )
+        _check_schema_version(record)
+
+    def _envelope(self, record: Record, wire: WireEnvelope) -> DataEnvelope:
+        unit = _unit(wire)
+        flow = _flow(wire)
+        sequence = self._sequence(bytes(wire.sequence))
+        mds = tuple([each.as_mds_object() for each in wire.mds_objects or ()])
+        pds = tuple([each.as_pds_object() for each in wire.pds_objects or ()])
+        custom = tuple([each.as_custom_object() for each in wire.custom_objects or ()])
+        process = tuple([each.as_process_object() for each in wire.process_objects or ()])
+        # MessagePack frames every part, so that no two different envelopes look alike. Digests are stored: a test pins them.
+        framed = _pack((flow, sequence, mds, pds, custom, [(each.object_type, each.body) for each in process]))
+        digest = blake2b(framed, digest_size=8).digest()
+        envelope_id = _find_documented_id(process) or f"{flow}#{digest.hex() if sequence is None else sequence}"
+        return DataEnvelope(unit, flow, sequence, envelope_id, hash_id(envelope_id), digest, record, mds, pds, custom, process)
+
+    def _sequence(self, raw: bytes) -> int | None:
+        if raw.isdigit() and len(raw) < 16 and raw != b"0":
+            return int(raw)
+        sequence = _find_integer(raw)
+        if sequence is None and self._settings.needs_sequence:
+            if raw == b"null":
+                raise _Refused(DeadLetterReason.NO_SEQUENCE, "sequence is missing; the configured strategy needs one")
+            raise _Refused(
+                DeadLetterReason.INVALID_SEQUENCE, f"sequence is {shown(raw.decode())}; send an integer from 1 to {MAX_SEQUENCE}"
+            )
+        return sequence
+
+
+class _Refused(Exception):
+    """Ends the decoding of a record from wherever it is; it never leaves this module."""
+
+    def __init__(self, reason: DeadLetterReason, error: str) -> None:
+        super().__init__(error)
+        self.refusal = Refusal(reason, error)
+
+
+def _shapeless(flaw: str) -> Refusal:
+    return Refusal(DeadLetterReason.UNDECODABLE, f"not an envelope: {flaw}; correct the producer and send it again")
+
+
+def _check_schema_version(record: Record) -> None:
+    """Of several headers the last one counts, as for Kafka's own clients."""
+    version = b"2"
+    for name, value in record.headers:
+        if name == "schema-version":
+            version = value
+    if version not in (b"1", b"2"):
+        raise _Refused(DeadLetterReason.UNSUPPORTED_SCHEMA_VERSION, f"schema-version is {shown(version)}; send 1 or 2")
+
+
+def _read(value: bytes) -> WireEnvelope:
+    flaw = find_encoding_flaw(value)
+    if flaw is not None:
+        raise msgspec.DecodeError(flaw)
+    wire = read_envelope(value)
+    flaw = find_reading_flaw(value)
+    if flaw is not None:
+        raise msgspec.DecodeError(flaw)
+    return wire
+
+
+def _unit(wire: WireEnvelope) -> str:
+    context = wire.processing_context
+    unit = None if context is None else context.unit_of_work_id
+    if unit is None:
+        raise _Refused(DeadLetterReason.NO_UNIT_OF_WORK, "processingContext.unitOfWorkId is missing; name the unit of work")
+    return _checked_id("processingContext.unitOfWorkId", unit)
+
+
+def _flow(wire: WireEnvelope) -> str:
+    if wire.flow is None:
+        raise msgspec.ValidationError("Object missing required field `flow`")
+    return _checked_id("flow", wire.flow)
+
+
+def _find_documented_id(process_objects: tuple[ProcessObject, ...]) -> str | None:
+    unique_id = process_objects[0].unique_id if process_objects else None
+    return None if unique_id is None else _checked_id("processObjects[0].uniqueId", unique_id)
+
+
+def _checked_id(field: str, identifier: str) -> str:
+    flaw = find_id_flaw(identifier)
+    if flaw is not None:
+        raise _Refused(DeadLetterReason.INVALID_ID, f"{field} {flaw}; send 1 to 256 printable characters")
+    return identifier
+
+
+def _find_integer(raw: bytes) -> int | None:
+    """The sequence in raw JSON, None unless it is a whole number in range however it is written (3, 3.0, 3e0)."""
+    try:
+        number = _read_number(raw)
+    except msgspec.DecodeError:
+        return None
+    return int(number) if 1 <= number <= MAX_SEQUENCE and number == int(number) else None

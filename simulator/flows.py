@@ -1,0 +1,96 @@
+"""The courses that a simulated payment takes: which events happen, in which flow, in which order."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+PAYMENT_INITIATION = "PaymentInitiationFlow"
+FRAUD_CHECK = "FraudCheckFlow"
+
+REJECTION = "PaymentRejected"
+REASON_CODES = ("AC01", "AC04", "AM04", "BE04", "RC01")
+
+STATUSES = {
+    (PAYMENT_INITIATION, "PaymentReceived"): ("RCVD", None),
+    (PAYMENT_INITIATION, "PaymentValidated"): ("ACTC", None),
+    (PAYMENT_INITIATION, "PaymentAccepted"): ("ACCP", None),
+    (PAYMENT_INITIATION, "PaymentPending"): ("PDNG", None),
+    (PAYMENT_INITIATION, "SettlementStarted"): ("ACSP", None),
+    (PAYMENT_INITIATION, "PaymentSettled"): ("ACSC", None),
+    (PAYMENT_INITIATION, "PaymentCompleted"): ("ACCC", None),
+    (PAYMENT_INITIATION, REJECTION): ("RJCT", "MS03"),
+    (PAYMENT_INITIATION, "PaymentCancelled"): ("CANC", None),
+    (FRAUD_CHECK, "FraudCheckPassed"): ("ACCP", None),
+    (FRAUD_CHECK, "FraudCheckFailed"): ("RJCT", "FR01"),
+}
+"""(flow, event) → (status, reason), as the contract says the shipped settings have it. Written down a second time, so that
+the simulator does not learn what it expects from what it judges."""
+
+_BESIDE = ("DebtorAccountChecked", "FundsReserved", "RouteSelected", "LimitsChecked", "CutOffChecked")
+"""Events that the settings do not know."""
+
+
+class Happening(NamedTuple):
+    """What happened at once: the events of one envelope, of one flow; none where an envelope only brings data.
+
+    `reason_code` is what a rejection says beyond the settings.
+    """
+
+    flow: str
+    events: tuple[str, ...]
+    reason_code: str | None = None
+
+
+def draw_course(rng: Random, *, two_flows: bool) -> tuple[Happening, ...]:
+    """The 4 … 12 happenings of a payment in their true order: mostly completed, some rejected, some cancelled."""
+    ending = rng.random()
+    is_fraud = two_flows and ending < 0.04
+    main = _main_course(rng, ending, is_fraud=is_fraud)
+    if not two_flows:
+        return main
+    return _interleaved(rng, main, _fraud_course(rng, is_fraud=is_fraud))
+
+
+def _main_course(rng: Random, ending: float, *, is_fraud: bool) -> tuple[Happening, ...]:
+    events = ["PaymentReceived", "PaymentValidated"]
+    reason_code = None
+    if is_fraud or ending < 0.12:
+        events += ["PaymentPending", REJECTION]
+        reason_code = rng.choice((None, *REASON_CODES))
+    elif ending < 0.17:
+        events += [rng.choice(("PaymentAccepted", "PaymentPending")), "PaymentCancelled"]
+    else:
+        events += ["PaymentAccepted", *rng.choice(((), (), ("PaymentPending",))), "SettlementStarted", "PaymentSettled"]
+        events.append("PaymentCompleted")
+    for beside in rng.sample(_BESIDE, rng.choice((0, 0, 1, 2))):
+        events.insert(rng.randint(2, len(events) - 1), beside)
+    return _joined(rng, [_happening(rng, PAYMENT_INITIATION, event, reason_code) for event in events])
+
+
+def _fraud_course(rng: Random, *, is_fraud: bool) -> tuple[Happening, ...]:
+    events = ["FraudCheckStarted", "FraudCheckFailed" if is_fraud else "FraudCheckPassed"]
+    if rng.random() < 0.3:
+        events.insert(1, "FraudScoreComputed")
+    return tuple(Happening(FRAUD_CHECK, (event,)) for event in events)
+
+
+def _happening(rng: Random, flow: str, event: str, reason_code: str | None) -> Happening:
+    if event in _BESIDE and rng.random() < 0.3:
+        return Happening(flow, ())
+    return Happening(flow, (event,), reason_code if event == REJECTION else None)
+
+
+def _joined(rng: Random, course: list[Happening]) -> tuple[Happening, ...]:
+    """Sometimes two events of a flow travel in one envelope; the first and the last always travel alone."""
+    if len(course) > 5 and rng.random() < 0.1:
+        at = rng.randint(1, len(course) - 3)
+        one, other = course[at], course[at + 1]
+        course[at : at + 2] = [Happening(one.flow, one.events + other.events)]
+    return tuple(course)
+
+
+def _interleaved(rng: Random, main: Sequence[Happening], other: Sequence[Happening]) -> tuple[Happening, ...]:
+    """Both in their own order; the payment is received before, and ends after everything else."""
+    places = {*rng.sample(range(1, len(main) + len(other) - 1), len(other))}
+    flows = iter(main), iter(other)
+    return tuple(next(flows[place in places]) for place in range(len(main) + len(other)))

@@ -1,0 +1,93 @@
+"""The result of a verification."""
+
+from collections import Counter
+from enum import StrEnum
+
+import msgspec
+
+EXAMPLES_PER_DEVIATION = 5
+
+
+class Deviation(StrEnum):
+    """All the ways in which output can differ from what was promised."""
+
+    LOST = "lost"
+    DOUBLED = "doubled"
+    OUT_OF_ORDER = "out of order"
+    WRONG_CONTENT = "wrong content"
+    UNEXPECTED = "unexpected"
+    FALSELY_MARKED = "marked incomplete or late without a cause"
+    NOT_MARKED = "not marked incomplete despite a gap"
+    UNREADABLE = "unreadable"
+    DEAD_LETTER_MISSING = "dead letter missing"
+    DEAD_LETTER_DOUBLED = "dead letter doubled"
+    DEAD_LETTER_UNEXPECTED = "dead letter unexpected"
+    DEAD_LETTER_WRONG_REASON = "dead letter with another reason"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One deviation: where (a unit, or a source position) and what, in a sentence."""
+
+    deviation: Deviation
+    where: str
+    what: str
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What was looked at and what was found. `counts` has every deviation; `examples` the first few of each."""
+
+    strategy: str
+    units: int
+    notifications: int
+    incomplete: int
+    late: int
+    dead_letters: int
+    counts: tuple[tuple[Deviation, int], ...]
+    examples: tuple[Finding, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Every promise was held."""
+        return not any(count for _, count in self.counts)
+
+
+class Findings:
+    """Collects findings: counts all, keeps the first few of each deviation."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Deviation] = Counter()
+        self._examples: list[Finding] = []
+
+    def add(self, finding: Finding) -> None:
+        self._counts[finding.deviation] += 1
+        if self._counts[finding.deviation] <= EXAMPLES_PER_DEVIATION:
+            self._examples.append(finding)
+
+    def counts(self) -> tuple[tuple[Deviation, int], ...]:
+        return tuple((deviation, self._counts[deviation]) for deviation in Deviation)
+
+    def examples(self) -> tuple[Finding, ...]:
+        order = list(Deviation)
+        return tuple(sorted(self._examples, key=lambda finding: order.index(finding.deviation)))
+
+
+def render_text(verdict: Verdict) -> str:
+    """For people: what was compared, then a line per deviation that occurred, with its examples."""
+    lines = [
+        f"{verdict.notifications} notifications of {verdict.units} units compared by {verdict.strategy}, "
+        f"{verdict.incomplete} marked incomplete, {verdict.late} late; {verdict.dead_letters} dead letters."
+    ]
+    for deviation, count in verdict.counts:
+        if count:
+            lines.append(f"{count} {deviation.value}")
+            found = (each for each in verdict.examples if each.deviation is deviation)
+            lines.extend(f"    {each.where}: {each.what}" for each in found)
+    if verdict.is_good:
+        lines.append("0 lost, 0 doubled, 0 out of order, 0 with wrong content: every promise was held.")
+    return "\n".join(lines)
+
+
+def render_json(verdict: Verdict) -> str:
+    """For machines: the verdict as one JSON object, `good` first and the counts by deviation."""
+    fields = msgspec.structs.asdict(verdict) | {"counts": {each.value: count for each, count in verdict.counts}}
+    return msgspec.json.encode({"good": verdict.is_good} | fields).decode()

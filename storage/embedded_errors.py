@@ -1,0 +1,53 @@
+"""What the errors of SQLite and of its file mean: the one place where they are translated."""
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from storage.port import StorageRefused, StorageUnavailable
+
+RESTORE = "restore it from a copy, or move it and its -wal away to begin anew: notifications may then repeat"
+RIGHTS = "give the service the right to read and write it and its directory, or name another file"
+
+_GOES_AWAY = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_NOMEM,
+    # Rights are looked at before SQLite is asked: what is left are inodes and file handles.
+    sqlite3.SQLITE_CANTOPEN,
+}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
+_FORBIDDEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
+_FORBIDDEN_BY_SYSTEM = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EOPNOTSUPP}
+
+
+@contextmanager
+def translated(file: Path) -> Iterator[None]:
+    """Run statements on `file`. What is neither the disk's nor the file's doing is a mistake of ours and passes as it is.
+
+    Raises:
+        StorageUnavailable: It is locked, full, or cannot be read or written at the moment.
+        StorageRefused: It is damaged, is no database, or may not be written.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        # Extended codes carry the kind in their lowest byte; errors of the Python module itself have none.
+        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if kind in _GOES_AWAY:
+            raise StorageUnavailable(f"{file}: {error}") from error
+        if kind in _DAMAGED:
+            raise StorageRefused(str(file), f"{error}; {RESTORE}") from error
+        if kind in _FORBIDDEN:
+            raise StorageRefused(str(file), f"{error}; {RIGHTS}") from error
+        raise
+    except OSError as error:
+        if error.errno in _FORBIDDEN_BY_SYSTEM:
+            raise StorageRefused(str(file), f"{error.strerror}; {RIGHTS}") from error
+        raise StorageUnavailable(f"{file}: {error}") from error

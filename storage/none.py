@@ -1,0 +1,89 @@
+"""Storage `none`: the units' states stay in the process, within bounds; nothing outlives it."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
+
+from domain.clock import Instant
+from domain.record import Partition
+from storage.none_memory import Memory
+from storage.ownership import advanced, check_owner, is_done, succeeded
+from storage.port import Commit, Header, Pending, Snapshot, Waits
+
+EXPIRED_PER_CALL = 1_000
+
+
+class NoneSettings(msgspec.Struct, frozen=True):
+    """`max_units` bounds the units that are kept: beyond it the idle ones that changed longest ago go, waiting ones never.
+
+    It should hold all units that change within an idle-timeout: one that goes while its actor is alive is committed again
+    without the payment data that the actor believes to be stored.
+    """
+
+    retention_ms: int
+    max_units: int
+
+    def __post_init__(self) -> None:
+        assert self.retention_ms >= 0
+        assert self.max_units >= 0
+
+
+class NonePartitionStore:
+    """A partition's units as one owner within the process sees them; a later `open` in the same process fences it off."""
+
+    def __init__(self, partition: Partition, memory: Memory, settings: NoneSettings) -> None:
+        self._partition = partition
+        self._memory = memory
+        self._settings = settings
+        self._kept = memory.partitions[partition]
+        self._header = self._kept.header
+
+    @property
+    def header(self) -> Header:
+        return self._header
+
+    def load(self, units: Collection[str]) -> Mapping[str, Snapshot]:
+        check_owner(self._kept.last_commit, self._header)
+        return {unit: self._kept.snapshot(unit) for unit in units if unit in self._kept.units}
+
+    def waiting(self) -> Sequence[tuple[str, Waits]]:
+        check_owner(self._kept.last_commit, self._header)
+        return list(self._kept.waiting.items())
+
+    def pending(self) -> Sequence[Pending]:
+        check_owner(self._kept.last_commit, self._header)
+        return [Pending(number, body) for number, body in sorted(self._kept.pending.items())]
+
+    def commit(self, commit: Commit) -> None:
+        if not is_done(self._kept.last_commit, self._header, commit):
+            self._memory.apply(self._partition, commit)
+            self._memory.trim(self._settings.max_units)
+        self._header = advanced(self._header, commit)
+
+
+class NoneStorage:
+    """Keeps the same contract as the durable ones, but for as long as the process lives.
+
+    What changed first goes first, by the order of the commits: where the clock stepped back, a unit may outlive its
+    retention by that step.
+    """
+
+    def __init__(self, settings: NoneSettings, random_token: Callable[[], str]) -> None:
+        self._settings = settings
+        self._random_token = random_token
+        self._memory = Memory()
+
+    @property
+    def is_durable(self) -> bool:
+        return False
+
+    def open(self, partition: Partition) -> NonePartitionStore:
+        kept = self._memory.partitions.get(partition)
+        self._memory.take(partition, succeeded(kept.header if kept else None, self._random_token()))
+        return NonePartitionStore(partition, self._memory, self._settings)
+
+    def expire(self, now: Instant) -> int:
+        return self._memory.expire(now - self._settings.retention_ms, EXPIRED_PER_CALL)
+
+    def close(self) -> None:
+        """Nothing to let go of: who closes it ends the process."""

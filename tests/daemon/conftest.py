@@ -1,0 +1,46 @@
+"""Configurations written for one test."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from daemon.configuration import Configuration, load
+from daemon.refusal import ConfigurationRefused
+from domain.errors import ConfigurationError
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a configuration file and returns its path."""
+
+    def write_file(text: str, name: str = "service.conf") -> Path:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return write_file
+
+
+@pytest.fixture
+def loaded(write: Callable[..., Path]) -> Callable[..., Configuration]:
+    """Loads a text as the configuration, with overrides."""
+
+    def load_text(text: str, *overrides: str) -> Configuration:
+        return load(write(text), overrides)
+
+    return load_text
+
+
+@pytest.fixture
+def refused(write: Callable[..., Path]) -> Callable[..., dict[str, str]]:
+    """The problems, by path, for which a text is refused."""
+
+    def load_text(text: str, *overrides: str) -> dict[str, str]:
+        with pytest.raises(ConfigurationError) as raised:
+            load(write(text), overrides)
+        problems = raised.value.problems if isinstance(raised.value, ConfigurationRefused) else (raised.value,)
+        return {each.path: each.problem for each in problems}
+
+    return load_text

@@ -1,0 +1,171 @@
+import json
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from domain.errors import ConfigurationError, OwnershipLost, PermanentError, ResequencerError, TransientError
+from resequencer.handlers.port import Handled
+from resequencer.handlers.settings import HandlerSettings
+from resequencer.payment_data import PaymentData
+
+FLOW = "PaymentInitiationFlow"
+CUSTOM = (("BusinessData", b'{"a": 1.50}'), ("Other", b'"x"'))
+PDS = (("pdsBusinessData", b'{"value": "PAYMENT"}'), ("unnamed", b"1"))
+
+
+class Unavailable(TransientError):
+    """Raised by the user's callable."""
+
+
+def raising(error: BaseException) -> Callable[[Any], Any]:
+    def fail(mapping: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def shouting(mapping: dict[str, Any]) -> bytes:
+    status = mapping["report"]["CstmrPmtStsRpt"]["OrgnlPmtInfAndSts"][0]["TxInfAndSts"][0]["TxSts"]
+    mapping["report"].clear()
+    mapping["customData"]["BusinessData"]["a"] = "changed"
+    return f"{status}!".encode()
+
+
+@pytest.fixture
+def user_module(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    module = ModuleType("somebodys_targets")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module  # type: ignore[return-value]
+
+
+@pytest.fixture
+def data(data_of: Callable[..., PaymentData]) -> PaymentData:
+    return data_of({"GrpHdr": {"MsgId": "M"}}, {"PmtInfId": "P"}, None, custom=CUSTOM, pds=PDS)
+
+
+@pytest.fixture
+def value_of(handle: Callable[..., Handled], envelope: Callable[..., Any], data: PaymentData) -> Callable[..., bytes]:
+    def value_of(target_type: str, payment: PaymentData = data) -> bytes:
+        configured = HandlerSettings(
+            target_type, custom_data_keys=("BusinessData", "Missing"), pds_data_keys=("pdsBusinessData",)
+        )
+        (notification,) = handle(envelope(("PaymentAccepted", FLOW, None)), payment, configured=configured).notifications
+        return notification.value
+
+    return value_of
+
+
+def test_a_report_is_iso_tag_json(value_of: Callable[..., bytes]) -> None:
+    report = json.loads(value_of("report"))
+    assert report["CstmrPmtStsRpt"]["OrgnlGrpInfAndSts"]["OrgnlMsgId"] == "M"
+
+
+def test_report_xml_is_the_same_report_as_a_document_in_utf_8(value_of: Callable[..., bytes]) -> None:
+    text = value_of("report-xml").decode()
+    assert text.startswith(
+        '<?xml version="1.0" encoding="UTF-8"?>\n<Document xmlns="urn:iso:std:iso:20022:tech:xsd:pain.002.001.10">'
+    )
+    assert "<OrgnlMsgId>M</OrgnlMsgId>" in text
+
+
+def test_a_produced_report_holds_the_report_the_parts_and_the_data_that_is_configured(value_of: Callable[..., bytes]) -> None:
+    value = value_of("produced-report")
+    produced = json.loads(value)
+    assert list(produced) == ["report", "pain001", "customData", "pdsData"]
+    assert produced["report"] == json.loads(value_of("report"))
+    assert produced["pain001"] == {"PAIN_001": {"GrpHdr": {"MsgId": "M"}}, "PAIN_001_PAYMENT_INSTRUCTION": {"PmtInfId": "P"}}
+    assert produced["customData"] == {"BusinessData": {"a": 1.5}}
+    assert produced["pdsData"] == {"pdsBusinessData": {"value": "PAYMENT"}}
+    assert b'"a": 1.50' in value, "bodies are carried as they came"
+
+
+def test_a_produced_report_is_never_anything_but_utf_8(value_of: Callable[..., bytes]) -> None:
+    with pytest.raises(PermanentError, match="the data BusinessData is not UTF-8"):
+        value_of("produced-report", PaymentData(custom=(("BusinessData", b'"\xff"'),)))
+
+
+def test_a_callable_gets_the_produced_report_as_plain_objects_that_it_may_change(
+    value_of: Callable[..., bytes], user_module: ModuleType
+) -> None:
+    user_module.shouting = shouting  # type: ignore[attr-defined]
+    assert value_of("somebodys_targets:shouting") == value_of("somebodys_targets:shouting") == b"ACCP!"
+
+
+def test_a_callable_may_be_an_attribute_of_an_attribute(value_of: Callable[..., bytes], user_module: ModuleType) -> None:
+    user_module.holder = ModuleType("holder")  # type: ignore[attr-defined]
+    user_module.holder.render = lambda mapping: b"held"
+    assert value_of("somebodys_targets:holder.render") == b"held"
+
+
+def test_the_transient_error_of_a_callable_passes_as_it_is(value_of: Callable[..., bytes], user_module: ModuleType) -> None:
+    user_module.fail = raising(Unavailable("asleep"))  # type: ignore[attr-defined]
+    with pytest.raises(Unavailable, match="asleep"):
+        value_of("somebodys_targets:fail")
+
+
+def test_the_permanent_error_of_a_callable_passes_as_it_is(value_of: Callable[..., bytes], user_module: ModuleType) -> None:
+    error = PermanentError("never")
+    user_module.fail = raising(error)  # type: ignore[attr-defined]
+    with pytest.raises(PermanentError) as raised:
+        value_of("somebodys_targets:fail")
+    assert raised.value is error
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("by zero"), RecursionError("deep"), OwnershipLost("no"), MemoryError("full")]
+)
+def test_any_other_error_of_a_callable_is_permanent_and_names_both(
+    error: Exception, value_of: Callable[..., bytes], user_module: ModuleType
+) -> None:
+    user_module.fail = raising(error)  # type: ignore[attr-defined]
+    with pytest.raises(PermanentError, match=f"somebodys_targets:fail raised {type(error).__name__}: {error}"):
+        value_of("somebodys_targets:fail")
+
+
+def test_an_interrupt_is_no_error_of_a_callable(value_of: Callable[..., bytes], user_module: ModuleType) -> None:
+    user_module.fail = raising(KeyboardInterrupt())  # type: ignore[attr-defined]
+    with pytest.raises(KeyboardInterrupt):
+        value_of("somebodys_targets:fail")
+
+
+@pytest.mark.parametrize("result", [None, "text", {"a": 1}, bytearray(b"x")])
+def test_a_result_that_is_no_bytes_is_a_permanent_error(
+    result: Any, value_of: Callable[..., bytes], user_module: ModuleType
+) -> None:
+    user_module.make = lambda mapping: result  # type: ignore[attr-defined]
+    with pytest.raises(PermanentError, match=f"somebodys_targets:make returned {type(result).__name__} instead of bytes"):
+        value_of("somebodys_targets:make")
+
+
+def test_data_that_cannot_be_decoded_for_a_callable_is_a_permanent_error(
+    value_of: Callable[..., bytes], user_module: ModuleType
+) -> None:
+    user_module.shouting = shouting  # type: ignore[attr-defined]
+    for body in (b"{", b"[" * 5_000 + b"]" * 5_000):
+        with pytest.raises(PermanentError, match="the payment data for somebodys_targets:shouting cannot be read"):
+            value_of("somebodys_targets:shouting", PaymentData(custom=(("BusinessData", body),)))
+
+
+@pytest.mark.parametrize(
+    ("target_type", "expected"),
+    [
+        ("reprot", "'reprot' is none of report, report-xml, produced-report or package.module:callable; did you mean report?"),
+        ("", "'' is none of"),
+        ("no_such_package.module:render", "'no_such_package.module:render' cannot be imported (ModuleNotFoundError"),
+        ("json:no_such_function", "'json:no_such_function' cannot be imported (AttributeError"),
+        ("json:", "'json:' cannot be imported"),
+        (":dumps", "':dumps' cannot be imported"),
+        ("json:__name__", "'json:__name__' is a str; name a function"),
+    ],
+)
+def test_a_target_type_that_cannot_be_had_is_refused_by_its_key(
+    target_type: str, expected: str, value_of: Callable[..., bytes]
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        value_of(target_type)
+    assert refused.value.path == "payment-status-notification.target-type"
+    assert refused.value.problem.startswith(expected)
+    assert isinstance(refused.value, ResequencerError)

@@ -1,0 +1,119 @@
+"""A handler that fails: attempts, back-off, and only its own unit waits."""
+
+import pytest
+from driving import drive
+
+from domain.dead_letter import DeadLetterReason
+from domain.errors import PermanentError, TransientError
+from resequencer.unit import Wake
+from storage.port import WaitKind
+
+AWAY = TransientError("the mapper is away")
+
+
+@pytest.fixture(params=[False, True], ids=["one incarnation", "a new incarnation at every turn"])
+def unit(request):
+    driven = drive("SEQUENCE")
+    driven.reincarnates = request.param
+    return driven
+
+
+def test_sends_follow_each_other_after_3_and_6_seconds_and_the_third_failure_is_the_last(unit, envelopes):
+    first = envelopes(1)
+    unit.handler.fail(first, AWAY, AWAY, AWAY)
+    decision = unit.arrive(first)
+    assert decision.waits.wakes_at == unit.now + 3_000
+    decision = unit.wake(Wake.RETRY, after_ms=3_000)
+    assert decision.waits.wakes_at == unit.now + 6_000
+    decision = unit.wake(Wake.RETRY, after_ms=6_000)
+    assert decision.waits is None
+    assert [each.reason for each in unit.dead] == [DeadLetterReason.HANDLER_FAILED]
+    assert unit.dead[0].error == "the mapper is away (attempt 3 of 3)"
+    assert len(unit.handler.seen) == 3
+
+
+def test_the_unit_goes_on_after_a_dead_letter(unit, envelopes):
+    first = envelopes(1)
+    unit.handler.fail(first, PermanentError("never"))
+    unit.arrive(first, envelopes(2))
+    assert unit.sequences == [2]
+    assert len(unit.dead) == 1
+
+
+def test_only_what_has_failed_waits_until_it_succeeds_and_the_rest_keeps_its_order(unit, envelopes):
+    first = envelopes(1)
+    unit.handler.fail(first, AWAY)
+    unit.arrive(first, envelopes(2), envelopes(3))
+    assert unit.sequences == []
+    unit.wake(Wake.RETRY, after_ms=3_000)
+    assert unit.sequences == [1, 2, 3]
+
+
+def test_an_early_or_doubled_wake_does_nothing(unit, envelopes):
+    first = envelopes(1)
+    unit.handler.fail(first, AWAY)
+    unit.arrive(first)
+    assert unit.wake(Wake.RETRY, after_ms=2_999).change is None
+    unit.wake(Wake.RETRY, after_ms=1)
+    assert unit.wake(Wake.RETRY).change is None
+    assert unit.sequences == [1]
+
+
+def test_the_deadline_rests_while_the_head_is_under_retry(unit, envelopes):
+    first = envelopes(1)
+    unit.handler.fail(first, AWAY, AWAY)
+    unit.arrive(first, envelopes(3))
+    unit.now += 21_000
+    assert unit.wake(Wake.DEADLINE).releases == ()
+    unit.wake(Wake.RETRY)
+    assert unit.last.waits.kind is WaitKind.RETRY
+
+
+def test_a_duplicate_of_the_one_under_retry_is_dropped(unit, envelopes):
+    first = envelopes(1)
+    unit.handler.fail(first, AWAY)
+    unit.arrive(first)
+    assert unit.arrive(envelopes.again(first)).tally.duplicates == 1
+
+
+def test_a_dead_lettered_envelope_sent_again_is_no_duplicate(unit, envelopes):
+    first = envelopes(1)
+    unit.handler.fail(first, PermanentError("not today"))
+    unit.arrive(first, envelopes.again(first))
+    assert unit.sequences == [1]
+
+
+def test_a_forced_one_that_fails_for_a_while_keeps_its_mark(unit, envelopes):
+    second = envelopes(2)
+    unit.handler.fail(second, AWAY)
+    unit.arrive(second, envelopes(5))
+    unit.expire()
+    unit.wake(Wake.RETRY, after_ms=3_000)
+    unit.wake(Wake.DEADLINE)
+    assert unit.sequences == [2, 5]
+    assert [each.incomplete for each in unit.marks] == ["sequence:1", "sequence:1", "sequence:3"]
+
+
+def test_jitter_moves_the_next_attempt_within_its_bounds(envelopes):
+    class Upmost:
+        def uniform(self, a, b):
+            return b
+
+    unit, first = drive("SEQUENCE"), envelopes(1)
+    unit.chance = Upmost()
+    unit.handler.fail(first, AWAY)
+    assert unit.arrive(first).waits.wakes_at == unit.now + 3_600
+
+
+def test_the_data_of_a_failed_attempt_counts_once_it_is_given_up(envelopes):
+    unit, first = drive("SEQUENCE"), envelopes(1, mds=["PAIN_001"])
+    unit.handler.fail(first, PermanentError("never"))
+    unit.arrive(first, envelopes(2))
+    _, data, _, _ = unit.handler.seen[-1]
+    assert data.find_mds("PAIN_001") == b'{"at":0}'
+
+
+def test_an_attempt_that_will_be_repeated_changes_no_data(envelopes):
+    unit, first = drive("SEQUENCE"), envelopes(1, mds=["PAIN_001"])
+    unit.handler.fail(first, AWAY)
+    assert unit.arrive(first).unit.data.mds == ()

@@ -1,0 +1,156 @@
+"""The unit between arrivals and wakes: deadline, bound, inheritance, and what its storage learns."""
+
+import msgspec
+import pytest
+from driving import PARTITION, Envelopes, decoder, drive
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from domain.errors import ConfigurationError
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.unit import Wake
+from resequencer.unit_codec import UnitCodec
+from storage.port import StorageRefused, WaitKind
+
+
+def test_the_deadline_is_the_oldest_arrival_plus_the_sum_of_the_delays_and_later_ones_do_not_extend_it(envelopes):
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(5))
+    first_deadline = unit.last.waits.wakes_at
+    assert first_deadline == unit.now + 3_000 + 6_000 + 12_000
+    unit.now += 10_000
+    assert unit.arrive(envelopes(4)).waits.wakes_at == first_deadline
+
+
+def test_a_stash_timeout_replaces_the_sum(envelopes):
+    unit = drive("SEQUENCE", stash_timeout_ms=500)
+    assert unit.arrive(envelopes(2)).waits.wakes_at == unit.now + 500
+
+
+def test_when_the_oldest_has_left_the_deadline_is_that_of_the_next_oldest(envelopes):
+    unit = drive("STRICT_SEQUENCE")
+    unit.arrive(envelopes(2, flow="A"))
+    unit.now += 1_000
+    unit.arrive(envelopes(2, flow="B"))
+    assert unit.arrive(envelopes(1, flow="A")).waits.since == unit.now
+
+
+def test_beyond_its_bound_a_stash_is_released_as_at_its_deadline(envelopes):
+    unit = drive("SEQUENCE", stash_limit=3)
+    unit.arrive(*(envelopes(number) for number in (9, 7, 5)))
+    decision = unit.arrive(envelopes(3))
+    assert unit.sequences == [3, 5, 7, 9]
+    assert [(each.cause, each.missing, each.envelopes) for each in decision.releases] == [(Wake.BOUND, "sequence:1", 4)]
+
+
+def test_a_release_ends_the_actor_and_its_successor_inherits_the_unit(envelopes):
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(2, mds=["PAIN_001"]))
+    assert unit.expire().is_over
+    unit.reincarnate()
+    unit.arrive(envelopes(3))
+    _, data, marks, _ = unit.handler.seen[-1]
+    assert (data.find_mds("PAIN_001"), marks.incomplete) == (b'{"at":0}', None)
+
+
+def test_what_waits_is_told_with_since_when_and_what_for(envelopes):
+    unit = drive("SEQUENCE")
+    waits = unit.arrive(envelopes(1), envelopes(4)).waits
+    assert (waits.kind, waits.waits_for, waits.since, waits.stashed) == (WaitKind.DEADLINE, "sequence:2", unit.now, 1)
+    assert waits.stashed_bytes > 0
+
+
+def test_stashing_the_hundredth_costs_the_storage_what_the_first_cost(envelopes):
+    unit = drive("SEQUENCE")
+    changes = [unit.arrive(envelopes(number)).change for number in range(200, 100, -1)]
+    assert {len(change.state) for change in changes} == {len(changes[0].state)}
+    assert {(len(change.stash_added), len(change.stash_removed), change.payment_data) for change in changes} == {(1, 0, None)}
+
+
+def test_payment_data_is_written_only_when_it_changed(envelopes):
+    unit = drive("SEQUENCE")
+    assert unit.arrive(envelopes(1, mds=["PAIN_001"])).change.payment_data is not None
+    assert unit.arrive(envelopes(2)).change.payment_data is None
+
+
+def test_an_envelope_stashed_and_taken_up_in_one_turn_never_meets_the_storage(envelopes):
+    change = drive("SEQUENCE").arrive_together(envelopes(2), envelopes(1)).change
+    assert (change.stash_added, change.stash_removed, change.waits) == ((), (), None)
+
+
+def test_the_longest_wait_is_told(envelopes):
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(2))
+    unit.now += 1_234
+    assert unit.arrive(envelopes(1)).tally.longest_wait_ms == 1_234
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001"]),
+    st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 6), st.booleans(), st.integers(0, 9_000)), max_size=14),
+)
+def test_a_new_incarnation_at_every_turn_does_the_same_as_one_that_lives_on(strategy, steps):
+    """Whatever arrives, and whenever it is woken."""
+    units = [drive(strategy, stash_limit=5), drive(strategy, stash_limit=5)]
+    units[1].reincarnates = True
+    for unit in units:
+        envelopes = Envelopes()
+        for flow, number, has_parts, pause_ms in steps:
+            unit.now += pause_ms
+            mds = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION") if has_parts else ("PAIN_001_PAYMENT_TRANSACTION",)
+            unit.arrive(envelopes(number, flow=flow, identity=f"{flow}{number}", mds=mds[: number % 3]))
+            unit.wake(Wake.DEADLINE)
+    alive, reborn = units
+    assert reborn.left == alive.left
+    assert reborn.stored == alive.stored
+    assert [(e.envelope_id, d, m) for e, d, m, _ in reborn.handler.seen] == [
+        (e.envelope_id, d, m) for e, d, m, _ in alive.handler.seen
+    ]
+
+
+def codec(strategy, **limits):
+    return UnitCodec(make_strategy(StrategySettings(strategy)), decoder(**limits).decode)
+
+
+def test_a_waiting_unit_is_refused_by_another_strategy(envelopes):
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(2))
+    with pytest.raises(ConfigurationError, match="run SEQUENCE until nothing waits"):
+        codec("FULL_PAIN001").restore(PARTITION, unit.stored)
+
+
+def test_an_idle_unit_begins_afresh_under_another_strategy_with_its_handled_ids(envelopes):
+    unit, first = drive("SEQUENCE"), envelopes(1)
+    unit.arrive(first)
+    restored = codec("STRICT_SEQUENCE").restore(PARTITION, unit.stored)
+    assert restored.strategy_state == restored.strategy_state.__class__()
+    assert restored.handled.find(first.id_hash) == first.digest
+
+
+def test_a_state_of_a_newer_format_is_refused_with_the_remedy(envelopes):
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(1))
+    newer = msgspec.structs.replace(unit.stored, state=msgspec.msgpack.encode([2, {"quite": "different"}]))
+    with pytest.raises(StorageRefused, match=r"format 2.*run the newer version"):
+        codec("SEQUENCE").restore(PARTITION, newer)
+
+
+def test_a_damaged_state_is_refused_and_the_unit_named(envelopes):
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(1))
+    with pytest.raises(StorageRefused, match=r"'uow-1'.*damaged"):
+        codec("SEQUENCE").restore(PARTITION, msgspec.structs.replace(unit.stored, state=b"\xc1"))
+
+
+def test_a_stashed_record_that_is_refused_today_becomes_a_dead_letter_and_the_rest_goes_on(envelopes):
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(2), envelopes(3))
+    entries = unit.stored.stash
+    spoiled = msgspec.structs.replace(entries[0], body=entries[0].body.replace(b"unitOfWorkId", b"unitOfWorkIx"))
+    unit.stored = msgspec.structs.replace(unit.stored, stash=(spoiled, entries[1]))
+    unit.reincarnate()
+    unit.expire()
+    assert [str(each.reason) for each in unit.dead] == ["no-unit-of-work"]
+    assert unit.sequences == [3]
+    assert unit.stored.stash == ()

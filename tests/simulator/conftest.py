@@ -1,0 +1,185 @@
+"""A simulation in a temporary directory, and the output that a faultless service would write for it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from connectors.file_lines import Line, encode_line
+from simulator.expectation import Expected, ExpectedEnvelope, ExpectedGarbage, ExpectedUnit
+from simulator.order_rules import Rules
+from simulator.plan import Plan
+from simulator.simulation import Summary, simulate
+
+SHARED_SAMPLES = Path("/work/shared/samples")
+
+
+@dataclass
+class Run:
+    """What one simulation wrote."""
+
+    directory: Path
+    summary: Summary
+
+    @property
+    def expected_lines(self) -> list[bytes]:
+        return (self.directory / "expected.jsonl").read_bytes().splitlines()
+
+    @property
+    def expected(self) -> list[Any]:
+        return [msgspec.json.decode(line, type=Expected) for line in self.expected_lines]
+
+    @property
+    def units(self) -> list[ExpectedUnit]:
+        return [each for each in self.expected if isinstance(each, ExpectedUnit)]
+
+    @property
+    def garbage(self) -> list[ExpectedGarbage]:
+        return [each for each in self.expected if isinstance(each, ExpectedGarbage)]
+
+    def partition(self, number: int = 0) -> bytes:
+        return (self.directory / "in" / f"partition-{number}.jsonl").read_bytes()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Run]:
+    """Simulates; the pause is remembered, not made."""
+
+    def run(directory: str = "run", **fields: Any) -> Run:
+        plan = Plan(**({"units": 60, "seed": 7} | fields))
+        target = tmp_path / directory
+        summary = simulate(plan, target / "in", target / "expected.jsonl", lambda done, of: None, lambda pause_ms: None)
+        return Run(target, summary)
+
+    return run
+
+
+class Outcome(NamedTuple):
+    """An envelope handled by a faultless service, with its marks."""
+
+    envelope: ExpectedEnvelope
+    incomplete: str | None = None
+    is_late: bool = False
+
+
+def outcomes(unit: ExpectedUnit, rules: Rules) -> list[Outcome]:
+    """What a faultless service handles, in its order. Written from the design, not from the rules under test."""
+    arrivals = sorted((each for each in unit.envelopes if each.arrived is not None), key=lambda each: each.arrived or 0)
+    if rules.gathers:
+        return list(_gathered(arrivals, rules.required))
+    is_one_lane = unit.numbering == "shared" or len(unit.flows) == 1
+    if is_one_lane:
+        return list(_ordered(arrivals))
+    return [each for flow in unit.flows for each in _ordered([one for one in arrivals if one.flow == flow])]
+
+
+def _ordered(arrivals: list[ExpectedEnvelope]) -> Iterator[Outcome]:
+    stash: list[ExpectedEnvelope] = []
+    following = 1
+
+    def loosen() -> Iterator[Outcome]:
+        nonlocal following
+        while stash and stash[0].sequence <= following:
+            following = stash[0].sequence + 1
+            yield Outcome(stash.pop(0))
+
+    def deadline() -> Iterator[Outcome]:
+        nonlocal following
+        while stash:
+            forced, missing = stash.pop(0), following
+            following = forced.sequence + 1
+            yield Outcome(forced, incomplete=f"sequence:{missing}")
+            yield from loosen()
+
+    for is_late_phase in (False, True):
+        for envelope in arrivals:
+            if envelope.late is not is_late_phase:
+                continue
+            if envelope.sequence < following:
+                yield Outcome(envelope, is_late=True)
+                continue
+            stash.append(envelope)
+            stash.sort(key=lambda each: each.sequence)
+            yield from loosen()
+        yield from deadline()
+
+
+def _gathered(arrivals: list[ExpectedEnvelope], required: frozenset[str]) -> Iterator[Outcome]:
+    seen: set[str] = set()
+    stash: list[ExpectedEnvelope] = []
+    for is_late_phase in (False, True):
+        for envelope in arrivals:
+            if envelope.late is not is_late_phase:
+                continue
+            seen |= {*envelope.parts, *(f"customData:{key}" for key in envelope.custom), *(f"pdsData:{n}" for n in envelope.pds)}
+            if required <= seen:
+                yield Outcome(envelope)
+                yield from (Outcome(each) for each in stash)
+                stash = []
+            else:
+                stash.append(envelope)
+        yield from (Outcome(each, incomplete=",".join(sorted(required - seen))) for each in stash)
+        stash = []
+
+
+class Output(NamedTuple):
+    """Lines as the service writes them, without newlines."""
+
+    notifications: list[bytes]
+    dead_letters: list[bytes]
+
+
+def faultless(run: Run, rules: Rules) -> Output:
+    notifications = [line for unit in run.units for outcome in outcomes(unit, rules) for line in notify(unit, outcome)]
+    return Output(notifications, [bury(each) for each in run.garbage])
+
+
+def notify(unit: ExpectedUnit, outcome: Outcome) -> Iterator[bytes]:
+    envelope = outcome.envelope
+    for process in envelope.processes:
+        if process.notification_id is None:
+            continue
+        headers = {
+            "notification-id": process.notification_id,
+            "envelope-id": envelope.envelope_id,
+            "source-position": f"IPF_PROCESSING_DATA-{unit.partition}@1",
+            "event-name": process.event,
+            "process-flow-name": process.flow,
+        }
+        headers |= {"incomplete": outcome.incomplete} if outcome.incomplete is not None else {}
+        headers |= {"late": "true"} if outcome.is_late else {}
+        yield line(unit.unit, headers, report(unit, process.notification_id, process.status, process.reason))
+
+
+def report(unit: ExpectedUnit, identifier: str, status: str | None, reason: str | None) -> dict[str, Any]:
+    transaction: dict[str, Any] = {"OrgnlEndToEndId": unit.end_to_end_id, "TxSts": status}
+    transaction |= {"StsRsnInf": [{"Rsn": {"Cd": reason}}]} if reason else {}
+    payment = {"OrgnlPmtInfId": unit.payment_information_id, "TxInfAndSts": [transaction]}
+    head = {"OrgnlMsgId": unit.message_id, "OrgnlMsgNmId": "pain.001.001.09"}
+    parts = {"GrpHdr": {"MsgId": identifier}, "OrgnlGrpInfAndSts": head, "OrgnlPmtInfAndSts": [payment]}
+    return {"CstmrPmtStsRpt": parts}
+
+
+def bury(garbage: ExpectedGarbage) -> bytes:
+    position = f"IPF_PROCESSING_DATA-{garbage.partition}@{garbage.offset}"
+    return line("any", {"dead-letter-reason": garbage.reason, "dead-letter-source-position": position}, {"was": "garbage"})
+
+
+def line(key: str, headers: dict[str, str], value: object) -> bytes:
+    record = Line(msgspec.json.encode(value), key.encode(), tuple((name, text.encode()) for name, text in headers.items()))
+    return encode_line(record)[:-1]
+
+
+@pytest.fixture(name="faultless")
+def faultless_fixture() -> Callable[[Run, Rules], Output]:
+    return faultless
+
+
+@pytest.fixture
+def shared_samples() -> Path:
+    if not SHARED_SAMPLES.is_dir():
+        pytest.skip("the real sample files are not on this machine")
+    return SHARED_SAMPLES

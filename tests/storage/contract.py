@@ -1,0 +1,417 @@
+"""What every storage promises (storage/port.py), as tests that each implementation applies to itself on the real thing.
+
+A storage's test file derives from `StorageContract` and gives the fixture `harness`.
+"""
+
+from itertools import count
+from typing import Protocol
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from domain.errors import OwnershipLost
+from domain.record import Partition
+from storage.port import (
+    Commit,
+    PartitionStore,
+    Pending,
+    Snapshot,
+    StashEntry,
+    Storage,
+    UnitChange,
+    WaitKind,
+    Waits,
+)
+
+RETENTION_MS = 1_000
+PARTITION = Partition("IPF_PROCESSING_DATA", 0)
+OTHER = Partition("IPF_PROCESSING_DATA", 1)
+WAITS = Waits(21_000, WaitKind.DEADLINE, 0, "sequence:3", "SEQUENCE", 1, 700)
+
+_attempts = count()
+
+
+class Harness(Protocol):
+    """Gives storages that share one set of data, empty at first, with a retention of `RETENTION_MS`."""
+
+    def make(self) -> Storage:
+        """A storage on the data as another process would have it; where nothing outlives the process, always the same one."""
+        ...
+
+    def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:
+        """Have it stored, but so that the store never hears of it."""
+        ...
+
+
+def following(store: PartitionStore, *changes: UnitChange, **fields: object) -> Commit:
+    """The commit that comes next, as a new decision."""
+    number = store.header.commit + 1
+    values = {"next_offset": number, "highest_number": 0, "changes": changes, **fields}
+    return Commit(number=number, attempt=f"attempt-{next(_attempts)}", **values)
+
+
+def put(store: PartitionStore, *changes: UnitChange, **fields: object) -> Commit:
+    commit = following(store, *changes, **fields)
+    store.commit(commit)
+    return commit
+
+
+def idle(unit: str, changed_at: int = 0) -> UnitChange:
+    return UnitChange(unit, b"state of " + unit.encode(), changed_at)
+
+
+def waiting(unit: str, changed_at: int = 0, waits: Waits = WAITS) -> UnitChange:
+    return UnitChange(unit, b"state of " + unit.encode(), changed_at, waits)
+
+
+def expire_all(storage: Storage, now: int) -> None:
+    while storage.expire(now):
+        pass
+
+
+class StorageContract:
+    @pytest.fixture
+    def storage(self, harness: Harness) -> Storage:
+        return harness.make()
+
+    @pytest.fixture
+    def store(self, storage: Storage) -> PartitionStore:
+        return storage.open(PARTITION)
+
+    # What is stored comes back.
+
+    def test_a_partition_that_was_never_opened_has_an_empty_header(self, store):
+        assert store.header.is_empty
+        assert (store.header.commit, store.header.highest_number, store.header.heal_offset) == (0, 0, 0)
+        assert store.header.history == ()
+        assert (list(store.waiting()), list(store.pending())) == ([], [])
+
+    def test_a_load_returns_the_units_that_exist_and_no_others(self, store):
+        put(store, idle("a"), idle("b"))
+        assert store.load(["a", "missing", "b"]) == {
+            "a": Snapshot("a", b"state of a", None, ()),
+            "b": Snapshot("b", b"state of b", None, ()),
+        }
+        assert store.load([]) == {}
+
+    def test_a_unit_is_loaded_as_it_was_last_committed(self, store):
+        put(store, UnitChange("a", b"1", 0, WAITS, (StashEntry(7, b"seven"),), payment_data=b"data"))
+        put(store, UnitChange("a", b"2", 1, WAITS, (StashEntry(8, b"eight"),)))
+        stash = (StashEntry(7, b"seven"), StashEntry(8, b"eight"))
+        assert store.load(["a"]) == {"a": Snapshot("a", b"2", b"data", stash)}
+
+    def test_payment_data_stays_until_it_is_replaced_and_empty_is_not_missing(self, store):
+        put(store, UnitChange("a", b"1", 0, payment_data=b"first"))
+        put(store, UnitChange("a", b"2", 0))
+        assert store.load(["a"])["a"].payment_data == b"first"
+        put(store, UnitChange("a", b"3", 0, payment_data=b""))
+        assert store.load(["a"])["a"].payment_data == b""
+
+    def test_the_stash_comes_back_by_ascending_offset(self, store):
+        added = tuple(StashEntry(offset, b"%d" % offset) for offset in (9, 2**53, 0, 10, 1))
+        put(store, UnitChange("a", b"", 0, WAITS, added))
+        assert [entry.offset for entry in store.load(["a"])["a"].stash] == [0, 1, 9, 10, 2**53]
+
+    def test_entries_leave_and_join_a_stash_in_one_change(self, store):
+        put(store, UnitChange("a", b"", 0, WAITS, (StashEntry(1, b"one"), StashEntry(2, b"two"), StashEntry(3, b"three"))))
+        put(store, UnitChange("a", b"", 0, WAITS, (StashEntry(4, b"four"),), (1, 3)))
+        assert store.load(["a"])["a"].stash == (StashEntry(2, b"two"), StashEntry(4, b"four"))
+
+    def test_an_entry_that_is_removed_and_added_in_one_change_is_replaced(self, store):
+        put(store, UnitChange("a", b"", 0, WAITS, (StashEntry(1, b"first attempt"),)))
+        put(store, UnitChange("a", b"", 0, WAITS, (StashEntry(1, b"second attempt"),), (1,)))
+        assert store.load(["a"])["a"].stash == (StashEntry(1, b"second attempt"),)
+
+    def test_removing_an_entry_that_is_not_there_changes_nothing(self, store):
+        put(store, UnitChange("a", b"", 0, WAITS, (StashEntry(1, b"one"),)))
+        put(store, UnitChange("a", b"", 0, WAITS, (), (2,)))
+        assert store.load(["a"])["a"].stash == (StashEntry(1, b"one"),)
+
+    def test_a_stash_of_a_thousand_comes_loose_in_one_change(self, store):
+        entries = tuple(StashEntry(offset, b"x" * 1_000) for offset in range(1_000))
+        put(store, UnitChange("a", b"", 0, WAITS, entries))
+        assert store.load(["a"])["a"].stash == entries
+        put(store, UnitChange("a", b"", 0, None, (), tuple(range(1_000))))
+        assert store.load(["a"])["a"].stash == ()
+        assert list(store.waiting()) == []
+
+    def test_values_of_five_megabytes_come_back_whole(self, store):
+        large = bytes(range(256)) * (5 * 2**20 // 256)
+        put(
+            store,
+            UnitChange("a", large, 0, WAITS, (StashEntry(1, large),), (), large),
+            added=(Pending(1, large),),
+            highest_number=1,
+        )
+        assert store.load(["a"])["a"] == Snapshot("a", large, large, (StashEntry(1, large),))
+        assert list(store.pending()) == [Pending(1, large)]
+
+    def test_ten_thousand_units_go_into_one_commit(self, store):
+        changes = tuple((waiting if number % 2 else idle)(f"unit-{number}") for number in range(10_000))
+        put(store, *changes)
+        loaded = store.load([change.unit for change in changes])
+        assert {unit: snapshot.state for unit, snapshot in loaded.items()} == {each.unit: each.state for each in changes}
+        assert len(store.waiting()) == 5_000
+
+    @given(st.sets(st.text(min_size=1, max_size=256), min_size=1, max_size=20))
+    @example({"\x00", "a\x00b", "a\x00c", "a", "A", "\n", "a\n", " a", "a "})
+    @example({"\N{SLIGHTLY SMILING FACE}" * 256, "é", "e\N{COMBINING ACUTE ACCENT}", "\uffff", "\U0010ffff", "ﬀ", "ff"})
+    @example({"'; DROP TABLE units; --", '"', "\\", "%", "_", "{a}", "{b}", "*", "a:b", "a|b", "null", "0", "00", "1e3"})
+    @settings(
+        max_examples=25,
+        deadline=None,
+        # The partition is new in each example, and each implementation runs the same test.
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+    )
+    def test_units_are_told_apart_by_every_character_of_their_ids(self, storage, units):
+        store = storage.open(Partition("ids", next(_attempts)))
+        put(store, *(UnitChange(unit, unit.encode(), 0, WAITS, (StashEntry(1, unit.encode()),)) for unit in units))
+        assert {unit: each.stash[0].body for unit, each in store.load(units).items()} == {u: u.encode() for u in units}
+        assert {unit for unit, _ in store.waiting()} == units
+
+    def test_partitions_know_nothing_of_each_other(self, storage, store):
+        other, third = storage.open(OTHER), storage.open(Partition("IPF_PROCESSING_DATA-1", 0))
+        put(store, UnitChange("a", b"here", 0, WAITS), added=(Pending(1, b"here"),), highest_number=1)
+        put(other, UnitChange("a", b"there", 0), added=(Pending(1, b"there"),), highest_number=1)
+        assert (store.load(["a"])["a"].state, other.load(["a"])["a"].state) == (b"here", b"there")
+        assert (list(store.pending()), list(other.pending())) == ([Pending(1, b"here")], [Pending(1, b"there")])
+        assert (len(store.waiting()), len(other.waiting())) == (1, 0)
+        assert third.load(["a"]) == {}
+        assert third.header.is_empty
+
+    # The header.
+
+    def test_the_header_follows_every_commit(self, storage, store):
+        put(store, next_offset=0, highest_number=0)
+        assert not store.header.is_empty
+        put(store, next_offset=2**60, highest_number=2**53, heal_offset=2**59)
+        for header in (store.header, storage.open(PARTITION).header):
+            assert (header.next_offset, header.highest_number, header.heal_offset) == (2**60, 2**53, 2**59)
+        assert store.header.commit == 2
+
+    def test_a_new_owner_inherits_everything_but_starts_its_own_count(self, harness, storage, store):
+        put(store, waiting("a"), idle("b"), next_offset=5, highest_number=2, added=(Pending(1, b"one"), Pending(2, b"two")))
+        storage.close()
+        taken = harness.make().open(PARTITION)
+        assert taken.header.token != store.header.token
+        assert (taken.header.commit, taken.header.next_offset, taken.header.highest_number) == (0, 5, 2)
+        assert taken.load(["a", "b"]).keys() == {"a", "b"}
+        assert list(taken.waiting()) == [("a", WAITS)]
+        assert list(taken.pending()) == [Pending(1, b"one"), Pending(2, b"two")]
+
+    def test_the_history_names_the_last_commit_of_every_older_token(self, storage):
+        tokens = []
+        for commits in (0, 2, 1):
+            store = storage.open(PARTITION)
+            for _ in range(commits):
+                put(store)
+            tokens.append(store.header.token)
+        history = dict(storage.open(PARTITION).header.history)
+        assert history == dict(zip(tokens, (0, 2, 1), strict=True))
+
+    def test_the_history_is_bounded_but_never_forgets_the_last_that_committed(self, storage):
+        for _ in range(100):
+            published = storage.open(PARTITION)
+            put(published)
+        for _ in range(100):
+            header = storage.open(PARTITION).header
+        assert len(header.history) == 64
+        assert dict(header.history)[published.header.token] == 1
+
+    # What is pending.
+
+    def test_what_is_pending_comes_back_in_the_order_of_its_numbers(self, store):
+        put(store, added=(Pending(10, b"ten"), Pending(9, b"nine")), highest_number=10)
+        put(store, added=(Pending(2**53, b"last"), Pending(11, b"eleven")), highest_number=2**53)
+        assert [each.number for each in store.pending()] == [9, 10, 11, 2**53]
+
+    def test_what_was_published_leaves_and_the_rest_stays(self, store):
+        put(store, added=tuple(Pending(number, b"%d" % number) for number in (1, 2, 3)), highest_number=3)
+        put(store, added=(Pending(4, b"4"),), published=2, highest_number=4)
+        assert list(store.pending()) == [Pending(3, b"3"), Pending(4, b"4")]
+
+    def test_what_is_pending_can_be_given_new_numbers_in_one_commit(self, store):
+        put(store, added=(Pending(1, b"one"), Pending(2, b"two")), highest_number=2)
+        put(store, added=(Pending(8, b"one"), Pending(9, b"two")), published=7, highest_number=9)
+        assert list(store.pending()) == [Pending(8, b"one"), Pending(9, b"two")]
+
+    # Compare-and-set.
+
+    def test_a_doubled_commit_succeeds_without_effect(self, store):
+        commit = put(store, waiting("a"), added=(Pending(1, b"one"),), highest_number=1)
+        store.commit(commit)
+        assert store.header.commit == 1
+        assert list(store.pending()) == [Pending(1, b"one")]
+        put(store, idle("a"), published=1)
+        assert store.header.commit == 2
+
+    def test_a_commit_whose_answer_was_lost_succeeds_when_it_is_made_again(self, harness, store):
+        commit = following(store, UnitChange("a", b"", 0, WAITS, (StashEntry(1, b"one"),)))
+        harness.commit_unanswered(store, commit)
+        assert store.header.commit == 0
+        store.commit(commit)
+        assert (store.header.commit, store.header.next_offset) == (1, 1)
+        assert store.load(["a"])["a"].stash == (StashEntry(1, b"one"),)
+        put(store, idle("b"))
+
+    def test_deciding_anew_under_a_number_that_may_be_taken_is_refused(self, harness, store):
+        harness.commit_unanswered(store, following(store, idle("a")))
+        with pytest.raises(OwnershipLost):
+            put(store, idle("b"))
+        with pytest.raises(OwnershipLost):
+            store.load(["a"])
+
+    def test_a_late_commit_has_no_effect(self, storage, store):
+        first = put(store, UnitChange("a", b"first", 0), next_offset=1)
+        put(store, UnitChange("a", b"second", 0), next_offset=2)
+        with pytest.raises(OwnershipLost):
+            store.commit(first)
+        assert store.load(["a"])["a"].state == b"second"
+        assert storage.open(PARTITION).header.next_offset == 2
+
+    @pytest.mark.parametrize("number", [0, 1, 3, 4, 100])
+    def test_only_the_next_number_can_be_committed(self, store, number):
+        put(store, idle("a"))
+        with pytest.raises(OwnershipLost):
+            store.commit(Commit(number, "another attempt", 9, 0, 0, (idle("b"),)))
+        assert store.load(["a", "b"]).keys() == {"a"}
+        assert store.header.commit == 1
+
+    def test_a_zombie_can_do_nothing_once_a_new_owner_came(self, harness, store):
+        commit = put(store, idle("a"), added=(Pending(1, b"one"),), highest_number=1)
+        taken = harness.make().open(PARTITION)
+        for act in (
+            lambda: put(store, idle("zombie")),
+            lambda: store.commit(commit),
+            lambda: store.load(["a"]),
+            store.waiting,
+            store.pending,
+        ):
+            with pytest.raises(OwnershipLost):
+                act()
+        assert taken.load(["a", "zombie"]).keys() == {"a"}
+        put(taken, idle("b"))
+
+    def test_a_zombie_that_opened_late_does_not_stop_the_rightful_owner_for_long(self, harness, store):
+        zombie = harness.make().open(PARTITION)
+        with pytest.raises(OwnershipLost):
+            put(store)
+        rightful = harness.make().open(PARTITION)
+        put(rightful, idle("a"))
+        with pytest.raises(OwnershipLost):
+            put(zombie, idle("zombie"))
+        assert rightful.load(["a", "zombie"]).keys() == {"a"}
+
+    def test_the_same_number_and_attempt_of_a_stranger_is_no_repetition(self, harness, store):
+        commit = put(store, idle("a"))
+        taken = harness.make().open(PARTITION)
+        taken.commit(commit)
+        with pytest.raises(OwnershipLost):
+            store.commit(commit)
+
+    def test_the_owners_of_two_partitions_do_not_disturb_each_other(self, harness, store):
+        other = harness.make().open(OTHER)
+        for number in range(3):
+            put(store, idle(f"here-{number}"))
+            put(other, idle(f"there-{number}"))
+        assert (store.header.commit, other.header.commit) == (3, 3)
+
+    # All or nothing.
+
+    def test_a_commit_with_an_impossible_change_in_its_middle_stores_nothing(self, storage, store):
+        put(store, waiting("a"), added=(Pending(1, b"one"),), highest_number=1)
+        broken = UnitChange("b", b"", 0, WAITS, (StashEntry(1, b"one"), None))
+        with pytest.raises((AttributeError, TypeError)):
+            put(store, idle("a"), UnitChange("c", b"", 0), broken, idle("d"), added=(Pending(2, b"two"),), published=1)
+        self.assert_as_after_the_first(store)
+        self.assert_as_after_the_first(storage.open(PARTITION))
+
+    def test_a_commit_with_an_impossible_end_stores_nothing(self, store):
+        put(store, waiting("a"), added=(Pending(1, b"one"),), highest_number=1)
+        with pytest.raises((AttributeError, TypeError)):
+            put(store, idle("a"), idle("b"), added=(Pending(2, b"two"), None), published=1)
+        self.assert_as_after_the_first(store)
+        put(store, idle("b"))
+
+    def assert_as_after_the_first(self, store):
+        assert store.load(["a", "b", "c", "d"]) == {"a": Snapshot("a", b"state of a", None, ())}
+        assert list(store.waiting()) == [("a", WAITS)]
+        assert list(store.pending()) == [Pending(1, b"one")]
+        assert (store.header.next_offset, store.header.highest_number) == (1, 1)
+
+    # What waits.
+
+    def test_what_waits_is_found_with_its_index_fields_and_what_is_idle_is_not(self, store):
+        retry = Waits(5, WaitKind.RETRY, 4, "customData:Büro", "FULL_PAIN001_AND_CUSTOM_DATA", 1_000, 2**40)
+        put(store, waiting("a"), idle("b"), waiting("c", waits=retry))
+        assert dict(store.waiting()) == {"a": WAITS, "c": retry}
+
+    def test_a_unit_waits_until_a_change_says_that_it_does_not(self, store):
+        put(store, waiting("a"), idle("b"))
+        put(store, idle("a"), waiting("b"))
+        assert dict(store.waiting()) == {"b": WAITS}
+        later = Waits(99_000, WaitKind.DEADLINE, 1, "sequence:4", "SEQUENCE", 2, 1_400)
+        put(store, waiting("b", waits=later))
+        assert dict(store.waiting()) == {"b": later}
+
+    # Retention.
+
+    def test_an_idle_unit_goes_when_it_did_not_change_for_the_retention(self, storage, store):
+        put(store, UnitChange("a", b"", 10, payment_data=b"data"))
+        expire_all(storage, 10 + RETENTION_MS - 1)
+        assert store.load(["a"]).keys() == {"a"}
+        expire_all(storage, 10 + RETENTION_MS)
+        assert store.load(["a"]) == {}
+
+    def test_a_unit_in_which_something_waits_never_goes(self, storage, store):
+        put(store, waiting("a"), idle("b"))
+        expire_all(storage, 10**15)
+        assert store.load(["a", "b"]).keys() == {"a"}
+        assert list(store.waiting()) == [("a", WAITS)]
+
+    def test_a_change_postpones_the_end_of_a_unit(self, storage, store):
+        put(store, idle("a", 0), idle("b", 0))
+        put(store, idle("a", 500))
+        expire_all(storage, RETENTION_MS + 499)
+        assert store.load(["a", "b"]).keys() == {"a"}
+        expire_all(storage, RETENTION_MS + 500)
+        assert store.load(["a"]) == {}
+
+    def test_a_unit_that_stops_waiting_goes_a_retention_later(self, storage, store):
+        put(store, waiting("a", 0))
+        put(store, idle("a", 5_000))
+        expire_all(storage, 5_000 + RETENTION_MS - 1)
+        assert store.load(["a"]).keys() == {"a"}
+        expire_all(storage, 5_000 + RETENTION_MS)
+        assert store.load(["a"]) == {}
+
+    def test_units_of_partitions_that_nobody_owns_go_too(self, harness, storage, store):
+        put(store, idle("a"), waiting("b"))
+        storage.close()
+        expire_all(harness.make(), RETENTION_MS)
+        assert harness.make().open(PARTITION).load(["a", "b"]).keys() == {"b"}
+
+    def test_a_unit_that_comes_again_has_nothing_of_the_one_that_went(self, storage, store):
+        put(store, UnitChange("a", b"old", 0, None, (StashEntry(1, b"old"),), (), b"old"))
+        expire_all(storage, RETENTION_MS)
+        put(store, UnitChange("a", b"new", RETENTION_MS))
+        assert store.load(["a"]) == {"a": Snapshot("a", b"new", None, ())}
+
+    def test_neither_header_nor_what_is_pending_ever_expires(self, storage, store):
+        put(store, idle("a"), added=(Pending(1, b"one"),), highest_number=1, next_offset=7)
+        expire_all(storage, 10**15)
+        assert list(store.pending()) == [Pending(1, b"one")]
+        assert storage.open(PARTITION).header.next_offset == 7
+
+    def test_expiring_is_no_commit_and_disturbs_no_owner(self, storage, store):
+        put(store, idle("a"))
+        expire_all(storage, RETENTION_MS)
+        put(store, idle("b", RETENTION_MS))
+        assert store.header.commit == 2
+
+    def test_one_call_expires_a_bounded_number_of_units(self, storage, store):
+        put(store, *(idle(f"unit-{number}") for number in range(2_500)))
+        assert storage.expire(RETENTION_MS) < 2_500
+        expire_all(storage, RETENTION_MS)
+        assert store.load([f"unit-{number}" for number in range(2_500)]) == {}

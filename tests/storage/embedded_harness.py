@@ -1,0 +1,31 @@
+"""Embedded storages that share one file."""
+
+from itertools import count
+from pathlib import Path
+
+from storage.embedded import EmbeddedSettings, EmbeddedStorage
+from storage.port import Commit, PartitionStore
+from tests.storage.contract import RETENTION_MS
+
+
+class EmbeddedHarness:
+    """Each `make` is a connection of its own, as another process would have it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.file = directory / "state.db"
+        self.tokens = count()
+        self.made: list[EmbeddedStorage] = []
+
+    def make(self) -> EmbeddedStorage:
+        storage = EmbeddedStorage(EmbeddedSettings(self.file, RETENTION_MS, 50), lambda: f"token-{next(self.tokens)}")
+        self.made.append(storage)
+        return storage
+
+    def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:
+        before = store.header
+        store.commit(commit)
+        store._header = before
+
+    def close(self) -> None:
+        for storage in self.made:
+            storage.close()

@@ -1,0 +1,218 @@
+"""Random lives of a storage against a simple model: the core of the contract."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from domain.errors import OwnershipLost
+from storage.port import Commit, Header, PartitionStore, Pending, Snapshot, StashEntry, UnitChange, WaitKind, Waits
+from tests.storage.contract import OTHER, PARTITION, RETENTION_MS, Harness
+
+UNITS = ("a", "b", "c", "ü\x00")
+
+bodies = st.binary(max_size=4)
+waits = st.none() | st.builds(
+    Waits, st.integers(0, 9), st.sampled_from(WaitKind), st.integers(0, 9), st.just("x"), st.just("S"), st.just(1), st.just(2)
+)
+stashed = st.dictionaries(st.integers(0, 5), bodies, max_size=3).map(
+    lambda entries: tuple(StashEntry(offset, body) for offset, body in entries.items())
+)
+removed = st.lists(st.integers(0, 5), max_size=3, unique=True).map(tuple)
+change_lists = st.lists(
+    st.tuples(st.sampled_from(UNITS), bodies, waits, stashed, removed, st.none() | bodies),
+    max_size=4,
+    unique_by=lambda change: change[0],
+)
+added = st.dictionaries(st.integers(1, 9), bodies, max_size=3).map(
+    lambda entries: tuple(Pending(number, body) for number, body in entries.items())
+)
+
+
+class ModelUnit:
+    """A unit as a storage should have it."""
+
+    def __init__(self) -> None:
+        self.payment_data: bytes | None = None
+        self.stash: dict[int, bytes] = {}
+
+    def change(self, change: UnitChange) -> None:
+        self.state, self.waits, self.changed_at = change.state, change.waits, change.changed_at
+        if change.payment_data is not None:
+            self.payment_data = change.payment_data
+        for offset in change.stash_removed:
+            self.stash.pop(offset, None)
+        self.stash |= {entry.offset: entry.body for entry in change.stash_added}
+
+    def snapshot(self, unit: str) -> Snapshot:
+        stash = tuple(StashEntry(offset, self.stash[offset]) for offset in sorted(self.stash))
+        return Snapshot(unit, self.state, self.payment_data, stash)
+
+
+class ModelPartition:
+    """A partition as a storage should have it."""
+
+    def __init__(self) -> None:
+        self.token: str | None = None
+        self.commit = 0
+        self.attempt: str | None = None
+        self.progress: tuple[int | None, int, int] = (None, 0, 0)
+        self.history: dict[str, int] = {}
+        self.units: dict[str, ModelUnit] = {}
+        self.pending: dict[int, bytes] = {}
+
+    def take(self, token: str) -> None:
+        if self.token is not None:
+            self.history[self.token] = self.commit
+        self.token, self.commit, self.attempt = token, 0, None
+
+    def apply(self, commit: Commit) -> None:
+        self.commit, self.attempt = commit.number, commit.attempt
+        self.progress = (commit.next_offset, commit.highest_number, commit.heal_offset)
+        for change in commit.changes:
+            self.units.setdefault(change.unit, ModelUnit()).change(change)
+        self.pending |= {each.number: each.body for each in commit.added}
+        self.pending = {number: body for number, body in self.pending.items() if number > commit.published}
+
+    def allows(self, token: str, commit: Commit) -> bool:
+        return self.token == token and self.commit == commit.number - 1
+
+    def has(self, token: str, commit: Commit) -> bool:
+        return (self.token, self.commit, self.attempt) == (token, commit.number, commit.attempt)
+
+    def is_at(self, header: Header) -> bool:
+        return (self.token, self.commit) == (header.token, header.commit)
+
+
+class Owner:
+    """Someone who once opened a partition, with the last commit that it tried; it may be a zombie by now."""
+
+    def __init__(self, partition: ModelPartition, store: PartitionStore) -> None:
+        self.partition = partition
+        self.store = store
+        self.tried: Commit | None = None
+
+    @property
+    def token(self) -> str:
+        return self.store.header.token
+
+
+def is_lost(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except OwnershipLost:
+        return True
+    return False
+
+
+class StorageMachine(RuleBasedStateMachine):
+    """Takeovers, commits (good, doubled, unanswered, late, a stranger's), loads and expiry, in any order by anybody."""
+
+    def make_harness(self) -> Harness:
+        raise NotImplementedError
+
+    @initialize()
+    def begin(self) -> None:
+        self.harness = self.make_harness()
+        self.storages = [self.harness.make(), self.harness.make()]
+        self.model = {PARTITION: ModelPartition(), OTHER: ModelPartition()}
+        self.owners: list[Owner] = []
+        self.now = 0
+        self.attempts = count()
+
+    @rule(which=st.integers(0, 1), partition=st.sampled_from([PARTITION, OTHER]))
+    def take_over(self, which: int, partition: Any) -> None:
+        store = self.storages[which].open(partition)
+        model = self.model[partition]
+        model.take(store.header.token)
+        assert store.header.commit == 0
+        assert dict(store.header.history) == model.history
+        self.check_progress(store.header, model)
+        self.owners = [*self.owners[-3:], Owner(model, store)]
+
+    @precondition(lambda self: self.owners)
+    @rule(data=st.data(), changes=change_lists, added=added, published=st.integers(0, 9), answered=st.booleans())
+    def commit(self, data: Any, changes: list[Any], added: Any, published: int, answered: bool) -> None:
+        owner = self.draw_owner(data)
+        commit = self.next_commit(owner, changes, added, published)
+        owner.tried = commit
+        allowed = owner.partition.allows(owner.token, commit)
+        if answered or not allowed:
+            assert is_lost(lambda: owner.store.commit(commit)) is not allowed
+        else:
+            self.harness.commit_unanswered(owner.store, commit)
+        if allowed:
+            owner.partition.apply(commit)
+
+    @precondition(lambda self: any(owner.tried for owner in self.owners))
+    @rule(data=st.data())
+    def commit_the_same_again(self, data: Any) -> None:
+        owner = data.draw(st.sampled_from([each for each in self.owners if each.tried]))
+        done = owner.partition.has(owner.token, owner.tried)
+        allowed = owner.partition.allows(owner.token, owner.tried)
+        assert is_lost(lambda: owner.store.commit(owner.tried)) is not (done or allowed)
+        if done or allowed:
+            self.check_progress(owner.store.header, owner.partition)
+            assert owner.partition.is_at(owner.store.header)
+
+    @precondition(lambda self: self.owners)
+    @rule(data=st.data(), number=st.integers(0, 6))
+    def commit_under_any_number(self, data: Any, number: int) -> None:
+        owner = self.draw_owner(data)
+        commit = Commit(number, f"attempt-{next(self.attempts)}", 99, 99)
+        if not owner.partition.allows(owner.token, commit):
+            assert is_lost(lambda: owner.store.commit(commit))
+
+    @precondition(lambda self: self.owners)
+    @rule(data=st.data())
+    def read(self, data: Any) -> None:
+        owner = self.draw_owner(data)
+        model, store = owner.partition, owner.store
+        if not model.is_at(store.header):
+            assert all(is_lost(act) for act in (lambda: store.load(UNITS), store.waiting, store.pending))
+            return
+        assert store.load([*UNITS, "missing"]) == {name: unit.snapshot(name) for name, unit in model.units.items()}
+        waiting = {name: unit.waits for name, unit in model.units.items() if unit.waits is not None}
+        assert dict(store.waiting()) == waiting
+        assert list(store.pending()) == [Pending(number, body) for number, body in sorted(model.pending.items())]
+        self.check_progress(store.header, model)
+
+    @rule(which=st.integers(0, 1), elapsed=st.sampled_from([0, 1, RETENTION_MS // 2, RETENTION_MS]))
+    def expire(self, which: int, elapsed: int) -> None:
+        self.now += elapsed
+        while self.storages[which].expire(self.now):
+            pass
+        for model in self.model.values():
+            for name, unit in list(model.units.items()):
+                if unit.waits is None and unit.changed_at + RETENTION_MS <= self.now:
+                    del model.units[name]
+
+    @rule(which=st.integers(0, 1))
+    def end_a_process_and_start_another(self, which: int) -> None:
+        self.storages[which].close()
+        self.storages[which] = self.harness.make()
+
+    def next_commit(self, owner: Owner, changes: list[Any], added: Any, published: int) -> Commit:
+        number = owner.store.header.commit + 1
+        unit_changes = tuple(
+            UnitChange(unit, state, self.now, waits, stashed, removed, payment_data)
+            for unit, state, waits, stashed, removed, payment_data in changes
+        )
+        progress = (self.now + number, number % 7, number % 5)
+        return Commit(number, f"attempt-{next(self.attempts)}", *progress, unit_changes, added, published)
+
+    def check_progress(self, header: Header, model: ModelPartition) -> None:
+        assert (header.next_offset, header.highest_number, header.heal_offset) == model.progress
+
+    def draw_owner(self, data: Any) -> Owner:
+        return data.draw(st.sampled_from(self.owners))
+
+    def teardown(self) -> None:
+        for storage in getattr(self, "storages", ()):
+            storage.close()
+
+
+machine_settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
