@@ -7,7 +7,8 @@ PAIN001 ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install --quiet
+# Errors only: pip and setuptools, each in some versions, warn about how they build, which is nothing a user can mend.
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install -qq --use-pep517
 RUNTIME := $(VENV)/.runtime-ready
 DEVELOPMENT := $(VENV)/.development-ready
 

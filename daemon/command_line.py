@@ -6,16 +6,20 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 
-from daemon import check, run, status
+from daemon import check, demo, run, simulate, status, verify
 from daemon.configuration import DEFAULT_FILE
 from daemon.exit_code import ExitCode
 from daemon.verb import Verb
 from domain.errors import ConfigurationError, ResequencerError, TransientError
+from simulator.arguments import add_simulate_arguments, add_verify_arguments
 
 VERBS: dict[str, Verb] = {
     "check": Verb("validate the configuration and print the effective one", check.check, check.add_arguments),
+    "demo": Verb("the main job, start to end, on simulated payments", demo.demo, demo.add_arguments),
     "run": Verb("run the service in the foreground until SIGTERM", run.run),
     "status": Verb("say whether the service is ready, and what waits", status.status),
+    "simulate": Verb("write envelopes of simulated payments", simulate.simulate, add_simulate_arguments),
+    "verify": Verb("compare the output with what the simulator expected", verify.verify, add_verify_arguments),
 }
 
 

@@ -56,7 +56,7 @@ def compose(configuration: Configuration, wait: Callable[[int], None], is_stoppi
     strategy, handler = make_strategy_of(configuration), _make_handler(configuration)
     overruns = OverrunCounter(handler, clock, resequencer.processing_timeout_ms)
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
-    rules = Rules(strategy, overruns, _resequencer_settings(configuration), SystemRandom())
+    rules = Rules(strategy, overruns, resequencer_settings(configuration), SystemRandom())
     storage = _make_storage(configuration)
     roster = RosterSettings(resequencer.idle_timeout_ms, resequencer.stash_limit_bytes_per_worker, storage.is_durable)
     servers = Servers(_make_transport(configuration, wait), storage, Actors(rules, decoder.decode, roster))
@@ -95,7 +95,8 @@ def _make_handler(configuration: Configuration) -> Handler:
     return make_handler(settings, load_notification_settings(configuration))
 
 
-def _resequencer_settings(configuration: Configuration) -> ResequencerSettings:
+def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
+    """How a unit behaves in time, as configured."""
     resequencer = configuration.resequencer
     return ResequencerSettings(
         resequencer.processing_timeout_ms,

@@ -104,7 +104,7 @@ def _notification(settled: SettledValues) -> Notifications:
         output_directory=values[f"{NOTIFICATION}.file.directory"],
         dead_letters_topic=values[f"{NOTIFICATION}.dead-letters.topic"],
         target_type=values[f"{NOTIFICATION}.target-type"],
-        settings=find_shipped(values[f"{NOTIFICATION}.settings"]),
+        settings=values[f"{NOTIFICATION}.settings"],
     )
 
 

@@ -1,7 +1,6 @@
 """The adapter to pyhocon: the only place that knows it, and its traps."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,8 +23,8 @@ MAX_FILE_BYTES = 1 << 20
 class Document(msgspec.Struct, frozen=True):
     """One parsed layer, its substitutions not yet resolved. `name` is what errors and `check` call it.
 
-    `tree` belongs to pyhocon. `leaves` are its keys, each with its value where that is made of substitutions alone and may
-    leave nothing.
+    `tree` belongs to pyhocon; `resolve` uses it up if there are substitutions in it. `leaves` are its keys, each with its
+    value where that is made of substitutions alone and may leave nothing.
     """
 
     name: str
@@ -93,7 +92,7 @@ def resolve(documents: Sequence[Document]) -> Resolved:
     """
     root = ConfigTree()
     for document in documents:
-        merge(root, deepcopy(document.tree))
+        merge(root, document.tree)
     substitutions = Substitutions(root)
     values: dict[str, Plain] = {}
     layers: dict[str, str] = {}
@@ -101,7 +100,7 @@ def resolve(documents: Sequence[Document]) -> Resolved:
         value, names = substitutions.resolve(raw, path)
         for key, plain in () if value is ABSENT else _flatten(value, path):
             values[key] = plain
-            layers[key] = f"environment ({', '.join(names)})" if names else _layer(path, documents, substitutions)
+            layers[key] = f"environment ({', '.join(names)})" if names else _layer(key, documents, substitutions)
     return Resolved(values, layers, frozenset(substitutions.variables))
 
 

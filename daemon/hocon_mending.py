@@ -75,13 +75,19 @@ def mended(includes: Includes) -> Iterator[None]:
 
 
 def merge(lower: ConfigTree, upper: ConfigTree, copy_trees: bool = False) -> ConfigTree:
-    """Lay `upper` over `lower`, in place. pyhocon's own forgets the 6 when `a = 6, a = ${?NAME}` comes over another `a`."""
+    """Lay `upper` over `lower`, in place; no section is shared afterwards.
+
+    pyhocon's own forgets the 6 when `a = 6, a = ${?NAME}` comes over another `a`.
+    """
     for key in list(upper):
         above, below = dict.get(upper, key), dict.get(lower, key)
-        if isinstance(above, ConfigTree) and isinstance(below, ConfigTree):
-            target = merge(ConfigTree(), below) if copy_trees else below
-            dict.__setitem__(lower, key, merge(target, above, copy_trees))
+        if isinstance(above, ConfigTree) and isinstance(below, ConfigValues):
+            # `a = ${b}`, then `a { c = 1 }`: what b is will be merged with it once b is known.
+            below.tokens.append(merge(ConfigTree(), above))
             continue
+        if isinstance(above, ConfigTree):
+            below = below if isinstance(below, ConfigTree) else ConfigTree()
+            above = merge(merge(ConfigTree(), below) if copy_trees else below, above)
         if isinstance(above, ConfigValues):
             _lay_under(above, below)
             above.parent, above.key = lower, key

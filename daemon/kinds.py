@@ -128,7 +128,9 @@ class Names(msgspec.Struct, frozen=True):
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise Mismatch
         names = tuple(map(_unquoted, value))
-        if any(not name or "'" in name or re.search(r"[\x00-\x1f\x7f]", name) for name in names) or len(set(names)) < len(names):
+        if any(not name.strip() or "'" in name or re.search(r"[\x00-\x1f\x7f]", name) for name in names) or len(set(names)) < len(
+            names
+        ):
             raise Mismatch
         return names
 

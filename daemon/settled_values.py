@@ -3,18 +3,19 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from daemon.hocon import Document, Plain, Resolved, parse_file, parse_text, resolve
-from daemon.keys import KEYS, NOTIFICATION, find_nearest, is_client_option, is_section
+from daemon.keys import INGRESS, KEYS, NOTIFICATION, find_nearest, is_client_option, is_section
 from daemon.kinds import Choice, Duration, Mismatch
 from daemon.refusal import ConfigurationRefused
 from daemon.relations import broken_relations
 from daemon.secret import Secret, is_secret_name, without_password
-from daemon.shipped import read_reference
+from daemon.shipped import find_shipped, read_reference
 from domain.errors import ConfigurationError
 
 REFERENCE = "reference"
@@ -35,9 +36,7 @@ def settle(file: Path, overrides: Sequence[str]) -> SettledValues:
         ConfigurationError: A file cannot be read or resolved.
         ConfigurationRefused: All that is wrong with keys, values and the relations between them.
     """
-    resolved = resolve(
-        [parse_text(read_reference(), REFERENCE, where="reference.conf"), parse_file(file), *map(_override, overrides)]
-    )
+    resolved = resolve([_reference(), parse_file(file), *map(_override, overrides)])
     problems = list(_unknown_keys(resolved))
     values: dict[str, Any] = {}
     for path in KEYS.keys() & resolved.values.keys():
@@ -55,6 +54,11 @@ def settle(file: Path, overrides: Sequence[str]) -> SettledValues:
         raise ConfigurationRefused(problems)
     typed = {path: _option(path, raw) for path, raw in options.items()}
     return SettledValues(_with_derived(values, file), typed, resolved.layers)
+
+
+@cache
+def _reference() -> Document:
+    return parse_text(read_reference(), REFERENCE, where="reference.conf")
 
 
 def _override(text: str) -> Document:
@@ -120,12 +124,15 @@ def _option(path: str, raw: Plain) -> Any:
 
 
 def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
-    """The paths that follow from others where they are null."""
+    """With the paths that follow from others where they are null, and the shipped settings where there are none here."""
     run_directory = values[f"{NOTIFICATION}.run-directory"] or Path("run") / (file.name.removesuffix(".conf") or file.name)
     derived = {
         f"{NOTIFICATION}.run-directory": run_directory,
-        "ipf.processing-data.ingress.file.directory": run_directory / "in",
+        f"{INGRESS}.file.directory": run_directory / "in",
         f"{NOTIFICATION}.file.directory": run_directory / "out",
         f"{NOTIFICATION}.storage.embedded.file": run_directory / "state.db",
     }
-    return values | {path: value for path, value in derived.items() if values[path] is None}
+    settings = find_shipped(values[f"{NOTIFICATION}.settings"])
+    return (
+        values | {path: value for path, value in derived.items() if values[path] is None} | {f"{NOTIFICATION}.settings": settings}
+    )

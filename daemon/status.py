@@ -14,7 +14,7 @@ from daemon.status_file import StatusFile
 from daemon.status_report import State, StatusReport
 
 _STALE_SECONDS = 10
-"""A worker reports once a second; a report this old says that it hangs or cannot write."""
+"""A worker reports twice a second; a report this old says that it hangs or cannot write."""
 
 
 def status(arguments: Namespace) -> ExitCode:

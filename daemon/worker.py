@@ -13,12 +13,12 @@ from guardian.messages import Survey
 from guardian.patience import Stopped
 
 _log = logging.getLogger("resequencer.daemon")
-_REPORT_MS = 1_000
+_REPORT_MS = 500
 _EXPIRE_MS = 10_000
 
 
 class Worker:
-    """Runs cycles until it is told to stop; reports once a second, also while it waits for something that is away."""
+    """Runs cycles until it is told to stop; reports twice a second, also while it waits for something that is away."""
 
     def __init__(self, configuration: Configuration, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> None:
         self._clock = SystemClock()
@@ -29,7 +29,7 @@ class Worker:
         self._report_at = self._expire_at = 0
         self._has_begun = False
         self._parts: Parts | None = None
-        self._report_plain(State.STARTING)
+        self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
         self._parts = compose(configuration, self._wait, is_stopping)
 
     def run(self) -> None:
@@ -48,9 +48,9 @@ class Worker:
         except Stopped as error:
             _log.warning("%s", error)
         finally:
+            self._report(self._clock.now(), State.STOPPED)
             for each in parts.servers:
                 each.close()
-        self._report_plain(State.STOPPED)
 
     def _get_parts(self) -> Parts:
         assert self._parts is not None
@@ -66,7 +66,7 @@ class Worker:
         """What has to be done now and then beside the cycles."""
         now = self._clock.now()
         if now >= self._report_at:
-            self._report(now)
+            self._report(now, self._state())
         if now >= self._expire_at:
             parts = self._get_parts()
             parts.patience.until_answered("storage", lambda: parts.servers.storage.expire(now))
@@ -74,7 +74,7 @@ class Worker:
 
     def _drain(self) -> None:
         _log.info("draining")
-        self._report_plain(State.DRAINING)
+        self._report(self._clock.now(), State.DRAINING)
         self._get_parts().cycle.close()
         _log.info("drained")
 
@@ -83,17 +83,14 @@ class Worker:
         self._sleep(milliseconds)
         now = self._clock.now()
         if self._parts is not None and now >= self._report_at:
-            self._report(now)
+            self._report(now, self._state())
 
-    def _report(self, now: int) -> None:
+    def _report(self, now: int, state: State) -> None:
         parts = self._get_parts()
-        plain = report(self._identity, self._state(), parts.patience.reason, now)
+        plain = report(self._identity, state, parts.patience.reason, now)
         surveyed = parts.servers.actors.survey(Survey())
         self._status.write(with_figures(plain, parts.cycle, surveyed, parts.overruns.overruns))
         self._report_at = now + _REPORT_MS
-
-    def _report_plain(self, state: State) -> None:
-        self._status.write(report(self._identity, state, None, self._clock.now()))
 
     def _state(self) -> State:
         parts = self._get_parts()

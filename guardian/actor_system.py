@@ -34,8 +34,9 @@ _MOST_ATTEMPTS = 3  # Thespian's: what raised this often goes back to its sender
 def make_actor_system() -> ActorSystem:
     """An actor system that shares nothing with others in the process and leaves the root logger alone.
 
-    Everything runs in the calling thread, inside `tell`, `ask` and `listen`, until no message is left. What actors send to the
-    outside is kept until `ask` or `listen` takes it: actors must not answer one who only tells.
+    Everything runs in the calling thread: inside `tell` until no message is left, inside `ask` until the first answer (what is
+    queued behind it runs with the next call). Answers are kept until somebody takes them, so an actor must not answer one who
+    only tells: the next `ask` would take it for its own answer.
     """
     system = ActorSystem("simpleSystemBase", logDefs=False, transientUnique=True)
     # A base wants its system at construction and the system a finished base: so the base is exchanged.

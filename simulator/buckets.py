@@ -8,8 +8,8 @@ from typing import Self
 from zlib import crc32
 
 _BUCKETS = 128
-_SPOOLED_BYTES = 1024 * 1024
-"""A bucket beyond this goes to a temporary file: at most 128 MB stay in memory, whatever comes."""
+_SPOOLED_BYTES = 256 * 1024
+"""A bucket beyond this goes to a temporary file: at most 32 MB stay in memory, whatever comes."""
 
 
 class Buckets:

@@ -69,18 +69,22 @@ def simulate(plan: Plan, in_directory: Path, expected_file: Path, progress: Prog
         TransportRefused: The files cannot be written.
     """
     payments = [payment for file in plan.pain001 for payment in read_payments(file)]
-    with ExitStack() as stack:
-        files = stack.enter_context(InputFiles(in_directory, plan.partitions))
-        expected = stack.enter_context(_open_expected(expected_file))
-        late_lines = stack.enter_context(SpooledTemporaryFile(max_size=_SPOOLED_BYTES))
-        run = _Run(plan, files, expected, late_lines)
-        run.write(payments, progress)
-        files.flush()
-        expected.flush()
-        if run.has_late_lines:
-            pause(plan.late_after_ms)
-            run.write_late()
-        return run.summary()
+    try:
+        with ExitStack() as stack:
+            files = stack.enter_context(InputFiles(in_directory, plan.partitions))
+            expected = stack.enter_context(_open_expected(expected_file))
+            late_lines = stack.enter_context(SpooledTemporaryFile(max_size=_SPOOLED_BYTES))
+            run = _Run(plan, files, expected, late_lines)
+            run.write(payments, progress)
+            files.flush()
+            expected.flush()
+            if run.has_late_lines:
+                pause(plan.late_after_ms)
+                run.write_late()
+            return run.summary()
+    except OSError as error:
+        where = str(error.filename or f"{expected_file} or a temporary file")
+        raise TransportRefused(where, f"{error.strerror or error}; what was written so far stays") from error
 
 
 class _Run:
@@ -163,10 +167,7 @@ class _Run:
         )
 
     def _expect(self, expected: Expected) -> None:
-        try:
-            self._expected.write(msgspec.json.encode(expected) + b"\n")
-        except OSError as error:
-            raise TransportRefused("expectations", f"{error.strerror or error}; nothing more was written") from error
+        self._expected.write(msgspec.json.encode(expected) + b"\n")
 
 
 def _mixed(plan: Plan, payments: Sequence[SinglePayment]) -> Iterator[_Place]:
@@ -198,8 +199,5 @@ def _rng(plan: Plan, purpose: str) -> Random:
 
 
 def _open_expected(path: Path) -> BinaryIO:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("ab")
-    except OSError as error:
-        raise TransportRefused(str(path), f"{error.strerror or error}; nothing was written") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("ab")

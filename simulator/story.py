@@ -114,7 +114,7 @@ def render_story(steps: Sequence[Step]) -> tuple[str, ...]:
         else:
             lines.append(f"  {step.kind} {_named(step, has_flows=has_flows)}{_noted(step)}")
             arrived = None
-    return tuple(lines)
+    return tuple(line.rstrip() for line in lines)
 
 
 def _arrivals(unit: ExpectedUnit, lines: Iterable[bytes]) -> Iterator[Arrival]:
@@ -146,7 +146,7 @@ def _interest(unit: ExpectedUnit) -> int:
 
 def _named(step: Step, *, has_flows: bool) -> str:
     flow = f"  {step.flow}" if has_flows else ""
-    return f"{step.sequence:>2}  {step.event or '(data only)':<20}{flow}".rstrip()
+    return f"{step.sequence:>2}  {step.event or '(data only)':<20}{flow}"
 
 
 def _noted(step: Step) -> str:

@@ -36,13 +36,16 @@ def verify(rules: Rules, expected: Iterable[bytes], notifications: Iterable[byte
     large as the expectations and a third of the output. A unit that was simulated twice counts once.
 
     Raises:
-        TransportRefused: A line of the expectations is damaged.
+        TransportRefused: A line of the expectations is damaged, or there is no room for temporary files.
     """
     findings = Findings()
-    with Buckets() as buckets:
-        garbage = _sort_expected(expected, buckets)
-        totals = _sort_observed(notifications, buckets, findings)
-        units = sum(_verify_bucket(lines, rules, findings) for lines in buckets.each())
+    try:
+        with Buckets() as buckets:
+            garbage = _sort_expected(expected, buckets)
+            totals = _sort_observed(notifications, buckets, findings)
+            units = sum(_verify_bucket(lines, rules, findings) for lines in buckets.each())
+    except OSError as error:
+        raise TransportRefused("temporary files", f"{error.strerror or error}; make room, or set TMPDIR") from error
     letters = DeadLetterCheck(garbage, rules)
     for number, line in enumerate(dead_letters, start=1):
         letter = read_dead_letter(line)

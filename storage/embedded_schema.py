@@ -112,6 +112,8 @@ def _fill(draft: str) -> None:
         connection.executescript(
             f"BEGIN; {_TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT_VERSION}; COMMIT;"
         )
+        # It stays in this mode. Changing it later would fail where two processes open a new file at once.
+        connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
 

@@ -31,6 +31,7 @@ class FaultyFiles(SystemFiles):
         self.paths: dict[int, Path] = {}
         self.synced: dict[Path, bytes] = {}
         self.before_replace: bytes | None = None
+        self.replaced: bytes | None = None
 
     def _strike(self) -> bool:
         self.count += 1
@@ -39,6 +40,8 @@ class FaultyFiles(SystemFiles):
     def open(self, path: Path, flags: int) -> int:
         if flags & os.O_CREAT and self._strike():
             raise self.fault()
+        if flags & os.O_TRUNC or not path.exists():
+            self.synced.pop(path, None)
         descriptor = super().open(path, flags)
         self.paths[descriptor] = path
         return descriptor
@@ -70,13 +73,18 @@ class FaultyFiles(SystemFiles):
         before = target.read_bytes() if target.exists() else None
         super().replace(source, target)
         self.before_replace = before
+        # What was never synced may be any bytes after a power cut, though its name is there.
+        self.replaced = self.synced.get(source, b"\x00" * 100)
 
     def cut_power(self, directory: Path, *, names_are_lost: bool) -> None:
         """Leave of the outputs what was synced; of positions.json perhaps the one before."""
         for path in directory.glob("*.jsonl"):
             path.write_bytes(self.synced.get(path, b""))
+        positions = directory / "positions.json"
         if names_are_lost and self.before_replace is not None:
-            (directory / "positions.json").write_bytes(self.before_replace)
+            positions.write_bytes(self.before_replace)
+        elif self.replaced is not None:
+            positions.write_bytes(self.replaced)
 
 
 @pytest.fixture
@@ -108,6 +116,6 @@ def waits() -> list[int]:
 @pytest.fixture
 def transport(settings: FileSettings, waits: list[int]):
     settings.in_directory.mkdir()
-    made = FileTransport(settings, waits.append)
+    made = FileTransport(settings, waits.append, FaultyFiles())
     yield made
     made.close()

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from contextlib import suppress
 
 import pytest
 
@@ -42,9 +43,9 @@ def positions(settings):
 
 
 @pytest.fixture
-def reopen(settings):
+def reopen(settings, new_files):
     """Another transport on the same files, as after a crash: nothing was closed."""
-    return lambda files=None: FileTransport(settings, lambda ms: None, files)
+    return lambda files=None: FileTransport(settings, lambda ms: None, files or new_files())
 
 
 def numbers(path) -> list[str]:
@@ -262,6 +263,34 @@ def test_a_crash_behind_a_rotation_forgets_nothing(settings, reopen, new_files, 
             assert step <= 6
         if not crashed:
             return
+
+
+def test_a_power_cut_behind_a_rotation_brings_back_no_length_of_the_old_file(settings, reopen, new_files, crash, notifications):
+    for step in range(1, 15):
+        for path in settings.out_directory.glob("*"):
+            path.unlink()
+        files = new_files()
+        transport = reopen(files)
+        transport.publish([output(outgoing(1), metadata="1")])
+        notifications.rename(settings.out_directory / "moved")
+        files.fault_at = files.count + step
+        with suppress(crash):
+            transport.publish([output(outgoing(2), metadata="2")])
+        transport.close()
+        files.cut_power(settings.out_directory, names_are_lost=True)
+        found = reopen().position(P0)
+        has_left = notifications.exists() and b"#2" in notifications.read_bytes()
+        assert has_left == (found.metadata == "2" or 2 in found.beyond)
+
+
+def test_after_a_power_cut_the_position_is_one_that_was_written(settings, reopen, new_files, positions):
+    for names_are_lost, metadata in ((True, "1"), (False, "2")):
+        files = new_files()
+        transport = reopen(files)
+        transport.publish([output(metadata="1")])
+        transport.publish([output(metadata="2")])
+        files.cut_power(settings.out_directory, names_are_lost=names_are_lost)
+        assert reopen().position(P0) == Position(10, metadata)
 
 
 def test_lines_that_somebody_else_appends_are_kept(transport, notifications):

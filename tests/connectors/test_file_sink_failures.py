@@ -114,7 +114,7 @@ def test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing(settings, ne
         files.fault_at, files.torn = fault_at, torn
         with pytest.raises(crash):
             run(settings, files, worker)
-        run(settings, None, worker)
+        run(settings, new_files(), worker)
         check(settings, worker)
 
 
@@ -129,7 +129,7 @@ def test_a_crash_while_mending_a_crash_loses_nothing_and_doubles_nothing(setting
                 run(settings, files, worker)
             except crash:
                 continue
-        run(settings, None, worker)
+        run(settings, new_files(), worker)
         check(settings, worker)
 
 
@@ -145,7 +145,7 @@ def test_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing(
         with pytest.raises(crash):
             run(settings, files, worker)
         files.cut_power(settings.out_directory, names_are_lost=names_are_lost)
-        run(settings, None, worker)
+        run(settings, new_files(), worker)
         check(settings, worker)
 
 

@@ -14,7 +14,7 @@ WRONG = {
     Text: ["5", "true", "null", "[a]", '"a\\nb"', "3s", "{ a = 1 }"],
     SecretText: ["5", "true", "null", "[a]", "3s", "{ a = 1 }"],
     Url: ["5", "true", "null", "localhost", '"ftp://localhost"', '"redis://"', '"http://"', "[a]", "{ a = 1 }"],
-    Names: ["5", "BusinessData", "null", "[1]", "[[A]]", '[""]', "[A, A]", "['A, B']", "{ a = 1 }"],
+    Names: ["5", "BusinessData", "null", "[1]", "[[A]]", '[" "]', "[A, A]", "['A, B']", "{ a = 1 }"],
     FilePath: ["5", "true", '""', '" "', "[a]", "3s", "{ a = 1 }"],
     Duration: ["30", "true", "soon", "-1s", "100us", "1.0005s", "3x", "[3s]", "1000000d", '"3 s s"', "3 months", "{ a = 1 }"],
     Size: ["512m", "true", "null", "big", "-1", "1.3B", "[1M]", "99999G", "0", "{ a = 1 }"],
@@ -23,29 +23,27 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("path", "wrong"), [(path, wrong) for path, kind in KEYS.items() for wrong in WRONG[type(kind)]])
-def test_a_wrong_value_is_refused_with_the_full_path_and_what_is_expected(refused, path, wrong):
-    problems = refused(f"{path} = {wrong}")
-    assert list(problems) == [path]
-    assert "expected" in problems[path]
+@pytest.mark.parametrize("number", range(max(map(len, WRONG.values()))))
+def test_a_wrong_value_is_refused_for_every_key_with_its_full_path_and_what_is_expected(refused, number):
+    wrong = {path: WRONG[type(kind)][number] for path, kind in KEYS.items() if number < len(WRONG[type(kind)])}
+    problems = refused("\n".join(f"{path} = {value}" for path, value in wrong.items()))
+    assert set(problems) == set(wrong)
+    assert all("expected" in problem for problem in problems.values())
 
 
-@pytest.mark.parametrize("path", KEYS)
-def test_null_is_refused_where_it_means_nothing(loaded, refused, path):
-    if "null" in KEYS[path].expects:
-        loaded(f"{path} = null")
-    else:
-        assert list(refused(f"{path} = null")) == [path]
+def test_null_is_refused_for_every_key_where_it_means_nothing(loaded, refused):
+    may_be_null = {path for path, kind in KEYS.items() if "null" in kind.expects}
+    loaded("\n".join(f"{path} = null" for path in may_be_null))
+    assert set(refused("\n".join(f"{path} = null" for path in KEYS))) == set(KEYS) - may_be_null
 
 
-@pytest.mark.parametrize("path", KEYS)
-def test_a_mistyped_key_is_refused_with_its_value_and_the_nearest_known_key(refused, path):
-    section, _, name = path.rpartition(".")
-    mistyped = f"{section}.{name[:-2]}{name[-1]}"
-    problems = refused(f'{mistyped} = "some value"')
-    assert list(problems) == [mistyped]
-    assert path in problems[mistyped]
-    assert "some value" in problems[mistyped] or "***" in problems[mistyped]
+def test_every_key_when_mistyped_is_refused_with_its_value_and_the_nearest_known_key(refused):
+    mistyped = {path[:-2] + path[-1]: path for path in KEYS}
+    problems = refused("\n".join(f'{each} = "some value"' for each in mistyped))
+    assert set(problems) == set(mistyped)
+    for each, problem in problems.items():
+        assert problem.endswith(f"the nearest known key is {mistyped[each]}")
+        assert "some value" in problem or "***" in problem
 
 
 def test_a_known_key_in_the_wrong_place_is_refused_with_its_right_place(refused):

@@ -3,14 +3,29 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from domain.errors import PermanentError
+from resequencer.handlers import original
 from resequencer.handlers.conforming import conform
 from resequencer.handlers.notification_settings import NotificationSetting, NotificationSettings
 from resequencer.handlers.pain002_schema import REPORT
 from resequencer.handlers.status_report import iso_date_time
 
-TEXT = "The creditor's bank did not say why; " * 10
+
+def test_a_report_of_every_shipped_setting_has_its_status_and_the_form_of_the_schema(
+    report_of: Callable[..., Any],
+    data_of: Callable[..., Any],
+    example: Callable[..., Any],
+    shipped_settings: NotificationSettings,
+) -> None:
+    for row in shipped_settings:
+        settings = NotificationSettings([structs.replace(row, process_flow_name="PaymentInitiationFlow")])
+        report = report_of(data_of(*example()), row.event_name, settings=settings)
+        (transaction,) = report["OrgnlPmtInfAndSts"][0]["TxInfAndSts"]
+        assert transaction["TxSts"] == row.transaction_status
+        assert transaction.get("StsRsnInf") == ([{"Rsn": {"Cd": row.reason_code}}] if row.reason_code else None)
+        assert list(conformed_items(report)) == list(report.items())
 
 
 def test_a_report_says_all_that_is_known_of_a_single_payment_in_the_order_of_the_schema(
@@ -271,13 +286,15 @@ def test_a_body_nested_400_deep_costs_only_itself(
     assert report_of(data_of(message, instruction, transfer)) == clean
 
 
-def test_a_payment_too_large_to_be_cached_is_reported_all_the_same(
+def test_a_payment_too_large_to_be_kept_is_reported_all_the_same(
     report_of: Callable[..., Any], data_of: Callable[..., Any], example: Callable[..., Any]
 ) -> None:
     message, instruction, transfer = example()
     clean = report_of(data_of(message, instruction, transfer))
+    kept = original._make_cached.cache_info().currsize
     transfer["Unknown"] = "x" * 100_000
     assert report_of(data_of(message, instruction, transfer)) == clean
+    assert original._make_cached.cache_info().currsize == kept
 
 
 def test_the_creation_time_is_the_instant_in_utc_to_the_millisecond() -> None:

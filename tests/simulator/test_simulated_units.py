@@ -16,7 +16,7 @@ DECODER = EnvelopeDecoder(DecodingSettings(needs_sequence=True))
 PARTS = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")
 
 
-def units(count: int = 300, **fields) -> list[SimulatedUnit]:
+def units(count: int = 200, **fields) -> list[SimulatedUnit]:
     plan = Plan(**({"units": count, "seed": 5, "numbering": Numbering.MIXED} | fields))
     return [simulate_unit(plan, PAYMENTS, number) for number in range(count)]
 

@@ -65,7 +65,7 @@ def test_a_calm_simulation_writes_every_envelope_once(run: Callable):
 
 
 def test_expectations_agree_with_what_is_written(run: Callable):
-    rough = run(units=300, **ROUGH)
+    rough = run(units=150, **ROUGH)
     written = Counter((each.unit, each.envelope_id) for each in envelopes(rough.partition()))
     for unit in rough.units:
         for each in unit.envelopes:
@@ -74,7 +74,7 @@ def test_expectations_agree_with_what_is_written(run: Callable):
 
 
 def test_arrivals_are_expected_as_they_are_written(run: Callable):
-    rough = run(units=300, **ROUGH)
+    rough = run(units=150, **ROUGH)
     first: dict[str, list[str]] = {}
     for each in envelopes(rough.partition()):
         ids = first.setdefault(each.unit, [])
@@ -92,12 +92,12 @@ def test_duplicates_are_the_same_bytes(run: Callable):
 
 
 def test_the_rates_are_honoured(run: Callable):
-    summary = run(units=2_000, **ROUGH).summary
+    summary = run(units=1_000, **ROUGH).summary
     envelopes = summary.envelopes
-    assert summary.lost == pytest.approx(0.05 * envelopes, rel=0.15)
-    assert summary.late == pytest.approx(0.05 * envelopes, rel=0.15)
-    assert summary.duplicates == pytest.approx(0.1 * (envelopes - summary.lost), rel=0.15)
-    assert summary.garbage == pytest.approx(0.05 * summary.lines, rel=0.15)
+    assert summary.lost == pytest.approx(0.05 * envelopes, rel=0.2)
+    assert summary.late == pytest.approx(0.05 * envelopes, rel=0.2)
+    assert summary.duplicates == pytest.approx(0.1 * (envelopes - summary.lost), rel=0.2)
+    assert summary.garbage == pytest.approx(0.05 * summary.lines, rel=0.2)
     assert summary.lines == envelopes - summary.lost + summary.duplicates + summary.garbage
     assert summary.out_of_order > 0.2 * envelopes
 
@@ -171,8 +171,8 @@ def test_a_line_without_its_end_is_not_lengthened(tmp_path: Path):
 def test_a_file_that_is_no_pain001_is_refused_before_anything_is_written(tmp_path: Path):
     bad = tmp_path / "bad.xml"
     bad.write_text("<a/>")
+    plan = Plan(units=5, seed=3, pain001=(bad,))
     with pytest.raises(Pain001Refused):
-        plan = Plan(units=5, seed=3, pain001=(bad,))
         simulate(plan, tmp_path / "in", tmp_path / "expected.jsonl", lambda done, of: None, lambda ms: None)
     assert list(tmp_path.iterdir()) == [bad]
 
@@ -190,6 +190,7 @@ def test_progress_ends_with_all_units(tmp_path: Path):
     assert told == sorted(told)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_units(tmp_path: Path):
     def peak(units: int) -> int:
         tracemalloc.start()
@@ -214,3 +215,11 @@ def test_every_real_file_that_is_valid_can_be_simulated(run: Callable, shared_sa
 def test_expectations_are_lines_of_json_that_say_what_they_are(run: Callable):
     rough = run(**ROUGH)
     assert {msgspec.json.decode(line)["type"] for line in rough.expected_lines} == {"unit", "garbage"}
+
+
+def test_a_full_disk_is_refused_and_named(tmp_path: Path):
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    plan = Plan(units=50, seed=3)
+    with pytest.raises(TransportRefused, match="No space left"):
+        simulate(plan, tmp_path / "in", Path("/dev/full"), lambda done, of: None, lambda ms: None)

@@ -5,11 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.embedded_harness import EmbeddedHarness
+from tests.storage.embedded_harness import EmbeddedHarness, memory_directory
 
 
 @pytest.fixture
-def embedded(tmp_path: Path) -> Iterator[EmbeddedHarness]:
+def embedded() -> Iterator[EmbeddedHarness]:
+    with memory_directory() as directory:
+        harness = EmbeddedHarness(Path(directory))
+        yield harness
+        harness.close()
+
+
+@pytest.fixture
+def embedded_on_disk(tmp_path: Path) -> Iterator[EmbeddedHarness]:
     harness = EmbeddedHarness(tmp_path)
     yield harness
     harness.close()

@@ -2,10 +2,16 @@
 
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from storage.embedded import EmbeddedSettings, EmbeddedStorage
 from storage.port import Commit, PartitionStore
 from tests.storage.contract import RETENTION_MS
+
+
+def memory_directory() -> TemporaryDirectory[str]:
+    """In main memory where the system has such a place: what is synced thousands of times need not wait for the disk."""
+    return TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 
 
 class EmbeddedHarness:
@@ -17,7 +23,7 @@ class EmbeddedHarness:
         self.made: list[EmbeddedStorage] = []
 
     def make(self) -> EmbeddedStorage:
-        storage = EmbeddedStorage(EmbeddedSettings(self.file, RETENTION_MS, 50), lambda: f"token-{next(self.tokens)}")
+        storage = EmbeddedStorage(EmbeddedSettings(self.file, RETENTION_MS, 500), lambda: f"token-{next(self.tokens)}")
         self.made.append(storage)
         return storage
 

@@ -1,12 +1,11 @@
 """Storage `embedded`: the contract on a real file."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.storage.contract import StorageContract
-from tests.storage.embedded_harness import EmbeddedHarness
+from tests.storage.embedded_harness import EmbeddedHarness, memory_directory
 from tests.storage.model import StorageMachine, machine_settings
 
 
@@ -18,7 +17,7 @@ class TestEmbeddedContract(StorageContract):
 
 class EmbeddedMachine(StorageMachine):
     def make_harness(self) -> EmbeddedHarness:
-        self.directory = TemporaryDirectory()
+        self.directory = memory_directory()
         return EmbeddedHarness(Path(self.directory.name))
 
     def teardown(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from domain.record import Partition
 from storage.port import Pending, StashEntry, StorageUnavailable, UnitChange
 from tests.storage.contract import PARTITION, WAITS, following, put
 
@@ -21,7 +22,7 @@ from storage.embedded import EmbeddedSettings, EmbeddedStorage
 from storage.port import Commit, Pending, StashEntry, UnitChange, WaitKind, Waits
 
 storage = EmbeddedStorage(EmbeddedSettings(sys.argv[1], 1_000), lambda: secrets.token_hex(8))
-store = storage.open(Partition("killed", 0))
+store = storage.open(Partition("killed", int(sys.argv[2])))
 waits = Waits(1, WaitKind.DEADLINE, 1, "sequence:3", "SEQUENCE", 1, 1)
 number = 0
 while True:
@@ -117,9 +118,23 @@ def test_a_commit_that_was_stored_but_failed_on_its_way_back_succeeds_when_it_is
 
 @pytest.mark.slow
 @pytest.mark.parametrize("answers", [1, 2, 5, 13, 40, 120])
-def test_a_process_killed_amid_its_commits_leaves_the_last_one_whole(embedded, answers):
-    last = answered_before_the_kill(embedded.file, answers)
-    store = embedded.make().open(type(PARTITION)("killed", 0))
+def test_a_process_killed_amid_its_commits_leaves_the_last_one_whole(embedded_on_disk, answers):
+    with committing(embedded_on_disk.file, 0) as child:
+        last = answered_before_the_kill(child, answers)
+    assert_that_the_last_commit_is_whole(embedded_on_disk, 0, last)
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_new_file_and_one_outlives_the_other(embedded_on_disk):
+    with committing(embedded_on_disk.file, 0) as first, committing(embedded_on_disk.file, 1) as second:
+        last = answered_before_the_kill(first, 20)
+        assert_that_the_last_commit_is_whole(embedded_on_disk, 0, last)
+        last = answered_before_the_kill(second, 40)
+        assert_that_the_last_commit_is_whole(embedded_on_disk, 1, last)
+
+
+def assert_that_the_last_commit_is_whole(embedded, number: int, last: int) -> None:
+    store = embedded.make().open(Partition("killed", number))
     ((_, stored),) = store.header.history
     # One more may have been stored without having been answered; never one less.
     assert stored in (last, last + 1)
@@ -134,11 +149,20 @@ def test_a_process_killed_amid_its_commits_leaves_the_last_one_whole(embedded, a
     assert list(store.pending()) == [Pending(stored, body)]
 
 
-def answered_before_the_kill(file: Path, answers: int) -> int:
-    """The last commit that a child process reported before it was killed, after at least so many."""
-    command = [sys.executable, "-c", COMMIT_UNTIL_KILLED, str(file)]
+@contextmanager
+def committing(file: Path, number: int):
+    """A child process that commits to this partition until it is killed."""
+    command = [sys.executable, "-c", COMMIT_UNTIL_KILLED, str(file), str(number)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-        lines = [child.stdout.readline() for _ in range(answers)]
-        child.kill()
-        lines += child.stdout.readlines()
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def answered_before_the_kill(child, answers: int) -> int:
+    """Kill the child after at least so many answered commits: the last one that it reported."""
+    lines = [child.stdout.readline() for _ in range(answers)]
+    child.kill()
+    lines += child.stdout.readlines()
     return int(lines[-1])

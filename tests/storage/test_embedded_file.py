@@ -180,6 +180,7 @@ def test_what_expired_makes_room_and_the_file_shrinks(embedded):
     assert embedded.file.stat().st_size < before / 2
 
 
+@pytest.mark.slow
 def test_the_log_is_cut_back_after_an_outsize_commit(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)

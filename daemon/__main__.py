@@ -1,0 +1,7 @@
+"""`python -m daemon` is `resequencer`."""
+
+import sys
+
+from daemon.command_line import main
+
+sys.exit(main())

@@ -1,0 +1,42 @@
+"""The service as a child process, as an operator would run it."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from domain.errors import ResequencerError
+
+_STOP_SECONDS = 30
+
+
+class ServiceDied(ResequencerError):
+    """The service ended by itself; the text ends with its last words."""
+
+
+class ServiceProcess:
+    """`resequencer run` with these arguments; its log goes to `log`."""
+
+    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+        self._log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked here.
+                [sys.executable, "-m", "daemon", "run", *arguments], stdin=subprocess.DEVNULL, stdout=file, stderr=file
+            )
+
+    def check(self) -> None:
+        """Raises ServiceDied if it has ended."""
+        if self._process.poll() is not None:
+            words = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
+            raise ServiceDied("\n".join([f"the service ended with {self._process.returncode}:", *words]))
+
+    def stop(self) -> int:
+        """Let it drain; its exit code. What does not end in time is killed."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            return self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()

@@ -1,0 +1,306 @@
+"""The whole service in one process, on real files and a real database, under a clock that only the test moves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from driving import NoChance, wire
+
+from connectors.file_lines import Line, decode_line, encode_line
+from connectors.file_operations import FileOperations, SystemFiles
+from connectors.file_settings import FileSettings
+from connectors.file_transport import FileTransport
+from connectors.port import Transport
+from domain.clock import Instant
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope
+from domain.errors import PermanentError, TransientError
+from domain.notification import Notification
+from domain.record import Partition
+from guardian.actors import Actors
+from guardian.cycle import Cycle
+from guardian.messages import Survey, Surveyed
+from guardian.ownership import CycleSettings, Servers, Tools
+from guardian.patience import Patience, PatienceSettings
+from guardian.roster import RosterSettings
+from resequencer.handlers.port import Handled, Marks
+from resequencer.payment_data import PaymentData
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.turn import Rules
+from storage.embedded import EmbeddedSettings, EmbeddedStorage
+from storage.none import NoneSettings, NoneStorage
+from storage.port import Storage
+
+TOPIC = "IPF_PROCESSING_DATA"
+P0, P1, P2 = (Partition(TOPIC, number) for number in range(3))
+BEGINNING: Instant = 1_774_740_000_000
+DEADLINE_MS = 21_000
+
+
+class FakeClock:
+    """Stands still until it is told."""
+
+    def __init__(self, at: Instant = BEGINNING) -> None:
+        self.at = at
+
+    def now(self) -> Instant:
+        return self.at
+
+    def advance(self, milliseconds: int) -> None:
+        self.at += milliseconds
+
+
+class Teller:
+    """A handler whose notifications tell what it was given.
+
+    It fails by envelope id: for a while until the instant in `away_until`, for ever where `never` says so. That depends on
+    nothing but the clock, so what is tried again after a crash fares as it would have without one.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.away_until: dict[str, Instant] = {}
+        self.never: set[str] = set()
+        self.raises: dict[str, Exception] = {}
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        identity = envelope.envelope_id
+        if identity in self.raises:
+            raise self.raises[identity]
+        if identity in self.never:
+            raise PermanentError("this can never be told")
+        if self._clock.now() < self.away_until.get(identity, 0):
+            raise TransientError("the teller is away")
+        told = {"flow": envelope.flow, "sequence": envelope.sequence, "data": sorted(name for name, _ in data.mds)}
+        headers = [("notification-id", identity.encode())]
+        headers += [("incomplete", marks.incomplete.encode())] if marks.incomplete is not None else []
+        headers += [("late", b"true")] if marks.late else []
+        origin = envelope.record.origin
+        return Handled((Notification(identity, envelope.unit, "ACCP", msgspec.json.encode(told), tuple(headers), origin),))
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A notification as it stands in the output."""
+
+    number: str
+    unit: str
+    identity: str
+    sequence: int | None
+    data: tuple[str, ...]
+    incomplete: str | None
+    is_late: bool
+    is_possible_duplicate: bool
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """All that may not depend on crashes."""
+        return self.identity, self.sequence, self.data, self.incomplete, self.is_late
+
+
+class Dead(msgspec.Struct, frozen=True):
+    """A dead letter as it stands in the output; `value` is its exact bytes."""
+
+    position: str
+    reason: str
+    value: bytes
+    error: str
+    is_possible_duplicate: bool
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How a service is set up."""
+
+    strategy: str = "SEQUENCE"
+    storage: str = "embedded"
+    batch_size: int = 500
+    acknowledge_handled: bool = False
+    resequencer: ResequencerSettings = ResequencerSettings()
+    roster: RosterSettings = RosterSettings()
+    retention_ms: int = 4 * 3_600_000
+
+
+class Service:
+    """A worker and its directory. `start`, `stop` and `kill` may follow each other as often as one likes.
+
+    `around_transport` and `around_storage` are put around the real ones at each start, `files` stands for the system's.
+    """
+
+    def __init__(self, directory: Path, plan: Plan = Plan(), **changes: Any) -> None:  # noqa: B008 - frozen.
+        self.directory = directory
+        self.plan = msgspec.structs.replace(plan, **changes)
+        self.clock = FakeClock()
+        self.handler = Teller(self.clock)
+        self.strategy = make_strategy(StrategySettings(self.plan.strategy))
+        self.files: FileOperations = SystemFiles()
+        self.around_transport: Callable[[Transport], Transport] = lambda transport: transport
+        self.around_storage: Callable[[Storage], Storage] = lambda storage: storage
+        self.is_stopping = False
+        self.pauses: list[int] = []
+        self.state_file = directory / "state.db"
+        self._tokens = count(1)
+        self._cycle: Cycle | None = None
+        self._servers: Servers | None = None
+        (directory / "in").mkdir(parents=True, exist_ok=True)
+
+    # Its life
+
+    @property
+    def cycle(self) -> Cycle:
+        assert self._cycle is not None, "it was not started"
+        return self._cycle
+
+    @property
+    def servers(self) -> Servers:
+        assert self._servers is not None, "it was not started"
+        return self._servers
+
+    def start(self) -> Service:
+        plan = self.plan
+        decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=self.strategy.needs_sequence))
+        rules = Rules(self.strategy, self.handler, plan.resequencer, NoChance())
+        storage = self._new_storage()
+        roster = msgspec.structs.replace(plan.roster, can_reload=storage.is_durable)
+        settings = FileSettings(TOPIC, self.directory / "in", self.directory / "out")
+        transport = FileTransport(settings, self._wait, self.files)
+        self._servers = Servers(
+            self.around_transport(transport), self.around_storage(storage), Actors(rules, decoder.decode, roster)
+        )
+        patience = Patience(PatienceSettings(), self._wait, lambda: self.is_stopping)
+        self.patience = patience
+        tools = Tools(decoder, self.clock, patience, lambda: f"token-{next(self._tokens)}")
+        cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, acknowledge_handled=plan.acknowledge_handled)
+        self._cycle = Cycle(self._servers, tools, cycle_settings)
+        return self
+
+    def stop(self) -> None:
+        """Drain, and let go of everything."""
+        self.cycle.close()
+        self.kill()
+
+    def kill(self) -> None:
+        """Nothing is drained; what the system would close at the end of the process is closed."""
+        if self._servers is not None:
+            for each in self._servers:
+                each.close()
+        self._servers = self._cycle = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def run(self, cycles: int = 200) -> None:
+        """Cycles until nothing moves any more."""
+        quiet = 0
+        for _ in range(cycles):
+            quiet = 0 if self.cycle.run_once() else quiet + 1
+            if quiet == 2:
+                return
+        raise AssertionError(f"still not quiet after {cycles} cycles")
+
+    def run_after(self, milliseconds: int) -> None:
+        self.clock.advance(milliseconds)
+        self.run()
+
+    def survey(self) -> Surveyed:
+        return self.servers.actors.survey(Survey())
+
+    # What goes in
+
+    def put(self, *lines: bytes, partition: int = 0) -> None:
+        """Lines as they stand."""
+        with (self.directory / "in" / f"partition-{partition}.jsonl").open("ab") as file:
+            file.writelines(line + b"\n" for line in lines)
+
+    def tell(self, unit: str, *sequences: int, partition: int = 0, **what: Any) -> None:
+        """Envelopes of a unit, in order of arrival; the id of each is `unit#flow#sequence`."""
+        self.put(*(envelope_line(unit, sequence, **what) for sequence in sequences), partition=partition)
+
+    # What came out
+
+    @property
+    def told(self) -> list[Told]:
+        return [_told(line) for line in self._lines("notifications")]
+
+    @property
+    def dead(self) -> list[Dead]:
+        return [_dead(line) for line in self._lines("dead-letters")]
+
+    def sequences(self, unit: str) -> list[int | None]:
+        return [each.sequence for each in self.told if each.unit == unit]
+
+    @property
+    def numbers(self) -> list[str]:
+        """Of everything that left, over both outputs, in no order."""
+        return [line["number"] for channel in ("notifications", "dead-letters") for line in self._lines(channel)]
+
+    @property
+    def stored_positions(self) -> dict[int, int]:
+        document = json.loads((self.directory / "out" / "positions.json").read_bytes())
+        return {each["partition"]: each["offset"] for each in document["partitions"]}
+
+    def input_size(self, partition: int = 0) -> int:
+        return (self.directory / "in" / f"partition-{partition}.jsonl").stat().st_size
+
+    def forget_database(self) -> None:
+        """The storage is gone, as after a lost disk."""
+        for path in self.directory.glob("state.db*"):
+            path.unlink()
+
+    def _lines(self, channel: str) -> Iterator[dict[str, Any]]:
+        path = self.directory / "out" / f"{channel}.jsonl"
+        return (json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]) if path.exists() else iter(())
+
+    def _new_storage(self) -> Storage:
+        if self.plan.storage == "none":
+            return NoneStorage(NoneSettings(self.plan.retention_ms, 250_000), lambda: f"token-{next(self._tokens)}")
+        settings = EmbeddedSettings(self.state_file, self.plan.retention_ms)
+        return EmbeddedStorage(settings, lambda: f"token-{next(self._tokens)}")
+
+    def _wait(self, milliseconds: int) -> None:
+        self.pauses.append(milliseconds)
+
+
+def envelope_line(unit: str, sequence: int | None, flow: str = "A", identity: str | None = None, **objects: Any) -> bytes:
+    """A line without its newline; `mds` names the message objects that the envelope carries."""
+    mds = [{"uniqueId": name, "objectType": name, "object": {"of": unit}} for name in objects.pop("mds", ())]
+    value = wire(unit, flow, sequence, identity or f"{unit}#{flow}#{sequence}", mdsObjects=mds, **objects)
+    return encode_line(Line(value, unit.encode(), (("schema-version", b"2"),)))[:-1]
+
+
+def _told(line: dict[str, Any]) -> Told:
+    headers, value = line["headers"], line["value"]
+    return Told(
+        line["number"],
+        line["key"],
+        headers["notification-id"],
+        value["sequence"],
+        tuple(value["data"]),
+        headers.get("incomplete"),
+        "late" in headers,
+        "possible-duplicate" in headers,
+    )
+
+
+def _dead(line: dict[str, Any]) -> Dead:
+    decoded = _as_record(line)
+    headers = dict(decoded.headers)
+    return Dead(
+        headers["dead-letter-source-position"].decode(),
+        headers["dead-letter-reason"].decode(),
+        decoded.value,
+        headers["dead-letter-error"].decode(),
+        "possible-duplicate" in headers,
+    )
+
+
+def _as_record(line: dict[str, Any]) -> Line:
+    """The line as whoever requeues it reads it."""
+    decoded = decode_line(json.dumps(line).encode())
+    assert isinstance(decoded, Line), decoded
+    return decoded
