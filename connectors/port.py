@@ -19,7 +19,10 @@ class TransportUnavailable(TransientError):
 
 
 class TransportRefused(ResequencerError):
-    """What is there cannot be used (rights, damage, a position beyond the log). `what` names it; the text ends with the remedy."""
+    """What is there cannot be used (rights, damage, a position beyond the log).
+
+    `what` names it; the text ends with the remedy. Any call but `close` may raise it.
+    """
 
     def __init__(self, what: str, problem: str) -> None:
         super().__init__(f"{what}: {problem}")
@@ -35,7 +38,11 @@ class Channel(StrEnum):
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """One record that leaves. `number` counts from 1 within its partition, over both channels, and never repeats for another record."""
+    """One record that leaves.
+
+    `number` counts from 1 within its partition, over both channels, and never repeats for another record: a transport may
+    take a number that it has seen for something that has left.
+    """
 
     number: int
     channel: Channel

@@ -11,7 +11,7 @@ from connectors.file_settings import FileSettings
 from connectors.file_transport import FileTransport
 from connectors.port import Transport
 from daemon.configuration import Configuration
-from daemon.sections import Acknowledge, StorageType
+from daemon.sections import Acknowledge, StorageType, TransportType
 from daemon.system_clock import SystemClock
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import ConfigurationError
@@ -62,8 +62,9 @@ def compose(configuration: Configuration, wait: Callable[[int], None], is_stoppi
     servers = Servers(_make_transport(configuration, wait), storage, Actors(rules, decoder.decode, roster))
     patience = Patience(PatienceSettings(), wait, is_stopping)
     tools = Tools(decoder, clock, patience, _random_token)
-    acknowledge_handled = resequencer.acknowledge is Acknowledge.WHEN_HANDLED
-    settings = CycleSettings(strategy.name, configuration.ingress.batch_size, acknowledge_handled=acknowledge_handled)
+    settings = CycleSettings(
+        strategy.name, configuration.ingress.batch_size, acknowledge_handled=_waits_for_handled(configuration)
+    )
     return Parts(Cycle(servers, tools, settings), servers, patience, overruns)
 
 
@@ -86,6 +87,13 @@ def load_notification_settings(configuration: Configuration) -> NotificationSett
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError("payment-status-notification.settings", f"{file} cannot be read: {error}") from error
     return parse_notification_settings(text.splitlines(), str(file))
+
+
+def _waits_for_handled(configuration: Configuration) -> bool:
+    """Files keep what was written to them: with storage none they are the store, and what was stashed is read again."""
+    resequencer = configuration.resequencer
+    is_file_the_store = resequencer.storage_type is StorageType.NONE and configuration.ingress.transport is TransportType.FILE
+    return is_file_the_store or resequencer.acknowledge is Acknowledge.WHEN_HANDLED
 
 
 def _make_handler(configuration: Configuration) -> Handler:

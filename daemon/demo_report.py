@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from xml.etree.ElementTree import indent, register_namespace, tostring
 
 import msgspec
+from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped] # defusedxml ships no types.
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
@@ -41,7 +43,7 @@ def show_table(console: Console, summary: Summary, status: StatusReport, envelop
 
 
 def show_verdict(console: Console, verdict: Verdict) -> None:
-    console.print(render_text(verdict), style="green" if verdict.is_good else "red", highlight=False)
+    console.print(render_text(verdict), style="green" if verdict.is_good else "red", highlight=False, soft_wrap=True)
 
 
 def show_story(console: Console, configuration: Configuration, expected: Path) -> bool:
@@ -59,11 +61,19 @@ def _show(console: Console, configuration: Configuration, unit: ExpectedUnit) ->
     output = read_output(unit.unit, configuration.notification.output_directory / "notifications.jsonl")
     console.print(f"\nThe story of [bold]{unit.unit}[/bold]")
     for line in render_story(telling.steps):
-        console.print(f"  {line}", highlight=False, markup=False)
+        console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
     does_agree = agrees(telling, output)
     if not does_agree:
         console.print("what the service let out is in another order than its own code decides", style="red")
     console.print("\nIts last pain.002")
-    xml = render_report_xml(msgspec.json.decode(output.values[-1]))
-    console.print(Syntax(xml, "xml", background_color="default", word_wrap=True))
+    xml = _indented(render_report_xml(msgspec.json.decode(output.values[-1])))
+    console.print(Syntax(xml, "xml", background_color="default"), soft_wrap=True)
     return does_agree
+
+
+def _indented(xml: str) -> str:
+    """The document with a line per element, for people; what left has none."""
+    root = fromstring(xml.encode())
+    register_namespace("", root.tag.removeprefix("{").partition("}")[0])
+    indent(root)
+    return tostring(root, encoding="unicode")

@@ -7,7 +7,7 @@ from daemon.configuration import load
 from daemon.exit_code import ExitCode
 from daemon.logs import configure_logs
 from daemon.run_lock import RunLock
-from daemon.sections import Acknowledge, StorageType
+from daemon.sections import StorageType
 from daemon.stop_signal import StopSignal
 from daemon.worker import Worker
 
@@ -26,12 +26,8 @@ def run(arguments: Namespace) -> ExitCode:
     _log.info("starting with %s; run directory %s", configuration.file, configuration.notification.run_directory)
     for warning in configuration.warnings:
         _log.warning("%s", warning)
-    resequencer = configuration.resequencer
-    if resequencer.storage_type is StorageType.NONE and resequencer.acknowledge is Acknowledge.WHEN_SETTLED:
-        _log.warning(
-            "storage-type = none with acknowledge = when-settled: what is stashed is lost when this process dies; "
-            "with acknowledge = when-handled it is read again"
-        )
+    if configuration.resequencer.storage_type is StorageType.NONE:
+        _log.warning("storage-type = none: after a crash what was not handled yet is read again, and notifications may repeat")
     stop = StopSignal()
     stop.install()
     Worker(configuration, stop.wait, lambda: stop.is_set).run()

@@ -27,7 +27,7 @@ def status(arguments: Namespace) -> ExitCode:
         told = {**(msgspec.to_builtins(report) if report else {}), "state": state}
         sys.stdout.write(json.dumps(told, ensure_ascii=False, indent=2) + "\n")
     else:
-        sys.stdout.write("\n".join(_lines(state, report if holder else None)) + "\n")
+        sys.stdout.write("\n".join(_lines(state, report, is_running=holder is not None)) + "\n")
     return ExitCode.DONE if state == State.READY else ExitCode.NOT_SO
 
 
@@ -42,9 +42,11 @@ def _state(report: StatusReport | None, holder: str | None) -> str:
     return report.state
 
 
-def _lines(state: str, report: StatusReport | None) -> list[str]:
+def _lines(state: str, report: StatusReport | None, *, is_running: bool) -> list[str]:
     if report is None:
         return [state]
+    if not is_running:
+        return [f"{state}: it ended with: {report.reason}" if report.reason else state]
     units, counts = report.units, report.counts
     lines = [
         f"{state}" + (f": {report.reason}" if report.reason else ""),

@@ -38,7 +38,7 @@ class Worker:
         Raises:
             ResequencerError: The worker must not go on; what it had not committed will be read again.
         """
-        parts = self._get_parts()
+        parts, reason = self._get_parts(), None
         try:
             while not self._is_stopping():
                 parts.cycle.run_once()
@@ -47,8 +47,11 @@ class Worker:
             self._drain()
         except Stopped as error:
             _log.warning("%s", error)
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            raise
         finally:
-            self._report(self._clock.now(), State.STOPPED)
+            self._report(self._clock.now(), State.STOPPED, reason)
             for each in parts.servers:
                 each.close()
 
@@ -85,9 +88,9 @@ class Worker:
         if self._parts is not None and now >= self._report_at:
             self._report(now, self._state())
 
-    def _report(self, now: int, state: State) -> None:
+    def _report(self, now: int, state: State, reason: str | None = None) -> None:
         parts = self._get_parts()
-        plain = report(self._identity, state, parts.patience.reason, now)
+        plain = report(self._identity, state, reason or parts.patience.reason, now)
         surveyed = parts.servers.actors.survey(Survey())
         self._status.write(with_figures(plain, parts.cycle, surveyed, parts.overruns.overruns))
         self._report_at = now + _REPORT_MS

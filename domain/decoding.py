@@ -66,16 +66,11 @@ class EnvelopeDecoder:
         """What can be refused without reading the value."""
         if record.defect is not None:
             raise _Refused(DeadLetterReason.UNDECODABLE, record.defect)
-        if record.cut is not None:
-            raise _Refused(
-                DeadLetterReason.TOO_LARGE,
-                f"the value has {record.cut.length} bytes, the transport's limit is {len(record.value)}; send smaller envelopes",
-            )
-        if len(record.value) > self._settings.max_value_bytes:
-            raise _Refused(
-                DeadLetterReason.TOO_LARGE,
-                f"the value has {len(record.value)} bytes, the limit is {self._settings.max_value_bytes}; send smaller envelopes",
-            )
+        length = len(record.value) if record.cut is None else record.cut.length
+        if record.cut is not None or length > self._settings.max_value_bytes:
+            limit = self._settings.max_value_bytes
+            error = f"the value has {length} bytes, the limit is {limit}; send smaller envelopes"
+            raise _Refused(DeadLetterReason.TOO_LARGE, error)
         _check_schema_version(record)
 
     def _envelope(self, record: Record, wire: WireEnvelope) -> DataEnvelope:

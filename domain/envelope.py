@@ -4,6 +4,13 @@ import msgspec
 
 from domain.record import Record
 
+PAIN_001 = "PAIN_001"
+PAYMENT_INSTRUCTION = "PAIN_001_PAYMENT_INSTRUCTION"
+PAYMENT_TRANSACTION = "PAIN_001_PAYMENT_TRANSACTION"
+
+PAIN_001_PARTS = (PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION)
+"""The MDS object types that make a payment's pain.001 complete: group header, instruction, transaction."""
+
 
 class MdsObject(msgspec.Struct, frozen=True):
     """A message data structure object: one of the three parts of a pain.001, or any other type, kept as it came."""

@@ -19,7 +19,7 @@ class Partition(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a record came from. Unique, and ordered within its partition; what lies between two offsets is the source's affair."""
+    """Where a record came from: unique and ordered in its partition. What lies between two offsets is the source's affair."""
 
     partition: Partition
     offset: int
@@ -40,8 +40,7 @@ class Record(msgspec.Struct, frozen=True):
     """Bytes from a source with their origin.
 
     `defect` says why the source could not read a record out of its bytes (a file line that is no record): `value` then
-    holds those very bytes. `cut` is there when the value was longer than the
-    transport's limit and only its beginning is here.
+    holds those very bytes. `cut` is there when the value was longer than the transport's limit: only its beginning is here.
     """
 
     origin: Origin

@@ -6,15 +6,10 @@ JSON. Reading raises `msgspec.DecodeError`, and `RecursionError` for what is nes
 
 import msgspec
 
-from domain.envelope import CustomObject, MdsObject, PdsObject, ProcessObject
+from domain.envelope import PAIN_001_PARTS, PAYMENT_TRANSACTION, CustomObject, MdsObject, PdsObject, ProcessObject
 
 _NULL = msgspec.Raw(b"null")
-_PAIN_001_PARTS = {
-    "PAIN_001": "PAIN_001",
-    "PAIN_001_PAYMENT_INSTRUCTION": "PAIN_001_PAYMENT_INSTRUCTION",
-    "PAIN_001_PAYMENT_TRANSACTION": "PAIN_001_PAYMENT_TRANSACTION",
-    "PAIN_001_CREDIT_TRANSFER_TRANSACTION": "PAIN_001_PAYMENT_TRANSACTION",
-}
+_PAIN_001_PARTS = {part: part for part in PAIN_001_PARTS} | {"PAIN_001_CREDIT_TRANSFER_TRANSACTION": PAYMENT_TRANSACTION}
 """The documented spellings and the one that we keep."""
 
 

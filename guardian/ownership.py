@@ -10,6 +10,7 @@ import msgspec
 from connectors.port import PartitionOutput, Position, Transport
 from domain.clock import Clock
 from domain.decoding import EnvelopeDecoder
+from domain.errors import OwnershipLost
 from domain.record import Partition
 from guardian.actors import Actors
 from guardian.held_partition import HeldPartition
@@ -18,7 +19,7 @@ from guardian.patience import Patience
 from guardian.takeover import plan_takeover
 from resequencer.messages import UnitKey
 from resequencer.unit_codec import strategy_changed
-from storage.port import PartitionStore, Storage, Waits
+from storage.port import PartitionStore, Storage, StorageUnavailable, Waits
 
 _log = logging.getLogger("resequencer.guardian")
 
@@ -67,11 +68,11 @@ class Ownership:
 
     def follow_assignment(self) -> None:
         """Drop what is no longer assigned, take over what is new; waits for a storage or an output that is away."""
-        assigned = set(self._transport.assignment())
+        assigned = set(self._tools.patience.until_answered("source", self._transport.assignment))
         for partition in self.held.keys() - assigned:
             self._drop(partition)
         for partition in sorted(assigned - self.held.keys()):
-            self._tools.patience.until_answered("storage", partial(self.take_over, partition))
+            self._tools.patience.until_answered("storage", partial(self._take_over_last, partition))
 
     def lose(self, partition: Partition, error: Exception) -> None:
         """A newer owner came. If it is still assigned, it is taken over again: a zombie must not stop the rightful owner."""
@@ -83,6 +84,14 @@ class Ownership:
         """Its units leave memory; nothing is committed: what is pending is the hand-over."""
         del self.held[partition]
         self._actors.drop(Drop(partition))
+
+    def _take_over_last(self, partition: Partition) -> None:
+        """As `take_over`, but a stranger who opened it meanwhile is a reason to try again: whom it is assigned to comes last."""
+        try:
+            self.take_over(partition)
+        except OwnershipLost as error:
+            self.losses += 1
+            raise StorageUnavailable(f"somebody else opened {partition} while it was taken over: {error}") from error
 
     def take_over(self, partition: Partition) -> None:
         """May be repeated from the start at any failure: until it is held, nothing of it is in memory."""

@@ -6,14 +6,6 @@ import msgspec
 
 from domain.envelope import DataEnvelope
 
-PAIN_001 = "PAIN_001"
-PAYMENT_INSTRUCTION = "PAIN_001_PAYMENT_INSTRUCTION"
-PAYMENT_TRANSACTION = "PAIN_001_PAYMENT_TRANSACTION"
-CREDIT_TRANSFER_TRANSACTION = "PAIN_001_CREDIT_TRANSFER_TRANSACTION"
-"""A second documented spelling of `PAYMENT_TRANSACTION`; the decoder turns it into the first."""
-
-PAIN_001_PARTS = (PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION)
-
 Bodies = tuple[tuple[str, bytes], ...]
 
 

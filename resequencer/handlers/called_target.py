@@ -10,6 +10,9 @@ from domain.errors import ConfigurationError, PermanentError, TransientError
 from resequencer.handlers.produced_report import ProducedReport
 from resequencer.payment_data import PaymentData
 
+_read = msgspec.json.Decoder(dict[str, Any], float_hook=float).decode
+"""A number beyond the range of a float becomes infinite: without the hook it would fail every later call for its unit."""
+
 
 class CalledTarget:
     """Hands the user's callable the produced report as plain Python objects, fresh for each call, and takes bytes."""
@@ -39,7 +42,7 @@ class CalledTarget:
 
     def _mapping(self, report: bytes, data: PaymentData) -> dict[str, Any]:
         try:
-            return msgspec.json.decode(self._produced(report, data), type=dict[str, Any])
+            return _read(self._produced(report, data))
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise PermanentError(f"the payment data for {self._name} cannot be read: {error}") from error
 

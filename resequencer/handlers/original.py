@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from domain.envelope import PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION
 from domain.errors import PermanentError
 from resequencer.handlers.complex_types import Type
 from resequencer.handlers.conforming import conform
@@ -17,7 +18,7 @@ from resequencer.handlers.pain002_schema import (
     TRANSACTION,
 )
 from resequencer.handlers.simple_types import NOT_PROVIDED, JsonNumber
-from resequencer.payment_data import PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION, PaymentData
+from resequencer.payment_data import PaymentData
 
 DEFAULT_MESSAGE_NAME = "pain.001.001.09"
 CACHED_PAYMENTS = 4_096

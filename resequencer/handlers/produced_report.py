@@ -2,8 +2,9 @@
 
 import msgspec
 
+from domain.envelope import PAIN_001_PARTS
 from domain.errors import PermanentError
-from resequencer.payment_data import PAIN_001_PARTS, Bodies, PaymentData
+from resequencer.payment_data import Bodies, PaymentData
 
 _encoder = msgspec.json.Encoder()
 

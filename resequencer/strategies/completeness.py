@@ -1,7 +1,6 @@
 """The FULL_PAIN001 family: everything waits until the parts of the pain.001 (and named data) have been seen."""
 
-from domain.envelope import DataEnvelope
-from resequencer.payment_data import PAIN_001_PARTS
+from domain.envelope import PAIN_001_PARTS, DataEnvelope
 from resequencer.strategies.port import Rank, StrategyState
 
 

@@ -213,21 +213,24 @@ def test_a_constructor_gets_what_it_asks_for_by_name(either: Stage) -> None:
     assert got == [either.system.capabilities]
 
 
-def test_the_parent_hears_of_a_child_that_could_not_be_made(either: Stage) -> None:
-    class Stillborn(Actor):
-        def __init__(self) -> None:
-            raise ValueError("no")
+class Stillborn(Actor):
+    def __init__(self) -> None:
+        raise ValueError("no")
 
+
+def test_the_parent_hears_of_a_child_that_could_not_be_made(either: Stage) -> None:
     child = either.create(actor_class=Stillborn)
     assert either.seen_by(either.root) == [ChildActorExited(child)]
     assert either.living() == {either.root.actorAddressString}
 
 
-def test_a_primary_actor_that_could_not_be_made_raises_at_its_creator(either: Stage) -> None:
-    class Stillborn(Actor):
-        def __init__(self) -> None:
-            raise ValueError("no")
+def test_a_child_that_could_not_be_made_leaves_nothing_behind(ours: Stage) -> None:
+    child = ours.create(actor_class=Stillborn)
+    assert child.actorAddressString not in ours.base.actorRegistry
+    assert not ours.base.actorRegistry[ours.root.actorAddressString]._yung
 
+
+def test_a_primary_actor_that_could_not_be_made_raises_at_its_creator(either: Stage) -> None:
     with pytest.raises(ValueError, match="no"):
         either.system.createActor(Stillborn)
 

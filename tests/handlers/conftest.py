@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from defusedxml import ElementTree
 
-from domain.envelope import DataEnvelope, ProcessObject
+from domain.envelope import PAIN_001_PARTS, DataEnvelope, ProcessObject
 from domain.record import Origin, Partition, Record
 from resequencer.handlers.notification_settings import NotificationSettings, parse_notification_settings
 from resequencer.handlers.port import Handled, Marks
 from resequencer.handlers.report_xml import render_report_xml
 from resequencer.handlers.settings import HandlerSettings, make_handler
-from resequencer.payment_data import PAIN_001_PARTS, PaymentData
+from resequencer.payment_data import PaymentData
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT.parent / "shared" / "samples"
