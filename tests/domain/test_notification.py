@@ -1,0 +1,21 @@
+"""The deterministic id of a notification."""
+
+from base64 import b32encode
+from hashlib import sha256
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.notification import notification_id
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=256)
+
+
+@given(texts, texts, st.integers(0, 10_000))
+def test_it_is_the_base32_of_the_hash_of_unit_envelope_id_and_index(unit, envelope_id, index):
+    hashed = sha256(f"{unit}\0{envelope_id}\0{index}".encode()).digest()
+    assert notification_id(unit, envelope_id, index) == b32encode(hashed)[:32].decode()
+
+
+def test_it_fits_the_35_characters_of_a_message_id():
+    assert len(notification_id("uow-1", "PaymentFlow|e1|1", 0)) == 32
