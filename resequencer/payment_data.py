@@ -31,7 +31,10 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _find(bodies: Bodies, name: str) -> bytes | None:
-    return next((body for each, body in bodies if each == name), None)
+    for each, body in bodies:
+        if each == name:
+            return body
+    return None
 
 
 def _merge(known: Bodies, came: list[tuple[str, bytes]]) -> Bodies:

@@ -69,6 +69,7 @@ class Turn:
         self._incomplete: str | None = None
         self._outgoing: list[Notification | DeadLetter] = []
         self._releases: list[Release] = []
+        self._arrived: set[int] = set()
         self._added: dict[int, StashEntry] = {}
         self._removed: list[int] = []
         self._counts = dict.fromkeys(Tally.__struct_fields__, 0)
@@ -86,6 +87,7 @@ class Turn:
     def receive(self, envelope: DataEnvelope) -> None:
         """Tell duplicates first, before anything counts; then handle or stash."""
         self._counts["arrived"] += 1
+        self._arrived.add(envelope.offset)
         known = self._find_known(envelope)
         if known is not None:
             self._refuse_known(envelope, known)
@@ -210,9 +212,8 @@ class Turn:
             self._removed.append(offset)
 
     def _was_stashed(self, entry: Stashed) -> bool:
-        retry = self._before.retry
-        known = self._before.stash.ids.find(entry.envelope.id_hash) is not None
-        return known or (retry is not None and retry.entry.envelope.offset == entry.envelope.offset)
+        """Told by the record, for a buried one's id may come again in the same turn."""
+        return entry.envelope.offset not in self._arrived
 
     def _postpone(self, entry: Stashed, attempts: int, error: str, data: Any, *, is_forced: bool) -> None:
         settings = self._rules.settings

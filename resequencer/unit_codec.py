@@ -8,9 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from domain.clock import Instant
+from domain.dead_letter import DeadLetterReason
 from domain.decoding import Refusal
 from domain.envelope import DataEnvelope
-from domain.errors import ConfigurationError
+from domain.errors import ConfigurationError, PermanentError
 from domain.record import Cut, Headers, Origin, Partition, Record
 from resequencer.envelope_ids import EnvelopeIds
 from resequencer.payment_data import PaymentData
@@ -129,8 +130,11 @@ class UnitCodec(NamedTuple):
             envelope = self.decode(record)
             if isinstance(envelope, Refusal):
                 spoiled.append(Spoiled(record, envelope.reason, envelope.error))
-            else:
+                continue
+            try:
                 entries.append(Stashed(envelope, self.strategy.rank(envelope), stored.stashed_at))
+            except PermanentError as error:
+                spoiled.append(Spoiled(record, DeadLetterReason.HANDLER_FAILED, str(error)))
         return entries, tuple(spoiled)
 
 
