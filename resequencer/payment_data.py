@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from domain.envelope import DataEnvelope
@@ -29,6 +31,13 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True):
             _merge(self.custom, [(each.key, each.body) for each in envelope.custom_objects]),
         )
 
+    def fill(self, envelope: DataEnvelope) -> PaymentData:
+        """With those of the envelope's objects of which nothing was known: what comes late must not undo what came later."""
+        came = PaymentData().absorb(envelope)
+        if came == PaymentData():
+            return self
+        return PaymentData(_merge(came.mds, self.mds), _merge(came.pds, self.pds), _merge(came.custom, self.custom))
+
 
 def _find(bodies: Bodies, name: str) -> bytes | None:
     for each, body in bodies:
@@ -37,7 +46,7 @@ def _find(bodies: Bodies, name: str) -> bytes | None:
     return None
 
 
-def _merge(known: Bodies, came: list[tuple[str, bytes]]) -> Bodies:
+def _merge(known: Bodies, came: Iterable[tuple[str, bytes]]) -> Bodies:
     if not came:
         return known
     return tuple((dict(known) | dict(came)).items())

@@ -27,15 +27,15 @@ class Stashed(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """The bytes of its record: what the bound of a worker's stash counts."""
-        return len(self.envelope.record.value)
+        """About the bytes it holds in memory: its record, the bodies again, and a measured kilobyte of objects around them."""
+        return 2 * len(self.envelope.record.value) + 1_024
 
 
 Lane = tuple[Stashed, ...]
 
 
 class Stash(msgspec.Struct, frozen=True):
-    """Lanes of envelopes, each with its top last, so that taking it costs one copy. Found again by envelope id."""
+    """Lanes of envelopes by name, each with its top last, so that taking it costs one copy. Found again by envelope id."""
 
     lanes: tuple[tuple[str, Lane], ...] = ()
     ids: EnvelopeIds = EnvelopeIds()
@@ -61,7 +61,8 @@ class Stash(msgspec.Struct, frozen=True):
 
     def find_top(self, name: str) -> Stashed | None:
         """The top of a lane."""
-        return next((lane[-1] for each, lane in self.lanes if each == name), None)
+        at = self._index(name)
+        return self.lanes[at][1][-1] if self._stands(at, name) else None
 
     def add(self, stashed: Stashed) -> Stash:
         name, envelope = stashed.rank.lane, stashed.envelope
@@ -86,16 +87,25 @@ class Stash(msgspec.Struct, frozen=True):
         )
 
     def _lane(self, name: str) -> Lane:
-        return next((lane for each, lane in self.lanes if each == name), ())
+        at = self._index(name)
+        return self.lanes[at][1] if self._stands(at, name) else ()
 
     def _with_lane(self, name: str, lane: Lane) -> tuple[tuple[str, Lane], ...]:
-        if len(self.lanes) == 1 and self.lanes[0][0] == name:
-            return ((name, lane),) if lane else ()
-        lanes = dict(self.lanes)
-        lanes[name] = lane
-        return tuple((each, kept) for each, kept in lanes.items() if kept)
+        at = self._index(name)
+        after = at + 1 if self._stands(at, name) else at
+        return (*self.lanes[:at], *(((name, lane),) if lane else ()), *self.lanes[after:])
+
+    def _index(self, name: str) -> int:
+        return bisect_left(self.lanes, name, key=_name)
+
+    def _stands(self, at: int, name: str) -> bool:
+        return at < len(self.lanes) and self.lanes[at][0] == name
 
 
 def _descending(stashed: Stashed) -> tuple[int, int]:
     place, offset = stashed.order
     return -place, -offset
+
+
+def _name(lane: tuple[str, Lane]) -> str:
+    return lane[0]

@@ -8,17 +8,18 @@ from typing import Any, Protocol
 import msgspec
 
 from domain.clock import Instant
-from domain.dead_letter import DeadLetter, DeadLetterReason
+from domain.dead_letter import DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, TransientError
-from domain.notification import Notification
+from resequencer.effects import Effects
 from resequencer.handlers.port import Handler, Marks
+from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.stash import Stashed
 from resequencer.strategies.port import Strategy
-from resequencer.unit import REMEMBERED_ENVELOPES, Decision, Release, Retry, Tally, Unit, Wake
-from resequencer.unit_codec import encode_data, encode_entry, encode_state
-from storage.port import StashEntry, UnitChange, WaitKind, Waits
+from resequencer.unit import REMEMBERED_ENVELOPES, Decision, Release, Retry, Unit, Wake
+from resequencer.unit_codec import encode_data, encode_state
+from storage.port import UnitChange, WaitKind, Waits
 
 
 class Chance(Protocol):
@@ -37,13 +38,12 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def decide(unit: Unit, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], now: Instant, rules: Rules) -> Decision:
-    """The turn of a unit to which these envelopes came (in order of arrival), and then these wakes .
+    """The turn of a unit to which these envelopes came (in order of arrival), and then these wakes.
 
     A wake may be early or doubled: nothing happens then. A deadline is due only when everything that lay in the partition
     at its instant has been read; whoever wakes the unit knows that.
     """
     turn = Turn(unit, rules, now)
-    turn.bury_spoiled()
     for envelope in envelopes:
         turn.receive(envelope)
     for wake in wakes:
@@ -67,27 +67,14 @@ class Turn:
         self._gathered_to = unit.gathered_to
         self._has_gathered = False
         self._incomplete: str | None = None
-        self._outgoing: list[Notification | DeadLetter] = []
-        self._releases: list[Release] = []
-        self._arrived: set[int] = set()
-        self._added: dict[int, StashEntry] = {}
-        self._removed: list[int] = []
-        self._counts = dict.fromkeys(Tally.__struct_fields__, 0)
-        self._is_changed = False
+        self._effects = Effects(unit, now)
+        self._is_changed = self._effects.bury_spoiled()
 
     # What may happen to a unit
 
-    def bury_spoiled(self) -> None:
-        """Stashed records that the configuration of today refuses leave as dead letters."""
-        for each in self._before.spoiled:
-            self._outgoing.append(DeadLetter(each.record, each.reason, each.error, self._now))
-            self._removed.append(each.record.origin.offset)
-            self._is_changed = True
-
     def receive(self, envelope: DataEnvelope) -> None:
         """Tell duplicates first, before anything counts; then handle or stash."""
-        self._counts["arrived"] += 1
-        self._arrived.add(envelope.offset)
+        self._effects.count("arrived")
         known = self._find_known(envelope)
         if known is not None:
             self._refuse_known(envelope, known)
@@ -95,14 +82,17 @@ class Turn:
         self._is_changed = True
         try:
             self._state = self._strategy.observe(self._state, envelope)
-            if self._is_free and self._strategy.accepts(self._state, envelope):
-                self._gather_with(envelope)
-                self._attempt(Stashed(envelope, self._strategy.rank(envelope), self._now))
-                self._unstash()
-            else:
-                self._put_aside(Stashed(envelope, self._strategy.rank(envelope), self._now))
+            entry = Stashed(envelope, self._strategy.rank(envelope), self._now)
+            accepts = self._is_free and self._strategy.accepts(self._state, envelope)
         except PermanentError as error:
-            self._bury(envelope, str(error))
+            self._effects.bury(envelope.record, DeadLetterReason.HANDLER_FAILED, str(error))
+            return
+        if accepts:
+            self._gather_with(envelope)
+            self._attempt(entry)
+            self._unstash(entry.rank.lane)
+        else:
+            self._put_aside(entry)
 
     def wake(self, kind: Wake) -> None:
         if kind is Wake.RETRY:
@@ -110,12 +100,23 @@ class Turn:
         elif kind is Wake.BOUND or self._is_past_deadline():
             self._release(kind)
 
-    # How it is done
+    def decision(self) -> Decision:
+        unit, effects = self._before, self._effects
+        if self._is_changed:
+            unit = Unit(unit.unit, self._state, self._stash, self._data, self._handled, self._retry, self._gathered_to)
+        waits = self._waits()
+        return Decision(
+            unit,
+            self._change(unit, waits) if self._is_changed else None,
+            tuple(effects.outgoing),
+            waits,
+            tuple(effects.releases),
+            effects.tally,
+            tuple(effects.added),
+            tuple(effects.removed),
+        )
 
-    @property
-    def _is_free(self) -> bool:
-        """Nothing is under retry: whatever is acceptable may be handled."""
-        return self._retry is None
+    # Duplicates
 
     def _find_known(self, envelope: DataEnvelope) -> bytes | None:
         retry = self._retry
@@ -125,43 +126,41 @@ class Turn:
 
     def _refuse_known(self, envelope: DataEnvelope, digest: bytes) -> None:
         if digest == envelope.digest:
-            self._counts["duplicates"] += 1
+            self._effects.count("duplicates")
             return
         error = (
             f"envelope id {envelope.envelope_id!r} was seen before with another flow, sequence or object body; "
             "requeue it under an id of its own if both are meant"
         )
-        self._outgoing.append(DeadLetter(envelope.record, DeadLetterReason.CONFLICTING_DUPLICATE, error, self._now))
+        self._effects.bury(envelope.record, DeadLetterReason.CONFLICTING_DUPLICATE, error)
 
-    def _put_aside(self, stashed: Stashed) -> None:
-        self._counts["stashed"] += 1
-        self._stash = self._stash.add(stashed)
+    # Stashing and unstashing
+
+    @property
+    def _is_free(self) -> bool:
+        """Nothing is under retry: whatever is acceptable may be handled."""
+        return self._retry is None
+
+    def _put_aside(self, entry: Stashed) -> None:
+        self._effects.count("stashed")
+        self._stash = self._stash.add(entry)
         self._has_gathered = False
-        self._added[stashed.envelope.offset] = encode_entry(stashed)
+        self._effects.stash(entry)
+        self._keep_bound()
+
+    def _keep_bound(self) -> None:
+        """While the head is under retry nothing can be released; the bound counts again when that is over."""
         if len(self._stash) > self._rules.settings.stash_limit:
             self._release(Wake.BOUND)
 
-    def _take(self, stashed: Stashed) -> None:
-        self._stash = self._stash.without_top(stashed)
-
-    def _unstash(self) -> None:
-        """Take up what has become acceptable, from the top of each lane, until nothing moves."""
-        has_moved = True
-        while has_moved and self._is_free:
-            has_moved = False
-            for lane, _ in self._stash.lanes:
-                has_moved = self._unstash_lane(lane) or has_moved
-
-    def _unstash_lane(self, lane: str) -> bool:
-        has_moved = False
+    def _unstash(self, lane: str) -> None:
+        """Take up what has become acceptable, from the top of the lane, until nothing moves."""
         while self._is_free and (top := self._stash.find_top(lane)) is not None:
             if not self._accepts(top):
                 break
             self._gather_with(top.envelope)
-            self._take(top)
+            self._stash = self._stash.without_top(top)
             self._attempt(top)
-            has_moved = True
-        return has_moved
 
     def _accepts(self, top: Stashed) -> bool:
         """A strategy that fails on an envelope gets it out of the way: handling it asks again and buries it."""
@@ -181,64 +180,54 @@ class Turn:
                 self._gathered_to = offset
         self._has_gathered = True
 
+    # Handling
+
     def _attempt(self, entry: Stashed, attempts: int = 0, *, is_forced: bool = False) -> None:
         """Handle one envelope: all of it leaves, or it is tried again later, or it is buried. In each case the unit goes on."""
-        envelope = entry.envelope
-        data = self._data.absorb(envelope) if envelope.offset > self._gathered_to else self._data
+        envelope, data = entry.envelope, self._data
         try:
-            is_late = not is_forced and self._strategy.is_late(self._state, envelope)
-            handled = self._rules.handler.handle(envelope, data, Marks(self._incomplete, is_late), self._now)
-            state = (self._strategy.forced if is_forced else self._strategy.handled)(self._state, envelope)
+            marks = Marks(self._incomplete, not is_forced and self._strategy.is_late(self._state, envelope))
+            data = self._data_with(envelope, marks)
+            handled = self._rules.handler.handle(envelope, data, marks, self._now)
+            state = self._counted(envelope, is_forced=is_forced)
         except TransientError as error:
-            self._postpone(entry, attempts + 1, str(error), data, is_forced=is_forced)
-            return
+            if attempts + 1 < self._rules.settings.max_attempts:
+                self._postpone(entry, attempts + 1, is_forced=is_forced)
+            else:
+                self._give_up(entry, f"{error} (attempt {attempts + 1} of {attempts + 1})", data, is_forced=is_forced)
         except PermanentError as error:
             self._give_up(entry, str(error), data, is_forced=is_forced)
-            return
-        self._state, self._data = state, data
-        self._handled = self._handled.add(envelope.id_hash, envelope.digest, REMEMBERED_ENVELOPES)
-        self._outgoing += handled.notifications
-        self._counts["handled"] += 1
-        self._counts["unmatched"] += handled.unmatched
-        self._counts["late"] += is_late
-        self._counts["incomplete"] += self._incomplete is not None
-        self._leave(entry)
+        else:
+            self._state, self._data = state, data
+            self._handled = self._handled.add(envelope.id_hash, envelope.digest, REMEMBERED_ENVELOPES)
+            self._effects.notify(entry, handled, marks)
 
-    def _leave(self, entry: Stashed) -> None:
-        """It is in the stash no more, as far as storage and figures are concerned."""
-        offset = entry.envelope.offset
-        self._counts["longest_wait_ms"] = max(self._counts["longest_wait_ms"], self._now - entry.stashed_at)
-        if self._added.pop(offset, None) is None and self._was_stashed(entry):
-            self._removed.append(offset)
+    def _data_with(self, envelope: DataEnvelope, marks: Marks) -> PaymentData:
+        """What comes late fills only what is missing: no later object is undone by an earlier one."""
+        if marks.late:
+            return self._data.fill(envelope)
+        return self._data.absorb(envelope) if envelope.offset > self._gathered_to else self._data
 
-    def _was_stashed(self, entry: Stashed) -> bool:
-        """Told by the record, for a buried one's id may come again in the same turn."""
-        return entry.envelope.offset not in self._arrived
+    def _counted(self, envelope: DataEnvelope, *, is_forced: bool) -> Any:
+        return (self._strategy.forced if is_forced else self._strategy.handled)(self._state, envelope)
 
-    def _postpone(self, entry: Stashed, attempts: int, error: str, data: Any, *, is_forced: bool) -> None:
+    def _postpone(self, entry: Stashed, attempts: int, *, is_forced: bool) -> None:
         settings = self._rules.settings
-        if attempts >= settings.max_attempts:
-            self._give_up(entry, f"{error} (attempt {attempts} of {settings.max_attempts})", data, is_forced=is_forced)
-            return
         jitter = self._rules.chance.uniform(1 - settings.jitter_factor, 1 + settings.jitter_factor)
         due_at = self._now + round(settings.delay_ms(attempts) * jitter)
         self._retry = Retry(entry, attempts, due_at, self._incomplete, is_forced)
-        self._counts["retries"] += 1
-        if not self._was_stashed(entry):
-            self._added[entry.envelope.offset] = encode_entry(entry)
+        self._effects.count("retries")
+        self._effects.stash(entry)
 
-    def _give_up(self, entry: Stashed, error: str, data: Any, *, is_forced: bool) -> None:
+    def _give_up(self, entry: Stashed, error: str, data: PaymentData, *, is_forced: bool) -> None:
         """The envelope is buried, its id not remembered; its data counts, and its successors are not kept waiting for it."""
         self._data = data
         try:
-            self._state = (self._strategy.forced if is_forced else self._strategy.handled)(self._state, entry.envelope)
+            counted = self._counted(entry.envelope, is_forced=is_forced)
+            self._state = self._strategy.buried(counted, entry.envelope)
         except PermanentError as again:
             error = f"{error}; {again}"
-        self._bury(entry.envelope, error)
-        self._leave(entry)
-
-    def _bury(self, envelope: DataEnvelope, error: str) -> None:
-        self._outgoing.append(DeadLetter(envelope.record, DeadLetterReason.HANDLER_FAILED, error, self._now))
+        self._effects.bury_entry(entry, error)
 
     def _try_again(self) -> None:
         retry = self._retry
@@ -248,7 +237,11 @@ class Turn:
         self._retry, self._incomplete = None, retry.incomplete
         self._attempt(retry.entry, retry.attempts, is_forced=retry.is_forced)
         self._incomplete = None
-        self._unstash()
+        for lane, _ in self._stash.lanes:
+            self._unstash(lane)
+        self._keep_bound()
+
+    # Releasing
 
     def _is_past_deadline(self) -> bool:
         oldest = self._stash.oldest
@@ -265,18 +258,20 @@ class Turn:
         self._is_changed = True
         before, missing = len(self._stash), self._missing(lowest)
         self._gather_with(oldest.envelope)
-        while (forced := self._next_to_force()) is not None:
-            self._incomplete = self._missing(forced)
-            self._take(forced)
-            self._attempt(forced, is_forced=True)
-            self._unstash()
+        for entry in sorted(self._stash, key=_by_order):
+            self._force(entry)
         self._incomplete = None
-        waited_ms = self._now - oldest.stashed_at
-        released = before - len(self._stash)
-        self._releases.append(Release(self._before.unit, cause, missing, released, waited_ms, str(oldest.envelope.record.origin)))
+        released, waited_ms = before - len(self._stash), self._now - oldest.stashed_at
+        source_position = str(oldest.envelope.record.origin)
+        self._effects.releases.append(Release(self._before.unit, cause, missing, released, waited_ms, source_position))
 
-    def _next_to_force(self) -> Stashed | None:
-        return self._stash.lowest if self._is_free else None
+    def _force(self, entry: Stashed) -> None:
+        """Unless the normal loop took it already, or the one before it is to be tried again first."""
+        if self._is_free and self._stash.ids.find(entry.envelope.id_hash) is not None:
+            self._incomplete = self._missing(entry)
+            self._stash = self._stash.without_top(entry)
+            self._attempt(entry, is_forced=True)
+            self._unstash(entry.rank.lane)
 
     def _missing(self, entry: Stashed) -> str:
         try:
@@ -284,23 +279,7 @@ class Turn:
         except PermanentError:
             return "unknown"
 
-    # What it leads to
-
-    def decision(self) -> Decision:
-        unit = self._before
-        if self._is_changed:
-            unit = Unit(unit.unit, self._state, self._stash, self._data, self._handled, self._retry, self._gathered_to)
-        waits = self._waits()
-        return Decision(
-            unit,
-            self._change(unit, waits) if self._is_changed else None,
-            tuple(self._outgoing),
-            waits,
-            tuple(self._releases),
-            Tally(**self._counts),
-            tuple(self._added),
-            tuple(self._removed),
-        )
+    # What the storage and the guardian learn
 
     def _change(self, unit: Unit, waits: Waits | None) -> UnitChange:
         return UnitChange(
@@ -308,8 +287,8 @@ class Turn:
             encode_state(unit, self._strategy),
             self._now,
             waits,
-            tuple(self._added.values()),
-            tuple(self._removed),
+            tuple(self._effects.added.values()),
+            tuple(self._effects.removed),
             None if self._data is self._before.data else encode_data(self._data),
         )
 
@@ -325,3 +304,7 @@ class Turn:
             return None
         waits_for, deadline_at = self._missing(lowest), self._deadline_of(oldest)
         return Waits(deadline_at, WaitKind.DEADLINE, oldest.stashed_at, waits_for, strategy, stashed, size)
+
+
+def _by_order(entry: Stashed) -> tuple[int, int]:
+    return entry.order

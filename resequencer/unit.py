@@ -14,8 +14,8 @@ from resequencer.payment_data import PaymentData
 from resequencer.stash import Stash, Stashed
 from storage.port import UnitChange, Waits
 
-REMEMBERED_ENVELOPES = 4_096
-"""How many handled envelope ids a unit remembers: 64 KiB of state at most. A payment has a dozen."""
+REMEMBERED_ENVELOPES = 1_024
+"""How many handled envelope ids a unit remembers: 16 KiB of state at most, written with every change. A payment has a dozen."""
 
 
 class Wake(StrEnum):

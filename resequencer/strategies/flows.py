@@ -1,6 +1,14 @@
-"""The last number of each flow, as an immutable table of a few rows."""
+"""The numbers of flows: an envelope's own, and the last of each flow as an immutable table of a few rows."""
+
+from domain.envelope import DataEnvelope
 
 LastPerFlow = tuple[tuple[str, int], ...]
+
+
+def number_of(envelope: DataEnvelope) -> int:
+    """Its sequence, which the decoder makes sure of for a strategy that needs one."""
+    assert envelope.sequence is not None
+    return envelope.sequence
 
 
 def last_of(table: LastPerFlow, flow: str) -> int:

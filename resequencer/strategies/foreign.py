@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
 from resequencer.strategies.port import Rank, Strategy, StrategyState
@@ -19,23 +21,26 @@ class ForeignStrategy:
         self.state_type: type[StrategyState] = strategy.state_type
 
     def initial(self) -> Any:
-        return self._ask(self._strategy.initial)
+        return self._state(self._strategy.initial)
 
     def rank(self, envelope: DataEnvelope) -> Rank:
-        lane, place = self._ask(self._strategy.rank, envelope)
-        return Rank(str(lane), int(place))
+        rank: Rank = self._ask(lambda: _checked_rank(self._strategy.rank(envelope)))
+        return rank
 
     def observe(self, state: Any, envelope: DataEnvelope) -> Any:
-        return self._ask(self._strategy.observe, state, envelope)
+        return self._state(self._strategy.observe, state, envelope)
 
     def accepts(self, state: Any, envelope: DataEnvelope) -> bool:
         return bool(self._ask(self._strategy.accepts, state, envelope))
 
     def handled(self, state: Any, envelope: DataEnvelope) -> Any:
-        return self._ask(self._strategy.handled, state, envelope)
+        return self._state(self._strategy.handled, state, envelope)
 
     def forced(self, state: Any, envelope: DataEnvelope) -> Any:
-        return self._ask(self._strategy.forced, state, envelope)
+        return self._state(self._strategy.forced, state, envelope)
+
+    def buried(self, state: Any, envelope: DataEnvelope) -> Any:
+        return self._state(self._strategy.buried, state, envelope)
 
     def is_late(self, state: Any, envelope: DataEnvelope) -> bool:
         return bool(self._ask(self._strategy.is_late, state, envelope))
@@ -43,8 +48,23 @@ class ForeignStrategy:
     def missing(self, state: Any, envelope: DataEnvelope) -> str:
         return str(self._ask(self._strategy.missing, state, envelope))
 
+    def _state(self, question: Callable[..., Any], *arguments: Any) -> Any:
+        """A state that could not be stored would fail the whole turn later, when nobody knows any more whose fault it was."""
+        return self._ask(lambda: self._checked_state(question(*arguments)))
+
+    def _checked_state(self, state: Any) -> Any:
+        if not isinstance(state, self.state_type):
+            raise TypeError(f"{type(state).__name__} instead of its state type {self.state_type.__name__}")
+        msgspec.msgpack.encode(state)
+        return state
+
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return question(*arguments)
         except Exception as error:
             raise PermanentError(f"strategy {self.name} failed: {type(error).__name__}: {error}") from error
+
+
+def _checked_rank(rank: Any) -> Rank:
+    lane, place = rank
+    return Rank(str(lane), int(place))

@@ -14,8 +14,8 @@ class StrategyState(msgspec.Struct, frozen=True, array_like=True):
 class Rank(NamedTuple):
     """Where an envelope stands in the stash: lowest `place` first within its `lane`, ties by arrival.
 
-    Only the top of each lane is ever looked at, so whatever is handled must not make an envelope below the top of its lane
-    acceptable before the top.
+    Only the top of a lane is ever looked at: what is below it must not be acceptable before it. Lanes are independent:
+    handling an envelope may make acceptable what is in its own lane, and nothing in another.
     """
 
     lane: str
@@ -64,8 +64,12 @@ class Strategy(Protocol):
         """The state after it was handled out of its turn, at a deadline or a bound; what it overtook is given up."""
         ...
 
+    def buried(self, state: Any, envelope: DataEnvelope) -> Any:
+        """The state, after `handled` or `forced`, of a unit in which this one became a dead letter instead: it may come again."""
+        ...
+
     def is_late(self, state: Any, envelope: DataEnvelope) -> bool:
-        """Whether its number had been given up; asked before `handled`."""
+        """Whether its number had been given up and a later one of its unit was handled; asked before `handled`."""
         ...
 
     def missing(self, state: Any, envelope: DataEnvelope) -> str:

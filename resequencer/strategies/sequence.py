@@ -1,11 +1,11 @@
 """SEQUENCE: the documented order by a global and a local sequence."""
 
 from domain.envelope import DataEnvelope
-from resequencer.strategies.flows import last_of, with_last
+from resequencer.strategies.flows import last_of, number_of, with_last
 from resequencer.strategies.port import Rank, StrategyState
 
 _INTERVALS = 64
-"""Given-up numbers are remembered as at most so many intervals per unit; the lowest are forgotten first."""
+"""Given-up numbers are remembered as at most so many intervals per unit. One that was forgotten is handled without its mark."""
 
 
 class Expectation(StrategyState, frozen=True, array_like=True):
@@ -32,42 +32,52 @@ class Sequence:
         return Expectation()
 
     def rank(self, envelope: DataEnvelope) -> Rank:
-        return Rank("", _number(envelope))
+        return Rank("", number_of(envelope))
 
     def observe(self, state: Expectation, envelope: DataEnvelope) -> Expectation:  # noqa: ARG002 - only handling counts.
         return state
 
     def accepts(self, state: Expectation, envelope: DataEnvelope) -> bool:
-        number = _number(envelope)
+        number = number_of(envelope)
         return number <= state.expected or number <= last_of(state.observed, envelope.flow) + 1
 
     def handled(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
-        """The seed's counting, but a given-up number that comes late was counted when it was given up.
+        """The seed's counting, but a number counts once: not when it was counted as given up, nor when it comes again.
 
         Counting it again would let its successor's successor pass: 1 lost, 2 forced, 1 late, then 4 before 3.
         """
-        number = _number(envelope)
+        number = number_of(envelope)
+        counts = number > last_of(state.observed, envelope.flow) and not _is_in(state.given_up, number)
         observed = with_last(state.observed, envelope.flow, number)
-        if not state.given_up or not self.is_late(state, envelope):
-            return Expectation(state.expected + 1, observed, state.given_up)
-        return Expectation(state.expected, observed, _without(state.given_up, number))
+        return Expectation(state.expected + counts, observed, _without(state.given_up, number))
 
     def forced(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
-        number = _number(envelope)
+        number = number_of(envelope)
         observed = with_last(state.observed, envelope.flow, number)
         skipped = ((state.expected, number - 1),) if state.expected < number else ()
         given_up = (state.given_up + skipped)[-_INTERVALS:]
         return Expectation(max(state.expected + 1, number + 1), observed, given_up)
 
+    def buried(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
+        number = number_of(envelope)
+        given_up = (*_without(state.given_up, number), (number, number))[-_INTERVALS:]
+        return Expectation(state.expected, state.observed, given_up)
+
     def is_late(self, state: Expectation, envelope: DataEnvelope) -> bool:
-        number = _number(envelope)
-        return any(low <= number <= high for low, high in state.given_up)
+        number = number_of(envelope)
+        return number + 1 < state.expected and _is_in(state.given_up, number)
 
     def missing(self, state: Expectation, envelope: DataEnvelope) -> str:  # noqa: ARG002 - the unit's number is meant.
         return f"sequence:{state.expected}"
 
 
+def _is_in(intervals: tuple[tuple[int, int], ...], number: int) -> bool:
+    return any(low <= number <= high for low, high in intervals)
+
+
 def _without(intervals: tuple[tuple[int, int], ...], number: int) -> tuple[tuple[int, int], ...]:
+    if not _is_in(intervals, number):
+        return intervals
     parts: list[tuple[int, int]] = []
     for low, high in intervals:
         if low <= number <= high:
@@ -75,8 +85,3 @@ def _without(intervals: tuple[tuple[int, int], ...], number: int) -> tuple[tuple
         else:
             parts.append((low, high))
     return tuple(parts[-_INTERVALS:])
-
-
-def _number(envelope: DataEnvelope) -> int:
-    assert envelope.sequence is not None, "the decoder refuses a record without a sequence for this strategy"
-    return envelope.sequence

@@ -1,7 +1,7 @@
 """STRICT_SEQUENCE: each flow in its own exact order, however parallel the intake."""
 
 from domain.envelope import DataEnvelope
-from resequencer.strategies.flows import LastPerFlow, last_of, with_last
+from resequencer.strategies.flows import LastPerFlow, last_of, number_of, with_last
 from resequencer.strategies.port import Rank, StrategyState
 
 
@@ -26,28 +26,26 @@ class StrictSequence:
         return Lasts()
 
     def rank(self, envelope: DataEnvelope) -> Rank:
-        return Rank(envelope.flow, _number(envelope))
+        return Rank(envelope.flow, number_of(envelope))
 
     def observe(self, state: Lasts, envelope: DataEnvelope) -> Lasts:  # noqa: ARG002 - only handling counts.
         return state
 
     def accepts(self, state: Lasts, envelope: DataEnvelope) -> bool:
-        return _number(envelope) <= last_of(state.observed, envelope.flow) + 1
+        return number_of(envelope) <= last_of(state.observed, envelope.flow) + 1
 
     def handled(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
-        return Lasts(with_last(state.observed, envelope.flow, _number(envelope)))
+        return Lasts(with_last(state.observed, envelope.flow, number_of(envelope)))
 
     def forced(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
         return self.handled(state, envelope)
 
+    def buried(self, state: Lasts, envelope: DataEnvelope) -> Lasts:  # noqa: ARG002 - it is accepted whenever it comes again.
+        return state
+
     def is_late(self, state: Lasts, envelope: DataEnvelope) -> bool:
-        """Without giving up, a number at or below the flow's last can only be a duplicate, and those never come here."""
-        return _number(envelope) <= last_of(state.observed, envelope.flow)
+        """Without giving up, a number below the flow's last can only be a duplicate, and those never come here."""
+        return number_of(envelope) < last_of(state.observed, envelope.flow)
 
     def missing(self, state: Lasts, envelope: DataEnvelope) -> str:
         return f"sequence:{last_of(state.observed, envelope.flow) + 1}"
-
-
-def _number(envelope: DataEnvelope) -> int:
-    assert envelope.sequence is not None, "the decoder refuses a record without a sequence for this strategy"
-    return envelope.sequence

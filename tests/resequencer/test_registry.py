@@ -34,6 +34,16 @@ class Everything(StrictSequence):
         return True
 
 
+class Unstorable(Everything):
+    """A user's strategy whose state cannot be stored."""
+
+    def handled(self, state, envelope):
+        return object() if envelope.sequence == 13 else state
+
+    def accepts(self, state, envelope):
+        return True
+
+
 class WithoutState(Everything):
     state_type = dict
 
@@ -41,7 +51,7 @@ class WithoutState(Everything):
 @pytest.fixture
 def users_module(monkeypatch):
     module = ModuleType("users_own")
-    module.Everything, module.WithoutState = Everything, WithoutState
+    module.Everything, module.WithoutState, module.Unstorable = Everything, WithoutState, Unstorable
     monkeypatch.setitem(sys.modules, "users_own", module)
 
 
@@ -60,6 +70,14 @@ def test_a_users_strategy_that_raises_costs_one_dead_letter(envelopes):
     assert [(each.reason, each.error) for each in unit.dead] == [
         (DeadLetterReason.HANDLER_FAILED, "strategy users_own:Everything failed: ValueError: unlucky")
     ]
+
+
+@pytest.mark.usefixtures("users_module")
+def test_a_state_that_cannot_be_stored_costs_one_dead_letter(envelopes):
+    unit = drive("users_own:Unstorable")
+    unit.arrive(envelopes(12), envelopes(13), envelopes(14))
+    assert unit.sequences == [12, 14]
+    assert "object instead of its state type Lasts" in unit.dead[0].error
 
 
 @pytest.mark.usefixtures("users_module")

@@ -5,6 +5,7 @@ from driving import Envelopes, drive
 from hypothesis import given
 from hypothesis import strategies as st
 
+from domain.errors import PermanentError
 from resequencer.unit import Wake
 
 
@@ -76,3 +77,49 @@ def test_one_pass_over_the_stash_is_not_enough(envelopes, strategy):
     unit = drive(strategy)
     unit.arrive(*(envelopes(number) for number in (4, 3, 1, 2)))
     assert unit.sequences == [1, 2, 3, 4]
+
+
+def test_a_dead_letter_counts_once_however_often_it_comes_again(envelopes):
+    unit, second = drive("SEQUENCE"), envelopes(2)
+    unit.handler.fail(second, PermanentError("no"), PermanentError("no"))
+    unit.arrive(envelopes(1), second, envelopes.again(second), envelopes(4), envelopes(3))
+    assert unit.sequences == [1, 3, 4]
+    assert len(unit.dead) == 2
+
+
+def test_a_requeued_dead_letter_is_late_only_if_a_later_one_was_handled(envelopes):
+    for strategy in ("SEQUENCE", "STRICT_SEQUENCE"):
+        for later, is_late in (((), False), ((envelopes(3),), True)):
+            unit, second = drive(strategy), envelopes(2)
+            unit.handler.fail(second, PermanentError("no"))
+            unit.arrive(envelopes(1), second, *later, envelopes.again(second))
+            assert unit.marks[-1].late is is_late, strategy
+
+
+def test_two_envelopes_with_one_number_are_both_in_time(envelopes):
+    for strategy in ("SEQUENCE", "STRICT_SEQUENCE"):
+        unit = drive(strategy)
+        unit.arrive(envelopes(1), envelopes(2), envelopes(2))
+        assert unit.sequences == [1, 2, 2]
+        assert not any(each.late for each in unit.marks)
+
+
+def test_more_gaps_than_are_remembered_cost_a_mark_but_never_the_order(envelopes):
+    unit = drive("SEQUENCE")
+    for number in range(2, 200, 2):
+        unit.arrive(envelopes(number))
+        unit.expire()
+    unit.arrive(envelopes(1), envelopes(201), envelopes(200), envelopes(199))
+    assert unit.sequences[-4:] == [1, 199, 200, 201]
+
+
+def test_what_comes_late_fills_what_is_missing_and_undoes_nothing(envelopes):
+    unit = drive("SEQUENCE")
+    late = envelopes(2, mds=["PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION"])
+    unit.arrive(envelopes(1), envelopes(3, mds=["PAIN_001"]))
+    unit.expire()
+    unit.arrive(late)
+    _, data, marks, _ = unit.handler.seen[-1]
+    assert marks.late
+    assert data.find_mds("PAIN_001") == b'{"at":2}'
+    assert data.find_mds("PAIN_001_PAYMENT_INSTRUCTION") == b'{"at":0}'

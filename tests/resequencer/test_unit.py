@@ -6,7 +6,7 @@ from driving import PARTITION, Envelopes, decoder, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.errors import ConfigurationError
+from domain.errors import ConfigurationError, TransientError
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit import Wake
 from resequencer.unit_codec import UnitCodec
@@ -154,3 +154,37 @@ def test_a_stashed_record_that_is_refused_today_becomes_a_dead_letter_and_the_re
     assert [str(each.reason) for each in unit.dead] == ["no-unit-of-work"]
     assert unit.sequences == [3]
     assert unit.stored.stash == ()
+
+
+def test_a_bound_passed_under_retry_is_kept_as_soon_as_the_retry_is_over(envelopes):
+    unit, first = drive("SEQUENCE", stash_limit=3), envelopes(1)
+    unit.handler.fail(first, TransientError("away"))
+    unit.arrive(first, *(envelopes(number) for number in range(10, 20)))
+    unit.wake(Wake.RETRY, after_ms=3_000)
+    assert unit.sequences == [1, *range(10, 20)]
+    assert unit.last.releases[0].cause is Wake.BOUND
+
+
+def test_a_thousand_flows_in_one_unit_are_released_by_looking_at_each_once():
+    """Counted, not timed: every look at the stash asks the strategy."""
+    unit, envelopes = drive("STRICT_SEQUENCE"), Envelopes()
+    asked = []
+    accepts = unit.strategy.accepts
+    unit.strategy.accepts = lambda state, envelope: asked.append(envelope) or accepts(state, envelope)
+    unit.arrive_together(*(envelopes(2, flow=f"flow-{number}") for number in range(1_000)))
+    unit.expire()
+    assert len(unit.handled) == 1_000
+    assert len(asked) == 1_000
+
+
+@pytest.mark.parametrize("order", ["sorted", "reversed"])
+def test_a_stash_of_a_thousand_that_comes_loose_costs_a_thousand_looks(order):
+    unit, envelopes = drive("SEQUENCE"), Envelopes()
+    made = [envelopes(number) for number in range(2, 1_001)]
+    unit.arrive_together(*(made if order == "sorted" else reversed(made)))
+    asked = []
+    accepts = unit.strategy.accepts
+    unit.strategy.accepts = lambda state, envelope: asked.append(envelope) or accepts(state, envelope)
+    unit.arrive(envelopes(1))
+    assert unit.sequences == list(range(1, 1_001))
+    assert len(asked) == 1_000

@@ -1,0 +1,75 @@
+"""What a turn leads to, collected while it goes on."""
+
+from domain.clock import Instant
+from domain.dead_letter import DeadLetter, DeadLetterReason
+from domain.notification import Notification
+from domain.record import Record
+from resequencer.handlers.port import Handled, Marks
+from resequencer.stash import Stashed
+from resequencer.unit import Release, Tally, Unit
+from resequencer.unit_codec import encode_entry
+from storage.port import StashEntry
+
+
+class Effects:
+    """The outgoing in order, the stash entries that came and went, the releases and the counts of one turn."""
+
+    def __init__(self, before: Unit, now: Instant) -> None:
+        self._before = before
+        self._now = now
+        self._counts = dict.fromkeys(Tally.__struct_fields__, 0)
+        self.outgoing: list[Notification | DeadLetter] = []
+        self.releases: list[Release] = []
+        self.added: dict[int, StashEntry] = {}
+        self.removed: list[int] = []
+
+    @property
+    def tally(self) -> Tally:
+        return Tally(**self._counts)
+
+    def count(self, what: str) -> None:
+        """One more of a field of `Tally`."""
+        self._counts[what] += 1
+
+    def stash(self, entry: Stashed) -> None:
+        """It waits, and the storage has to know."""
+        if not self._was_stashed(entry):
+            self.added[entry.envelope.offset] = encode_entry(entry)
+
+    def notify(self, entry: Stashed, handled: Handled, marks: Marks) -> None:
+        """It was handled: its notifications leave, and it waits no more."""
+        self.outgoing += handled.notifications
+        self._counts["handled"] += 1
+        self._counts["unmatched"] += handled.unmatched
+        self._counts["late"] += marks.late
+        self._counts["incomplete"] += marks.incomplete is not None
+        self._leave(entry)
+
+    def bury(self, record: Record, reason: DeadLetterReason, error: str) -> None:
+        """A record leaves as a dead letter."""
+        self.outgoing.append(DeadLetter(record, reason, error, self._now))
+
+    def bury_entry(self, entry: Stashed, error: str) -> None:
+        """Handling it failed for good: it leaves as a dead letter, and it waits no more."""
+        self.bury(entry.envelope.record, DeadLetterReason.HANDLER_FAILED, error)
+        self._leave(entry)
+
+    def bury_spoiled(self) -> bool:
+        """Stashed records that the configuration of today refuses leave as dead letters; whether there were any."""
+        for each in self._before.spoiled:
+            self.bury(each.record, each.reason, each.error)
+            self.removed.append(each.record.origin.offset)
+        return bool(self._before.spoiled)
+
+    def _leave(self, entry: Stashed) -> None:
+        waited_ms = self._now - entry.stashed_at
+        self._counts["longest_wait_ms"] = max(self._counts["longest_wait_ms"], waited_ms)
+        if self.added.pop(entry.envelope.offset, None) is None and self._was_stashed(entry):
+            self.removed.append(entry.envelope.offset)
+
+    def _was_stashed(self, entry: Stashed) -> bool:
+        """Whether the storage has it: it was there before this turn, in the stash or under retry."""
+        before, envelope = self._before, entry.envelope
+        if before.retry is not None and before.retry.entry.envelope.offset == envelope.offset:
+            return True
+        return before.stash.ids.find(envelope.id_hash) is not None
