@@ -1,6 +1,10 @@
 """The clock that is handed in wherever an instant is needed."""
 
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Protocol, TypeAlias
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Instant: TypeAlias = int
 """Milliseconds since 1970-01-01T00:00Z. Names that hold one end in `_at`."""
@@ -10,3 +14,10 @@ class Clock(Protocol):
     """Tells the instant. A wall clock: it may jump either way, and deadlines that were stored must still mean something."""
 
     def now(self) -> Instant: ...
+
+
+@lru_cache(16)
+def instant_text(at: Instant) -> str:
+    """`2026-03-28T23:33:55.941Z`: ISO 8601, UTC, to the millisecond. A cycle asks for the same instant again and again."""
+    moment = _EPOCH + timedelta(milliseconds=at)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"

@@ -6,7 +6,6 @@ import msgspec
 
 from domain.record import Headers, Origin
 
-
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 """Two characters of base 32 (RFC 4648) for ten bits: the standard library's encoder is slower."""

@@ -1,11 +1,9 @@
 """What leaves, as the records that leave and as the bytes that are pending until they have left."""
 
-from datetime import UTC, datetime
-
 import msgspec
 
 from connectors.port import Channel, Outgoing
-from domain.clock import Instant
+from domain.clock import instant_text
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
 from domain.record import Headers
@@ -59,10 +57,6 @@ def _dead_letter_headers(letter: DeadLetter) -> Headers:
         ("dead-letter-reason", letter.reason.value.encode()),
         ("dead-letter-error", letter.error.encode("utf-8", "replace")),
         ("dead-letter-source-position", str(letter.record.origin).encode()),
-        ("dead-letter-at", _iso(letter.dead_at)),
+        ("dead-letter-at", instant_text(letter.dead_at).encode()),
         *was,
     )
-
-
-def _iso(at: Instant) -> bytes:
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()

@@ -1,12 +1,11 @@
 """Writes the JSON of data envelopes as a payment flow would, in both schema versions and both spellings."""
 
-from datetime import UTC, datetime
 from random import Random
 from uuid import UUID
 
 import msgspec
 
-from domain.clock import Instant
+from domain.clock import Instant, instant_text
 from domain.record import Headers
 from simulator.flows import Happening
 from simulator.plan import Schema
@@ -53,7 +52,7 @@ class EnvelopeWriter:
     def write(self, happening: Happening, sequence: int, carried: Carried) -> tuple[bytes, str]:
         """The envelope's JSON, and its envelope id by the rule of the contract."""
         self._at += self._rng.randint(200, 4_000)
-        created = _iso(self._at)
+        created = instant_text(self._at)
         checkpoint = f"ev-{sequence}"
         context = {
             "unitOfWorkId": self._unit,
@@ -132,8 +131,3 @@ class EnvelopeWriter:
 
     def _spelling(self, object_type: str) -> str:
         return _OTHER_SPELLING if object_type == PART_TYPES[2] and self._has_other_spelling else object_type
-
-
-def _iso(at: Instant) -> str:
-    text = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")

@@ -1,19 +1,16 @@
 """The status report: a pain.002.001.10 of a single payment as ISO-tag JSON."""
 
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from domain.clock import Instant
+from domain.clock import Instant, instant_text
 from resequencer.handlers.conforming import conform
 from resequencer.handlers.iso_codes import GROUP_STATUSES, STATUS_REASONS
 from resequencer.handlers.notification_settings import NotificationSetting
 from resequencer.handlers.original import Original
 from resequencer.handlers.pain002_schema import REASON
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REJECTED = "RJCT"
 _encoder = msgspec.json.Encoder()
 
@@ -26,7 +23,7 @@ def encode_report(
     `reason_code` is what the event itself says, untrusted; it counts where the setting has a reason or the status is RJCT
     (contract, section 4). `now` becomes CreDtTm, to the millisecond, in UTC.
     """
-    header: dict[str, Any] = {"MsgId": message_id, "CreDtTm": iso_date_time(now)}
+    header: dict[str, Any] = {"MsgId": message_id, "CreDtTm": instant_text(now)}
     if original.initiating_party is not None:
         header["InitgPty"] = original.initiating_party
     group = dict(original.group)
@@ -58,10 +55,3 @@ def _reason(setting: NotificationSetting, reason_code: str | None) -> Any:
         if said is not None:
             return said
     return None if setting.reason_code is None else {"Cd": setting.reason_code}
-
-
-@lru_cache(16)
-def iso_date_time(instant: Instant) -> str:
-    """2026-03-28T23:33:55.941Z. A cycle asks for the same instant again and again."""
-    moment = _EPOCH + timedelta(milliseconds=instant)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"

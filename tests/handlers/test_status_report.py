@@ -10,7 +10,6 @@ from resequencer.handlers import original
 from resequencer.handlers.conforming import conform
 from resequencer.handlers.notification_settings import NotificationSetting, NotificationSettings
 from resequencer.handlers.pain002_schema import REPORT
-from resequencer.handlers.status_report import iso_date_time
 
 
 def test_a_report_of_every_shipped_setting_has_its_status_and_the_form_of_the_schema(
@@ -295,9 +294,3 @@ def test_a_payment_too_large_to_be_kept_is_reported_all_the_same(
     transfer["Unknown"] = "x" * 100_000
     assert report_of(data_of(message, instruction, transfer)) == clean
     assert original._make_cached.cache_info().currsize == kept
-
-
-def test_the_creation_time_is_the_instant_in_utc_to_the_millisecond() -> None:
-    assert iso_date_time(1_774_740_835_941) == "2026-03-28T23:33:55.941Z"
-    assert iso_date_time(0) == "1970-01-01T00:00:00.000Z"
-    assert iso_date_time(1) == "1970-01-01T00:00:00.001Z"
