@@ -33,6 +33,8 @@ class FileSink:
         self._stored = PositionsFile(self._directory / "positions.json", files)
         self._outputs = {channel: OutputFile(self._directory / f"{channel}.jsonl", files) for channel in Channel}
         self._positions: dict[Partition, Position] = {}
+        # Up to which number everything left since this sink was made: a call whose answer was lost is made again.
+        self._left_to: dict[Partition, int] = {}
         self._is_open = False
 
     def position(self, partition: Partition) -> Position | None:
@@ -50,6 +52,8 @@ class FileSink:
             self._append(channel, output, outputs)
         positions = self._positions | {each.partition: self._moved(each) for each in outputs}
         self._write(positions)
+        for each in outputs:
+            self._left_to[each.partition] = max([self._left_to.get(each.partition, 0), *(left.number for left in each.outgoing)])
 
     def close(self) -> None:
         for output in self._outputs.values():
@@ -85,7 +89,7 @@ class FileSink:
             (each.partition, outgoing)
             for each in outputs
             for outgoing in each.outgoing
-            if outgoing.channel is channel and outgoing.number not in self._beyond(each.partition)
+            if outgoing.channel is channel and not self._has_left(each.partition, outgoing.number)
         ]
         if not fresh:
             return
@@ -99,6 +103,9 @@ class FileSink:
         for partition, found in numbers.items():
             known = self._positions.get(partition) or Position(0, "")
             self._positions[partition] = msgspec.structs.replace(known, beyond=known.beyond | found)
+
+    def _has_left(self, partition: Partition, number: int) -> bool:
+        return number <= self._left_to.get(partition, 0) or number in self._beyond(partition)
 
     def _beyond(self, partition: Partition) -> frozenset[int]:
         position = self._positions.get(partition)

@@ -6,13 +6,22 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 
+from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
 from daemon.refusal import ConfigurationRefused
+from daemon.sections import StorageType
 from domain.errors import ConfigurationError, TransientError
+from storage.embedded_database import Database
+from storage.port import StorageRefused
 
 Attempt = Callable[[Configuration], None]
-"""Tries one thing that the service will need; raises a `TransientError` or an `OSError` that says what is out of reach."""
+"""Tries one thing that the service will need, and changes nothing.
+
+Raises a `TransientError`, a `StorageRefused` or an `OSError` that says what is out of reach.
+"""
+
+_BUSY_TIMEOUT_MS = 5_000
 
 
 def directories_are_writable(configuration: Configuration) -> None:
@@ -24,13 +33,29 @@ def directories_are_writable(configuration: Configuration) -> None:
             raise PermissionError(None, "cannot be written to", str(directory))
 
 
-def settings_are_readable(configuration: Configuration) -> None:
-    """Raises OSError if the table of notification settings cannot be opened."""
-    configuration.notification.settings.open("rb").close()
+def database_is_usable(configuration: Configuration) -> None:
+    """Begins to write to the embedded database, which a running service allows; one that is not there yet will be made.
+
+    Raises:
+        StorageUnavailable, StorageRefused: As the service would meet them.
+        OSError: Its directory is missing, and is not the run directory, which the service makes.
+    """
+    file = configuration.storage.embedded_file
+    if configuration.resequencer.storage_type is not StorageType.EMBEDDED:
+        return
+    if file.exists():
+        database = Database(file, _BUSY_TIMEOUT_MS)
+        try:
+            with database.writing():
+                pass
+        finally:
+            database.close()
+    elif not file.parent.is_dir() and file.parent != configuration.notification.run_directory:
+        raise FileNotFoundError(None, "does not exist; make it, or mount what should be there", str(file.parent))
 
 
-ATTEMPTS: list[Attempt] = [directories_are_writable, settings_are_readable]
-"""What `--connect` tries. Composition adds the storage and the transport."""
+ATTEMPTS: list[Attempt] = [directories_are_writable, database_is_usable]
+"""What `--connect` tries, beside reading the settings and importing what the configuration names."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -41,6 +66,8 @@ def check(arguments: Namespace) -> ExitCode:
     """Print the effective configuration, or with --json one object; what is refused is raised, after --json has told it too."""
     try:
         configuration = load(arguments.config, arguments.overrides)
+        if arguments.connect:
+            refuse_unusable(configuration)
     except ConfigurationError as error:
         if arguments.json:
             _print_json({"valid": False, "problems": _problems(error)})
@@ -62,7 +89,7 @@ def _unreachable(configuration: Configuration, attempts: Sequence[Attempt]) -> l
             attempt(configuration)
         except OSError as error:
             problems.append(f"{error.filename or configuration.file}: {error.strerror or error}")
-        except TransientError as error:
+        except (TransientError, StorageRefused) as error:
             problems.append(str(error))
     return problems
 

@@ -4,6 +4,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
+from io import StringIO
 from random import SystemRandom
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from connectors.file_settings import FileSettings
 from connectors.file_transport import FileTransport
 from connectors.port import Transport
 from daemon.configuration import Configuration
+from daemon.refusal import ConfigurationRefused
 from daemon.sections import Acknowledge, StorageType, TransportType
 from daemon.system_clock import SystemClock
 from domain.decoding import DecodingSettings, EnvelopeDecoder
@@ -46,14 +48,13 @@ class Parts(NamedTuple):
 
 
 def compose(configuration: Configuration, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> Parts:
-    """Make a worker; nothing is read or taken over yet.
+    """Make a worker; nothing is created, read or taken over yet.
 
     Raises:
         ConfigurationError: Something named in the configuration cannot be used.
-        StorageRefused: The embedded database cannot be used.
     """
     clock, resequencer = SystemClock(), configuration.resequencer
-    strategy, handler = make_strategy_of(configuration), _make_handler(configuration)
+    strategy, handler = make_strategy_of(configuration), make_handler_of(configuration)
     overruns = OverrunCounter(handler, clock, resequencer.processing_timeout_ms)
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
     rules = Rules(strategy, overruns, resequencer_settings(configuration), SystemRandom())
@@ -66,6 +67,22 @@ def compose(configuration: Configuration, wait: Callable[[int], None], is_stoppi
         strategy.name, configuration.ingress.batch_size, acknowledge_handled=_waits_for_handled(configuration)
     )
     return Parts(Cycle(servers, tools, settings), servers, patience, overruns)
+
+
+def refuse_unusable(configuration: Configuration) -> None:
+    """Import what the configuration names and read the table of settings; nothing is created.
+
+    Raises:
+        ConfigurationRefused: With all of it that cannot be used.
+    """
+    problems = []
+    for make in (make_strategy_of, make_handler_of):
+        try:
+            make(configuration)
+        except ConfigurationError as error:
+            problems.append(error)
+    if problems:
+        raise ConfigurationRefused(problems)
 
 
 def make_strategy_of(configuration: Configuration) -> Strategy:
@@ -86,7 +103,7 @@ def load_notification_settings(configuration: Configuration) -> NotificationSett
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError("payment-status-notification.settings", f"{file} cannot be read: {error}") from error
-    return parse_notification_settings(text.splitlines(), str(file))
+    return parse_notification_settings(StringIO(text), str(file))
 
 
 def _waits_for_handled(configuration: Configuration) -> bool:
@@ -96,7 +113,8 @@ def _waits_for_handled(configuration: Configuration) -> bool:
     return is_file_the_store or resequencer.acknowledge is Acknowledge.WHEN_HANDLED
 
 
-def _make_handler(configuration: Configuration) -> Handler:
+def make_handler_of(configuration: Configuration) -> Handler:
+    """The handler with the configured target type and settings; a user's own is looked for in the working directory too."""
     _see_working_directory()
     resequencer = configuration.resequencer
     settings = HandlerSettings(configuration.notification.target_type, resequencer.custom_data_keys, resequencer.pds_data_keys)
@@ -119,9 +137,7 @@ def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
 def _make_storage(configuration: Configuration) -> Storage:
     retention_ms = configuration.resequencer.retention_ms
     if configuration.resequencer.storage_type is StorageType.EMBEDDED:
-        file = configuration.storage.embedded_file
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return EmbeddedStorage(EmbeddedSettings(file, retention_ms), _random_token)
+        return EmbeddedStorage(EmbeddedSettings(configuration.storage.embedded_file, retention_ms), _random_token)
     return NoneStorage(NoneSettings(retention_ms, _IDLE_UNITS), _random_token)
 
 

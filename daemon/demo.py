@@ -1,6 +1,6 @@
 """`resequencer demo`: the main job, start to end, on the embedded default."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -26,14 +26,23 @@ _STASH_TIMEOUT = "3s"
 _PATIENCE_SECONDS = 120
 _LOOK_SECONDS = 0.1
 
+_ALL_IN_THE_RUN_DIRECTORY = (
+    "ipf.processing-data.ingress.transport=file",
+    "ipf.processing-data.ingress.file.directory=null",
+    "payment-status-notification.transport=file",
+    "payment-status-notification.file.directory=null",
+    "payment-status-notification.storage.embedded.file=null",
+)
+"""Whatever the configuration names: simulated payments must not get among real ones."""
+
 
 class TookTooLong(ResequencerError):
     """The service did not get on; the text says with what."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--units", type=int, default=_UNITS, help="payments (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="the same seed makes the same envelopes (default: a new one, printed)")
+    parser.add_argument("--units", type=_positive, default=_UNITS, help="payments (default: %(default)s)")
+    parser.add_argument("--seed", type=_count, help="the same seed makes the same envelopes (default: a new one, printed)")
     parser.add_argument("--pain001", type=Path, nargs="+", default=list(SAMPLES), metavar="FILE", help="default: our own samples")
 
 
@@ -43,10 +52,14 @@ def demo(arguments: Namespace) -> ExitCode:
     run_directory = _fresh_directory(seed)
     overrides = [
         *arguments.overrides,
+        *_ALL_IN_THE_RUN_DIRECTORY,
         f'payment-status-notification.run-directory="{run_directory}"',
         f"payment-status-notification.resequencer.stash-timeout={_STASH_TIMEOUT}",
     ]
     configuration = load(arguments.config, overrides)
+    unsupported = configuration.unsupported()
+    if unsupported is not None:
+        raise unsupported
     plan = Plan(arguments.units, seed, pain001=tuple(arguments.pain001), late_after_ms=0)
     console = Console()
     console.print(f"{plan.units} payments from {len(plan.pain001)} pain.001 files, seed {seed}; all files in {run_directory}/")
@@ -80,6 +93,8 @@ class _Run:
             finally:
                 if self._service:
                     self._service.stop()
+        if code != 0:
+            self._console.print(f"the service ended with {code}; see {self._directory}/service.log", style="red")
         return code == 0
 
     def show(self) -> ExitCode:
@@ -133,14 +148,16 @@ class _Run:
 
     def _watch(self, is_done: Callable[[StatusReport], bool], what: str) -> None:
         assert self._service is not None
-        until = monotonic() + _PATIENCE_SECONDS
+        until, before = monotonic() + _PATIENCE_SECONDS, None
         while monotonic() < until:
             self._service.check()
             report = self._status.find()
             if report is not None and is_done(report):
                 return
+            if report is not None and (reached := (report.counts.get("records", 0), report.units.waiting)) != before:
+                until, before = monotonic() + _PATIENCE_SECONDS, reached
             sleep(_LOOK_SECONDS)
-        raise TookTooLong(f"the service took longer than {_PATIENCE_SECONDS} s with {what}; see {self._directory}/service.log")
+        raise TookTooLong(f"the service did not get on for {_PATIENCE_SECONDS} s with {what}; see {self._directory}/service.log")
 
 
 def _progress(console: Console) -> Progress:
@@ -150,6 +167,18 @@ def _progress(console: Console) -> Progress:
 
 def _arguments(config: Path, overrides: list[str]) -> list[str]:
     return ["--config", str(config), "--set", *overrides]
+
+
+def _positive(text: str) -> int:
+    if (number := _count(text)) < 1:
+        raise ArgumentTypeError("at least 1 is needed")
+    return number
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ArgumentTypeError(f"{text!r} is no whole number")
+    return int(text)
 
 
 def _fresh_directory(seed: int) -> Path:

@@ -65,10 +65,21 @@ def _show(console: Console, configuration: Configuration, unit: ExpectedUnit) ->
     does_agree = agrees(telling, output)
     if not does_agree:
         console.print("what the service let out is in another order than its own code decides", style="red")
-    console.print("\nIts last pain.002")
-    xml = _indented(render_report_xml(msgspec.json.decode(output.values[-1])))
-    console.print(Syntax(xml, "xml", background_color="default"), soft_wrap=True)
+    if output.values:
+        console.print("\nIts last pain.002")
+        text = _readable(output.values[-1], configuration.notification.target_type)
+        console.print(Syntax(text, "xml", background_color="default"), soft_wrap=True)
     return does_agree
+
+
+def _readable(value: bytes, target_type: str) -> str:
+    """The report as XML whatever target type it left as; what a user's own made of it as it is."""
+    if target_type == "report-xml":
+        return _indented(value.decode())
+    if target_type not in ("report", "produced-report"):
+        return value.decode("utf-8", "replace")
+    document = msgspec.json.decode(value)
+    return _indented(render_report_xml(document["report"] if target_type == "produced-report" else document))
 
 
 def _indented(xml: str) -> str:

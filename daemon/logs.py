@@ -23,8 +23,8 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         places = " ".join(f"{name}={value}" for name, value in _places(record).items())
-        text = f"{_instant(record)} {record.levelname:<7} {record.name}: {_one_line(record.getMessage())}"
-        text = f"{text} [{places}]" if places else text
+        text = f"{_instant(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
+        text = printable(f"{text} [{places}]" if places else text)
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
@@ -53,6 +53,8 @@ def _instant(record: logging.LogRecord) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _one_line(text: str) -> str:
-    """What came from outside may hold line ends; a log line may not."""
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+def printable(text: str) -> str:
+    """On one line: what came from outside may hold line ends and what steers a terminal; a log line may not."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)

@@ -3,7 +3,8 @@
 import logging
 from argparse import Namespace
 
-from daemon.configuration import load
+from daemon.composition import refuse_unusable
+from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
 from daemon.logs import configure_logs
 from daemon.run_lock import RunLock
@@ -16,19 +17,30 @@ _log = logging.getLogger("resequencer.daemon")
 
 def run(arguments: Namespace) -> ExitCode:
     """Until SIGTERM or SIGINT; the first drains and ends with 0, a second one ends at once."""
+    stop = StopSignal()
+    stop.install()
     configuration = load(arguments.config, arguments.overrides)
     unsupported = configuration.unsupported()
     if unsupported is not None:
         raise unsupported
+    refuse_unusable(configuration)
     configure_logs(configuration.logging)
-    for directory in {configuration.notification.run_directory, configuration.notification.output_directory}:
-        RunLock(directory).acquire()
+    _lock(configuration)
     _log.info("starting with %s; run directory %s", configuration.file, configuration.notification.run_directory)
+    _warn(configuration)
+    Worker(configuration, stop.wait, lambda: stop.is_set).run()
+    return ExitCode.DONE
+
+
+def _lock(configuration: Configuration) -> None:
+    """The run directory, and the output directory, which another one's configuration may name too."""
+    notification = configuration.notification
+    for directory in dict.fromkeys((notification.run_directory.resolve(), notification.output_directory.resolve())):
+        RunLock(directory).acquire()
+
+
+def _warn(configuration: Configuration) -> None:
     for warning in configuration.warnings:
         _log.warning("%s", warning)
     if configuration.resequencer.storage_type is StorageType.NONE:
         _log.warning("storage-type = none: after a crash what was not handled yet is read again, and notifications may repeat")
-    stop = StopSignal()
-    stop.install()
-    Worker(configuration, stop.wait, lambda: stop.is_set).run()
-    return ExitCode.DONE

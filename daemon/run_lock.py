@@ -2,11 +2,16 @@
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
+from time import sleep
 
 from domain.errors import ResequencerError
 
 NAME = "lock"
+UNKNOWN = "unknown"
+_TRIES = 5
+_PAUSE_SECONDS = 0.02
 
 
 class AlreadyRunning(ResequencerError):
@@ -14,6 +19,13 @@ class AlreadyRunning(ResequencerError):
 
     def __init__(self, directory: Path, holder: str) -> None:
         super().__init__(f"{directory}: in use by the service with process id {holder}; stop it, or use another directory")
+
+
+class DirectoryUnusable(ResequencerError):
+    """The directory cannot be made, or nothing can be written to it."""
+
+    def __init__(self, directory: Path, error: OSError) -> None:
+        super().__init__(f"{directory}: cannot be used: {error.strerror or error}; make it writable, or name another directory")
 
 
 class RunLock:
@@ -24,16 +36,24 @@ class RunLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Raises AlreadyRunning if another process holds it."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        """The directory is made if it is missing.
+
+        Raises:
+            AlreadyRunning: Another process holds it.
+            DirectoryUnusable: It is no directory, or may not be written.
+        """
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise DirectoryUnusable(self._directory, error) from error
+        if not _is_locked(descriptor):
             os.close(descriptor)
-            raise AlreadyRunning(self._directory, find_holder(self._directory) or "unknown") from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            raise AlreadyRunning(self._directory, find_holder(self._directory) or UNKNOWN)
+        # The process id is for people; a full disk has no room for it and must not keep the service from starting.
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._descriptor = descriptor
 
     def release(self) -> None:
@@ -42,16 +62,30 @@ class RunLock:
             self._descriptor = None
 
 
+def _is_locked(descriptor: int) -> bool:
+    """Who asks for the holder holds the lock for an instant; that must not be taken for a service."""
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sleep(_PAUSE_SECONDS)
+        else:
+            return True
+    return False
+
+
 def find_holder(directory: Path) -> str | None:
-    """The process id of the service that holds the directory, None if none does."""
+    """The process id of the service that holds the directory (`UNKNOWN` if it could not be written), None if none does."""
     try:
         descriptor = os.open(directory / NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise DirectoryUnusable(directory, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        return os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or UNKNOWN
     finally:
         os.close(descriptor)
     return None

@@ -33,7 +33,8 @@ def simulate(arguments: Namespace) -> ExitCode:
         plan = plan_from(arguments, drawn_seed=draw_seed(), deadline_ms=deadline_ms)
     except ValueError as error:
         raise ConfigurationError("simulate", str(error)) from error
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(f"units of seed {plan.seed}", total=plan.units)
         summary = run_simulation(
             plan,

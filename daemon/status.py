@@ -3,17 +3,19 @@
 import json
 import sys
 from argparse import Namespace
-from datetime import UTC, datetime
 
 import msgspec
 
 from daemon.configuration import load
 from daemon.exit_code import ExitCode
-from daemon.run_lock import find_holder
+from daemon.logs import printable
+from daemon.run_lock import UNKNOWN, find_holder
 from daemon.status_file import StatusFile
-from daemon.status_report import State, StatusReport
+from daemon.status_report import State, StatusReport, instant_of
+from daemon.system_clock import SystemClock
+from domain.clock import Instant
 
-_STALE_SECONDS = 10
+STALE_MS = 10_000
 """A worker reports twice a second; a report this old says that it hangs or cannot write."""
 
 
@@ -21,23 +23,27 @@ def status(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if the service is ready."""
     configuration = load(arguments.config, arguments.overrides)
     run_directory = configuration.notification.run_directory
-    report, holder = StatusFile(run_directory).find(), find_holder(run_directory)
-    state = _state(report, holder)
+    # The holder first: a report that is read later is not an older one's.
+    holder = find_holder(run_directory)
+    report = StatusFile(run_directory).find()
+    if holder is not None and report is not None and holder not in (str(report.process_id), UNKNOWN):
+        report = None
+    state = state_of(report, SystemClock().now(), is_running=holder is not None)
     if arguments.json:
         told = {**(msgspec.to_builtins(report) if report else {}), "state": state}
         sys.stdout.write(json.dumps(told, ensure_ascii=False, indent=2) + "\n")
     else:
-        sys.stdout.write("\n".join(_lines(state, report, is_running=holder is not None)) + "\n")
+        sys.stdout.write("\n".join(map(printable, _lines(state, report, is_running=holder is not None))) + "\n")
     return ExitCode.DONE if state == State.READY else ExitCode.NOT_SO
 
 
-def _state(report: StatusReport | None, holder: str | None) -> str:
-    if holder is None:
+def state_of(report: StatusReport | None, now: Instant, *, is_running: bool) -> str:
+    """What to say of a service whose own last report this is; None if it has not made one yet."""
+    if not is_running:
         return "not running"
-    if report is None or str(report.process_id) != holder:
+    if report is None:
         return State.STARTING
-    age = datetime.now(UTC) - datetime.fromisoformat(report.reported_at)
-    if age.total_seconds() > _STALE_SECONDS:
+    if abs(now - instant_of(report.reported_at)) > STALE_MS:
         return "stale"
     return report.state
 

@@ -31,8 +31,8 @@ class StatusFile:
             self._has_failed = False
 
     def find(self) -> StatusReport | None:
-        """The last report, None if there is none that can be read."""
+        """The last report, None if there is none that can be read (of another version, of another user)."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=StatusReport)
-        except (FileNotFoundError, msgspec.MsgspecError):
+        except (OSError, msgspec.MsgspecError):
             return None

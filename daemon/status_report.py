@@ -111,6 +111,11 @@ def instant_text(at: Instant) -> str:
     return datetime.fromtimestamp(at / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def instant_of(text: str) -> Instant:
+    """The instant that `instant_text` wrote."""
+    return round(datetime.fromisoformat(text).timestamp() * 1_000)
+
+
 def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
     since, until = instant_text(waits.since), instant_text(waits.wakes_at)
     return UnitWait(key.unit, str(key.partition), waits.waits_for, waits.kind.value, since, until, waits.stashed)

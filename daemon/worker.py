@@ -9,12 +9,16 @@ from daemon.configuration import Configuration
 from daemon.status_file import StatusFile
 from daemon.status_report import Identity, State, report, with_figures
 from daemon.system_clock import SystemClock
+from domain.clock import Instant
+from guardian.actors import ActorsFailed
 from guardian.messages import Survey
 from guardian.patience import Stopped
 
 _log = logging.getLogger("resequencer.daemon")
 _REPORT_MS = 500
 _EXPIRE_MS = 10_000
+_MANY = 100
+"""When a call forgot so many idle units there are probably more, and waiting for them would let the storage grow."""
 
 
 class Worker:
@@ -26,7 +30,7 @@ class Worker:
         self._sleep = wait
         self._status = StatusFile(configuration.notification.run_directory)
         self._identity = Identity(os.getpid(), str(configuration.file), self._clock.now())
-        self._report_at = self._expire_at = 0
+        self._reported_at = self._expired_at = 0
         self._has_begun = False
         self._parts: Parts | None = None
         self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
@@ -51,9 +55,7 @@ class Worker:
             reason = str(error) or type(error).__name__
             raise
         finally:
-            self._report(self._clock.now(), State.STOPPED, reason)
-            for each in parts.servers:
-                each.close()
+            self._leave(parts, reason)
 
     def _get_parts(self) -> Parts:
         assert self._parts is not None
@@ -63,17 +65,17 @@ class Worker:
         if not self._has_begun:
             self._has_begun = True
             _log.info("ready")
-            self._report_at = 0
+            self._reported_at = 0
 
     def _look_after(self) -> None:
         """What has to be done now and then beside the cycles."""
         now = self._clock.now()
-        if now >= self._report_at:
+        if _is_over(_REPORT_MS, self._reported_at, now):
             self._report(now, self._state())
-        if now >= self._expire_at:
+        if _is_over(_EXPIRE_MS, self._expired_at, now):
             parts = self._get_parts()
-            parts.patience.until_answered("storage", lambda: parts.servers.storage.expire(now))
-            self._expire_at = now + _EXPIRE_MS
+            gone = parts.patience.until_answered("storage", lambda: parts.servers.storage.expire(now))
+            self._expired_at = 0 if gone >= _MANY else now
 
     def _drain(self) -> None:
         _log.info("draining")
@@ -81,19 +83,29 @@ class Worker:
         self._get_parts().cycle.close()
         _log.info("drained")
 
+    def _leave(self, parts: Parts, reason: str | None) -> None:
+        now = self._clock.now()
+        try:
+            self._report(now, State.STOPPED, reason)
+        except ActorsFailed:
+            # A guardian that failed has no figures any more; what it failed with is being raised.
+            self._status.write(report(self._identity, State.STOPPED, reason, now))
+        for each in parts.servers:
+            each.close()
+
     def _wait(self, milliseconds: int) -> None:
         """Waiting for input or for something that is away; the report is kept fresh meanwhile."""
         self._sleep(milliseconds)
         now = self._clock.now()
-        if self._parts is not None and now >= self._report_at:
+        if self._parts is not None and _is_over(_REPORT_MS, self._reported_at, now):
             self._report(now, self._state())
 
-    def _report(self, now: int, state: State, reason: str | None = None) -> None:
+    def _report(self, now: Instant, state: State, reason: str | None = None) -> None:
         parts = self._get_parts()
         plain = report(self._identity, state, reason or parts.patience.reason, now)
         surveyed = parts.servers.actors.survey(Survey())
         self._status.write(with_figures(plain, parts.cycle, surveyed, parts.overruns.overruns))
-        self._report_at = now + _REPORT_MS
+        self._reported_at = now
 
     def _state(self) -> State:
         parts = self._get_parts()
@@ -104,3 +116,8 @@ class Worker:
         if self._is_stopping():
             return State.DRAINING
         return State.READY if self._has_begun else State.STARTING
+
+
+def _is_over(span_ms: int, since: Instant, now: Instant) -> bool:
+    """Also when the clock was set back: otherwise nothing would be done until it is there again."""
+    return not 0 <= now - since < span_ms

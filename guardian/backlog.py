@@ -16,20 +16,29 @@ class Backlog:
 
     def __init__(self) -> None:
         self._held: dict[Partition, deque[tuple[int, UnitKey]]] = {}
+        self._ends: dict[UnitKey, int] = {}
 
     def hold(self, key: UnitKey, end: int) -> None:
-        """Hold a deadline until its partition was read up to `end`. Ends never go back, so the oldest is always first."""
+        """Hold a deadline until its partition was read up to `end`. Ends never go back, so the oldest is always first.
+
+        A unit that came to wait anew meanwhile waits for the newer end.
+        """
         self._held.setdefault(key.partition, deque()).append((end, key))
+        self._ends[key] = end
 
     def let_go(self, read_to: Mapping[Partition, int]) -> Iterator[UnitKey]:
         """The held ones whose backlog has been read; `read_to` is the offset up to which each partition was read."""
         for partition, held in self._held.items():
             offset = read_to.get(partition, -1)
             while held and held[0][0] <= offset:
-                yield held.popleft()[1]
+                end, key = held.popleft()
+                if self._ends.get(key) == end:
+                    del self._ends[key]
+                    yield key
 
     def drop(self, partition: Partition) -> None:
-        self._held.pop(partition, None)
+        for _, key in self._held.pop(partition, ()):
+            self._ends.pop(key, None)
 
     def __len__(self) -> int:
-        return sum(len(held) for held in self._held.values())
+        return len(self._ends)

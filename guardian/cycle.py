@@ -22,10 +22,15 @@ from guardian.figures import Figures
 from guardian.held_partition import HeldPartition
 from guardian.messages import Prepare, Settle
 from guardian.ownership import CycleSettings, Ownership, Servers, Tools
+from guardian.pace import Pace
 from resequencer.messages import Decided, UnitKey
 from storage.port import Snapshot
 
 _log = logging.getLogger("resequencer.guardian")
+
+
+_CYCLE_MS = 1_000
+"""What a cycle takes on should take no longer: a worker that is told to stop has 30 s to end its cycle."""
 
 
 class Arrivals(NamedTuple):
@@ -44,6 +49,7 @@ class Cycle:
         self._settings = settings
         self._next_wake_at: Instant | None = None
         self.ownership = Ownership(servers, tools, settings)
+        self._pace = Pace(settings.batch_size, _CYCLE_MS)
         self.figures = Figures()
 
     def run_once(self) -> bool:
@@ -56,10 +62,13 @@ class Cycle:
         self.ownership.follow_assignment()
         polled_at = self._tools.clock.now()
         polled = self._tools.patience.until_answered("source", partial(self._poll, polled_at))
+        began_at = self._tools.clock.now()
         arrivals = self._decode(polled)
         decisions = self._decide(polled_at, polled, arrivals)
         committed = self._commit_all(polled.next_offsets, arrivals, decisions)
-        self._publish([held for held in committed if held.has_news(self._tools.clock.now())])
+        # Also of a partition in which nothing happened: its last positions may not have been due yet.
+        self._publish([held for held in self.ownership.held.values() if held.has_news(self._tools.clock.now())])
+        self._pace.note(max(len(polled.records), len(decisions)), self._tools.clock.now() - began_at)
         return bool(committed)
 
     def close(self) -> None:
@@ -70,7 +79,7 @@ class Cycle:
         idle_ms = self._settings.idle_ms
         if self._next_wake_at is not None:
             idle_ms = max(0, min(idle_ms, self._next_wake_at - now))
-        return self._transport.poll(self._settings.batch_size, idle_ms)
+        return self._transport.poll(self._pace.at_once, idle_ms)
 
     def _decode(self, polled: Polled) -> Arrivals:
         envelopes: defaultdict[UnitKey, list[DataEnvelope]] = defaultdict(list)
@@ -79,6 +88,8 @@ class Cycle:
         now, counts = self._tools.clock.now(), self.figures.counts
         for record in polled.records:
             partition = record.origin.partition
+            if partition not in self.ownership.held:
+                continue  # It was assigned between the look at the assignment and the poll: it is read again once it is ours.
             offsets[partition].append(record.origin.offset)
             decoded = self._tools.decoder.decode(record)
             if isinstance(decoded, Refusal):
@@ -87,14 +98,14 @@ class Cycle:
             counts["differing_keys"] += _has_other_key(record, decoded)
             envelopes[UnitKey(partition, decoded.unit)].append(decoded)
         counts["records"] += len(polled.records)
-        for partition, read_to in polled.next_offsets.items():
-            self.ownership.held[partition].note_read(offsets[partition], read_to, now)
+        for partition in polled.next_offsets.keys() & self.ownership.held.keys():
+            self.ownership.held[partition].note_read(offsets[partition], polled.next_offsets[partition], now)
         return Arrivals(envelopes, letters)
 
     def _decide(self, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[Decided]:
         read_to = {partition: held.read_to for partition, held in self.ownership.held.items()}
-        prepared = self._actors.prepare(Prepare(polled_at, frozenset(arrivals.envelopes), read_to, polled.ends))
-        snapshots = self._load(prepared.unknown)
+        question = Prepare(polled_at, frozenset(arrivals.envelopes), read_to, polled.ends, self._pace.at_once)
+        snapshots = self._load(self._actors.prepare(question).unknown)
         held = self.ownership.held
         known = {key: tuple(came) for key, came in arrivals.envelopes.items() if key.partition in held}
         settled = self._actors.settle(Settle(self._tools.clock.now(), known, snapshots))

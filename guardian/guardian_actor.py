@@ -16,6 +16,8 @@ from resequencer.actor import Resequencer
 from resequencer.messages import Begin, Decide, Decided, Refused, UnitKey
 from resequencer.unit import Tally, Wake
 
+_QUESTIONS = (Arm, Drop, Prepare, Settle, Survey)
+
 
 class Escalated(ResequencerError):
     """A failure that a unit cannot deal with: the worker ends without committing."""
@@ -47,6 +49,21 @@ class Guardian(ActorTypeDispatcher):
         self._outstanding: dict[UnitKey, Decide] = {}
         self._decisions: list[Decided] = []
         self._failure: Escalated | None = None
+        self._broken_by: Exception | None = None
+
+    def receiveMessage(self, message: object, sender: ActorAddress) -> None:
+        """A guardian that failed has failed for good: Thespian would call it again, and what it knows may be half done."""
+        if self._broken_by is not None and not isinstance(message, ActorExitRequest):
+            if isinstance(message, _QUESTIONS):
+                raise self._broken_by
+            return
+        try:
+            super().receiveMessage(message, sender)
+        except Exception as error:
+            self._broken_by = error
+            if self._asked_by is not None:
+                self.send(self._asked_by, error)
+            raise
 
     # What the cycle asks
 
@@ -62,7 +79,7 @@ class Guardian(ActorTypeDispatcher):
         self.send(sender, message)
 
     def receiveMsg_Prepare(self, message: Prepare, sender: ActorAddress) -> None:
-        dues = self._roster.dues(message.polled_at, message.read_to, message.ends)
+        dues = self._roster.dues(message.polled_at, message.read_to, message.ends, message.limit)
         for key in dues.stops:
             self._roster.deactivate(key)
             self._stop(key)

@@ -9,7 +9,7 @@ from domain.notification import Notification
 from domain.record import Partition
 from guardian.outgoing import from_pending, outgoing, renumbered, to_pending
 from guardian.positions import Positions
-from guardian.takeover import Metadata, Takeover
+from guardian.takeover import Metadata, Takeover, last_commit
 from resequencer.messages import Decided
 from storage.port import Commit, PartitionStore, UnitChange
 
@@ -34,6 +34,12 @@ class HeldPartition:
         self._heal_offset = plan.heal_offset
         self._just_read: Sequence[int] = ()
         self._waits_for_handled = waits_for_handled
+
+    def hold_back(self, stashed: Sequence[int], now: Instant) -> None:
+        """These offsets, ascending, were stashed before it was taken over and still are: the position waits for them."""
+        if stashed:
+            self.positions = Positions(stashed[0], _THROTTLE_MS)
+            self.positions.read(stashed, self.read_to, now)
 
     def note_read(self, offsets: Sequence[int], read_to: int, now: Instant) -> None:
         self.positions.read(offsets, read_to, now)
@@ -69,7 +75,7 @@ class HeldPartition:
     def output(self) -> PartitionOutput:
         """What leaves, with the position that it stands on."""
         published = self.unpublished[-1].number if self.unpublished else self._published
-        metadata = Metadata(self.store.header.token, self.store.header.commit, published)
+        metadata = Metadata(*last_commit(self.store.header), published)
         offset = max(self.positions.acknowledged, self._heal_offset)
         return PartitionOutput(self.partition, self.unpublished, Position(offset, metadata.encode()))
 

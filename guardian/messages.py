@@ -27,13 +27,14 @@ class Prepare(msgspec.Struct, frozen=True):
     """A poll that began at `polled_at` brought something for these units. Everything decided before is committed.
 
     `read_to` is the offset up to which each partition has been read, this poll included, `ends` where its log ended when
-    the poll began.
+    the poll began. About `limit` units are woken at once.
     """
 
     polled_at: Instant
     units: frozenset[UnitKey]
     read_to: Mapping[Partition, int]
     ends: Mapping[Partition, int]
+    limit: int = 1_000
 
 
 class Prepared(msgspec.Struct, frozen=True):

@@ -100,6 +100,8 @@ class Ownership:
         waiting = store.waiting()
         self._refuse_other_strategy(waiting)
         held, is_news = self._reconcile(partition, store, position)
+        if self._settings.acknowledge_handled:
+            held.hold_back(_stashed(store, waiting), self._tools.clock.now())
         if is_news or held.unpublished:
             self._transport.publish([held.output()])
         held.note_published(self._tools.clock.now())
@@ -138,3 +140,9 @@ class Ownership:
         for unit, waits in waiting:
             if waits.strategy != self._settings.strategy:
                 raise strategy_changed(waits.strategy, self._settings.strategy, f"unit {unit!r} waits")
+
+
+def _stashed(store: PartitionStore, waiting: Iterable[tuple[str, Waits]]) -> list[int]:
+    """The offsets of what waits. There are any only where a partition comes back to a process that held it before."""
+    snapshots = store.load([unit for unit, _ in waiting])
+    return sorted(entry.offset for snapshot in snapshots.values() for entry in snapshot.stash)

@@ -52,11 +52,17 @@ class Patience:
                     raise Stopped(f"told to stop while the {what} was away: {error}") from error
                 self._wait(pause_ms)
                 pause_ms = min(2 * pause_ms, self._settings.longest_pause_ms)
+            except ResequencerError:
+                self._note_answer(what)
+                raise
             else:
-                if self.away is not None:
-                    _log.warning("the %s is back", what)
-                    self.away = self.reason = None
+                self._note_answer(what)
                 return answer
+
+    def _note_answer(self, what: str) -> None:
+        if self.away is not None:
+            _log.warning("the %s is back", what)
+            self.away = self.reason = None
 
     def _note(self, what: str, error: TransientError) -> None:
         if self.away is None:

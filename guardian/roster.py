@@ -1,6 +1,7 @@
 """Which units a guardian knows: who has an actor, who waits, who is to be woken or stopped. Pure bookkeeping."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 import msgspec
 
@@ -14,6 +15,10 @@ from storage.port import WaitKind, Waits
 
 _EVICTED_SHARE = 0.9
 """At its bound a worker's stash is brought down to this share of it, so that the next envelope does not meet it again."""
+
+
+AT_ONCE = 1_000
+"""Where nothing else is said, so many units are woken or stopped at once: a million idle ones must not stop the intake."""
 
 
 class RosterSettings(msgspec.Struct, frozen=True):
@@ -41,6 +46,7 @@ class Roster:
         self._active: set[UnitKey] = set()
         self._over: list[UnitKey] = []
         self._stashed_bytes = 0
+        self._is_behind = False
         self.waits: dict[UnitKey, Waits] = {}
 
     @property
@@ -59,7 +65,8 @@ class Roster:
 
     @property
     def next_wake_at(self) -> Instant | None:
-        return self._wakeups.next_at()
+        """When to ask again at the latest; 0 if not all that are due were told yet."""
+        return 0 if self._is_behind else self._wakeups.next_at()
 
     def arm(self, key: UnitKey, waits: Waits) -> None:
         """A unit that waits in storage, without an actor."""
@@ -94,11 +101,14 @@ class Roster:
         if decided.is_over:
             self._over.append(key)
 
-    def dues(self, now: Instant, read_to: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Dues:
-        """Who is due at `now`, given how far each partition was read and where its log ended when that reading began."""
+    def dues(self, now: Instant, read_to: Mapping[Partition, int], ends: Mapping[Partition, int], limit: int = AT_ONCE) -> Dues:
+        """Who is due at `now`, given how far each partition was read and where its log ended when that reading began.
+
+        About `limit` at once; the rest is due at once again.
+        """
         wakes: dict[UnitKey, Wake] = {}
-        stops, self._over = dict.fromkeys(self._over), []
-        for key in self._wakeups.due(now):
+        stops, self._over = dict.fromkeys(self._over[:limit]), self._over[limit:]
+        for key in islice(self._wakeups.due(now), limit):
             waits = self.waits.get(key)
             if waits is None:
                 stops[key] = None
@@ -106,10 +116,11 @@ class Roster:
                 wakes[key] = Wake.RETRY
             else:
                 self._backlog.hold(key, ends.get(key.partition, 0))
-        for key in self._backlog.let_go(read_to):
+        for key in islice(self._backlog.let_go(read_to), limit):
             waits = self.waits.get(key)
             if waits is not None and waits.kind is WaitKind.DEADLINE and waits.wakes_at <= now:
                 wakes[key] = Wake.DEADLINE
+        self._is_behind = max(len(wakes), len(stops)) >= limit
         for key in self._heaviest():
             if self._settings.can_reload:
                 stops[key] = None

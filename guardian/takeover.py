@@ -45,7 +45,8 @@ def plan_takeover(
 ) -> Takeover:
     """Compare what the storage says with what was published; `log` runs from the first offset there is to its end.
 
-    A storage that is not durable forgets by design: its partition goes on from the position, and nothing is healed.
+    A storage that is not durable forgets with its process, by design: its partition goes on from the position, and nothing
+    is healed.
     """
     metadata = find_metadata(position.metadata) if position is not None else None
     beyond = position.beyond if position is not None else frozenset[int]()
@@ -54,12 +55,13 @@ def plan_takeover(
     left = tuple(each for each in pending if each.number > published and each.number not in beyond)
     if position is None and header.is_empty:
         return Takeover(log.start, highest, highest, 0, is_new=True)
-    if not is_durable:
-        return Takeover(position.offset if position else log.start, highest, highest, 0)
-    if position is not None and metadata is not None and _is_known(metadata, header):
+    if position is not None and metadata is not None and _is_known(metadata, header, beyond):
         offset = header.next_offset if header.next_offset is not None else position.offset
         return Takeover(offset, highest, published, header.heal_offset, left)
-    reached = position.offset if position is not None and metadata is not None else log.stop
+    if not is_durable:
+        return Takeover(position.offset if position else log.start, highest, highest, 0)
+    # What left beyond its position was caused by records beyond it too: nobody knows by which.
+    reached = position.offset if position is not None and metadata is not None and not beyond else log.stop
     heal_offset = max(header.heal_offset, reached)
     offset = header.next_offset if header.next_offset is not None else log.start
     return Takeover(offset, highest, highest, heal_offset, left, must_heal=True)
@@ -73,7 +75,22 @@ def find_metadata(text: str) -> Metadata | None:
         return None
 
 
-def _is_known(metadata: Metadata, header: Header) -> bool:
-    """The storage remembers the commit that the position stands on, or a later one under the same token."""
+def last_commit(header: Header) -> tuple[str, int]:
+    """The token and number of the commit that the storage stands on: of an earlier owner's where the present one made none.
+
+    A position names this one, for the history keeps tokens under which something was committed longer than the others: a
+    worker that dies again and again before its first commit must not be taken for a storage that forgot.
+    """
+    owners = (*header.history, (header.token, header.commit))
+    return next((each for each in reversed(owners) if each[1]), (header.token, 0))
+
+
+def _is_known(metadata: Metadata, header: Header, beyond: frozenset[int]) -> bool:
+    """The storage remembers the commit that the position stands on, or a later one under the same token.
+
+    Commit 0 is the empty storage, from which each descends; one that is empty though something left has forgotten.
+    """
+    if not metadata.commit:
+        return not (header.is_empty and beyond)
     known = dict(header.history) | {header.token: header.commit}
     return metadata.commit <= known.get(metadata.token, -1)

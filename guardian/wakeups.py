@@ -43,7 +43,7 @@ class Wakeups(Generic[K]):
             wakes_at = self._wakes_at.get(key)
             if wakes_at is None:
                 continue
-            if wakes_at > now:
+            if wakes_at > queued_at:
                 self._push(key, wakes_at)
                 continue
             del self._wakes_at[key]

@@ -17,6 +17,7 @@ class Effects:
     def __init__(self, before: Unit, now: Instant) -> None:
         self._before = before
         self._now = now
+        self._arrived: set[int] = set()
         self._counts = dict.fromkeys(Tally.__struct_fields__, 0)
         self.outgoing: list[Notification | DeadLetter] = []
         self.releases: list[Release] = []
@@ -26,6 +27,11 @@ class Effects:
     @property
     def tally(self) -> Tally:
         return Tally(**self._counts)
+
+    def arrive(self, offset: int) -> None:
+        """A record of this turn: the storage knows nothing of it."""
+        self._counts["arrived"] += 1
+        self._arrived.add(offset)
 
     def count(self, what: str) -> None:
         """One more of a field of `Tally`."""
@@ -68,8 +74,7 @@ class Effects:
             self.removed.append(entry.envelope.offset)
 
     def _was_stashed(self, entry: Stashed) -> bool:
-        """Whether the storage has it: it was there before this turn, in the stash or under retry."""
-        before, envelope = self._before, entry.envelope
-        if before.retry is not None and before.retry.entry.envelope.offset == envelope.offset:
-            return True
-        return before.stash.ids.find(envelope.id_hash) is not None
+        """Whether the storage has it: whatever did not arrive in this turn was stashed before. Told by record: an id that
+        became a dead letter may come again.
+        """
+        return entry.envelope.offset not in self._arrived

@@ -74,7 +74,7 @@ class Turn:
 
     def receive(self, envelope: DataEnvelope) -> None:
         """Tell duplicates first, before anything counts; then handle or stash."""
-        self._effects.count("arrived")
+        self._effects.arrive(envelope.offset)
         known = self._find_known(envelope)
         if known is not None:
             self._refuse_known(envelope, known)

@@ -44,6 +44,7 @@ class Steps:
     def __init__(self, fates: Fates, random: Random) -> None:
         self.count = 0
         self.strikes = 0
+        self.crashes = 0
         self.armed = True
         self.names: list[str] = []
         self.random = random
@@ -56,6 +57,7 @@ class Steps:
         fate = self._fates(self.count)
         if fate is not Fate.GOES_WELL:
             self.strikes += 1
+            self.crashes += fate is Fate.CRASH
             self.names.append(f"{self.count}: {fate.name} at {name}")
         return fate
 
@@ -134,21 +136,26 @@ class StruckTransport:
         self._around("seek", lambda: self._inner.seek(partition, offset))
 
     def poll(self, max_records: int, timeout_ms: int) -> Polled:
-        # A poll whose answer got lost has moved on: only a crash may follow it.
-        self._steps.strike("before poll", TransportUnavailable("the source is away"))
-        polled = self._inner.poll(max_records, timeout_ms)
-        if self._steps.fate("after poll") is Fate.CRASH:
-            raise Crash("after poll")
-        return polled
+        # A poll whose answer got lost has moved on.
+        return self._answered("poll", lambda: self._inner.poll(max_records, timeout_ms))
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
-        self._around("publish", lambda: self._inner.publish(outputs))
+        # The files' own operations lose answers; the sink itself, which runs in the worker, does not once it has written all.
+        self._answered("publish", lambda: self._inner.publish(outputs))
 
     def close(self) -> None:
         self._inner.close()
 
     def _around(self, name: str, call: Callable[[], Answer]) -> Answer:
         return self._steps.around(name, call, TransportUnavailable(f"no answer to {name}"))
+
+    def _answered(self, name: str, call: Callable[[], Answer]) -> Answer:
+        """Only a crash may follow it."""
+        self._steps.strike(f"before {name}", TransportUnavailable(f"no answer to {name}"))
+        answer = call()
+        if self._steps.fate(f"after {name}") is Fate.CRASH:
+            raise Crash(f"after {name}")
+        return answer
 
 
 class StruckStorage:

@@ -37,7 +37,7 @@ class Forgets(StrEnum):
 
 
 class Phase(NamedTuple):
-    """The clock moves on, lines come (by partition), and the worker runs until nothing moves. In an outage it was down meanwhile."""
+    """The clock moves on, lines come (by partition), and the worker runs until nothing moves; in an outage it was down then."""
 
     advance_ms: int
     lines: tuple[tuple[int, bytes], ...]
@@ -58,6 +58,7 @@ class Outcome(NamedTuple):
 
     told: tuple[Told, ...]
     dead: tuple[Dead, ...]
+    crashes: int
     strikes: int
     steps: int
     trace: tuple[str, ...] = ()
@@ -213,14 +214,14 @@ def _play(work: Workload, steps: Steps, forgets: Forgets) -> Outcome:
         try:
             for phase in work.phases:
                 life.live(phase)
-            problem = None if service.survey().waiting == 0 else f"still waiting: {service.survey()}"
-            service.stop()
+            problem = life.end()
         except (ResequencerError, AssertionError, KeyError, ValueError, IndexError) as error:
             problem = f"the worker died: {type(error).__name__}: {error}"
         finally:
             steps.armed = False
             service.kill()
-        return Outcome(tuple(service.told), tuple(service.dead), steps.strikes, steps.count, tuple(steps.names), problem)
+        struck = (steps.crashes, steps.strikes, steps.count, tuple(steps.names))
+        return Outcome(tuple(service.told), tuple(service.dead), *struck, problem)
 
 
 class _Life:
@@ -244,6 +245,24 @@ class _Life:
         while not self._is_through():
             self._die()
             self._forget()
+
+    def end(self) -> str | None:
+        """Drain; why it may not end like this, if so. Who read everything again needs some time more, and forgets no more."""
+        self._forgets_at = 0
+        for _ in range(0 if self._forgets is Forgets.NOTHING else 10):
+            self.live(Phase(25_000, (), is_outage=False))
+        waiting = self._service.survey().oldest
+        while not self._has_stopped():
+            self._die()
+            self.live(Phase(0, (), is_outage=False))
+        return f"still waiting: {waiting}" if waiting else None
+
+    def _has_stopped(self) -> bool:
+        try:
+            self._service.stop()
+        except Crash:
+            return False
+        return True
 
     def _is_through(self) -> bool:
         try:
@@ -346,5 +365,10 @@ def replay_command(seed: int, forgets: Forgets = Forgets.NOTHING) -> str:
 
 if __name__ == "__main__":
     result = simulate(int(sys.argv[1]), Forgets(sys.argv[2] if len(sys.argv) > 2 else "crashes"))
-    print(*result.trace, f"{result.strikes} strikes in {result.steps} steps", result.problem or "all is well", sep="\n")
+    print(
+        *result.trace,
+        f"{result.crashes} crashes, {result.strikes} strikes in {result.steps} steps",
+        result.problem or "all is well",
+        sep="\n",
+    )
     sys.exit(result.problem is not None)

@@ -1,0 +1,95 @@
+"""A guardian that is asked by hand, with a dict in place of the storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from driving import NoChance, Recorder, decoder, wire
+
+from domain.envelope import DataEnvelope
+from domain.record import Origin, Partition, Record
+from guardian.actors import Actors
+from guardian.messages import Arm, Drop, Prepare, Settle, Settled, Survey, Surveyed
+from guardian.roster import RosterSettings
+from resequencer.messages import Decided, UnitKey
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.port import Strategy
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.turn import Rules
+from storage.port import Snapshot, StashEntry, Waits
+
+P0, P1 = Partition("T", 0), Partition("T", 1)
+FAR = {P0: 10**12, P1: 10**12}
+
+
+class Asked:
+    """Polls by hand: `poll` is Prepare, load, Settle, and keeping what was decided."""
+
+    def __init__(self, strategy: str | Strategy = "SEQUENCE", **roster: Any) -> None:
+        chosen = make_strategy(StrategySettings(strategy)) if isinstance(strategy, str) else strategy
+        self.handler = Recorder()
+        rules = Rules(chosen, self.handler, ResequencerSettings(), NoChance())
+        self.actors = Actors(rules, decoder().decode, msgspec.structs.replace(RosterSettings(), **roster))
+        self.now = 1_000_000
+        self.stored: dict[UnitKey, Snapshot] = {}
+        self.waiting: dict[UnitKey, Waits] = {}
+        self.loaded: list[frozenset[UnitKey]] = []
+        self.offset = 0
+
+    def envelope(self, unit: str, sequence: int, partition: Partition = P0, identity: str | None = None) -> DataEnvelope:
+        self.offset += 1
+        value = wire(unit, "A", sequence, identity or f"{unit}#{sequence}")
+        decoded = decoder().decode(Record(Origin(partition, self.offset), value, unit.encode()))
+        assert isinstance(decoded, DataEnvelope), decoded
+        return decoded
+
+    def poll(
+        self,
+        *envelopes: DataEnvelope,
+        after_ms: int = 0,
+        read_to: Mapping[Partition, int] = FAR,
+        ends: Mapping[Partition, int] = FAR,
+    ) -> Settled:
+        self.now += after_ms
+        arrivals: dict[UnitKey, tuple[DataEnvelope, ...]] = {}
+        for each in envelopes:
+            key = UnitKey(each.record.origin.partition, each.unit)
+            arrivals[key] = (*arrivals.get(key, ()), each)
+        unknown = self.actors.prepare(Prepare(self.now, frozenset(arrivals), read_to, ends)).unknown
+        self.loaded.append(unknown)
+        snapshots = {key: self.stored[key] for key in unknown if key in self.stored}
+        settled = self.actors.settle(Settle(self.now, arrivals, snapshots))
+        for decision in settled.decisions:
+            self._keep(decision)
+        return settled
+
+    def arm(self, keys: Iterable[UnitKey]) -> None:
+        self.actors.arm(Arm([(key, self.waiting[key]) for key in keys]))
+
+    def drop(self, partition: Partition) -> None:
+        self.actors.drop(Drop(partition))
+
+    def survey(self) -> Surveyed:
+        return self.actors.survey(Survey())
+
+    def told(self, settled: Settled) -> list[str]:
+        return [each.notification_id for decision in settled.decisions for each in decision.outgoing if hasattr(each, "status")]
+
+    def _keep(self, decision: Decided) -> None:
+        change = decision.change
+        if decision.waits is None:
+            self.waiting.pop(decision.key, None)
+        else:
+            self.waiting[decision.key] = decision.waits
+        if change is None:
+            return
+        before = self.stored.get(decision.key)
+        stash: dict[int, StashEntry] = {each.offset: each for each in before.stash} if before else {}
+        for offset in change.stash_removed:
+            stash.pop(offset, None)
+        stash |= {each.offset: each for each in change.stash_added}
+        data = change.payment_data or (before.payment_data if before else None)
+        entries = tuple(stash[offset] for offset in sorted(stash))
+        self.stored[decision.key] = Snapshot(change.unit, change.state, data, entries)

@@ -1,0 +1,119 @@
+"""What `check --connect` tries, and that trying changes nothing."""
+
+import json
+import sqlite3
+
+import pytest
+
+from daemon.command_line import main
+from storage.embedded_database import Database
+
+N = "payment-status-notification"
+R = f"{N}.resequencer"
+
+
+@pytest.fixture
+def check(write, tmp_path, capsys):
+    """Runs `check --connect` on files and the embedded storage; the exit code, and what was said on stderr."""
+
+    def run(*overrides, as_json=False):
+        file = write(
+            f'ipf.processing-data.ingress.transport = file\n{N} {{ transport = file, run-directory = "{tmp_path}/run"\n'
+            "resequencer { storage-type = embedded, strategy = SEQUENCE } }"
+        )
+        flags = ["--json"] if as_json else []
+        code = main(["check", "--connect", *flags, "--config", str(file), *(("--set", *overrides) if overrides else ())])
+        out, err = capsys.readouterr()
+        return code, (json.loads(out) if as_json else err)
+
+    return run
+
+
+@pytest.fixture
+def database(tmp_path):
+    """That of a service which ran before."""
+    file = tmp_path / "run" / "state.db"
+    file.parent.mkdir()
+    made = Database(file, 100)
+    with made.writing():
+        pass
+    made.close()
+    return file
+
+
+def test_a_service_that_never_ran_has_nothing_to_connect_to(check, tmp_path):
+    assert check() == (0, "")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_database_is_opened_and_left_as_it_is(check, database):
+    before = database.read_bytes()
+    assert check() == (0, "")
+    assert database.read_bytes() == before
+
+
+def test_a_database_that_is_none_is_named_with_the_remedy(check, database):
+    database.write_bytes(b"garbage" * 1_000)
+    code, said = check()
+    assert code == 4
+    assert said.startswith(f"resequencer: {database}: ")
+    assert "restore it from a copy" in said
+    code, report = check(as_json=True)
+    assert (code, report["valid"]) == (4, True)
+    assert len(report["unreachable"]) == 1
+
+
+def test_a_database_that_somebody_else_writes_to_for_ever_is_out_of_reach(check, database, monkeypatch):
+    monkeypatch.setattr("daemon.check._BUSY_TIMEOUT_MS", 10)
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    code, said = check()
+    other.close()
+    assert code == 4
+    assert "locked" in said
+    assert check() == (0, "")
+
+
+def test_another_storage_needs_no_database(check, database):
+    database.write_bytes(b"garbage")
+    assert check(f"{R}.storage-type=none") == (0, "")
+
+
+def test_a_directory_that_should_have_been_mounted_is_missed(check, tmp_path):
+    code, said = check(f'{N}.storage.embedded.file="{tmp_path}/mounted/state.db"')
+    assert code == 4
+    assert f"{tmp_path}/mounted: does not exist" in said
+
+
+@pytest.mark.parametrize(
+    ("override", "path"),
+    [
+        (f'{R}.strategy="nowhere:Mine"', f"{R}.strategy"),
+        (f'{R}.strategy="json:loads"', f"{R}.strategy"),
+        (f'{N}.target-type="nowhere:report"', f"{N}.target-type"),
+        (f'{N}.target-type="json:__doc__"', f"{N}.target-type"),
+        (f'{N}.settings="nowhere.csv"', f"{N}.settings"),
+    ],
+)
+def test_what_cannot_be_imported_or_read_is_refused_as_run_would(check, override, path):
+    code, said = check(override)
+    assert code == 3
+    assert said.startswith(f"resequencer: {path}: ")
+    assert said.count("\n") == 1
+    code, report = check(override, as_json=True)
+    assert (code, report["valid"]) == (3, False)
+    assert [each["path"] for each in report["problems"]] == [path]
+
+
+def test_a_row_with_an_unknown_code_is_refused_by_its_line(check, tmp_path):
+    file = tmp_path / "own.csv"
+    header = "process_flow_name,event_name,transaction_status,reason_code,additional_information"
+    file.write_text(f"{header}\nF,E,ACCP,,\nF,G,WRONG,,\n", encoding="utf-8")
+    code, said = check(f'{N}.settings="{file}"')
+    assert code == 3
+    assert said.startswith(f"resequencer: {file}:3: transaction_status 'WRONG'")
+
+
+def test_without_connect_nothing_is_imported_or_opened(write):
+    file = write(f'{R}.strategy = "nowhere:Mine"\n{N}.target-type = "nowhere:report"')
+    assert main(["check", "--config", str(file)]) == 0

@@ -1,0 +1,64 @@
+"""Where a running service leaves its report."""
+
+import errno
+import os
+
+import msgspec
+import pytest
+
+from daemon import status_file
+from daemon.status_file import StatusFile
+from daemon.status_report import Identity, State, Units, UnitWait, instant_of, instant_text, report
+
+IDENTITY = Identity(17, "conf/application.conf", 1_774_740_000_000)
+
+
+def made(state=State.READY, reason=None):
+    return report(IDENTITY, state, reason, 1_774_740_835_941)
+
+
+def test_what_was_written_last_is_found(tmp_path):
+    file = StatusFile(tmp_path)
+    assert file.find() is None
+    for state in State:
+        file.write(made(state, "why"))
+        assert file.find() == made(state, "why")
+    assert [each.name for each in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_everything_in_a_report_survives_the_file(tmp_path):
+    wait = UnitWait("uow-1", "T-0", "sequence:3", "deadline", "2026-03-28T23:33:55.941Z", "2026-03-28T23:34:16.941Z", 2)
+    full = msgspec.structs.replace(made(), units=Units(1, 2, 3, 4, 5), oldest_waits=(wait,), counts={"records": 7})
+    StatusFile(tmp_path).write(full)
+    assert StatusFile(tmp_path).find() == full
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"state": "dancing"}', b"\xff\xfe"])
+def test_what_cannot_be_read_is_no_report(tmp_path, content):
+    (tmp_path / "status.json").write_bytes(content)
+    assert StatusFile(tmp_path).find() is None
+
+
+def test_a_disk_without_room_stops_nothing_is_said_once_and_the_last_report_stays(tmp_path, monkeypatch, caplog):
+    file = StatusFile(tmp_path)
+    file.write(made(State.STARTING))
+
+    def has_no_room(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(status_file.os, "replace", has_no_room)
+        file.write(made())
+        file.write(made())
+        assert file.find() == made(State.STARTING)
+    assert [each.getMessage() for each in caplog.records] == [
+        f"{tmp_path}/status.json cannot be written, status will be stale: [Errno 28] No space left on device"
+    ]
+    file.write(made())
+    assert file.find() == made()
+
+
+def test_instants_are_read_as_they_are_written():
+    for instant in (0, 1, 999, 1_774_740_835_941, 4_102_444_799_999):
+        assert instant_of(instant_text(instant)) == instant
+    assert instant_text(1_774_740_835_941) == "2026-03-28T23:33:55.941Z"

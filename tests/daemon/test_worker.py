@@ -1,0 +1,230 @@
+"""A worker's life in one process: its states, its reports, what it does now and then, and how it ends."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from operated_service import envelope_line
+
+from connectors.port import TransportRefused, TransportUnavailable
+from daemon import worker
+from daemon.configuration import Configuration
+from daemon.status_file import StatusFile
+from daemon.status_report import State, StatusReport
+from daemon.worker import Worker
+from guardian.actors import ActorsFailed
+
+NOW = 1_774_740_835_941
+
+
+class Operator:
+    """Starts a worker and stops it after so many questions whether it is to stop; notes all that it reports."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.now = NOW
+        self.reports: list[StatusReport] = []
+        self.waited: list[int] = []
+        self.until: Callable[[], bool] = lambda: False
+        self.questions = 0
+        self.worker = Worker(configuration, self.wait, self.is_stopping)
+
+    def wait(self, milliseconds: int) -> None:
+        self.waited.append(milliseconds)
+        self.now += milliseconds
+
+    def is_stopping(self) -> bool:
+        self.questions += 1
+        assert self.questions < 1_000, "it does not come to an end"
+        return self.until()
+
+    @property
+    def states(self) -> list[State]:
+        """Each once, in the order in which it was first reported."""
+        return list(dict.fromkeys(each.state for each in self.reports))
+
+    @property
+    def parts(self):
+        return self.worker._get_parts()
+
+    def append(self, *lines: bytes) -> None:
+        directory = self.configuration.ingress.file_directory
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / "partition-0.jsonl").open("ab") as file:
+            file.writelines(line + b"\n" for line in lines)
+
+
+@pytest.fixture
+def operator(loaded, tmp_path: Path, monkeypatch) -> Iterator[Operator]:
+    """Of a worker on files and the embedded storage, under a clock that waiting moves."""
+    configuration = loaded(
+        f"""ipf.processing-data.ingress.transport = file
+        payment-status-notification {{ transport = file, run-directory = "{tmp_path}/run"
+          resequencer {{ storage-type = embedded, strategy = SEQUENCE }} }}"""
+    )
+    reports: list[StatusReport] = []
+    write = StatusFile.write
+
+    def note(file: StatusFile, report: StatusReport) -> None:
+        reports.append(report)
+        write(file, report)
+
+    monkeypatch.setattr(StatusFile, "write", note)
+    (tmp_path / "run").mkdir()
+    made: list[Operator] = []
+    monkeypatch.setattr(worker.SystemClock, "now", lambda _: made[0].now if made else NOW)
+    made.append(Operator(configuration))
+    made[0].reports = reports
+    return made[0]
+
+
+def test_a_life_is_starting_ready_draining_stopped(operator):
+    operator.until = lambda: operator.questions > 3
+    operator.worker.run()
+    assert operator.states == [State.STARTING, State.READY, State.DRAINING, State.STOPPED]
+    assert operator.reports[-1].reason is None
+
+
+def test_it_is_not_ready_before_its_first_cycle_is_through(operator):
+    operator.append(*(envelope_line("uow-1", sequence) for sequence in (2, 1)))
+    operator.until = lambda: operator.questions > 4
+    operator.worker.run()
+    ready = next(each for each in operator.reports if each.state == State.READY)
+    assert ready.counts["handled"] == 2
+    assert ready.notifications == {"RCVD": 1, "ACTC": 1}
+    assert not any(each.counts for each in operator.reports if each.state == State.STARTING)
+
+
+def test_told_to_stop_before_it_began_it_drains_and_stops(operator):
+    operator.until = lambda: True
+    operator.worker.run()
+    assert operator.states == [State.STARTING, State.DRAINING, State.STOPPED]
+
+
+def test_it_reports_twice_a_second_while_nothing_happens(operator):
+    operator.until = lambda: operator.now >= NOW + 5_000
+    operator.worker.run()
+    reported = [each for each in operator.reports if each.state == State.READY]
+    assert 9 <= len(reported) <= 12
+
+
+def test_a_clock_that_was_set_back_stops_no_reports(operator):
+    operator.append(envelope_line("uow-1", 1))
+    operator.until = lambda: operator.questions > 10
+    set_back = iter([3_600_000] + [0] * 1_000)
+
+    def wait(milliseconds: int) -> None:
+        operator.now += milliseconds - next(set_back)
+
+    operator.worker._sleep = wait
+    operator.worker.run()
+    ready = [each for each in operator.reports if each.state == State.READY]
+    assert len(ready) >= 3
+    assert ready[-1].reported_at < ready[0].reported_at
+
+
+@pytest.mark.parametrize(
+    ("away", "state"),
+    [("publish", State.OUTPUT_AWAY), ("poll", State.SOURCE_AWAY)],
+)
+def test_while_something_is_away_it_says_so_and_why_and_then_goes_on(operator, monkeypatch, away, state):
+    operator.append(envelope_line("uow-1", 1))
+    transport = operator.parts.servers.transport
+    answer = getattr(transport, away)
+    failures = iter(range(8))
+
+    def fail(*arguments):
+        if operator.parts.cycle.ownership.held and next(failures, None) is not None:
+            raise TransportUnavailable("the disk is full")
+        return answer(*arguments)
+
+    monkeypatch.setattr(transport, away, fail)
+    operator.until = lambda: operator.reports[-1].state == State.READY and operator.reports[-1].counts.get("handled") == 1
+    operator.worker.run()
+    said = [each for each in operator.reports if each.state == state]
+    assert said
+    assert {each.reason for each in said} == {"the disk is full"}
+    assert operator.states[-3:] == [State.READY, State.DRAINING, State.STOPPED]
+    assert operator.reports[-1].reason is None
+
+
+def test_told_to_stop_while_the_output_is_away_it_stops_and_says_what_it_left(operator, monkeypatch, caplog):
+    operator.append(envelope_line("uow-1", 1))
+    transport = operator.parts.servers.transport
+    answer = transport.publish
+
+    def fail(outputs):
+        if operator.parts.cycle.ownership.held:
+            raise TransportUnavailable("the disk is full")
+        answer(outputs)
+
+    monkeypatch.setattr(transport, "publish", fail)
+    operator.until = lambda: operator.parts.patience.away == "output"
+    operator.worker.run()
+    assert operator.reports[-1].state == State.STOPPED
+    assert operator.reports[-1].reason == "the disk is full"
+    assert "told to stop while the output was away: the disk is full" in caplog.text
+
+
+def test_what_it_ends_with_is_raised_and_reported_and_everything_is_let_go(operator, monkeypatch):
+    closed = []
+    for each in operator.parts.servers:
+        monkeypatch.setattr(each, "close", lambda close=each.close: closed.append(close()))
+
+    def refuse(*_):
+        raise TransportRefused("partition-0.jsonl", "was cut")
+
+    monkeypatch.setattr(operator.parts.servers.transport, "poll", refuse)
+    with pytest.raises(TransportRefused):
+        operator.worker.run()
+    assert operator.states == [State.STARTING, State.STOPPED]
+    assert operator.reports[-1].reason == "partition-0.jsonl: was cut"
+    assert len(closed) == 3
+
+
+def test_a_guardian_that_failed_has_no_figures_but_the_reason_is_reported_and_everything_let_go(operator, monkeypatch):
+    closed = []
+    for each in operator.parts.servers:
+        monkeypatch.setattr(each, "close", lambda close=each.close: closed.append(close()))
+
+    def fail(_):
+        raise ActorsFailed("the guardian raised")
+
+    monkeypatch.setattr(operator.parts.servers.actors, "prepare", fail)
+    monkeypatch.setattr(operator.parts.servers.actors, "survey", fail)
+    with pytest.raises(ActorsFailed):
+        operator.worker.run()
+    assert (operator.reports[-1].state, operator.reports[-1].reason) == (State.STOPPED, "the guardian raised")
+    assert len(closed) == 3
+
+
+def test_idle_units_are_forgotten_now_and_then_and_at_once_where_there_are_many(operator, monkeypatch):
+    asked = []
+    going = iter([1_000, 1_000, 99] + [0] * 100)
+
+    def expire(now):
+        asked.append(now - NOW)
+        return next(going)
+
+    monkeypatch.setattr(operator.parts.servers.storage, "expire", expire)
+    operator.until = lambda: operator.now >= NOW + 25_000
+    operator.worker.run()
+    assert asked == [500, 1_000, 1_500, 11_500, 21_500]
+
+
+def test_the_report_names_the_oldest_waits_and_how_far_each_partition_was_read(operator):
+    operator.append(envelope_line("uow-2", 5), envelope_line("uow-1", 3), b"garbage")
+    operator.until = lambda: operator.questions > 3
+    operator.worker.run()
+    last = operator.reports[-1]
+    assert [(each.unit, each.waits_for, each.stashed) for each in last.oldest_waits] == [
+        ("uow-2", "sequence:1", 1),
+        ("uow-1", "sequence:1", 1),
+    ]
+    assert (last.units.waiting, last.units.stashed_envelopes) == (2, 2)
+    size = (operator.configuration.ingress.file_directory / "partition-0.jsonl").stat().st_size
+    assert [(each.read_to, each.acknowledged, each.unpublished, each.held_by) for each in last.partitions] == [
+        (size, size, 0, None)
+    ]
+    assert last.dead_letters == {"undecodable": 1}
+    assert last.counts["overruns"] == last.counts["ownership_lost"] == last.counts["heals"] == 0

@@ -1,0 +1,164 @@
+"""What can be kept true in the prose: links, targets, tables, and every command and piece of code that a reader would copy."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from connectors.file_lines import Line, decode_line
+from daemon.configuration import load
+from daemon.exit_code import ExitCode
+from daemon.status_report import State
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope
+from domain.errors import TransientError
+from domain.record import Origin, Partition, Record
+from guardian.supervision import SUPERVISION
+from resequencer.handlers.target_types import find_target_type
+from resequencer.payment_data import PaymentData
+
+ROOT = Path(__file__).parents[2]
+PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+ROOMS = ("conf", "connectors", "daemon", "domain", "guardian", "resequencer", "simulator", "storage", "tests")
+PATIENCE = 3
+"""How many times longer than the README says it sleeps between its commands here, where a machine may be busy."""
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def fenced(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def by_hand() -> str:
+    """The README's service by hand."""
+    return text_of("README.md").partition("## A first service by hand")[2].partition("\n## ")[0]
+
+
+def pieces(language: str) -> dict[str, str]:
+    """The code in CONTRIBUTING.md by the path that its first line names."""
+    blocks = (block.partition("\n") for block in fenced(language, text_of("CONTRIBUTING.md")))
+    return {first.removeprefix("# "): rest for first, _, rest in blocks if first.startswith("# ") and first.endswith(".py")}
+
+
+def write(directory: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_resolves(page):
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link and not link.startswith("#")]
+    assert [link for link in links if not (page.parent / link.partition("#")[0]).exists()] == []
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_make_target_that_is_named_exists(page):
+    targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^)make ([a-z][a-z-]*)", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named - targets == set()
+
+
+def test_every_decision_is_in_the_index_under_its_number():
+    index = text_of("docs/decisions/README.md")
+    for page in sorted(ROOT.glob("docs/decisions/[0-9]*.md")):
+        number = int(page.name[:4])
+        assert f"| [{number}]({page.name}) |" in index
+        assert page.read_text(encoding="utf-8").startswith(f"# {number}. ")
+
+
+def test_every_page_of_the_documentation_can_be_reached_from_the_readme():
+    assert {str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md")} <= set(
+        re.findall(r"\(([^)]+)\)", text_of("README.md"))
+    )
+
+
+def test_the_supervision_table_says_what_the_code_does():
+    rows = [f"| {where.value} | `{what.name}` | {what.value} |" for where, what in SUPERVISION.items()]
+    assert re.findall(r"^\| .* \| `[A-Z_]+` \| .*$", text_of("docs/architecture.md"), re.MULTILINE) == rows
+
+
+def test_operators_are_told_of_every_state_and_exit_code():
+    operations = text_of("docs/operations.md")
+    # The last report of one that has ended says `stopped`; status then says that it does not run.
+    assert [state for state in State if f"`{state}`" not in operations] == [State.STOPPED]
+    assert re.findall(r"^\| ([0-9]) \|", operations, re.MULTILINE) == [str(code.value) for code in ExitCode]
+
+
+def test_the_envelopes_of_the_readme_are_envelopes():
+    lines = [line for block in fenced("sh", by_hand()) for line in block.splitlines() if line.startswith("{")]
+    decoder, found = EnvelopeDecoder(DecodingSettings(needs_sequence=True)), []
+    for offset, text in enumerate(lines):
+        line = decode_line(text.encode())
+        assert isinstance(line, Line)
+        found.append(decoder.decode(Record(Origin(Partition("T", 0), offset), line.value, line.key, line.headers)))
+    assert [each.sequence for each in found if isinstance(each, DataEnvelope)] == [3, 2, 1, 1, 4]
+    assert found[3].digest == found[2].digest
+
+
+def test_the_configuration_of_the_readme_is_valid(tmp_path):
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    (block,) = fenced("hocon", text_of("README.md"))
+    write(tmp_path, {"conf/own.conf": block})
+    configuration = load(tmp_path / "conf/own.conf")
+    assert configuration.unsupported() is None
+    assert configuration.warnings == ()
+
+
+def test_the_target_type_of_the_contributing_page_asks_to_be_called_again(tmp_path, monkeypatch):
+    write(tmp_path, {name: code for name, code in pieces("python").items() if name == "payments/short_message.py"})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    target_type = find_target_type("payments.short_message:short_message", (), ())
+    report = b"""{"CstmrPmtStsRpt": {"GrpHdr": {"MsgId": "A", "InitgPty": {"Nm": "Muster"}},
+        "OrgnlPmtInfAndSts": [{"TxInfAndSts": [{"TxSts": "ACCP"}]}]}}"""
+    with pytest.raises(TransientError):
+        target_type(report, PaymentData())
+    write(tmp_path, {"customers.json": '{"Muster": "4711"}'})
+    assert target_type(report, PaymentData()) == b'{"id": "A", "customer": "4711", "status": "ACCP"}'
+
+
+@pytest.mark.slow
+def test_the_strategy_and_the_storage_of_the_contributing_page_pass_their_tests(tmp_path):
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "setup.cfg", tmp_path)
+    files = pieces("python")
+    write(tmp_path, files)
+    tests = sorted(name for name in files if name.startswith("tests/"))
+    assert len(tests) == 2
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_the_service_by_hand_does_what_the_readme_says(tmp_path):
+    commands = f'sleep() {{ command sleep "$(($1 * {PATIENCE}))"; }}\n' + "".join(fenced("sh", by_hand()))
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    shell = subprocess.Popen(
+        ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, env=environment, text=True, start_new_session=True
+    )
+    try:
+        output, _ = shell.communicate(commands, timeout=120)
+    finally:
+        # A service that was begun and not ended would outlive the tests.
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+    waits, *shown = fenced("text", by_hand())
+    assert "uow-1 for sequence:1 (2 stashed, deadline at" in waits
+    assert "uow-1 for sequence:1 (2 stashed, deadline at" in output
+    first, second = shown
+    assert output.endswith(f"{first}ended with 0\n{second}ended with 0\n")

@@ -1,0 +1,212 @@
+"""The guardian: one actor per unit, passivation without a loss, partitions that come and go."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from asking import FAR, P0, P1, Asked
+from driving import NoChance, Recorder, decoder
+from thespian.actors import Actor, ActorAddress, ActorSystem
+
+from guardian.actor_system import make_actor_system
+from guardian.guardian_actor import Guardian
+from guardian.messages import Prepare, Prepared, Settle, Settled, Survey, Surveyed
+from guardian.roster import RosterSettings
+from resequencer.actor import Resequencer
+from resequencer.messages import UnitKey
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.sequence import Sequence
+from resequencer.turn import Rules
+from resequencer.unit_codec import UnitCodec
+from storage.port import Snapshot, WaitKind
+
+U = UnitKey(P0, "u")
+
+
+class CountedResequencer(Resequencer):
+    """Knows how many were made and how many messages each got."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).made += 1
+
+
+class Hasty(Actor):
+    """Asks the guardian several things at once: the second arrives while the first is still being done."""
+
+    def receiveMessage(self, message: Any, sender: ActorAddress) -> None:
+        if isinstance(message, tuple):
+            guardian, questions, self.asker = *message, sender
+            for each in questions:
+                self.send(guardian, each)
+        elif isinstance(message, Settled):
+            self.send(self.asker, message)
+
+
+def _guardian(system: ActorSystem) -> tuple[ActorAddress, type[CountedResequencer]]:
+    rules = Rules(Sequence(), Recorder(), ResequencerSettings(), NoChance())
+    child = type(
+        "Child", (CountedResequencer,), {"rules": rules, "codec": UnitCodec(rules.strategy, decoder().decode), "made": 0}
+    )
+    guardian = type("Guarding", (Guardian,), {"resequencer": child, "settings": RosterSettings()})
+    return system.createActor(guardian), child
+
+
+def test_envelopes_of_a_unit_meet_one_actor_over_many_polls(asked: Asked) -> None:
+    assert asked.told(asked.poll(asked.envelope("u", 2))) == []
+    assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2"]
+    assert asked.survey().active == 1
+    assert asked.loaded == [{U}, frozenset()]
+
+
+def test_the_same_unit_in_two_partitions_is_two_units(asked: Asked) -> None:
+    settled = asked.poll(asked.envelope("u", 1), asked.envelope("u", 1, P1))
+    assert asked.told(settled) == ["u#1", "u#1"]
+    assert asked.survey().active == 2
+
+
+def test_a_unit_that_went_idle_is_loaded_again_and_goes_on(asked: Asked) -> None:
+    asked.poll(asked.envelope("u", 1))
+    asked.poll(after_ms=30_000)
+    assert asked.survey().active == 0
+    settled = asked.poll(asked.envelope("u", 1), asked.envelope("u", 2))
+    assert asked.told(settled) == ["u#2"]
+    assert asked.loaded[-1] == {U}
+
+
+def test_who_is_stopped_and_spoken_to_in_the_same_poll_is_loaded_again(asked: Asked) -> None:
+    asked.poll(asked.envelope("u", 1))
+    settled = asked.poll(asked.envelope("u", 2), after_ms=30_000)
+    assert asked.told(settled) == ["u#2"]
+    assert asked.loaded[-1] == {U}
+    assert asked.survey().active == 1
+
+
+def test_what_arrives_while_an_actor_stops_is_kept_for_the_next_one() -> None:
+    """Settle is in the guardian's queue before the exit of the one that Prepare stopped."""
+    system = make_actor_system()
+    guardian, child = _guardian(system)
+    asked = Asked()
+    first, second = asked.envelope("u", 1), asked.envelope("u", 2)
+    system.ask(guardian, Prepare(0, frozenset({U}), FAR, FAR))
+    (decided,) = system.ask(guardian, Settle(0, {U: (first,)}, {})).decisions
+    stored = Snapshot("u", decided.change.state, None, ())
+    questions = (Prepare(30_000, frozenset({U}), FAR, FAR), Settle(30_000, {U: (second,)}, {U: stored}))
+    settled = system.ask(system.createActor(Hasty), (guardian, questions))
+    assert [each.notification_id for decision in settled.decisions for each in decision.outgoing] == ["u#2"]
+    assert child.made == 2
+    assert system.ask(guardian, Survey()).active == 1
+    system.shutdown()
+    asked.actors.close()
+
+
+def test_a_partition_that_comes_back_while_its_actors_stop_begins_with_new_ones(asked: Asked) -> None:
+    asked.poll(asked.envelope("u", 2))
+    asked.drop(P0)
+    assert asked.survey().active == 0
+    assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2"]
+
+
+def test_the_units_of_a_dropped_partition_leave_memory_and_the_others_stay(asked: Asked) -> None:
+    asked.poll(*(asked.envelope(f"u{n}", 1 + n % 2, partition) for n in range(50) for partition in (P0, P1)))
+    assert asked.survey() == msgspec.structs.replace(asked.survey(), active=100, waiting=50)
+    asked.drop(P0)
+    survey = asked.survey()
+    assert (survey.active, survey.waiting) == (50, 25)
+    assert {key.partition for key, _ in survey.oldest} == {P1}
+
+
+def test_a_wake_of_a_partition_that_was_dropped_meanwhile_wakes_nobody(asked: Asked) -> None:
+    asked.poll(asked.envelope("u", 2))
+    asked.actors.prepare(Prepare(asked.now + 21_000, frozenset(), FAR, FAR))
+    asked.drop(P0)
+    assert asked.actors.settle(Settle(asked.now + 21_000, {}, {})).decisions == ()
+
+
+def test_units_that_wait_in_storage_are_loaded_only_when_they_are_woken(new_asked: Callable[..., Asked]) -> None:
+    before = new_asked()
+    before.poll(before.envelope("u", 2), before.envelope("v", 2))
+    after = new_asked()
+    after.stored, after.waiting, after.now = before.stored, dict(before.waiting), before.now
+    after.arm(list(after.waiting))
+    assert (after.survey().active, after.survey().waiting) == (0, 2)
+    assert after.told(after.poll(after_ms=20_999)) == []
+    assert after.loaded[-1] == frozenset()
+    assert sorted(after.told(after.poll(after_ms=1))) == ["u#2", "v#2"]
+    assert after.loaded[-1] == {U, UnitKey(P0, "v")}
+
+
+def test_after_a_release_the_actor_stops_and_the_next_inherits(asked: Asked) -> None:
+    asked.poll(asked.envelope("u", 2))
+    assert asked.told(asked.poll(after_ms=21_000)) == ["u#2"]
+    asked.poll()
+    assert asked.survey().active == 0
+    assert asked.told(asked.poll(asked.envelope("u", 2), asked.envelope("u", 1), asked.envelope("u", 3))) == ["u#1", "u#3"]
+
+
+def test_arrivals_come_before_the_wake_of_the_same_poll(asked: Asked) -> None:
+    """The missing one that comes with the poll of the deadline makes the release unnecessary."""
+    asked.poll(asked.envelope("u", 2))
+    settled = asked.poll(asked.envelope("u", 1), after_ms=21_000)
+    assert asked.told(settled) == ["u#1", "u#2"]
+    assert settled.decisions[0].releases == ()
+
+
+def test_within_a_unit_what_leaves_keeps_the_order_of_handling(asked: Asked) -> None:
+    numbers = [7, 3, 1, 5, 2, 6, 4]
+    settled = asked.poll(*(asked.envelope(unit, number) for number in numbers for unit in ("u", "v")))
+    for unit in "uv":
+        mine = [each for each in asked.told(settled) if each.startswith(unit)]
+        assert mine == [f"{unit}#{number}" for number in range(1, 8)]
+    assert len(settled.decisions) == 2
+
+
+def test_it_says_when_it_wants_to_be_asked_again(asked: Asked) -> None:
+    assert asked.poll().next_wake_at is None
+    assert asked.poll(asked.envelope("u", 2)).next_wake_at == asked.now + 21_000
+
+
+def test_a_survey_tells_who_waits_longest_and_for_what(asked: Asked) -> None:
+    asked.poll(asked.envelope("u", 3))
+    asked.poll(asked.envelope("v", 2), after_ms=1_000)
+    survey = asked.survey()
+    assert [(key.unit, waits.waits_for, waits.kind) for key, waits in survey.oldest] == [
+        ("u", "sequence:1", WaitKind.DEADLINE),
+        ("v", "sequence:1", WaitKind.DEADLINE),
+    ]
+    assert (survey.stashed, survey.stashed_bytes > 0) == (2, True)
+
+
+def test_what_left_memory_at_the_bound_is_released_in_time_all_the_same(new_asked: Callable[..., Asked]) -> None:
+    asked = new_asked(stash_bytes=1_000)
+    asked.poll(*(asked.envelope(f"u{n}", 2) for n in range(20)))
+    assert asked.survey().stashed_bytes > 1_000
+    asked.poll()
+    assert asked.survey().stashed_bytes <= 1_000
+    assert asked.survey().waiting == 20
+    assert len(asked.told(asked.poll(after_ms=21_000))) == 20
+
+
+def test_ten_thousand_units_come_wait_and_go(asked: Asked) -> None:
+    units = [f"u{n}" for n in range(10_000)]
+    asked.poll(*(asked.envelope(unit, 2) for unit in units))
+    assert (asked.survey().active, asked.survey().waiting) == (10_000, 10_000)
+    told = asked.told(asked.poll(*(asked.envelope(unit, 1) for unit in reversed(units))))
+    assert len(told) == 20_000
+    asked.poll(after_ms=30_000)
+    assert asked.survey().active == 9_000, "a thousand at once: the intake goes on meanwhile"
+    for _ in range(9):
+        asked.poll()
+    survey = asked.survey()
+    assert (survey.active, survey.waiting, survey.stashed_bytes) == (0, 0, 0)
+
+
+def test_it_answers_every_kind_of_question_once() -> None:
+    system = make_actor_system()
+    guardian, _ = _guardian(system)
+    assert isinstance(system.ask(guardian, Prepare(0, frozenset(), {}, {})), Prepared)
+    assert isinstance(system.ask(guardian, Settle(0, {}, {})), Settled)
+    assert isinstance(system.ask(guardian, Survey()), Surveyed)
+    system.shutdown()

@@ -1,0 +1,243 @@
+"""The table of guardian/supervision.py, row by row: what an exception in each place leads to."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asking import P0, Asked
+from msgspec.structs import replace
+
+from domain.dead_letter import DeadLetter, DeadLetterReason
+from domain.errors import PermanentError, TransientError
+from guardian.actors import ActorsFailed
+from guardian.guardian_actor import Escalated
+from guardian.messages import Settled, Survey
+from guardian.roster import Roster
+from guardian.supervision import SUPERVISION, Directive, Failure
+from resequencer.messages import UnitKey
+from resequencer.strategies.foreign import ForeignStrategy
+from resequencer.strategies.sequence import Sequence
+from resequencer.turn import Turn
+from storage.port import Snapshot, WaitKind
+
+U = UnitKey(P0, "u")
+TESTED: dict[Failure, Directive] = {
+    Failure.HANDLER_FOR_A_WHILE: Directive.RETRY,
+    Failure.HANDLER_FOR_EVER: Directive.BURY,
+    Failure.STRATEGY: Directive.BURY,
+    Failure.TURN_OF_ARRIVALS: Directive.BURY_AND_RESTART,
+    Failure.TURN_OF_WAKES: Directive.ESCALATE,
+    Failure.STATE: Directive.ESCALATE,
+    Failure.GUARDIAN: Directive.ESCALATE,
+}
+
+
+def buried(settled: Settled) -> list[DeadLetter]:
+    return [each for decision in settled.decisions for each in decision.outgoing if isinstance(each, DeadLetter)]
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_every_row_is_tested_here() -> None:
+    assert dict(SUPERVISION) == TESTED
+
+
+def test_a_handler_that_fails_for_a_while_makes_its_unit_wait_for_the_next_attempt(asked: Asked) -> None:
+    first = asked.envelope("u", 1)
+    asked.handler.fail(first, TransientError("away"))
+    settled = asked.poll(first, asked.envelope("v", 1))
+    assert asked.told(settled) == ["v#1"]
+    assert asked.waiting[U].kind is WaitKind.RETRY
+    assert asked.told(asked.poll(after_ms=3_000)) == ["u#1"]
+
+
+def test_a_handler_that_fails_for_ever_costs_its_envelope_and_the_unit_goes_on(asked: Asked) -> None:
+    first = asked.envelope("u", 1)
+    asked.handler.fail(first, PermanentError("never"))
+    settled = asked.poll(first, asked.envelope("u", 2))
+    assert [(each.record, each.reason, each.error) for each in buried(settled)] == [
+        (first.record, DeadLetterReason.HANDLER_FAILED, "never")
+    ]
+    assert asked.told(settled) == ["u#2"]
+
+
+@pytest.mark.parametrize("question", ["observe", "accepts", "rank", "handled", "is_late"])
+def test_a_users_strategy_that_raises_costs_the_envelope_it_fails_on(question: str, new_asked: Callable[..., Asked]) -> None:
+    class Picky(Sequence):
+        """Fails on number 2."""
+
+    def fail(self: Any, *arguments: Any) -> Any:
+        if arguments[-1].sequence == 2:
+            raise ZeroDivisionError("two")
+        return getattr(Sequence, question)(self, *arguments)
+
+    setattr(Picky, question, fail)
+    asked = new_asked(ForeignStrategy(Picky(), "mine"))
+    settled = asked.poll(asked.envelope("u", 1), asked.envelope("u", 2))
+    assert asked.told(settled) == ["u#1"]
+    (letter,) = buried(settled)
+    assert letter.reason is DeadLetterReason.HANDLER_FAILED
+    assert "strategy mine failed: ZeroDivisionError: two" in letter.error
+    assert asked.survey().active == 1
+
+
+def test_a_users_strategy_that_can_no_longer_rank_what_is_stashed_costs_only_that(new_asked: Callable[..., Asked]) -> None:
+    before = new_asked(ForeignStrategy(Sequence(), "mine"))
+    before.poll(before.envelope("u", 2), before.envelope("u", 3))
+
+    class Forgetful(Sequence):
+        def rank(self, envelope: Any) -> Any:
+            if envelope.sequence == 2:
+                raise KeyError("two")
+            return super().rank(envelope)
+
+    after = new_asked(ForeignStrategy(Forgetful(), "mine"))
+    after.stored, after.offset = before.stored, before.offset
+    settled = after.poll(after.envelope("u", 1))
+    assert [each.record.origin.offset for each in buried(settled)] == [1]
+    assert after.told(settled) == ["u#1"]
+    assert [each.offset for each in after.stored[U].stash] == [2]
+
+
+class TestATurnOfArrivalsThatRaises:
+    @pytest.fixture
+    def settled(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Settled:
+        """Unit `u` holds 3; then 2 and 9 come and its turn raises, while `v` is served."""
+        asked.poll(asked.envelope("u", 3))
+        right = Turn.receive
+
+        def receive(turn: Turn, envelope: Any) -> None:
+            right(turn, envelope)
+            if envelope.unit == "u" and envelope.sequence == 9:
+                raise ArithmeticError("a bug of ours")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Turn, "receive", receive)
+            return asked.poll(asked.envelope("u", 2), asked.envelope("u", 9), asked.envelope("v", 1))
+
+    def test_what_arrived_becomes_dead_letters_and_others_are_served(self, asked: Asked, settled: Settled) -> None:
+        assert [each.record.origin.offset for each in buried(settled)] == [2, 3]
+        assert {each.reason for each in buried(settled)} == {DeadLetterReason.HANDLER_FAILED}
+        assert "ArithmeticError: a bug of ours" in buried(settled)[0].error
+        assert asked.told(settled) == ["v#1"]
+
+    def test_nothing_of_the_turn_is_stored(self, asked: Asked, settled: Settled) -> None:
+        (mine,) = (each for each in settled.decisions if each.key == U)
+        assert mine.change is None
+        assert [each.offset for each in asked.stored[U].stash] == [1]
+
+    def test_the_actor_is_begun_again_from_the_storage(self, asked: Asked, settled: Settled) -> None:
+        assert asked.told(asked.poll(asked.envelope("u", 1), asked.envelope("u", 2))) == ["u#1", "u#2", "u#3"]
+        assert asked.loaded[-1] == {U}
+
+    def test_its_deadline_still_comes(self, asked: Asked, settled: Settled) -> None:
+        assert asked.survey().waiting == 1
+        assert asked.told(asked.poll(after_ms=21_000)) == ["u#3"]
+
+    def test_the_bytes_of_its_stash_are_counted_once(self, asked: Asked, settled: Settled) -> None:
+        assert asked.survey().stashed_bytes == 0
+        asked.poll(asked.envelope("u", 3))
+        assert asked.survey().stashed_bytes == asked.waiting[U].stashed_bytes
+
+
+def test_a_deadline_that_came_with_arrivals_that_raise_comes_again(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked.poll(asked.envelope("u", 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(Turn, "receive", raising(ArithmeticError("a bug of ours")))
+        asked.poll(asked.envelope("u", 2), after_ms=21_000)
+    assert asked.told(asked.poll()) == ["u#3"]
+
+
+def test_a_resequencer_that_raises_twice_and_then_not_costs_nothing(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, failures = Turn.receive, [ArithmeticError(), ArithmeticError()]
+
+    def receive(turn: Turn, envelope: Any) -> None:
+        if failures:
+            raise failures.pop()
+        right(turn, envelope)
+
+    monkeypatch.setattr(Turn, "receive", receive)
+    settled = asked.poll(asked.envelope("u", 1))
+    assert (asked.told(settled), buried(settled)) == (["u#1"], [])
+
+
+def test_a_turn_of_wakes_that_raises_ends_the_worker_and_names_the_unit(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked.poll(asked.envelope("u", 3))
+    monkeypatch.setattr(Turn, "wake", raising(ArithmeticError("a bug of ours")))
+    with pytest.raises(Escalated, match="unit 'u' of T-0") as caught:
+        asked.poll(after_ms=21_000)
+    assert (caught.value.failure, caught.value.key) == (Failure.TURN_OF_WAKES, U)
+    assert "a bug of ours" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "told"),
+    [
+        (Snapshot("u", b"\xc1", None, ()), "damaged"),
+        (Snapshot("u", b"\x96\x63\xa1x\xc0\xc4\x00\x00\xc0", None, ()), "run the newer version"),
+    ],
+)
+def test_a_state_that_cannot_be_used_ends_the_worker_and_names_the_unit(asked: Asked, snapshot: Snapshot, told: str) -> None:
+    asked.stored[U] = snapshot
+    with pytest.raises(Escalated, match=told) as caught:
+        asked.poll(asked.envelope("u", 1), asked.envelope("v", 1))
+    assert (caught.value.failure, caught.value.key) == (Failure.STATE, U)
+
+
+@pytest.mark.parametrize("damage", ["payment_data", "stash"])
+def test_damaged_parts_of_a_unit_end_the_worker_too(asked: Asked, damage: str) -> None:
+    asked.poll(asked.envelope("u", 2))
+    asked.drop(P0)
+    stored = asked.stored[U]
+    entry = replace(stored.stash[0], body=b"\xc1")
+    asked.stored[U] = replace(stored, payment_data=b"\xc1") if damage == "payment_data" else replace(stored, stash=(entry,))
+    with pytest.raises(Escalated) as caught:
+        asked.poll(asked.envelope("u", 1))
+    assert caught.value.failure is Failure.STATE
+
+
+def test_another_strategy_is_refused_where_something_waits_in_a_unit(new_asked: Callable[..., Asked]) -> None:
+    before, after = new_asked(), new_asked("STRICT_SEQUENCE")
+    before.poll(before.envelope("u", 2))
+    after.stored = before.stored
+    with pytest.raises(Escalated, match="STRICT_SEQUENCE was configured, but unit 'u' waits in a state made by SEQUENCE"):
+        after.poll(after.envelope("u", 1))
+
+
+@pytest.mark.parametrize("times", [1, 9])
+@pytest.mark.parametrize("part", ["dues", "note", "activate"])
+def test_a_guardian_that_raises_ends_the_worker_even_if_it_would_not_raise_again(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, part: str, times: int
+) -> None:
+    """What it knows may be half done: a deadline taken from the heap, a decision that nobody kept."""
+    right, left = getattr(Roster, part), [times]
+
+    def fail(self: Roster, *arguments: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise ArithmeticError("a bug of the guardian")
+        return right(self, *arguments)
+
+    monkeypatch.setattr(Roster, part, fail)
+    with pytest.raises(ActorsFailed, match="a bug of the guardian"):
+        asked.poll(asked.envelope("u", 1), asked.envelope("v", 1))
+    with pytest.raises(ActorsFailed, match="the guardian raised"):
+        asked.actors.survey(Survey())
+
+
+def test_an_envelope_that_was_buried_and_sent_again_at_once_is_stored_while_it_is_tried(asked: Asked) -> None:
+    """Its id is that of one that had been stashed; its record is not."""
+    second = asked.envelope("u", 2)
+    asked.poll(second)
+    asked.handler.fail(second, PermanentError("never"), TransientError("away"))
+    first, again = asked.envelope("u", 1), asked.envelope("u", 2)
+    asked.poll(first, again)
+    assert [each.offset for each in asked.stored[U].stash] == [again.offset]
+    asked.drop(P0)
+    asked.arm([U])
+    assert asked.told(asked.poll(after_ms=3_000)) == ["u#2"]

@@ -1,0 +1,142 @@
+"""Steps 7 to 12 of docs/decisions/0004-exactly-once.md, row by row."""
+
+import pytest
+from msgspec.structs import replace
+
+from connectors.port import Position
+from guardian.takeover import Metadata, Takeover, find_metadata, last_commit, plan_takeover
+from storage.port import Header, Pending
+
+LOG = range(100, 900)
+EMPTY = Header("new", 0)
+HEADER = Header("new", 0, next_offset=500, highest_number=12, history=(("older", 3), ("old", 7)))
+PENDING = tuple(Pending(number, b"%d" % number) for number in (10, 11, 12))
+
+
+def position(token: str = "old", commit: int = 7, published: int = 10, beyond: tuple[int, ...] = ()) -> Position:
+    return Position(450, Metadata(token, commit, published).encode(), frozenset(beyond))
+
+
+def plan(
+    header: Header = HEADER, at: Position | None = None, pending: tuple[Pending, ...] = PENDING, *, is_durable: bool = True
+) -> Takeover:
+    return plan_takeover(header, pending, at, LOG, is_durable=is_durable)
+
+
+def numbers(planned: Takeover) -> list[int]:
+    return [each.number for each in planned.pending]
+
+
+def test_no_position_and_an_empty_header_begin_at_the_start_of_the_log() -> None:
+    assert plan(EMPTY, None, ()) == Takeover(100, 0, 0, 0, is_new=True)
+
+
+def test_a_known_commit_goes_on_where_the_storage_read_to() -> None:
+    planned = plan(at=position())
+    assert (planned.offset, planned.highest_number, planned.published) == (500, 12, 10)
+    assert (planned.must_heal, planned.is_new) == (False, False)
+
+
+def test_what_the_position_does_not_count_as_published_is_still_to_leave() -> None:
+    assert numbers(plan(at=position(published=10))) == [11, 12]
+    assert numbers(plan(at=position(published=12))) == []
+
+
+def test_what_left_beyond_the_position_leaves_no_more() -> None:
+    planned = plan(at=position(published=9, beyond=(10, 12)))
+    assert numbers(planned) == [11]
+    assert planned.must_heal is False
+
+
+def test_numbers_go_on_behind_everything_that_left() -> None:
+    assert plan(at=position(published=40)).highest_number == 40
+    assert plan(at=position(beyond=(11, 99))).highest_number == 99
+
+
+@pytest.mark.parametrize(("token", "commit"), [("older", 3), ("older", 1), ("old", 7), ("old", 1)])
+def test_a_commit_of_an_earlier_owner_is_known(token: str, commit: int) -> None:
+    assert plan(at=position(token, commit)).must_heal is False
+
+
+@pytest.mark.parametrize(("token", "commit"), [("older", 4), ("old", 8), ("stranger", 1), ("new", 1)])
+def test_a_commit_that_the_storage_has_not_made_means_that_it_forgot(token: str, commit: int) -> None:
+    assert plan(at=position(token, commit)).must_heal is True
+
+
+def test_the_beginning_is_known_to_every_storage() -> None:
+    """The tokens of owners that committed nothing are not remembered for long."""
+    assert plan(at=Position(100, Metadata("long ago", 0, 0).encode())).must_heal is False
+    assert plan(EMPTY, Position(100, Metadata("long ago", 0, 0).encode()), ()).must_heal is False
+
+
+def test_an_empty_storage_from_which_something_left_has_forgotten() -> None:
+    planned = plan(EMPTY, Position(100, Metadata("long ago", 0, 0).encode(), frozenset({1})), ())
+    assert (planned.must_heal, planned.heal_offset, planned.highest_number) == (True, 900, 1)
+
+
+def test_a_deleted_database_is_healed_from_the_start_of_the_log() -> None:
+    planned = plan(EMPTY, position(), ())
+    assert planned == Takeover(100, 10, 10, 450, must_heal=True)
+
+
+def test_a_deleted_database_after_which_something_left_may_repeat_all_there_is() -> None:
+    """Which records caused what left beyond the position is not known: up to the end of the log it may repeat."""
+    planned = plan(EMPTY, position(beyond=(11,)), ())
+    assert (planned.heal_offset, planned.highest_number) == (900, 11)
+
+
+def test_a_storage_brought_back_from_a_copy_reads_on_where_the_copy_was() -> None:
+    planned = plan(replace(HEADER, highest_number=4, next_offset=200), position("after the copy", 2, 10), ())
+    assert (planned.offset, planned.heal_offset, planned.highest_number) == (200, 450, 10)
+
+
+def test_lost_positions_heal_up_to_the_end_of_the_log() -> None:
+    """What is pending may have left; only what the outputs still show has."""
+    planned = plan(at=Position(0, "", frozenset({10, 11})))
+    assert (planned.offset, planned.heal_offset, planned.must_heal) == (500, 900, True)
+    assert numbers(planned) == [12]
+
+
+@pytest.mark.parametrize("at", [None, Position(450, ""), Position(450, "another program's"), Position(450, '["a", "b"]')])
+def test_no_or_foreign_metadata_and_a_header_that_is_not_empty_heal(at: Position | None) -> None:
+    planned = plan(at=at)
+    assert (planned.offset, planned.heal_offset, planned.must_heal) == (500, 900, True)
+    assert numbers(planned) == [10, 11, 12]
+
+
+def test_foreign_metadata_and_an_empty_header_heal_from_the_start() -> None:
+    planned = plan(EMPTY, Position(450, "another program's"), ())
+    assert (planned.offset, planned.heal_offset, planned.must_heal) == (100, 900, True)
+
+
+def test_a_heal_never_takes_back_an_earlier_one() -> None:
+    assert plan(replace(HEADER, heal_offset=700), position("stranger")).heal_offset == 700
+    assert plan(replace(HEADER, heal_offset=700), position()).heal_offset == 700
+
+
+def test_while_healing_nothing_that_was_published_counts_as_to_leave() -> None:
+    planned = plan(at=position("stranger", published=11))
+    assert numbers(planned) == [12]
+    assert planned.published == planned.highest_number == 12
+
+
+def test_storage_none_goes_on_from_the_position_and_heals_nothing() -> None:
+    planned = plan(EMPTY, position(beyond=(11, 12)), (), is_durable=False)
+    assert planned == Takeover(450, 12, 12, 0)
+
+
+def test_storage_none_without_a_position_begins_at_the_start() -> None:
+    assert plan(EMPTY, None, (), is_durable=False) == Takeover(100, 0, 0, 0, is_new=True)
+
+
+def test_the_last_commit_is_that_of_the_last_owner_who_made_one() -> None:
+    assert last_commit(replace(HEADER, commit=2)) == ("new", 2)
+    assert last_commit(HEADER) == ("old", 7)
+    assert last_commit(replace(HEADER, history=(("old", 7), ("idle", 0)))) == ("old", 7)
+    assert last_commit(EMPTY) == ("new", 0)
+
+
+def test_metadata_survives_its_text() -> None:
+    metadata = Metadata("t" * 32, 2**40, 2**53)
+    assert find_metadata(metadata.encode()) == metadata
+    assert len(metadata.encode()) < 4_096

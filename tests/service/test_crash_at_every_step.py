@@ -1,0 +1,87 @@
+"""The worker is killed at every step, and loses answers and partitions: what leaves is what leaves when nothing happens."""
+
+import re
+
+import pytest
+from crash_simulation import Forgets, crash_at, reference, replay_command, simulate, workload
+
+SMALL = 11
+"""The seed of the workload that is struck at each of its steps in turn."""
+
+
+def assert_all_is_well(seeds: range, forgets: Forgets) -> int:
+    """How often the worker was killed."""
+    crashes = 0
+    for seed in seeds:
+        outcome = simulate(seed, forgets)
+        crashes += outcome.crashes
+        assert outcome.problem is None, f"{outcome.problem}\nreplay it with: {replay_command(seed, forgets)}"
+    return crashes
+
+
+def find_identity(line: bytes) -> str | None:
+    """The envelope id in a line or a value, None in garbage."""
+    found = re.search(rb'"uniqueId":"(uow-[^"]+)"', line)
+    return found[1].decode() if found else None
+
+
+def test_without_a_crash_every_envelope_is_told_or_buried_once_and_nothing_waits() -> None:
+    for seed in range(40):
+        work, outcome = workload(seed), reference(workload(seed))
+        assert outcome.problem is None, seed
+        lines = [line for phase in work.phases for _, line in phase.lines]
+        came = {identity for line in lines if (identity := find_identity(line)) is not None}
+        told = [each.identity for each in outcome.told]
+        buried = [find_identity(each.value) for each in outcome.dead if each.reason == "handler-failed"]
+        assert len(told) == len(set(told)), seed
+        assert not set(told) & set(buried), seed
+        assert set(told) | set(buried) == came, seed
+        garbage = [each for each in outcome.dead if each.reason not in ("handler-failed", "conflicting-duplicate")]
+        assert len(garbage) == sum(find_identity(line) is None for line in lines), seed
+
+
+def test_units_of_one_numbering_without_a_loss_are_told_in_exact_order_whatever_crashes() -> None:
+    ordered = 0
+    for seed in range(10):
+        if workload(seed).plan.strategy != "SEQUENCE":
+            continue
+        told = simulate(seed).told
+        for unit in {each.unit for each in told}:
+            mine = [each for each in told if each.unit == unit]
+            if not any(each.incomplete or each.is_late for each in mine):
+                assert [each.sequence for each in mine] == sorted(each.sequence or 0 for each in mine), replay_command(seed)
+                ordered += 1
+    assert ordered > 10
+
+
+def test_crashes_lost_answers_and_strangers_lose_double_and_mark_nothing() -> None:
+    assert assert_all_is_well(range(12), Forgets.NOTHING) > 100
+
+
+@pytest.mark.slow
+def test_a_crash_before_or_after_each_step_of_a_workload_changes_nothing() -> None:
+    work = workload(SMALL)
+    expected = reference(work)
+    for step in range(1, expected.steps + 1):
+        outcome = crash_at(work, step, expected)
+        assert outcome.crashes == 1
+        assert outcome.problem is None, f"{outcome.problem} after {outcome.trace}"
+
+
+@pytest.mark.slow
+def test_two_thousand_crashes_lose_double_and_mark_nothing() -> None:
+    assert assert_all_is_well(range(1_000, 1_200), Forgets.NOTHING) > 2_000
+
+
+def test_after_a_storage_forgot_nothing_is_lost_and_what_repeats_is_marked() -> None:
+    assert_all_is_well(range(6), Forgets.DATABASE)
+
+
+def test_after_positions_were_damaged_nothing_is_lost_and_what_repeats_is_marked() -> None:
+    assert_all_is_well(range(6), Forgets.POSITIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("forgets", [Forgets.DATABASE, Forgets.POSITIONS])
+def test_forgetting_at_many_moments_loses_nothing(forgets: Forgets) -> None:
+    assert_all_is_well(range(2_000, 2_040), forgets)
