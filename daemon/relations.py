@@ -7,6 +7,7 @@ import msgspec
 
 from daemon.keys import INGRESS, NOTIFICATION, RESEQUENCER
 from domain.errors import ConfigurationError
+from resequencer.settings import ResequencerSettings
 
 Values = Mapping[str, Any]
 
@@ -36,11 +37,15 @@ class Relation(msgspec.Struct, frozen=True):
     problem: str
 
 
-def deadline_ms(values: Values) -> float:
+def deadline_ms(values: Values) -> int:
     """How long a stashed envelope waits: `stash-timeout`, or the sum of the delays of all attempts."""
-    if values[_STASH] is not None:
-        return float(values[_STASH])
-    return float(sum(values[_PROCESSING] * values[_BACKOFF] ** attempt for attempt in range(values[_ATTEMPTS])))
+    settings = ResequencerSettings(
+        processing_timeout_ms=values[_PROCESSING],
+        max_attempts=values[_ATTEMPTS],
+        backoff_factor=values[_BACKOFF],
+        stash_timeout_ms=values[_STASH],
+    )
+    return settings.deadline_ms
 
 
 def _has_its_keys(strategy: str, key: str) -> Relation:

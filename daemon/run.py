@@ -33,9 +33,12 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _lock(configuration: Configuration) -> None:
-    """The run directory, and the output directory, which another one's configuration may name too."""
+    """The run directory, and what another one's configuration may name too: the output directory and the database's."""
     notification = configuration.notification
-    for directory in dict.fromkeys((notification.run_directory.resolve(), notification.output_directory.resolve())):
+    directories = [notification.run_directory, notification.output_directory]
+    if configuration.resequencer.storage_type is StorageType.EMBEDDED:
+        directories.append(configuration.storage.embedded_file.parent)
+    for directory in dict.fromkeys(each.resolve() for each in directories):
         RunLock(directory).acquire()
 
 

@@ -99,13 +99,12 @@ class Guardian(ActorTypeDispatcher):
         self._answer_if_complete()
 
     def receiveMsg_Survey(self, message: Survey, sender: ActorAddress) -> None:
-        waits = self._roster.waits
         self.send(
             sender,
             Surveyed(
                 self._roster.active,
-                len(waits),
-                sum(each.stashed for each in waits.values()),
+                len(self._roster.waits),
+                self._roster.stashed,
                 self._roster.stashed_bytes,
                 self._roster.backlogged,
                 tuple(self._roster.longest(message.oldest)),

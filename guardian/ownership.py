@@ -72,7 +72,7 @@ class Ownership:
         for partition in self.held.keys() - assigned:
             self._drop(partition)
         for partition in sorted(assigned - self.held.keys()):
-            self._tools.patience.until_answered("storage", partial(self._take_over_last, partition))
+            self._tools.patience.until_answered("output", partial(self._take_over_last, partition))
 
     def lose(self, partition: Partition, error: Exception) -> None:
         """A newer owner came. If it is still assigned, it is taken over again: a zombie must not stop the rightful owner."""

@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from domain.errors import ResequencerError, TransientError
+from storage.port import StorageUnavailable
 
 _Answer = TypeVar("_Answer")
 _log = logging.getLogger("resequencer.guardian")
@@ -37,7 +38,7 @@ class Patience:
         self.reason: str | None = None
 
     def until_answered(self, what: str, call: Callable[[], _Answer]) -> _Answer:
-        """The answer of `call`, however long it takes.
+        """The answer of `call`, however long it takes. `what` is away when it fails, unless the storage says that it is.
 
         Raises:
             Stopped: The worker is to stop, and the call was not answered.
@@ -47,21 +48,21 @@ class Patience:
             try:
                 answer = call()
             except TransientError as error:
-                self._note(what, error)
+                self._note("storage" if isinstance(error, StorageUnavailable) else what, error)
                 if self._is_stopping():
-                    raise Stopped(f"told to stop while the {what} was away: {error}") from error
+                    raise Stopped(f"told to stop while the {self.away} was away: {error}") from error
                 self._wait(pause_ms)
                 pause_ms = min(2 * pause_ms, self._settings.longest_pause_ms)
             except ResequencerError:
-                self._note_answer(what)
+                self._note_answer()
                 raise
             else:
-                self._note_answer(what)
+                self._note_answer()
                 return answer
 
-    def _note_answer(self, what: str) -> None:
+    def _note_answer(self) -> None:
         if self.away is not None:
-            _log.warning("the %s is back", what)
+            _log.warning("the %s is back", self.away)
             self.away = self.reason = None
 
     def _note(self, what: str, error: TransientError) -> None:

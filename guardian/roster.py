@@ -37,7 +37,10 @@ class Dues(msgspec.Struct, frozen=True):
 
 
 class Roster:
-    """Keeps time and memory for a guardian. `waits` is in the order in which the units began to wait."""
+    """Keeps time and memory for a guardian.
+
+    `waits` is in the order in which the units began to wait, `stashed` the number of envelopes in their stashes.
+    """
 
     def __init__(self, settings: RosterSettings) -> None:
         self._settings = settings
@@ -48,6 +51,7 @@ class Roster:
         self._stashed_bytes = 0
         self._is_behind = False
         self.waits: dict[UnitKey, Waits] = {}
+        self.stashed = 0
 
     @property
     def active(self) -> int:
@@ -70,7 +74,7 @@ class Roster:
 
     def arm(self, key: UnitKey, waits: Waits) -> None:
         """A unit that waits in storage, without an actor."""
-        self.waits[key] = waits
+        self._remember(key, waits)
         self._wakeups.arm(key, waits.wakes_at)
 
     def activate(self, key: UnitKey) -> None:
@@ -91,12 +95,11 @@ class Roster:
         """
         key, waits = decided.key, decided.waits
         self._stashed_bytes += (waits.stashed_bytes if waits else 0) - self._size(key)
+        self._remember(key, waits)
         if waits is None:
-            self.waits.pop(key, None)
             if decided.change is not None or not self._wakeups.is_armed(key):
                 self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
         else:
-            self.waits[key] = waits
             self._wakeups.arm(key, waits.wakes_at)
         if decided.is_over:
             self._over.append(key)
@@ -135,7 +138,7 @@ class Roster:
             self.deactivate(key)
             self._wakeups.disarm(key)
         for key in [key for key in self.waits if key.partition == partition]:
-            del self.waits[key]
+            self._remember(key, None)
             self._wakeups.disarm(key)
         self._backlog.drop(partition)
         self._over = [key for key in self._over if key.partition != partition]
@@ -145,6 +148,14 @@ class Roster:
         """Those that have waited longest, from the first that began to wait; costs by `count`."""
         first = [entry for entry, _ in zip(self.waits.items(), range(100 * count), strict=False)]
         return sorted(first, key=lambda entry: entry[1].since)[:count]
+
+    def _remember(self, key: UnitKey, waits: Waits | None) -> None:
+        known = self.waits.get(key)
+        self.stashed += (waits.stashed if waits else 0) - (known.stashed if known else 0)
+        if waits is not None:
+            self.waits[key] = waits
+        elif known is not None:
+            del self.waits[key]
 
     def _size(self, key: UnitKey) -> int:
         waits = self.waits.get(key)

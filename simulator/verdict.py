@@ -47,8 +47,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def is_good(self) -> bool:
-        """Every promise was held."""
-        return not any(count for _, count in self.counts)
+        """Something was expected, and every promise was held."""
+        return self.units > 0 and not any(count for _, count in self.counts)
 
 
 class Findings:
@@ -82,6 +82,8 @@ def render_text(verdict: Verdict) -> str:
             lines.append(f"{count} {deviation.value}")
             found = (each for each in verdict.examples if each.deviation is deviation)
             lines.extend(f"    {each.where}: {each.what}" for each in found)
+    if not verdict.units:
+        lines.append("No units are expected: simulate first, or name the expectations with --expected.")
     if verdict.is_good:
         lines.append("0 lost, 0 doubled, 0 out of order, 0 with wrong content: every promise was held.")
     return "\n".join(lines)

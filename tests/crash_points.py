@@ -136,26 +136,21 @@ class StruckTransport:
         self._around("seek", lambda: self._inner.seek(partition, offset))
 
     def poll(self, max_records: int, timeout_ms: int) -> Polled:
-        # A poll whose answer got lost has moved on.
-        return self._answered("poll", lambda: self._inner.poll(max_records, timeout_ms))
+        """A poll whose answer got lost would have moved on: only a crash may follow it."""
+        self._steps.strike("before poll", TransportUnavailable("no answer to poll"))
+        polled = self._inner.poll(max_records, timeout_ms)
+        if self._steps.fate("after poll") is Fate.CRASH:
+            raise Crash("after poll")
+        return polled
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
-        # The files' own operations lose answers; the sink itself, which runs in the worker, does not once it has written all.
-        self._answered("publish", lambda: self._inner.publish(outputs))
+        self._around("publish", lambda: self._inner.publish(outputs))
 
     def close(self) -> None:
         self._inner.close()
 
     def _around(self, name: str, call: Callable[[], Answer]) -> Answer:
         return self._steps.around(name, call, TransportUnavailable(f"no answer to {name}"))
-
-    def _answered(self, name: str, call: Callable[[], Answer]) -> Answer:
-        """Only a crash may follow it."""
-        self._steps.strike(f"before {name}", TransportUnavailable(f"no answer to {name}"))
-        answer = call()
-        if self._steps.fate(f"after {name}") is Fate.CRASH:
-            raise Crash(f"after {name}")
-        return answer
 
 
 class StruckStorage:

@@ -110,9 +110,9 @@ class OperatedService:
         return subprocess.run(command, cwd=self.directory, capture_output=True, text=True, timeout=seconds, check=False)
 
     def begin_verb(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Another verb beside the service; what it says is not kept."""
-        command = self._command(*arguments)
-        return subprocess.Popen(command, cwd=self.directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        """Another verb beside the service; what it says is in `<verb>.log`."""
+        with (self.directory / f"{arguments[0]}.log").open("ab") as log:
+            return subprocess.Popen(self._command(*arguments), cwd=self.directory, stdout=log, stderr=log)
 
     def wait_for_report(self, is_so: Callable[[StatusReport], bool], what: str, seconds: float = 60) -> StatusReport:
         """The first report of the process that runs now of which this is so."""

@@ -22,6 +22,8 @@ from domain.record import Origin, Partition, Record
 from guardian.supervision import SUPERVISION
 from resequencer.handlers.target_types import find_target_type
 from resequencer.payment_data import PaymentData
+from resequencer.strategies.port import Strategy
+from resequencer.unit import REMEMBERED_ENVELOPES
 
 ROOT = Path(__file__).parents[2]
 PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -89,6 +91,12 @@ def test_the_supervision_table_says_what_the_code_does():
     assert re.findall(r"^\| .* \| `[A-Z_]+` \| .*$", text_of("docs/architecture.md"), re.MULTILINE) == rows
 
 
+def test_the_number_of_remembered_envelopes_is_the_one_of_the_code():
+    number = f"{REMEMBERED_ENVELOPES:_}".replace("_", " ")
+    for page in ("README.md", "docs/architecture.md", "docs/decisions/0007-envelope-ids-packed.md", "docs/decisions/README.md"):
+        assert re.search(rf"\b{number}\b", text_of(page)), page
+
+
 def test_operators_are_told_of_every_state_and_exit_code():
     operations = text_of("docs/operations.md")
     # The last report of one that has ended says `stopped`; status then says that it does not run.
@@ -127,6 +135,13 @@ def test_the_target_type_of_the_contributing_page_asks_to_be_called_again(tmp_pa
         target_type(report, PaymentData())
     write(tmp_path, {"customers.json": '{"Muster": "4711"}'})
     assert target_type(report, PaymentData()) == b'{"id": "A", "customer": "4711", "status": "ACCP"}'
+
+
+def test_the_strategy_of_the_contributing_page_answers_every_question():
+    module: dict[str, type] = {}
+    exec(pieces("python")["payments/opening_flow.py"], module)
+    questions = {name for name in vars(Strategy) if not name.startswith("_")}
+    assert questions - set(dir(module["OpeningFlow"])) == set()
 
 
 @pytest.mark.slow

@@ -151,18 +151,20 @@ def test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_
         "ipf.processing-data.ingress.batch-size=50",
     )
     (service.directory / "failing_target.py").write_text(FAILING_TARGET, encoding="utf-8")
-    rates = ("--duplicates", "5%", "--losses", "1%", "--late", "1%", "--garbage", "1%", "--late-after", "7")
+    rates = ("--duplicates", "5%", "--losses", "1%", "--late", "1%", "--garbage", "1%", "--late-after", "1")
     simulation = service.begin_verb("simulate", "--units", "600", "--seed", "5", "--partitions", "2", *rates)
-    wait_until(lambda: service.in_directory.exists(), "input")
+    wait_until(lambda: "late ones follow" in (service.directory / "simulate.log").read_text(), "all but the late ones")
+    simulation.send_signal(signal.SIGSTOP)
     chance = Random(int(os.environ.get("KILL_SEED", "1")))
-    for aim in ("out/notifications.jsonl", "state.db-wal", None) * 3:
-        service.start()
-        _reach_a_random_moment(service, chance, aim)
-        service.kill()
-    assert simulation.wait(120) == 0
+    _run_and_kill(service, chance, 6)
     service.start()
-    report = _wait_until_idle(service)
-    assert report.state == State.READY
+    _wait_until_idle(service)
+    service.kill()
+    simulation.send_signal(signal.SIGCONT)
+    assert simulation.wait(60) == 0
+    _run_and_kill(service, chance, 3)
+    service.start()
+    _wait_until_idle(service)
     assert service.stop() == 0
     verified = service.verb("verify", "--json", "--set", f"{NOTIFICATION}.target-type=report")
     assert verified.returncode == 0, verified.stdout
@@ -190,6 +192,14 @@ def _wait_until_idle(service: OperatedService) -> StatusReport:
         return read == ends and report.units.waiting == 0 and unpublished == 0 and report.state == State.READY
 
     return service.wait_for_report(is_idle, "everything is read and nothing waits")
+
+
+def _run_and_kill(service: OperatedService, chance: Random, times: int) -> None:
+    aims = (None, "out/notifications.jsonl", "state.db-wal")
+    for number in range(times):
+        service.start()
+        _reach_a_random_moment(service, chance, aims[number % 3])
+        service.kill()
 
 
 def _reach_a_random_moment(service: OperatedService, chance: Random, aim: str | None) -> None:
