@@ -111,7 +111,8 @@ class Roster:
         """
         wakes: dict[UnitKey, Wake] = {}
         stops, self._over = dict.fromkeys(self._over[:limit]), self._over[limit:]
-        for key in islice(self._wakeups.due(now), limit):
+        due = list(islice(self._wakeups.due(now), limit))
+        for key in due:
             waits = self.waits.get(key)
             if waits is None:
                 stops[key] = None
@@ -119,11 +120,12 @@ class Roster:
                 wakes[key] = Wake.RETRY
             else:
                 self._backlog.hold(key, ends.get(key.partition, 0))
-        for key in islice(self._backlog.let_go(read_to), limit):
+        let_go = list(islice(self._backlog.let_go(read_to), limit))
+        for key in let_go:
             waits = self.waits.get(key)
             if waits is not None and waits.kind is WaitKind.DEADLINE and waits.wakes_at <= now:
                 wakes[key] = Wake.DEADLINE
-        self._is_behind = max(len(wakes), len(stops)) >= limit
+        self._is_behind = max(len(due), len(let_go)) >= limit or bool(self._over)
         for key in self._heaviest():
             if self._settings.can_reload:
                 stops[key] = None

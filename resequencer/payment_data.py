@@ -7,6 +7,10 @@ from collections.abc import Iterable
 import msgspec
 
 from domain.envelope import DataEnvelope
+from domain.errors import PermanentError
+
+MOST_OBJECTS = 1_000
+"""MDS, PDS and custom objects of a unit together. A payment has a handful."""
 
 Bodies = tuple[tuple[str, bytes], ...]
 
@@ -17,6 +21,13 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True):
     mds: Bodies = ()
     pds: Bodies = ()
     custom: Bodies = ()
+
+    def refuse_too_many(self, envelope: DataEnvelope) -> None:
+        """Raises PermanentError if the envelope could bring more than `MOST_OBJECTS` objects into the unit."""
+        held = len(self.mds) + len(self.pds) + len(self.custom)
+        came = len(envelope.mds_objects) + len(envelope.pds_objects) + len(envelope.custom_objects)
+        if held + came > MOST_OBJECTS:
+            raise PermanentError(f"the unit holds {held} objects and this brings {came}; a unit may hold {MOST_OBJECTS}")
 
     def find_mds(self, object_type: str) -> bytes | None:
         return _find(self.mds, object_type)

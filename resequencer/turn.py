@@ -81,6 +81,7 @@ class Turn:
             return
         self._is_changed = True
         try:
+            self._data.refuse_too_many(envelope)
             self._state = self._strategy.observe(self._state, envelope)
             entry = Stashed(envelope, self._strategy.rank(envelope), self._now)
             accepts = self._is_free and self._strategy.accepts(self._state, envelope)
@@ -236,6 +237,7 @@ class Turn:
         self._is_changed = True
         self._retry, self._incomplete = None, retry.incomplete
         self._attempt(retry.entry, retry.attempts, is_forced=retry.is_forced)
+        self._unstash(retry.entry.rank.lane)
         self._incomplete = None
         for lane, _ in self._stash.lanes:
             self._unstash(lane)

@@ -1,6 +1,10 @@
 """The numbers of flows: an envelope's own, and the last of each flow as an immutable table of a few rows."""
 
 from domain.envelope import DataEnvelope
+from domain.errors import PermanentError
+
+MOST_FLOWS = 256
+"""A payment has two or three; the table is part of the state that is written with every change."""
 
 LastPerFlow = tuple[tuple[str, int], ...]
 
@@ -25,3 +29,9 @@ def with_last(table: LastPerFlow, flow: str, number: int) -> LastPerFlow:
         if name == flow:
             return table if number <= last else (*table[:row], (flow, number), *table[row + 1 :])
     return (*table, (flow, number))
+
+
+def refuse_one_too_many(table: LastPerFlow, flow: str) -> None:
+    """Raises PermanentError for a new flow of a unit that has `MOST_FLOWS` already."""
+    if len(table) >= MOST_FLOWS and last_of(table, flow) == 0:
+        raise PermanentError(f"flow {flow!r} would be the unit's {len(table) + 1}th; a unit may have {MOST_FLOWS}")

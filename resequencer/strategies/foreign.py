@@ -9,16 +9,25 @@ from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
 from resequencer.strategies.port import Rank, Strategy, StrategyState
 
+_QUESTIONS = ("initial", "rank", "observe", "accepts", "handled", "forced", "buried", "is_late", "missing")
+
 
 class ForeignStrategy:
     """Passes every question on and turns whatever is raised into a `PermanentError`: one dead letter, the unit goes on."""
 
     def __init__(self, strategy: Strategy, name: str) -> None:
+        """Raises whatever it raises, and TypeError if it cannot be asked everything: that must not be found out at a deadline."""
+        lacking = [question for question in _QUESTIONS if not callable(getattr(strategy, question, None))]
+        if lacking:
+            raise TypeError(f"it has no {', '.join(lacking)}")
         self._strategy = strategy
         self.name = name
         self.needs_sequence = bool(strategy.needs_sequence)
         self.gathers = bool(strategy.gathers)
         self.state_type: type[StrategyState] = strategy.state_type
+        if not issubclass(self.state_type, StrategyState):
+            raise TypeError("its state_type is no subclass of StrategyState")
+        self._checked_state(strategy.initial())
 
     def initial(self) -> Any:
         return self._state(self._strategy.initial)

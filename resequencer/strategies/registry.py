@@ -8,7 +8,7 @@ import msgspec
 from domain.errors import ConfigurationError
 from resequencer.strategies.completeness import Completeness
 from resequencer.strategies.foreign import ForeignStrategy
-from resequencer.strategies.port import Strategy, StrategyState
+from resequencer.strategies.port import Strategy
 from resequencer.strategies.sequence import Sequence
 from resequencer.strategies.strict_sequence import StrictSequence
 
@@ -50,11 +50,8 @@ def _foreign(settings: StrategySettings) -> Strategy:
         )
     try:
         made = getattr(import_module(module_name), class_name)(settings)
-        strategy = ForeignStrategy(made, settings.strategy)
+        return ForeignStrategy(made, settings.strategy)
     except Exception as error:
         raise ConfigurationError(
             _KEY, f"{settings.strategy!r} cannot be used: {type(error).__name__}: {error}; see CONTRIBUTING.md, 'a strategy'"
         ) from error
-    if not issubclass(strategy.state_type, StrategyState):
-        raise ConfigurationError(_KEY, f"{settings.strategy!r}: its state_type must be a subclass of StrategyState")
-    return strategy

@@ -1,7 +1,7 @@
 """SEQUENCE: the documented order by a global and a local sequence."""
 
 from domain.envelope import DataEnvelope
-from resequencer.strategies.flows import last_of, number_of, with_last
+from resequencer.strategies.flows import last_of, number_of, refuse_one_too_many, with_last
 from resequencer.strategies.port import Rank, StrategyState
 
 _INTERVALS = 64
@@ -34,7 +34,9 @@ class Sequence:
     def rank(self, envelope: DataEnvelope) -> Rank:
         return Rank("", number_of(envelope))
 
-    def observe(self, state: Expectation, envelope: DataEnvelope) -> Expectation:  # noqa: ARG002 - only handling counts.
+    def observe(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
+        """Only handling counts. A unit of too many flows is refused one more: its state must stay small."""
+        refuse_one_too_many(state.observed, envelope.flow)
         return state
 
     def accepts(self, state: Expectation, envelope: DataEnvelope) -> bool:

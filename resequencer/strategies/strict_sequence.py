@@ -1,7 +1,7 @@
 """STRICT_SEQUENCE: each flow in its own exact order, however parallel the intake."""
 
 from domain.envelope import DataEnvelope
-from resequencer.strategies.flows import LastPerFlow, last_of, number_of, with_last
+from resequencer.strategies.flows import LastPerFlow, last_of, number_of, refuse_one_too_many, with_last
 from resequencer.strategies.port import Rank, StrategyState
 
 
@@ -28,7 +28,9 @@ class StrictSequence:
     def rank(self, envelope: DataEnvelope) -> Rank:
         return Rank(envelope.flow, number_of(envelope))
 
-    def observe(self, state: Lasts, envelope: DataEnvelope) -> Lasts:  # noqa: ARG002 - only handling counts.
+    def observe(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+        """Only handling counts. A unit of too many flows is refused one more: its state must stay small."""
+        refuse_one_too_many(state.observed, envelope.flow)
         return state
 
     def accepts(self, state: Lasts, envelope: DataEnvelope) -> bool:

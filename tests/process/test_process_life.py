@@ -29,10 +29,10 @@ from domain.errors import TransientError
 
 
 def report(mapping):
-    """Every tenth notification cannot be made in every other second."""
+    """Every tenth notification cannot be made in a quarter of the time."""
     made = mapping["report"]
     name = made["CstmrPmtStsRpt"]["GrpHdr"]["MsgId"]
-    if crc32(name.encode()) % 10 == 0 and int(time.time()) % 2 == 0:
+    if crc32(name.encode()) % 10 == 0 and time.time() % 2 < 0.5:
         raise TransientError("the target rests")
     return json.dumps(made).encode()
 '''

@@ -8,6 +8,7 @@ from driving import drive
 
 from domain.dead_letter import DeadLetterReason
 from domain.errors import ConfigurationError
+from resequencer.strategies.port import StrategyState
 from resequencer.strategies.registry import STRATEGIES, StrategySettings, make_strategy
 from resequencer.strategies.strict_sequence import StrictSequence
 
@@ -44,6 +45,25 @@ class Unstorable(Everything):
         return True
 
 
+class Mute:
+    """A user's class that answers half of the questions."""
+
+    needs_sequence, gathers, state_type = False, False, StrategyState
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def initial(self):
+        return StrategyState()
+
+
+class WithoutBeginning(Everything):
+    """A user's class that fails at its first question."""
+
+    def initial(self):
+        raise ZeroDivisionError
+
+
 class WithoutState(Everything):
     state_type = dict
 
@@ -52,6 +72,7 @@ class WithoutState(Everything):
 def users_module(monkeypatch):
     module = ModuleType("users_own")
     module.Everything, module.WithoutState, module.Unstorable = Everything, WithoutState, Unstorable
+    module.Mute, module.WithoutBeginning = Mute, WithoutBeginning
     monkeypatch.setitem(sys.modules, "users_own", module)
 
 
@@ -87,7 +108,9 @@ def test_a_state_that_cannot_be_stored_costs_one_dead_letter(envelopes):
         ("SEQUENZ", "use one of FULL_PAIN001"),
         ("users_own:Nothing", "AttributeError"),
         ("no_such_module:Class", "ModuleNotFoundError"),
-        ("users_own:WithoutState", "subclass of StrategyState"),
+        ("users_own:Mute", "it has no rank, observe, accepts, handled, forced, buried, is_late, missing"),
+        ("users_own:WithoutBeginning", "ZeroDivisionError"),
+        ("users_own:WithoutState", "no subclass of StrategyState"),
         (":Class", "package.module:Class"),
     ],
 )

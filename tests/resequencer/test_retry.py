@@ -94,6 +94,16 @@ def test_a_forced_one_that_fails_for_a_while_keeps_its_mark(unit, envelopes):
     assert [each.incomplete for each in unit.marks] == ["sequence:1", "sequence:1", "sequence:3"]
 
 
+def test_what_follows_a_forced_one_that_was_tried_again_is_marked_like_it(unit, envelopes):
+    second = envelopes(2)
+    unit.handler.fail(second, AWAY)
+    unit.arrive(second, envelopes(3))
+    unit.expire()
+    unit.wake(Wake.RETRY, after_ms=3_000)
+    assert unit.sequences == [2, 3]
+    assert [each.incomplete for each in unit.marks] == ["sequence:1", "sequence:1", "sequence:1"]
+
+
 def test_jitter_moves_the_next_attempt_within_its_bounds(envelopes):
     class Upmost:
         def uniform(self, a, b):

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.errors import ConfigurationError, TransientError
+from resequencer.payment_data import MOST_OBJECTS
+from resequencer.strategies.flows import MOST_FLOWS
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit import Wake
 from resequencer.unit_codec import UnitCodec
@@ -188,3 +190,22 @@ def test_a_stash_of_a_thousand_that_comes_loose_costs_a_thousand_looks(order):
     unit.arrive(envelopes(1))
     assert unit.sequences == list(range(1, 1_001))
     assert len(asked) == 1_000
+
+
+def test_a_unit_of_too_many_flows_is_refused_one_more_and_goes_on():
+    for strategy in ("SEQUENCE", "STRICT_SEQUENCE"):
+        unit, envelopes = drive(strategy), Envelopes()
+        unit.arrive_together(*(envelopes(1, flow=f"flow-{number}") for number in range(MOST_FLOWS + 1)))
+        assert len(unit.handled) == MOST_FLOWS
+        assert [str(each.reason) for each in unit.dead] == ["handler-failed"]
+        assert "'flow-256'" in unit.dead[0].error
+        unit.arrive(envelopes(2, flow="flow-0"))
+        assert unit.handled[-1] == ("flow-0", 2)
+
+
+def test_a_unit_of_too_many_objects_is_refused_more_and_goes_on():
+    unit, envelopes = drive("SEQUENCE"), Envelopes()
+    unit.arrive(envelopes(1, custom=[f"key-{number}" for number in range(MOST_OBJECTS)]), envelopes(2, custom=["one"]))
+    assert [str(each.reason) for each in unit.dead] == ["handler-failed"]
+    unit.arrive(envelopes(2))
+    assert unit.sequences == [1, 2]
