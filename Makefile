@@ -40,10 +40,10 @@ check-configuration: $(RUNTIME) ## validates CONF and shows every value and wher
 	@$(BIN)/resequencer check --config "$(CONF)" $(ARGS)
 
 check: lint ## lint, types, import rules and the fast tests, in under a minute
-	@$(BIN)/python -m pytest -q -m "not slow"
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow"
 
 test: lint ## everything that check does, and all tests
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 lint: $(DEVELOPMENT) ## lint, format, types and import rules
 	@$(BIN)/ruff check --quiet .
