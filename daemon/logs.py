@@ -25,7 +25,12 @@ class TextFormatter(logging.Formatter):
         places = " ".join(f"{name}={value}" for name, value in _places(record).items())
         text = f"{_instant(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
         text = printable(f"{text} [{places}]" if places else text)
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        return "\n".join([text, *self._traceback(record)])
+
+    def _traceback(self, record: logging.LogRecord) -> list[str]:
+        """Set in, so that no line of it can be taken for a record of its own."""
+        lines = self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        return [f"  {printable(line)}" for line in lines]
 
 
 class JsonFormatter(logging.Formatter):

@@ -33,13 +33,14 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _lock(configuration: Configuration) -> None:
-    """The run directory, and what another one's configuration may name too: the output directory and the database's."""
+    """The run directory, and what another one's configuration may name too: the output directory and the database."""
     notification = configuration.notification
-    directories = [notification.run_directory, notification.output_directory]
-    if configuration.resequencer.storage_type is StorageType.EMBEDDED:
-        directories.append(configuration.storage.embedded_file.parent)
-    for directory in dict.fromkeys(each.resolve() for each in directories):
+    for directory in dict.fromkeys((notification.run_directory.resolve(), notification.output_directory.resolve())):
         RunLock(directory).acquire()
+    database = configuration.storage.embedded_file.resolve()
+    # Its directory is not made for it: one that is missing should have been mounted, and the storage says so.
+    if configuration.resequencer.storage_type is StorageType.EMBEDDED and database.parent.is_dir():
+        RunLock(database.parent, database.name).acquire()
 
 
 def _warn(configuration: Configuration) -> None:

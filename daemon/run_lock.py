@@ -1,4 +1,4 @@
-"""One service at a time on a directory: a lock that the kernel lets go of when its holder dies."""
+"""One service at a time on a directory or a file: a lock that the kernel lets go of when its holder dies."""
 
 import fcntl
 import os
@@ -15,10 +15,10 @@ _PAUSE_SECONDS = 0.02
 
 
 class AlreadyRunning(ResequencerError):
-    """Another process holds the directory."""
+    """Another process holds it."""
 
-    def __init__(self, directory: Path, holder: str) -> None:
-        super().__init__(f"{directory}: in use by the service with process id {holder}; stop it, or use another directory")
+    def __init__(self, held: Path, holder: str) -> None:
+        super().__init__(f"{held}: in use by the service with process id {holder}; stop it, or name another one")
 
 
 class DirectoryUnusable(ResequencerError):
@@ -29,10 +29,15 @@ class DirectoryUnusable(ResequencerError):
 
 
 class RunLock:
-    """Held from `acquire` until the process ends or `release`. The file carries the holder's process id, for people."""
+    """Held from `acquire` until the process ends or `release`. The file carries the holder's process id, for people.
 
-    def __init__(self, directory: Path) -> None:
+    It is on a directory, or with `file` on one file in it only.
+    """
+
+    def __init__(self, directory: Path, file: str | None = None) -> None:
         self._directory = directory
+        self._held = directory / file if file else directory
+        self._path = directory / (f"{file}.{NAME}" if file else NAME)
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
@@ -44,12 +49,12 @@ class RunLock:
         """
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise DirectoryUnusable(self._directory, error) from error
         if not _is_locked(descriptor):
             os.close(descriptor)
-            raise AlreadyRunning(self._directory, find_holder(self._directory) or UNKNOWN)
+            raise AlreadyRunning(self._held, _find_holder(self._path) or UNKNOWN)
         # The process id is for people; a full disk has no room for it and must not keep the service from starting.
         with suppress(OSError):
             os.ftruncate(descriptor, 0)
@@ -77,11 +82,16 @@ def _is_locked(descriptor: int) -> bool:
 def find_holder(directory: Path) -> str | None:
     """The process id of the service that holds the directory (`UNKNOWN` if it could not be written), None if none does."""
     try:
-        descriptor = os.open(directory / NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        return _find_holder(directory / NAME)
     except OSError as error:
         raise DirectoryUnusable(directory, error) from error
+
+
+def _find_holder(path: Path) -> str | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

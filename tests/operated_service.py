@@ -104,7 +104,7 @@ class OperatedService:
 
     # What is asked of it
 
-    def verb(self, *arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    def verb(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """Another verb with the same configuration, waited for."""
         command = self._command(*arguments)
         return subprocess.run(command, cwd=self.directory, capture_output=True, text=True, timeout=seconds, check=False)

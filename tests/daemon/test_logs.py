@@ -59,12 +59,15 @@ def test_what_steers_a_terminal_or_cannot_be_encoded_is_escaped_and_the_rest_is_
     line.encode()
 
 
-def test_an_exception_follows_its_line():
+def test_an_exception_follows_its_line_set_in_so_that_it_forges_none():
     try:
-        raise ValueError("no\nsuch thing")
+        raise ValueError(f"no\n{FORGED}\x1b[2J")
     except ValueError:
         each = record("it failed", exc_info=sys.exc_info())
-    assert TEXT.format(each).splitlines()[1] == "Traceback (most recent call last):"
+    first, *rest = TEXT.format(each).splitlines()
+    assert first.endswith(": it failed")
+    assert rest[0] == "  Traceback (most recent call last):"
+    assert all(line.startswith("  ") and line.isprintable() for line in rest)
     assert "\n" not in JSON.format(each)
     assert json.loads(JSON.format(each))["exception"].startswith("Traceback")
 

@@ -81,3 +81,12 @@ def test_a_directory_that_cannot_be_used_is_named_with_the_reason(tmp_path):
         RunLock(tmp_path / "file").acquire()
     with pytest.raises(DirectoryUnusable, match=r"file/run: cannot be used: Not a directory"):
         RunLock(tmp_path / "file" / "run").acquire()
+
+
+def test_a_file_is_held_without_the_directory_that_it_lies_in(tmp_path):
+    RunLock(tmp_path, "one.db").acquire()
+    with pytest.raises(AlreadyRunning, match=rf"one\.db: in use by the service with process id {os.getpid()};"):
+        RunLock(tmp_path, "one.db").acquire()
+    RunLock(tmp_path, "two.db").acquire()
+    assert find_holder(tmp_path) is None
+    RunLock(tmp_path).acquire()

@@ -2,11 +2,11 @@
 
 import errno
 import os
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from daemon import status_file
 from daemon.status_file import StatusFile
 from daemon.status_report import Identity, State, Units, UnitWait, instant_of, instant_text, report
 
@@ -39,23 +39,46 @@ def test_what_cannot_be_read_is_no_report(tmp_path, content):
     assert StatusFile(tmp_path).find() is None
 
 
-def test_a_disk_without_room_stops_nothing_is_said_once_and_the_last_report_stays(tmp_path, monkeypatch, caplog):
-    file = StatusFile(tmp_path)
-    file.write(made(State.STARTING))
+@pytest.fixture
+def full_disk(monkeypatch):
+    """No file can be made to hold anything new; what is there can be written over."""
 
-    def has_no_room(*_):
+    def has_no_room(path, _content):
+        path.touch()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patched:
-        patched.setattr(status_file.os, "replace", has_no_room)
-        file.write(made())
-        file.write(made())
-        assert file.find() == made(State.STARTING)
+    return lambda: monkeypatch.setattr(Path, "write_bytes", has_no_room)
+
+
+def test_on_a_full_disk_the_report_is_written_over_the_last_one(tmp_path, full_disk, caplog):
+    file = StatusFile(tmp_path)
+    file.write(made(State.STARTING))
+    size = (tmp_path / "status.json").stat().st_size
+    full_disk()
+    for reason in ("state.db: database or disk is full" * 20, "short"):
+        file.write(made(State.STORAGE_AWAY, reason))
+        assert file.find() == made(State.STORAGE_AWAY, reason)
+    assert (tmp_path / "status.json").stat().st_size == size
+    assert [each.name for each in tmp_path.iterdir()] == ["status.json"]
+    assert not caplog.records
+
+
+def test_where_that_takes_more_room_too_the_last_report_stays_and_it_is_said_once(tmp_path, full_disk, caplog):
+    file = StatusFile(tmp_path)
+    file.write(made(State.STARTING))
+    full_disk()
+    for _ in range(3):
+        file.write(made(State.STORAGE_AWAY, "x" * 10_000))
+    assert file.find() == made(State.STARTING)
     assert [each.getMessage() for each in caplog.records] == [
         f"{tmp_path}/status.json cannot be written, status will be stale: [Errno 28] No space left on device"
     ]
-    file.write(made())
-    assert file.find() == made()
+
+
+def test_without_any_report_before_a_full_disk_stops_nothing(tmp_path, full_disk):
+    full_disk()
+    StatusFile(tmp_path).write(made())
+    assert StatusFile(tmp_path).find() is None
 
 
 def test_instants_are_read_as_they_are_written():

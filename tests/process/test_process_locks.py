@@ -77,3 +77,18 @@ def test_an_output_directory_that_is_the_run_directory_under_another_name_does_n
     service = new_service(f'{NOTIFICATION}.file.directory="{tmp_path}/run/../run/application"')
     service.start_and_wait()
     assert service.stop() == 0
+
+
+def test_two_run_directories_with_one_database_are_refused_but_two_databases_may_lie_side_by_side(
+    new_service: NewService, tmp_path: Path
+) -> None:
+    (tmp_path / "fast").mkdir()
+    first = new_service(f"{NOTIFICATION}.storage.embedded.file=fast/one.db").start_and_wait()
+    other = f"{NOTIFICATION}.run-directory=run/other"
+    refused = new_service(other, f"{NOTIFICATION}.storage.embedded.file=fast/../fast/one.db").verb("run")
+    assert refused.returncode == 1
+    assert f"{tmp_path}/fast/one.db: in use by the service with process id" in refused.stderr
+    second = new_service(other, f"{NOTIFICATION}.storage.embedded.file=fast/two.db")
+    second.run_directory = tmp_path / "run" / "other"
+    assert second.start_and_wait().stop() == 0
+    assert first.stop() == 0

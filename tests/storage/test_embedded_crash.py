@@ -19,10 +19,18 @@ COMMIT_UNTIL_KILLED = """
 import secrets, sys
 from domain.record import Partition
 from storage.embedded import EmbeddedSettings, EmbeddedStorage
-from storage.port import Commit, Pending, StashEntry, UnitChange, WaitKind, Waits
+from storage.port import Commit, Pending, StashEntry, StorageUnavailable, UnitChange, WaitKind, Waits
+
+def until_answered(call, *arguments):
+    # Another process may write for long: then the same call again.
+    while True:
+        try:
+            return call(*arguments)
+        except StorageUnavailable:
+            pass
 
 storage = EmbeddedStorage(EmbeddedSettings(sys.argv[1], 1_000), lambda: secrets.token_hex(8))
-store = storage.open(Partition("killed", int(sys.argv[2])))
+store = until_answered(storage.open, Partition("killed", int(sys.argv[2])))
 waits = Waits(1, WaitKind.DEADLINE, 1, "sequence:3", "SEQUENCE", 1, 1)
 number = 0
 while True:
@@ -33,7 +41,8 @@ while True:
         for each in range(200)
     ]
     pending = (Pending(number, body),)
-    store.commit(Commit(number, f"attempt-{number}", number, number, 0, tuple(units), pending, number - 1))
+    commit = Commit(number, f"attempt-{number}", number, number, 0, tuple(units), pending, number - 1)
+    until_answered(store.commit, commit)
     print(number, flush=True)
 """
 
