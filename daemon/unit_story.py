@@ -58,8 +58,7 @@ def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
     for arrival in arrivals:
         envelope = _decoded(arrival, decoder)
         before = len(listener.heard)
-        decision = decide(unit, (envelope,), (), 0, rules)
-        unit = decision.unit
+        unit, decision = decide(unit, (envelope,), (), 0, rules)
         steps.append(_step(StepKind.ARRIVED, envelope, events))
         steps += _consequences(envelope, decision, listener.heard[before:], events)
     return Telling(tuple(steps), tuple(listener.heard))

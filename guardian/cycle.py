@@ -24,6 +24,7 @@ from guardian.messages import Prepare, Settle
 from guardian.ownership import CycleSettings, Ownership, Servers, Tools
 from guardian.pace import Pace
 from resequencer.messages import Decided, UnitKey
+from resequencer.unit import Decision
 from storage.port import Snapshot
 
 _log = logging.getLogger("resequencer.guardian")
@@ -130,14 +131,14 @@ class Cycle:
 
     def _commit_all(self, moved: Collection[Partition], arrivals: Arrivals, decisions: Sequence[Decided]) -> list[HeldPartition]:
         """Commit every partition in which something happened; those whose commit was answered."""
-        decided: defaultdict[Partition, list[Decided]] = defaultdict(list)
-        for decision in decisions:
-            decided[decision.key.partition].append(decision)
-        touched = [held for each, held in self.ownership.held.items() if each in moved or each in decided]
+        decided: defaultdict[Partition, list[Decision]] = defaultdict(list)
+        for each in decisions:
+            decided[each.key.partition].append(each.decision)
+        touched = [held for name, held in self.ownership.held.items() if name in moved or name in decided]
         return [held for held in touched if self._is_committed(held, arrivals.letters.get(held.partition, ()), decided)]
 
     def _is_committed(
-        self, held: HeldPartition, letters: Sequence[DeadLetter], decided: Mapping[Partition, Sequence[Decided]]
+        self, held: HeldPartition, letters: Sequence[DeadLetter], decided: Mapping[Partition, Sequence[Decision]]
     ) -> bool:
         decisions = decided.get(held.partition, ())
         left = [*letters, *(each for decision in decisions for each in decision.outgoing)]
@@ -148,7 +149,7 @@ class Cycle:
             self.ownership.lose(held.partition, error)
             return False
         held.note_committed(commit, decisions, self._tools.clock.now())
-        self._account(left, decisions)
+        self._account(held.partition, left, decisions)
         return True
 
     def _publish(self, news: Sequence[HeldPartition]) -> None:
@@ -160,7 +161,7 @@ class Cycle:
         for held in news:
             held.note_published(self._tools.clock.now())
 
-    def _account(self, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decided]) -> None:
+    def _account(self, partition: Partition, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision]) -> None:
         self.figures.add_outgoing(left)
         for decision in decisions:
             self.figures.add_decision(decision)
@@ -168,11 +169,7 @@ class Cycle:
                 _log.warning(
                     "released %d envelopes of unit %s after %.1f s (%s): missing %s",
                     release.envelopes, release.unit, release.waited_ms / 1000, release.cause.value, release.missing,
-                    extra={
-                        "unit": release.unit,
-                        "partition": str(decision.key.partition),
-                        "position": release.source_position,
-                    },
+                    extra={"unit": release.unit, "partition": str(partition), "position": release.source_position},
                 )  # fmt: skip
 
 

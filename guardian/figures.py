@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
-from resequencer.messages import Decided
+from resequencer.unit import Decision
 
 
 class Figures:
@@ -17,7 +17,7 @@ class Figures:
         self.dead_letters: Counter[str] = Counter()
         self.longest_wait_ms = 0
 
-    def add_decision(self, decision: Decided) -> None:
+    def add_decision(self, decision: Decision) -> None:
         tally = decision.tally
         for name in _TALLIED:
             count = getattr(tally, name)

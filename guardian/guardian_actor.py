@@ -14,7 +14,7 @@ from guardian.roster import Roster, RosterSettings
 from guardian.supervision import SUPERVISION, Directive, Failure
 from resequencer.actor import Resequencer
 from resequencer.messages import Begin, Decide, Decided, Refused, UnitKey
-from resequencer.unit import Tally, Wake
+from resequencer.unit import Decision, Tally, Wake
 
 _QUESTIONS = (Arm, Drop, Prepare, Settle, Survey)
 
@@ -178,7 +178,7 @@ class Guardian(ActorTypeDispatcher):
         letters = tuple(DeadLetter(each.record, DeadLetterReason.HANDLER_FAILED, error, turn.now) for each in turn.envelopes)
         waits = self._roster.waits.get(turn.key)
         tally = Tally(arrived=len(letters))
-        self._decisions.append(Decided(turn.key, None, letters, waits, (), tally, (), (), is_over=False))
+        self._decisions.append(Decided(turn.key, Decision(None, letters, waits, (), tally)))
         if waits is not None:
             self._roster.arm(turn.key, waits)
         self._roster.deactivate(turn.key)

@@ -10,7 +10,7 @@ from domain.record import Partition
 from guardian.outgoing import from_pending, outgoing, renumbered, to_pending
 from guardian.positions import Positions
 from guardian.takeover import Metadata, Takeover, last_commit
-from resequencer.messages import Decided
+from resequencer.unit import Decision
 from storage.port import Commit, PartitionStore, UnitChange
 
 _THROTTLE_MS = 1_000
@@ -45,7 +45,7 @@ class HeldPartition:
         self.positions.read(offsets, read_to, now)
         self._just_read, self.read_to = offsets, read_to
 
-    def next_commit(self, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decided], attempt: str) -> Commit:
+    def next_commit(self, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision], attempt: str) -> Commit:
         """All that this cycle changed; what leaves gets its numbers here."""
         first = self._highest_number + 1
         self.unpublished = tuple(outgoing(number, each, self._heal_offset) for number, each in enumerate(left, first))
@@ -58,7 +58,7 @@ class HeldPartition:
         self.unpublished = tuple(renumbered(each, number) for number, each in renamed)
         return self._commit(attempt)
 
-    def note_committed(self, commit: Commit, decisions: Sequence[Decided], now: Instant) -> None:
+    def note_committed(self, commit: Commit, decisions: Sequence[Decision], now: Instant) -> None:
         """The storage answered: the numbers are given out, and what was read is settled."""
         self._highest_number = commit.highest_number
         stashed = {offset for each in decisions for offset in each.stashed} if self._waits_for_handled else ()

@@ -93,15 +93,16 @@ class Roster:
 
         A turn that changed nothing does not keep its actor alive: it must have stopped before its state expires in storage.
         """
-        key, waits = decided.key, decided.waits
+        key, decision = decided.key, decided.decision
+        waits = decision.waits
         self._stashed_bytes += (waits.stashed_bytes if waits else 0) - self._size(key)
         self._remember(key, waits)
         if waits is None:
-            if decided.change is not None or not self._wakeups.is_armed(key):
+            if decision.change is not None or not self._wakeups.is_armed(key):
                 self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
         else:
             self._wakeups.arm(key, waits.wakes_at)
-        if decided.is_over:
+        if decision.is_over:
             self._over.append(key)
 
     def dues(self, now: Instant, read_to: Mapping[Partition, int], ends: Mapping[Partition, int], limit: int = AT_ONCE) -> Dues:

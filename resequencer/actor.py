@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from thespian.actors import Actor, ActorAddress
 
 from domain.errors import ConfigurationError
-from resequencer.messages import Begin, Decide, Decided, Refused, UnitKey
+from resequencer.messages import Begin, Decide, Decided, Refused
 from resequencer.turn import Rules, decide
 from resequencer.unit import Unit
 from resequencer.unit_codec import UnitCodec
@@ -44,20 +44,5 @@ class Resequencer(Actor):
     def _decide(self, message: Decide, sender: ActorAddress) -> None:
         if self._unit is None:
             return
-        decision = decide(self._unit, message.envelopes, message.wakes, message.now, self.rules)
-        self._unit = decision.unit
-        self.send(sender, _told(message.key, decision))
-
-
-def _told(key: UnitKey, decision: Any) -> Decided:
-    return Decided(
-        key,
-        decision.change,
-        decision.outgoing,
-        decision.waits,
-        decision.releases,
-        decision.tally,
-        decision.stashed,
-        decision.unstashed,
-        decision.is_over,
-    )
+        self._unit, decision = decide(self._unit, message.envelopes, message.wakes, message.now, self.rules)
+        self.send(sender, Decided(message.key, decision))

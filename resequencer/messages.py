@@ -5,12 +5,10 @@ from typing import NamedTuple
 import msgspec
 
 from domain.clock import Instant
-from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
-from domain.notification import Notification
 from domain.record import Partition
-from resequencer.unit import Release, Tally, Wake
-from storage.port import Snapshot, UnitChange, Waits
+from resequencer.unit import Decision, Wake
+from storage.port import Snapshot
 
 
 class UnitKey(NamedTuple):
@@ -37,17 +35,10 @@ class Decide(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """What a turn led to; the fields are those of `resequencer.unit.Decision` without the unit, which stays with its actor."""
+    """What a turn led to; the unit stays with its actor."""
 
     key: UnitKey
-    change: UnitChange | None
-    outgoing: tuple[Notification | DeadLetter, ...]
-    waits: Waits | None
-    releases: tuple[Release, ...]
-    tally: Tally
-    stashed: tuple[int, ...]
-    unstashed: tuple[int, ...]
-    is_over: bool
+    decision: Decision
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -28,6 +28,13 @@ class Chance(Protocol):
     def uniform(self, a: float, b: float) -> float: ...
 
 
+class Turned(NamedTuple):
+    """The unit as it is now, and what is to be done."""
+
+    unit: Unit
+    decision: Decision
+
+
 class Rules(msgspec.Struct, frozen=True):
     """What decides beside state, input and time."""
 
@@ -37,7 +44,7 @@ class Rules(msgspec.Struct, frozen=True):
     chance: Chance
 
 
-def decide(unit: Unit, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], now: Instant, rules: Rules) -> Decision:
+def decide(unit: Unit, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], now: Instant, rules: Rules) -> Turned:
     """The turn of a unit to which these envelopes came (in order of arrival), and then these wakes.
 
     A wake may be early or doubled: nothing happens then. A deadline is due only when everything that lay in the partition
@@ -48,7 +55,7 @@ def decide(unit: Unit, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake],
         turn.receive(envelope)
     for wake in wakes:
         turn.wake(wake)
-    return turn.decision()
+    return turn.end()
 
 
 class Turn:
@@ -101,13 +108,12 @@ class Turn:
         elif kind is Wake.BOUND or self._is_past_deadline():
             self._release(kind)
 
-    def decision(self) -> Decision:
+    def end(self) -> Turned:
         unit, effects = self._before, self._effects
         if self._is_changed:
             unit = Unit(unit.unit, self._state, self._stash, self._data, self._handled, self._retry, self._gathered_to)
         waits = self._waits()
-        return Decision(
-            unit,
+        decision = Decision(
             self._change(unit, waits) if self._is_changed else None,
             tuple(effects.outgoing),
             waits,
@@ -116,6 +122,7 @@ class Turn:
             tuple(effects.added),
             tuple(effects.removed),
         )
+        return Turned(unit, decision)
 
     # Duplicates
 

@@ -90,14 +90,13 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a turn leads to: the new value, and what is to be done.
+    """What is to be done after a turn.
 
     `change` is None if the storage has nothing to learn. `outgoing` is in the order in which it must leave. `waits` tells
     when the unit wants to be woken and why, None if nothing waits. `stashed` are the offsets still in the stash that came
     in this turn, `unstashed` those that left it. `is_over` asks the actor to stop: its stash was released.
     """
 
-    unit: Unit
     change: UnitChange | None
     outgoing: tuple[Notification | DeadLetter, ...]
     waits: Waits | None

@@ -61,8 +61,8 @@ class Asked:
         self.loaded.append(unknown)
         snapshots = {key: self.stored[key] for key in unknown if key in self.stored}
         settled = self.actors.settle(Settle(self.now, arrivals, snapshots))
-        for decision in settled.decisions:
-            self._keep(decision)
+        for told in settled.decisions:
+            self._keep(told)
         return settled
 
     def arm(self, keys: Iterable[UnitKey]) -> None:
@@ -75,21 +75,21 @@ class Asked:
         return self.actors.survey(Survey())
 
     def told(self, settled: Settled) -> list[str]:
-        return [each.notification_id for decision in settled.decisions for each in decision.outgoing if hasattr(each, "status")]
+        return [each.notification_id for told in settled.decisions for each in told.decision.outgoing if hasattr(each, "status")]
 
-    def _keep(self, decision: Decided) -> None:
-        change = decision.change
-        if decision.waits is None:
-            self.waiting.pop(decision.key, None)
+    def _keep(self, told: Decided) -> None:
+        change = told.decision.change
+        if told.decision.waits is None:
+            self.waiting.pop(told.key, None)
         else:
-            self.waiting[decision.key] = decision.waits
+            self.waiting[told.key] = told.decision.waits
         if change is None:
             return
-        before = self.stored.get(decision.key)
+        before = self.stored.get(told.key)
         stash: dict[int, StashEntry] = {each.offset: each for each in before.stash} if before else {}
         for offset in change.stash_removed:
             stash.pop(offset, None)
         stash |= {each.offset: each for each in change.stash_added}
         data = change.payment_data or (before.payment_data if before else None)
         entries = tuple(stash[offset] for offset in sorted(stash))
-        self.stored[decision.key] = Snapshot(change.unit, change.state, data, entries)
+        self.stored[told.key] = Snapshot(change.unit, change.state, data, entries)

@@ -169,8 +169,8 @@ class Driven:
     def _turn(self, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Decision:
         if self.reincarnates:
             self.reincarnate()
-        decision = decide(self.unit, envelopes, wakes, self.now, self.rules)
-        self.unit, self.last = decision.unit, decision
+        self.unit, decision = decide(self.unit, envelopes, wakes, self.now, self.rules)
+        self.last = decision
         self.left += decision.outgoing
         self._store(decision)
         return decision

@@ -92,10 +92,10 @@ def test_what_arrives_while_an_actor_stops_is_kept_for_the_next_one() -> None:
     first, second = asked.envelope("u", 1), asked.envelope("u", 2)
     system.ask(guardian, Prepare(0, frozenset({U}), FAR, FAR))
     (decided,) = system.ask(guardian, Settle(0, {U: (first,)}, {})).decisions
-    stored = Snapshot("u", decided.change.state, None, ())
+    stored = Snapshot("u", decided.decision.change.state, None, ())
     questions = (Prepare(30_000, frozenset({U}), FAR, FAR), Settle(30_000, {U: (second,)}, {U: stored}))
     settled = system.ask(system.createActor(Hasty), (guardian, questions))
-    assert [each.notification_id for decision in settled.decisions for each in decision.outgoing] == ["u#2"]
+    assert [each.notification_id for told in settled.decisions for each in told.decision.outgoing] == ["u#2"]
     assert child.made == 2
     assert system.ask(guardian, Survey()).active == 1
     system.shutdown()
@@ -151,7 +151,7 @@ def test_arrivals_come_before_the_wake_of_the_same_poll(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 2))
     settled = asked.poll(asked.envelope("u", 1), after_ms=21_000)
     assert asked.told(settled) == ["u#1", "u#2"]
-    assert settled.decisions[0].releases == ()
+    assert settled.decisions[0].decision.releases == ()
 
 
 def test_within_a_unit_what_leaves_keeps_the_order_of_handling(asked: Asked) -> None:

@@ -6,7 +6,7 @@ import pytest
 from domain.record import Partition
 from guardian.roster import Roster, RosterSettings
 from resequencer.messages import Decided, UnitKey
-from resequencer.unit import Tally, Wake
+from resequencer.unit import Decision, Release, Tally, Wake
 from storage.port import UnitChange, WaitKind, Waits
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
@@ -19,7 +19,8 @@ def waits(at: int, kind: WaitKind = WaitKind.DEADLINE, size: int = 10, since: in
 
 
 def decided(key: UnitKey, waiting: Waits | None = None, *, is_over: bool = False, has_changed: bool = True) -> Decided:
-    return Decided(key, CHANGE if has_changed else None, (), waiting, (), Tally(), (), (), is_over)
+    releases = (Release(key.unit, Wake.DEADLINE, "sequence:1", 1, 0, "t-0@0"),) if is_over else ()
+    return Decided(key, Decision(CHANGE if has_changed else None, (), waiting, releases, Tally()))
 
 
 def roster(**settings: object) -> Roster:

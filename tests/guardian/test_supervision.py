@@ -33,7 +33,7 @@ TESTED: dict[Failure, Directive] = {
 
 
 def buried(settled: Settled) -> list[DeadLetter]:
-    return [each for decision in settled.decisions for each in decision.outgoing if isinstance(each, DeadLetter)]
+    return [each for told in settled.decisions for each in told.decision.outgoing if isinstance(each, DeadLetter)]
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -128,7 +128,7 @@ class TestATurnOfArrivalsThatRaises:
 
     def test_nothing_of_the_turn_is_stored(self, asked: Asked, settled: Settled) -> None:
         (mine,) = (each for each in settled.decisions if each.key == U)
-        assert mine.change is None
+        assert mine.decision.change is None
         assert [each.offset for each in asked.stored[U].stash] == [1]
 
     def test_the_actor_is_begun_again_from_the_storage(self, asked: Asked, settled: Settled) -> None:
