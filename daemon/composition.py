@@ -26,10 +26,10 @@ from resequencer.handlers.notification_settings import NotificationSettings, par
 from resequencer.handlers.overrun import OverrunCounter
 from resequencer.handlers.port import Handler
 from resequencer.handlers.settings import HandlerSettings, make_handler
+from resequencer.rules import Rules
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn import Rules
 from storage.embedded import EmbeddedSettings, EmbeddedStorage
 from storage.none import NoneSettings, NoneStorage
 from storage.port import Storage

@@ -16,7 +16,8 @@ from domain.notification import notification_id
 from domain.record import Origin, Partition, Record
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
-from resequencer.turn import Rules, decide
+from resequencer.rules import Rules
+from resequencer.turn import decide
 from resequencer.unit import Decision, Unit
 from simulator.story import Arrival, Step, StepKind
 

@@ -12,7 +12,7 @@ from guardian.messages import Arm, Drop, Prepare, Prepared, Settle, Settled, Sur
 from guardian.roster import RosterSettings
 from guardian.supervision import Failure
 from resequencer.actor import Resequencer
-from resequencer.turn import Rules
+from resequencer.rules import Rules
 from resequencer.unit_codec import Decode, UnitCodec
 
 _Answer = TypeVar("_Answer")

@@ -6,7 +6,8 @@ from thespian.actors import Actor, ActorAddress
 
 from domain.errors import ConfigurationError
 from resequencer.messages import Begin, Decide, Decided, Refused
-from resequencer.turn import Rules, decide
+from resequencer.rules import Rules
+from resequencer.turn import decide
 from resequencer.unit import Unit
 from resequencer.unit_codec import UnitCodec
 from storage.port import StorageRefused

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
-
-import msgspec
+from typing import Any, NamedTuple
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, TransientError
 from resequencer.effects import Effects
-from resequencer.handlers.port import Handler, Marks
+from resequencer.handlers.port import Marks
 from resequencer.payment_data import PaymentData
-from resequencer.settings import ResequencerSettings
+from resequencer.rules import Rules
 from resequencer.stash import Stashed
-from resequencer.strategies.port import Strategy
 from resequencer.unit import REMEMBERED_ENVELOPES, Decision, Release, Retry, Unit, Wake
 from resequencer.unit_codec import encode_data, encode_state
 from storage.port import UnitChange, WaitKind, Waits
-
-
-class Chance(Protocol):
-    """Where jitter comes from; `random.Random` is one."""
-
-    def uniform(self, a: float, b: float) -> float: ...
 
 
 class Turned(NamedTuple):
@@ -33,15 +24,6 @@ class Turned(NamedTuple):
 
     unit: Unit
     decision: Decision
-
-
-class Rules(msgspec.Struct, frozen=True):
-    """What decides beside state, input and time."""
-
-    strategy: Strategy
-    handler: Handler
-    settings: ResequencerSettings
-    chance: Chance
 
 
 def decide(unit: Unit, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], now: Instant, rules: Rules) -> Turned:

@@ -14,10 +14,10 @@ from guardian.actors import Actors
 from guardian.messages import Arm, Drop, Prepare, Settle, Settled, Survey, Surveyed
 from guardian.roster import RosterSettings
 from resequencer.messages import Decided, UnitKey
+from resequencer.rules import Rules
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn import Rules
 from storage.port import Snapshot, StashEntry, Waits
 
 P0, P1 = Partition("T", 0), Partition("T", 1)

@@ -14,10 +14,11 @@ from domain.notification import Notification
 from domain.record import Origin, Partition, Record
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
+from resequencer.rules import Chance, Rules
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn import Chance, Rules, decide
+from resequencer.turn import decide
 from resequencer.unit import Decision, Unit, Wake
 from resequencer.unit_codec import UnitCodec
 from storage.port import Snapshot, StashEntry

@@ -30,9 +30,9 @@ from guardian.patience import Patience, PatienceSettings
 from guardian.roster import RosterSettings
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
+from resequencer.rules import Rules
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn import Rules
 from storage.embedded import EmbeddedSettings, EmbeddedStorage
 from storage.none import NoneSettings, NoneStorage
 from storage.port import Storage

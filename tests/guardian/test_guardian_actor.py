@@ -14,9 +14,9 @@ from guardian.messages import Prepare, Prepared, Settle, Settled, Survey, Survey
 from guardian.roster import RosterSettings
 from resequencer.actor import Resequencer
 from resequencer.messages import UnitKey
+from resequencer.rules import Rules
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.sequence import Sequence
-from resequencer.turn import Rules
 from resequencer.unit_codec import UnitCodec
 from storage.port import Snapshot, WaitKind
 

@@ -1,0 +1,24 @@
+"""What decides in a turn beside state, input and time."""
+
+from typing import Protocol
+
+import msgspec
+
+from resequencer.handlers.port import Handler
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.port import Strategy
+
+
+class Chance(Protocol):
+    """Where jitter comes from; `random.Random` is one."""
+
+    def uniform(self, a: float, b: float) -> float: ...
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """A worker's strategy, handler and settings, and where its jitter comes from."""
+
+    strategy: Strategy
+    handler: Handler
+    settings: ResequencerSettings
+    chance: Chance
