@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(error, ExitCode.OUT_OF_REACH)
     except ResequencerError as error:
         return _failed(error, ExitCode.NOT_SO)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output (`| head`) has enough; the interpreter's own flush must not fail on it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

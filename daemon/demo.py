@@ -4,6 +4,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from signal import SIGTERM, default_int_handler, signal
 from time import monotonic, sleep
 
 from rich.console import Console
@@ -57,6 +58,8 @@ def demo(arguments: Namespace) -> ExitCode:
         f"payment-status-notification.resequencer.stash-timeout={_STASH_TIMEOUT}",
     ]
     configuration = load(arguments.config, overrides)
+    # So that the service is stopped too.
+    signal(SIGTERM, default_int_handler)
     unsupported = configuration.unsupported()
     if unsupported is not None:
         raise unsupported

@@ -9,3 +9,4 @@ class ExitCode(IntEnum):
     USAGE = 2
     CONFIGURATION_REFUSED = 3
     OUT_OF_REACH = 4
+    INTERRUPTED = 130

@@ -70,6 +70,8 @@ class Ownership:
         """Drop what is no longer assigned, take over what is new; waits for a storage or an output that is away."""
         assigned = set(self._tools.patience.until_answered("source", self._transport.assignment))
         for partition in self.held.keys() - assigned:
+            told = {"partition": str(partition)}
+            _log.warning("%s is no longer ours: what waits in it stays in the storage until it is again", partition, extra=told)
             self._drop(partition)
         for partition in sorted(assigned - self.held.keys()):
             self._tools.patience.until_answered("output", partial(self._take_over_last, partition))

@@ -46,6 +46,7 @@ class OperatedService:
         self.out_directory = self.run_directory / "out"
         self.log_file = directory / f"{self.run_directory.name}.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self._beside: list[subprocess.Popen[bytes]] = []
         directory.mkdir(parents=True, exist_ok=True)
 
     # Its life
@@ -97,6 +98,13 @@ class OperatedService:
             self.process.kill()
             self.process.wait()
 
+    def clear_away(self) -> None:
+        """At the end of a test, however it ended: no process of its own is left, not even a stopped one."""
+        self.kill()
+        for each in self._beside:
+            each.kill()
+            each.wait()
+
     def allow_files_of(self, size: int) -> None:
         """Room again, given from outside."""
         assert self.process is not None
@@ -112,7 +120,8 @@ class OperatedService:
     def begin_verb(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Another verb beside the service; what it says is in `<verb>.log`."""
         with (self.directory / f"{arguments[0]}.log").open("ab") as log:
-            return subprocess.Popen(self._command(*arguments), cwd=self.directory, stdout=log, stderr=log)
+            self._beside.append(subprocess.Popen(self._command(*arguments), cwd=self.directory, stdout=log, stderr=log))
+        return self._beside[-1]
 
     def wait_for_report(self, is_so: Callable[[StatusReport], bool], what: str, seconds: float = 60) -> StatusReport:
         """The first report of the process that runs now of which this is so."""
@@ -152,7 +161,7 @@ class OperatedService:
 
     def wait_for(self, unit: str, *sequences: int) -> None:
         """Until these have left."""
-        wait_until(lambda: len(self.sequences(unit)) >= len(sequences), f"{sequences} of {unit} leave; log: {self.log}")
+        self.wait_for_report(lambda _: len(self.sequences(unit)) >= len(sequences), f"{sequences} of {unit} leave")
         assert self.sequences(unit) == [*sequences]
 
     @property

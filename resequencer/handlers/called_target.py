@@ -34,7 +34,7 @@ class CalledTarget:
             value = self._function(mapping)
         except (TransientError, PermanentError):
             raise
-        except Exception as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
+        except (Exception, SystemExit) as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
             raise PermanentError(f"{self._name} raised {type(error).__name__}: {error}") from error
         if not isinstance(value, bytes):
             raise PermanentError(f"{self._name} returned {type(value).__name__} instead of bytes")

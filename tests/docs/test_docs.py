@@ -101,7 +101,7 @@ def test_operators_are_told_of_every_state_and_exit_code():
     operations = text_of("docs/operations.md")
     # The last report of one that has ended says `stopped`; status then says that it does not run.
     assert [state for state in State if f"`{state}`" not in operations] == [State.STOPPED]
-    assert re.findall(r"^\| ([0-9]) \|", operations, re.MULTILINE) == [str(code.value) for code in ExitCode]
+    assert re.findall(r"^\| ([0-9]+) \|", operations, re.MULTILINE) == [str(code.value) for code in ExitCode]
 
 
 def test_the_envelopes_of_the_readme_are_envelopes():

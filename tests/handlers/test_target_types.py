@@ -115,7 +115,7 @@ def test_the_permanent_error_of_a_callable_passes_as_it_is(value_of: Callable[..
 
 
 @pytest.mark.parametrize(
-    "error", [ZeroDivisionError("by zero"), RecursionError("deep"), OwnershipLost("no"), MemoryError("full")]
+    "error", [ZeroDivisionError("by zero"), RecursionError("deep"), OwnershipLost("no"), MemoryError("full"), SystemExit(3)]
 )
 def test_any_other_error_of_a_callable_is_permanent_and_names_both(
     error: Exception, value_of: Callable[..., bytes], user_module: ModuleType

@@ -18,7 +18,7 @@ def new_service(tmp_path: Path) -> Iterator[Callable[..., OperatedService]]:
 
     yield make
     for each in made:
-        each.kill()
+        each.clear_away()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-SOON = f"{RESEQUENCER}.stash-timeout=1s"
+SOON = f"{RESEQUENCER}.stash-timeout=2s"
 
 
 def test_a_release_is_one_line_that_names_the_gap_and_an_envelope_is_none(service: OperatedService) -> None:
