@@ -14,7 +14,7 @@ DEVELOPMENT := $(VENV)/.development-ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo run simulate verify status check-configuration check test lint format bench clean
+.PHONY: help setup demo run start stop restart logs simulate verify status check-configuration check test lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -26,6 +26,18 @@ demo: $(RUNTIME) ## the main job on shuffled payments, from nothing to a table; 
 
 run: $(RUNTIME) ## the service in the foreground, with CONF (conf/application.conf)
 	@exec $(BIN)/resequencer run --config "$(CONF)" $(ARGS)
+
+start: $(RUNTIME) ## the service with CONF as a daemon; returns when it is ready, or says why not
+	@$(BIN)/resequencer start --config "$(CONF)" $(ARGS)
+
+stop: $(RUNTIME) ## lets the daemon with CONF drain and end
+	@$(BIN)/resequencer stop --config "$(CONF)" $(ARGS)
+
+restart: $(RUNTIME) ## stop, then start
+	@$(BIN)/resequencer restart --config "$(CONF)" $(ARGS)
+
+logs: $(RUNTIME) ## the last lines of the daemon's log; ARGS=--follow goes on
+	@$(BIN)/resequencer logs --config "$(CONF)" $(ARGS)
 
 simulate: $(RUNTIME) ## envelopes of simulated payment flows into the source of CONF; ARGS='--units 5000'
 	@$(BIN)/resequencer simulate --config "$(CONF)" $(ARGS)

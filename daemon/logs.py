@@ -13,9 +13,14 @@ _PLACES = ("unit", "partition", "position")
 def configure_logs(settings: Logging) -> None:
     """Everything goes to stderr; whoever runs the service keeps it."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if settings.format is LogFormat.JSON else TextFormatter())
+    handler.setFormatter(formatter_of(settings))
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.getLogger("Thespian").setLevel(logging.ERROR)
+
+
+def formatter_of(settings: Logging) -> logging.Formatter:
+    """As configured."""
+    return JsonFormatter() if settings.format is LogFormat.JSON else TextFormatter()
 
 
 class TextFormatter(logging.Formatter):

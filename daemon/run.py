@@ -1,13 +1,15 @@
 """`resequencer run`: the service in the foreground, one worker in this process."""
 
 import logging
-from argparse import Namespace
+import os
+from argparse import SUPPRESS, ArgumentParser, Namespace
 
 from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
+from daemon.lifeline import Lifeline
+from daemon.locks import acquire_locks
 from daemon.logs import configure_logs
-from daemon.run_lock import RunLock
 from daemon.sections import StorageType
 from daemon.stop_signal import StopSignal
 from daemon.worker import Worker
@@ -15,9 +17,18 @@ from daemon.worker import Worker
 _log = logging.getLogger("resequencer.daemon")
 
 
+def add_arguments(parser: ArgumentParser) -> None:
+    """A supervisor gives its worker the descriptor of a pipe; nobody else has to know."""
+    parser.add_argument("--lifeline", type=int, help=SUPPRESS)
+
+
 def run(arguments: Namespace) -> ExitCode:
-    """Until SIGTERM or SIGINT; the first drains and ends with 0, a second one ends at once."""
-    stop = StopSignal()
+    """Until SIGTERM or SIGINT; the first drains and ends with 0, a second one ends at once.
+
+    A worker under a supervisor has a lifeline; its locks are its supervisor's, and it drains when the lifeline is cut.
+    """
+    lifeline = None if arguments.lifeline is None else Lifeline(arguments.lifeline)
+    stop = StopSignal(lifeline)
     stop.install()
     configuration = load(arguments.config, arguments.overrides)
     unsupported = configuration.unsupported()
@@ -25,22 +36,12 @@ def run(arguments: Namespace) -> ExitCode:
         raise unsupported
     refuse_unusable(configuration)
     configure_logs(configuration.logging)
-    _lock(configuration)
+    if lifeline is None:
+        acquire_locks(configuration)
     _log.info("starting with %s; run directory %s", configuration.file, configuration.notification.run_directory)
     _warn(configuration)
-    Worker(configuration, stop.wait, lambda: stop.is_set).run()
+    Worker(configuration, stop.wait, lambda: stop.is_set, os.getpid() if lifeline is None else os.getppid()).run()
     return ExitCode.DONE
-
-
-def _lock(configuration: Configuration) -> None:
-    """The run directory, and what another one's configuration may name too: the output directory and the database."""
-    notification = configuration.notification
-    for directory in dict.fromkeys((notification.run_directory.resolve(), notification.output_directory.resolve())):
-        RunLock(directory).acquire()
-    database = configuration.storage.embedded_file.resolve()
-    # Its directory is not made for it: one that is missing should have been mounted, and the storage says so.
-    if configuration.resequencer.storage_type is StorageType.EMBEDDED and database.parent.is_dir():
-        RunLock(database.parent, database.name).acquire()
 
 
 def _warn(configuration: Configuration) -> None:

@@ -18,7 +18,13 @@ class AlreadyRunning(ResequencerError):
     """Another process holds it."""
 
     def __init__(self, held: Path, holder: str) -> None:
+        self.holder = holder
         super().__init__(f"{held}: in use by the service with process id {holder}; stop it, or name another one")
+
+    @property
+    def is_alive(self) -> bool:
+        """False for the worker of a supervisor that is gone: it still holds the lock, and will end."""
+        return self.holder == UNKNOWN or Path(f"/proc/{self.holder}").exists()
 
 
 class DirectoryUnusable(ResequencerError):
@@ -40,8 +46,8 @@ class RunLock:
         self._path = directory / (f"{file}.{NAME}" if file else NAME)
         self._descriptor: int | None = None
 
-    def acquire(self) -> None:
-        """The directory is made if it is missing.
+    def acquire(self) -> int:
+        """The descriptor that holds it; a process that inherits it holds it too. The directory is made if it is missing.
 
         Raises:
             AlreadyRunning: Another process holds it.
@@ -60,6 +66,7 @@ class RunLock:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._descriptor = descriptor
+        return descriptor
 
     def release(self) -> None:
         if self._descriptor is not None:

@@ -1,18 +1,25 @@
-"""Stopping on SIGTERM and SIGINT: the first drains, a second one ends at once."""
+"""Stopping on SIGTERM and SIGINT: the first drains, a second one ends at once. And when the supervisor is gone."""
 
 import os
 import signal
 from time import sleep
 from types import FrameType
 
+from daemon.lifeline import Lifeline
+
 _SLICE_MS = 100
 
 
 class StopSignal:
-    """Set by a signal, asked by the worker's loop. Waiting ends early when it is set."""
+    """Set by a signal, or by a lifeline that was cut; asked by the worker's loop. Waiting ends early when it is set."""
 
-    def __init__(self) -> None:
-        self.is_set = False
+    def __init__(self, lifeline: Lifeline | None = None) -> None:
+        self._lifeline = lifeline
+        self._was_told = False
+
+    @property
+    def is_set(self) -> bool:
+        return self._was_told or (self._lifeline is not None and self._lifeline.is_cut())
 
     def install(self) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
@@ -27,6 +34,6 @@ class StopSignal:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self.is_set:
+        if self._was_told:
             os._exit(128 + number)
-        self.is_set = True
+        self._was_told = True

@@ -1,7 +1,6 @@
 """A worker's life: take over, run cycles, report, drain, let go."""
 
 import logging
-import os
 from collections.abc import Callable
 
 from daemon.composition import Parts, compose
@@ -22,14 +21,19 @@ _MANY = 100
 
 
 class Worker:
-    """Runs cycles until it is told to stop; reports twice a second, also while it waits for something that is away."""
+    """Runs cycles until it is told to stop; reports twice a second, also while it waits for something that is away.
 
-    def __init__(self, configuration: Configuration, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> None:
+    `process_id` is the one by which the service is known: its supervisor's, or its own.
+    """
+
+    def __init__(
+        self, configuration: Configuration, wait: Callable[[int], None], is_stopping: Callable[[], bool], process_id: int
+    ) -> None:
         self._clock = SystemClock()
         self._is_stopping = is_stopping
         self._sleep = wait
         self._status = StatusFile(configuration.notification.run_directory)
-        self._identity = Identity(os.getpid(), str(configuration.file), self._clock.now())
+        self._identity = Identity(process_id, str(configuration.file), self._clock.now())
         self._reported_at = self._expired_at = 0
         self._has_begun = False
         self._parts: Parts | None = None

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from daemon import stop_signal
+from daemon.lifeline import Lifeline
 from daemon.stop_signal import StopSignal
 
 
@@ -53,3 +54,12 @@ def test_waiting_ends_with_the_slice_in_which_the_signal_came(stop, monkeypatch)
     stop.wait(60_000)
     stop.wait(60_000)
     assert slept == [0.1]
+
+
+def test_a_lifeline_that_is_cut_sets_it_too():
+    theirs, ours = os.pipe()
+    stop = StopSignal(Lifeline(theirs))
+    assert not stop.is_set
+    os.close(ours)
+    assert stop.is_set
+    os.close(theirs)

@@ -1,5 +1,6 @@
 """A worker's life in one process: its states, its reports, what it does now and then, and how it ends."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,7 +28,7 @@ class Operator:
         self.waited: list[int] = []
         self.until: Callable[[], bool] = lambda: False
         self.questions = 0
-        self.worker = Worker(configuration, self.wait, self.is_stopping)
+        self.worker = Worker(configuration, self.wait, self.is_stopping, os.getpid())
 
     def wait(self, milliseconds: int) -> None:
         self.waited.append(milliseconds)

@@ -1,0 +1,25 @@
+"""When a worker that died is started again, and when no more. Pure: instants are handed in."""
+
+from collections import deque
+
+from domain.clock import Instant
+
+FIRST_PAUSE_MS = 200
+LONGEST_PAUSE_MS = 2_000
+MOST_DEATHS = 10
+WITHIN_MS = 60_000
+
+
+class RestartPolicy:
+    """The pause before a restart doubles while deaths follow each other; after too many within a minute there is none."""
+
+    def __init__(self) -> None:
+        self._deaths: deque[Instant] = deque(maxlen=MOST_DEATHS)
+
+    def note_death(self, now: Instant) -> int | None:
+        """Milliseconds to wait before the next start; None if it is to end instead."""
+        self._deaths.append(now)
+        recent = sum(0 <= now - death < WITHIN_MS for death in self._deaths)
+        if recent >= MOST_DEATHS:
+            return None
+        return min(FIRST_PAUSE_MS << (max(recent, 1) - 1), LONGEST_PAUSE_MS)

@@ -1,0 +1,104 @@
+"""`resequencer start | stop | restart`: the service as a daemon."""
+
+import os
+import signal
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+from daemon.composition import refuse_unusable
+from daemon.configuration import Configuration, load
+from daemon.exit_code import ExitCode
+from daemon.run_lock import AlreadyRunning, find_holder
+from daemon.service_log import NAME
+from daemon.status_file import StatusFile
+from daemon.status_report import State
+from daemon.supervise import told_again
+
+_START_SECONDS = 60
+_STOP_SECONDS = 40
+_LOOK_SECONDS = 0.1
+_LAST_WORDS = 5
+
+
+def start(arguments: Namespace) -> ExitCode:
+    """Return when the service is ready (0) or has failed, and say why. What is only away is waited for, for a minute."""
+    configuration = load(arguments.config, arguments.overrides)
+    unsupported = configuration.unsupported()
+    if unsupported is not None:
+        raise unsupported
+    refuse_unusable(configuration)
+    run_directory = configuration.notification.run_directory
+    holder = find_holder(run_directory)
+    if holder is not None and (running := AlreadyRunning(run_directory, holder)).is_alive:
+        raise running
+    return _wait_until_ready(_spawn(arguments, run_directory), configuration)
+
+
+def stop(arguments: Namespace) -> ExitCode:
+    """Let the service drain and end. One that does not run is stopped already."""
+    run_directory = load(arguments.config, arguments.overrides).notification.run_directory
+    holder = find_holder(run_directory)
+    if holder is None:
+        sys.stdout.write("not running\n")
+        return ExitCode.DONE
+    # The worker of a supervisor that is gone ends by itself.
+    with suppress(ProcessLookupError, ValueError):
+        os.kill(int(holder), signal.SIGTERM)
+    for _ in _looks(_STOP_SECONDS):
+        if find_holder(run_directory) is None:
+            sys.stdout.write("stopped\n")
+            return ExitCode.DONE
+    sys.stderr.write(f"resequencer: process {holder} has not ended within {_STOP_SECONDS} s; kill -9 {holder} loses nothing\n")
+    return ExitCode.NOT_SO
+
+
+def restart(arguments: Namespace) -> ExitCode:
+    """Stop, then start."""
+    code = stop(arguments)
+    return code if code is not ExitCode.DONE else start(arguments)
+
+
+def _spawn(arguments: Namespace, run_directory: Path) -> subprocess.Popen[bytes]:
+    """In a session of its own. What it says before it has a log of its own goes to that log too."""
+    run_directory.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "daemon", "supervise", *told_again(arguments)]
+    with (run_directory / NAME).open("ab") as log:
+        return subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked here.
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+
+
+def _wait_until_ready(supervisor: subprocess.Popen[bytes], configuration: Configuration) -> ExitCode:
+    run_directory = configuration.notification.run_directory
+    status, log = StatusFile(run_directory), run_directory / NAME
+    report = None
+    for _ in _looks(_START_SECONDS):
+        if supervisor.poll() is not None:
+            return _failed(supervisor.returncode, log)
+        found = status.find()
+        report = found if found is not None and found.process_id == supervisor.pid else report
+        if report is not None and report.state == State.READY:
+            sys.stdout.write(f"ready: process {supervisor.pid}, log {log}\n")
+            return ExitCode.DONE
+    state = report.state if report is not None else State.STARTING
+    reason = f": {report.reason}" if report is not None and report.reason else ""
+    sys.stderr.write(f"resequencer: not ready within {_START_SECONDS} s, and still trying: {state}{reason}; log {log}\n")
+    return ExitCode.NOT_SO
+
+
+def _failed(code: int, log: Path) -> ExitCode:
+    words = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_WORDS:]
+    sys.stderr.write("\n".join([f"resequencer: the service ended with {code}; the last lines of {log}:", *words]) + "\n")
+    return ExitCode(code) if code in {each.value for each in ExitCode} and code else ExitCode.NOT_SO
+
+
+def _looks(seconds: int) -> Iterator[None]:
+    until = monotonic() + seconds
+    while monotonic() < until:
+        yield
+        sleep(_LOOK_SECONDS)
