@@ -14,7 +14,7 @@ DEVELOPMENT := $(VENV)/.development-ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo run start stop restart logs simulate verify status check-configuration check test lint format bench clean
+.PHONY: help setup demo run start stop restart logs simulate verify status check-configuration check test soak lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,9 @@ check: lint ## lint, types, import rules and the fast tests, in under a minute
 
 test: lint ## everything that check does, and all tests
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal
+
+soak: $(DEVELOPMENT) ## the kills of the tests, 100 of each kind; KILL_SEED=N draws other moments
+	@KILLS=$${KILLS:-100} $(BIN)/python -m pytest -q -s tests/process -k "kills_"
 
 lint: $(DEVELOPMENT) ## lint, format, types and import rules
 	@$(BIN)/ruff check --quiet .

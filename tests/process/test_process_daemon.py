@@ -3,7 +3,9 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from operated_service import NOTIFICATION, RESEQUENCER, OperatedService
@@ -212,3 +214,32 @@ def test_draining_takes_the_reports_state_to_stopped(daemon: Daemon) -> None:
     daemon.service.verb("stop")
     assert daemon.report is not None
     assert daemon.report.state is State.STOPPED
+
+
+def test_kills_of_worker_supervisor_or_both_lose_double_and_misplace_nothing(new_daemon: Callable[..., Daemon]) -> None:
+    """`make soak` does it more often."""
+    daemon = new_daemon(f"{RESEQUENCER}.stash-timeout=2s", "ipf.processing-data.ingress.batch-size=20")
+    kills, chance = int(os.environ.get("KILLS", "9")), Random(int(os.environ.get("KILL_SEED", "1")))
+    service = daemon.service
+    daemon.service.verb("start")
+    for number in range(kills):
+        # Each simulation is a load of its own; its deadlines are on while the next kill comes.
+        simulated = service.verb(
+            "simulate", "--units", "60", "--seed", str(number), "--late", "0", "--expected", f"{number}.jsonl"
+        )
+        assert simulated.returncode == 0
+        target = service.output_bytes + chance.randrange(100_000)
+        with suppress(AssertionError):
+            wait_until(lambda goal=target: service.output_bytes >= goal, "so much output", chance.random())
+        _kill(daemon, chance.choice(("worker", "supervisor", "both")))
+        assert service.verb("start", seconds=120).returncode in (0, 1), "started again, or its supervisor had not been killed"
+    (service.directory / "all.jsonl").write_bytes(b"".join((service.directory / f"{n}.jsonl").read_bytes() for n in range(kills)))
+    wait_until(lambda: service.verb("verify", "--expected", "all.jsonl").returncode == 0, "every promise is held", 60, 1)
+
+
+def _kill(daemon: Daemon, victim: str) -> None:
+    supervisor, worker = daemon.supervisor, daemon.worker
+    if victim in ("supervisor", "both"):
+        os.kill(supervisor, signal.SIGKILL)
+    if victim in ("worker", "both") and worker is not None:
+        os.kill(worker, signal.SIGKILL)
