@@ -6,7 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 
-from daemon import check, demo, run, show_logs, simulate, start, status, supervise, verify
+from daemon import check, dead_letters, demo, run, show_logs, simulate, start, status, supervise, verify
 from daemon.configuration import DEFAULT_FILE
 from daemon.exit_code import ExitCode
 from daemon.verb import Verb
@@ -15,6 +15,7 @@ from simulator.arguments import add_simulate_arguments, add_verify_arguments
 
 VERBS: dict[str, Verb] = {
     "check": Verb("validate the configuration and print the effective one", check.check, check.add_arguments),
+    "dead-letters": Verb("list, show, requeue or discard dead letters", dead_letters.dead_letters, dead_letters.add_arguments),
     "demo": Verb("the main job, start to end, on simulated payments", demo.demo, demo.add_arguments),
     "run": Verb("run the service in the foreground until SIGTERM", run.run, run.add_arguments),
     "supervise": Verb("run the service with its supervisor in the foreground: what start does", supervise.supervise),

@@ -1,0 +1,104 @@
+"""`dead-letters-actions.jsonl`: what people did with dead letters, when, and why; only ever appended to."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar, TypeAlias
+
+import msgspec
+
+from connectors.file_operations import FileOperations
+from connectors.file_output import OutputFile
+from connectors.file_scan import scan
+from connectors.port import TransportRefused
+
+FILE_NAME = "dead-letters-actions.jsonl"
+
+LetterId: TypeAlias = tuple[str, str]
+"""A dead letter's number and the digest of its line."""
+
+
+class _Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):
+    """`number` and `letter` (a digest) say of which dead letter, `by` and `at` who did it when."""
+
+    number: str
+    letter: str
+    by: str
+    at: str
+    state: ClassVar[str]
+
+    @property
+    def letter_id(self) -> LetterId:
+        return self.number, self.letter
+
+
+class Requeueing(_Action, frozen=True, kw_only=True, tag="requeueing"):
+    """A requeue was begun: the record stands in the partition's input, at byte `beyond` or later, or is still to be appended."""
+
+    state: ClassVar[str] = "requeueing"
+    partition: int
+    beyond: int
+
+
+class Requeued(_Action, frozen=True, kw_only=True, tag="requeued"):
+    """The record stands in the input again, durably; `position` is where."""
+
+    state: ClassVar[str] = "requeued"
+    position: str
+
+
+class Discarded(_Action, frozen=True, kw_only=True, tag="discarded"):
+    """Nothing is to be done about it; `because` is a person's reason. The dead letter stays where it is."""
+
+    state: ClassVar[str] = "discarded"
+    because: str
+
+
+Action: TypeAlias = Requeueing | Requeued | Discarded
+NEW = "new"
+"""The state of a dead letter with which nothing was done; that of any other is its last action's."""
+
+_DECODER: msgspec.json.Decoder[Action] = msgspec.json.Decoder(Action)
+
+
+class ActionsFile:
+    """The record of actions beside `dead-letters.jsonl`. Only one may append at a time: whoever does holds a lock."""
+
+    def __init__(self, directory: Path, files: FileOperations) -> None:
+        self.path = directory / FILE_NAME
+        self._files = files
+        self._output = OutputFile(self.path, files)
+        self._is_open = False
+
+    def read(self) -> Iterator[Action]:
+        """All complete ones, in order.
+
+        Raises:
+            TransportRefused: A line is no action: without it nobody can tell what was requeued.
+        """
+        for line in scan(self.path, self._files):
+            try:
+                yield _DECODER.decode(line.content)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                problem = f"the line at byte {line.start} is no action ({error}). Put the file back as it was"
+                raise TransportRefused(str(self.path), problem) from error
+
+    def last(self) -> dict[LetterId, Action]:
+        """The last action of each dead letter with which anything was done."""
+        return {action.letter_id: action for action in self.read()}
+
+    def append(self, actions: Sequence[Action]) -> None:
+        """Durably, all or nothing. A torn last line, which a crash left, is cut off first.
+
+        Raises:
+            TransportUnavailable: No room, or the disk fails; nothing of it counts.
+        """
+        if self._is_open:
+            self._output.revisit()
+        else:
+            self._output.open(0)
+            self._is_open = True
+        self._output.append(b"".join(msgspec.json.encode(action) + b"\n" for action in actions))
+
+    def close(self) -> None:
+        self._output.close()
+        self._is_open = False

@@ -1,0 +1,149 @@
+"""Puts the records of dead letters back into the input that they came from, each once, whatever crashes in between."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from connectors.file_dead_letter_actions import ActionsFile, LetterId, Requeued, Requeueing
+from connectors.file_dead_letters import DeadLettersFile, FiledLetter
+from connectors.file_lines import Line, encode_line
+from connectors.file_operations import FileOperations
+from connectors.file_partition_end import REQUEUED_FROM, PartitionEnd, Wanted
+from connectors.port import TransportRefused
+
+MOST_AT_ONCE = 500
+MOST_BYTES_AT_ONCE = 8 * 1024 * 1024
+
+
+class Signature(NamedTuple):
+    """Who acts, and when, as text."""
+
+    by: str
+    at: str
+
+
+class Outcome(NamedTuple):
+    """What became of one dead letter: where its record stands in the input again, or why it does not."""
+
+    number: str
+    position: str | None
+    problem: str | None = None
+
+
+class Requeue:
+    """Several are requeued in three steps, each durable before the next.
+
+    1. The intent is recorded, with the length of the input.
+    2. The records are appended to the input, unless the lines beyond that length tell by `requeued-from` that they stand there.
+    3. It is recorded where they stand.
+
+    After a crash `resume` takes steps 2 and 3 again. The caller holds a lock, and has decided that they may be requeued.
+    """
+
+    def __init__(
+        self,
+        in_directory: Path,
+        letters: DeadLettersFile,
+        actions: ActionsFile,
+        files: FileOperations,
+        sign: Callable[[], Signature],
+    ) -> None:
+        self._in_directory = in_directory
+        self._letters = letters
+        self._actions = actions
+        self._files = files
+        self._sign = sign
+
+    def resume(self) -> Iterator[Outcome]:
+        """End what was begun and not ended."""
+        begun = {each.letter_id: each for each in self._actions.last().values() if isinstance(each, Requeueing)}
+        if begun:
+            lines = {each.letter_id: _line(each) for each in self._letters.letters() if each.letter_id in begun}
+            yield from self._settle(list(begun.values()), lines)
+
+    def requeue(self, letters: Iterable[FiledLetter]) -> Iterator[Outcome]:
+        """Requeue them in this order, a portion at a time; the outcomes of a portion come when it is durable."""
+        for portion in _portions(letters):
+            begun, refused = self._begin(portion)
+            if begun:
+                self._actions.append(begun)
+            yield from refused
+            yield from self._settle(begun, {each.letter_id: _line(each) for each in portion})
+
+    def _begin(self, letters: Sequence[FiledLetter]) -> tuple[list[Requeueing], list[Outcome]]:
+        """The intents, and the outcome of those whose input cannot be appended to."""
+        begun, refused, sign = list[Requeueing](), list[Outcome](), self._sign()
+        for partition, group in _by_partition(letters, lambda each: each.letter.record.origin.partition.number):
+            try:
+                beyond = self._end(partition).length()
+            except TransportRefused as error:
+                refused += [Outcome(each.number, None, str(error)) for each in group]
+            else:
+                begun += [
+                    Requeueing(number=each.number, letter=each.digest, by=sign.by, at=sign.at, partition=partition, beyond=beyond)
+                    for each in group
+                ]
+        return begun, refused
+
+    def _settle(self, intents: Sequence[Requeueing], lines: Mapping[LetterId, bytes]) -> Iterator[Outcome]:
+        for partition, group in _by_partition(intents, lambda each: each.partition):
+            wanted = {each.number: Wanted(each.beyond, lines.get(each.letter_id)) for each in group}
+            try:
+                found = self._end(partition).settle(wanted)
+            except TransportRefused as error:
+                yield from (Outcome(each.number, None, str(error)) for each in group)
+            else:
+                yield from self._end_all(group, wanted, found)
+
+    def _end_all(
+        self, intents: Sequence[Requeueing], wanted: Mapping[str, Wanted], found: Mapping[str, int]
+    ) -> Iterator[Outcome]:
+        sign = self._sign()
+        done = [
+            Requeued(number=each.number, letter=each.letter, by=sign.by, at=sign.at, position=_position(each, found[each.number]))
+            for each in intents
+            if each.number in found
+        ]
+        if done:
+            self._actions.append(done)
+        yield from (Outcome(each.number, each.position) for each in done)
+        for each in intents:
+            if each.number not in found:
+                yield Outcome(each.number, None, _MINGLED if wanted[each.number].line else f"{_GONE} {self._letters.path}")
+
+    def _end(self, partition: int) -> PartitionEnd:
+        return PartitionEnd(self._in_directory / f"partition-{partition}.jsonl", self._files)
+
+
+_MINGLED = "somebody else wrote to the input at the same moment and took its line in. Try again"
+_GONE = "a requeue was begun, its record is not in the input, and the dead letter was moved away. Put it back into"
+_Item = TypeVar("_Item")
+
+
+def _by_partition(items: Iterable[_Item], partition: Callable[[_Item], int]) -> Iterator[tuple[int, list[_Item]]]:
+    """In the order given within each partition."""
+    return ((number, list(group)) for number, group in groupby(sorted(items, key=partition), partition))
+
+
+def _portions(letters: Iterable[FiledLetter]) -> Iterator[list[FiledLetter]]:
+    portion, size = list[FiledLetter](), 0
+    for each in letters:
+        portion.append(each)
+        size += len(each.letter.record.value)
+        if len(portion) == MOST_AT_ONCE or size >= MOST_BYTES_AT_ONCE:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _line(letter: FiledLetter) -> bytes:
+    """The record as it came, with the mark in place of one that an earlier requeue gave it."""
+    record = letter.letter.record
+    headers = tuple(each for each in record.headers if each[0] != REQUEUED_FROM)
+    return encode_line(Line(record.value, record.key, (*headers, (REQUEUED_FROM, letter.number.encode()))))
+
+
+def _position(intent: Requeueing, offset: int) -> str:
+    return f"{intent.number.rpartition('#')[0]}@{offset}"

@@ -1,0 +1,36 @@
+"""What the verb `dead-letters` says, one thing after another: as lines, or as one JSON array."""
+
+import json
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from daemon.logs import printable
+
+
+class DeadLetterReport:
+    """Says each thing at once, so that what was done is known whatever comes after it."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        if self._as_json:
+            sys.stdout.write("[")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._as_json:
+            sys.stdout.write("\n]\n")
+        sys.stdout.flush()
+
+    def tell(self, line: str, facts: Mapping[str, object]) -> None:
+        """`line` for people, on one line whatever is in it; `facts` for machines."""
+        if self._as_json:
+            sys.stdout.write(",\n" if self.count else "\n")
+            sys.stdout.write(json.dumps(facts))
+        else:
+            sys.stdout.write(printable(line) + "\n")
+        self.count += 1

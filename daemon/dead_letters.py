@@ -1,0 +1,88 @@
+"""`resequencer dead-letters list | show | requeue | discard`: looks at what was set aside, and sends it again."""
+
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from connectors.file_dead_letter_actions import NEW, Discarded, Requeued, Requeueing
+from connectors.file_settings import FileSettings
+from daemon.configuration import load
+from daemon.dead_letter_orders import discard, requeue
+from daemon.dead_letter_views import list_letters, show_letter
+from daemon.exit_code import ExitCode
+from domain.clock import Instant
+from domain.dead_letter import DeadLetterReason
+
+_ORDERS: dict[str, Callable[[Namespace, FileSettings], ExitCode]] = {
+    "list": list_letters,
+    "show": show_letter,
+    "requeue": requeue,
+    "discard": discard,
+}
+
+
+def dead_letters(arguments: Namespace) -> ExitCode:
+    """Exit code 0 only if all that was asked for was there and was done."""
+    configuration = load(arguments.config, [*arguments.overrides, *arguments.more_overrides])
+    unsupported = configuration.unsupported()
+    if unsupported is not None:
+        raise unsupported
+    ingress, output = configuration.ingress, configuration.notification.output_directory
+    settings = FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes)
+    return _ORDERS[arguments.order](arguments, settings)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """What each order takes; the options of every verb may stand behind the order too."""
+    orders = parser.add_subparsers(dest="order", metavar="list | show | requeue | discard", required=True)
+    for name, summary, add in (
+        ("list", "one line per dead letter, with what became of it", _add_list),
+        ("show", "one dead letter: headers and value, exactly", _add_show),
+        ("requeue", "put the records back into the input, each once", _add_requeue),
+        ("discard", "note that nothing is to be done; nothing is deleted", _add_discard),
+    ):
+        each = orders.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        each.add_argument("--config", type=Path, default=SUPPRESS, metavar="FILE", help=SUPPRESS)
+        each.add_argument("--set", action="extend", nargs="+", default=[], dest="more_overrides", help=SUPPRESS)
+        each.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
+        add(each)
+
+
+def _add_list(parser: ArgumentParser) -> None:
+    states = [NEW, *(action.state for action in (Requeueing, Requeued, Discarded))]
+    parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="only those of this reason")
+    parser.add_argument("--unit", help="only those of this unit of work")
+    parser.add_argument("--since", type=_instant, metavar="INSTANT", help="only those set aside then or later: 2026-03-28T23:33Z")
+    parser.add_argument("--state", choices=states, help="only those of which this is so")
+
+
+def _add_show(parser: ArgumentParser) -> None:
+    parser.add_argument("number", metavar="NUMBER", help="as `list` shows it: IPF_PROCESSING_DATA-0#17")
+    parser.add_argument("--raw", action="store_true", help="print the value's bytes and nothing else")
+
+
+def _add_requeue(parser: ArgumentParser) -> None:
+    parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="as `list` shows them")
+    parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="all new ones of this reason")
+    parser.add_argument("--all", action="store_true", help="all new ones")
+    parser.add_argument("--again", action="store_true", help="the named ones even if they were requeued or discarded before")
+
+
+def _add_discard(parser: ArgumentParser) -> None:
+    parser.add_argument("numbers", nargs="+", metavar="NUMBER", help="as `list` shows them")
+    parser.add_argument("--because", required=True, type=_reason, metavar="TEXT", help="why; it is kept, with your name")
+
+
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise ArgumentTypeError("say why")
+    return text
+
+
+def _instant(text: str) -> Instant:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ArgumentTypeError("write an instant, UTC unless it says otherwise: 2026-03-28T23:33") from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
