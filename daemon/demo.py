@@ -1,6 +1,6 @@
 """`resequencer demo`: the main job, start to end, on the embedded default."""
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,7 @@ from daemon.status_file import StatusFile
 from daemon.status_report import State, StatusReport
 from daemon.verify import verify_output
 from domain.errors import ResequencerError
+from simulator import argument_types
 from simulator.plan import SAMPLES, Plan
 from simulator.simulation import Summary, simulate
 
@@ -42,8 +43,10 @@ class TookTooLong(ResequencerError):
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--units", type=_positive, default=_UNITS, help="payments (default: %(default)s)")
-    parser.add_argument("--seed", type=_count, help="the same seed makes the same envelopes (default: a new one, printed)")
+    parser.add_argument("--units", type=argument_types.positive, default=_UNITS, help="payments (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=argument_types.count, help="the same seed makes the same envelopes (default: a new one, printed)"
+    )
     parser.add_argument("--pain001", type=Path, nargs="+", default=list(SAMPLES), metavar="FILE", help="default: our own samples")
 
 
@@ -170,18 +173,6 @@ def _progress(console: Console) -> Progress:
 
 def _arguments(config: Path, overrides: list[str]) -> list[str]:
     return ["--config", str(config), "--set", *overrides]
-
-
-def _positive(text: str) -> int:
-    if (number := _count(text)) < 1:
-        raise ArgumentTypeError("at least 1 is needed")
-    return number
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise ArgumentTypeError(f"{text!r} is no whole number")
-    return int(text)
 
 
 def _fresh_directory(seed: int) -> Path:

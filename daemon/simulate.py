@@ -5,17 +5,19 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 from secrets import randbelow
-from time import sleep
+from time import monotonic_ns, sleep
 
 import msgspec
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from daemon.composition import resequencer_settings
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
 from domain.errors import ConfigurationError
-from simulator.arguments import plan_from
+from simulator.arguments import Judge, plan_from
+from simulator.pacer import Pacer
+from simulator.plan import Plan
 from simulator.simulation import Summary
 from simulator.simulation import simulate as run_simulation
 
@@ -28,22 +30,18 @@ def simulate(arguments: Namespace) -> ExitCode:
     unsupported = configuration.unsupported()
     if unsupported is not None:
         raise unsupported
-    deadline_ms = resequencer_settings(configuration).deadline_ms
+    judge = Judge(resequencer_settings(configuration).deadline_ms, configuration.ingress.max_record_bytes)
     try:
-        plan = plan_from(arguments, drawn_seed=draw_seed(), deadline_ms=deadline_ms)
+        plan = plan_from(arguments, drawn_seed=draw_seed(), judge=judge)
     except ValueError as error:
         raise ConfigurationError("simulate", str(error)) from error
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(f"units of seed {plan.seed}", total=plan.units)
-        summary = run_simulation(
-            plan,
-            configuration.ingress.file_directory,
-            expected_file(arguments.expected, configuration),
-            lambda done, total: progress.update(task, completed=done, total=total),
-            partial(_pause, progress),
-        )
-    sys.stdout.write(_told(summary, as_json=arguments.json))
+    pacer = Pacer(steady_ms, pause)
+    try:
+        summary = _write(plan, pacer, configuration.ingress.file_directory, expected_file(arguments.expected, configuration))
+    except KeyboardInterrupt:
+        sys.stderr.write("resequencer: stopped; what was written stays, but not all of it is expected: verify will say so\n")
+        return ExitCode.NOT_SO
+    sys.stdout.write(_told(summary, pacer.rate, as_json=arguments.json))
     return ExitCode.DONE
 
 
@@ -57,16 +55,49 @@ def expected_file(given: Path | None, configuration: Configuration) -> Path:
     return given or configuration.ingress.file_directory.parent / "expected.jsonl"
 
 
-def _pause(progress: Progress, milliseconds: int) -> None:
-    progress.console.print(f"late ones follow after {milliseconds / 1_000:g} s")
+def steady_ms() -> int:
+    """Milliseconds that never go back, whatever happens to the wall clock."""
+    return monotonic_ns() // 1_000_000
+
+
+def pause(milliseconds: int) -> None:
     sleep(milliseconds / 1_000)
 
 
-def _told(summary: Summary, *, as_json: bool) -> str:
+def _write(plan: Plan, pacer: Pacer, source: Path, expected: Path) -> Summary:
+    console = Console(stderr=True)
+    with _progress(console) as progress:
+        task = progress.add_task(f"units of seed {plan.seed}", total=plan.units, rate="")
+
+        def has_written(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total, rate=f"{pacer.rate:,.0f} lines/s")
+
+        return run_simulation(plan, source, expected, has_written, partial(_pause_for_late_ones, progress), pacer)
+
+
+def _progress(console: Console) -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _pause_for_late_ones(progress: Progress, milliseconds: int) -> None:
+    progress.console.print(f"late ones follow after {milliseconds / 1_000:g} s")
+    pause(milliseconds)
+
+
+def _told(summary: Summary, rate: float, *, as_json: bool) -> str:
     if as_json:
-        return msgspec.json.encode(summary).decode() + "\n"
+        return msgspec.json.encode(msgspec.structs.asdict(summary) | {"lines_per_second": round(rate)}).decode() + "\n"
     return (
         f"seed {summary.seed}: {summary.lines} lines of {summary.units} units: {summary.envelopes} envelopes, "
-        f"{summary.out_of_order} out of order, {summary.duplicates} doubled, {summary.lost} lost, {summary.late} late, "
-        f"{summary.garbage} lines of garbage; {summary.notifications} notifications expected\n"
+        f"{summary.out_of_order} out of order, {summary.duplicates} doubled, {summary.conflicts} contradicted, "
+        f"{summary.lost} lost, {summary.late} late, {summary.garbage} lines of garbage; "
+        f"{summary.notifications} notifications expected; {rate:,.0f} lines/s\n"
     )

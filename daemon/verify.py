@@ -2,31 +2,81 @@
 
 import sys
 from argparse import Namespace
+from contextlib import closing
 from pathlib import Path
 
+import msgspec
+
+from daemon.composition import resequencer_settings
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
-from daemon.simulate import expected_file
+from daemon.simulate import expected_file, pause, steady_ms
+from simulator.arguments import Judge
+from simulator.following import Compared, Following, Look
 from simulator.order_rules import Rules
 from simulator.verdict import Verdict, render_json, render_text
 from simulator.verification import verify_files
+from simulator.watch import Watch, keep_watch
+
+_MINUTE_MS = 60_000
 
 
 def verify(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if every promise was held."""
     configuration = load(arguments.config, arguments.overrides)
-    verdict = verify_output(configuration, expected_file(arguments.expected, configuration), arguments.strategy)
+    expected = expected_file(arguments.expected, configuration)
+    if arguments.follow:
+        try:
+            verdict = _follow(arguments, configuration, expected)
+        except KeyboardInterrupt:
+            sys.stderr.write("resequencer: stopped before everything had come\n")
+            return ExitCode.NOT_SO
+    else:
+        verdict = verify_output(configuration, expected, arguments.strategy)
     sys.stdout.write((render_json(verdict) if arguments.json else render_text(verdict)) + "\n")
     return ExitCode.DONE if verdict.is_good else ExitCode.NOT_SO
 
 
 def verify_output(configuration: Configuration, expected: Path, strategy: str | None = None) -> Verdict:
     """What the output directory holds against these expectations."""
-    resequencer, output = configuration.resequencer, configuration.notification.output_directory
-    rules = Rules(
+    return verify_files(_rules(configuration, strategy), *_compared(configuration, expected))
+
+
+def _follow(arguments: Namespace, configuration: Configuration, expected: Path) -> Verdict:
+    patience_ms = arguments.patience
+    if patience_ms is None:
+        settings = resequencer_settings(configuration)
+        patience_ms = Judge(settings.deadline_ms, configuration.ingress.max_record_bytes).late_after_ms + _MINUTE_MS
+
+    def say(look: Look) -> None:
+        sys.stdout.write(_told(look, as_json=arguments.json))
+        sys.stdout.flush()
+
+    with closing(Following(_rules(configuration, arguments.strategy), _compared(configuration, expected))) as following:
+        return keep_watch(following, Watch(arguments.interval, patience_ms), steady_ms, pause, say)
+
+
+def _compared(configuration: Configuration, expected: Path) -> Compared:
+    output = configuration.notification.output_directory
+    return Compared(expected, output / "notifications.jsonl", output / "dead-letters.jsonl")
+
+
+def _rules(configuration: Configuration, strategy: str | None) -> Rules:
+    resequencer = configuration.resequencer
+    return Rules(
         strategy or resequencer.strategy,
         resequencer.custom_data_keys,
         resequencer.pds_data_keys,
         configuration.notification.target_type,
+        resequencer_settings(configuration).deadline_ms,
     )
-    return verify_files(rules, expected, output / "notifications.jsonl", output / "dead-letters.jsonl")
+
+
+def _told(look: Look, *, as_json: bool) -> str:
+    if as_json:
+        return msgspec.json.encode(look).decode() + "\n"
+    at_least = "" if look.has_read_all else "at least "
+    return (
+        f"{look.notifications} notifications compared, {look.units} units complete, {at_least}{look.outstanding} outstanding; "
+        f"{look.dead_letters} dead letters, {look.outstanding_dead_letters} outstanding; {look.deviations} deviations\n"
+    )

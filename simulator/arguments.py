@@ -1,51 +1,69 @@
 """The arguments of `resequencer simulate` and `resequencer verify`."""
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+import msgspec
+
 from domain.clock import Instant
-from simulator.plan import SAMPLES, Flows, Numbering, Plan, Schema
+from simulator.argument_types import bursts, count, exponent, positive, rate, seconds, share, some_seconds
+from simulator.plan import SAMPLES, Flows, Keys, Numbering, Plan, Schema
 
 _DEFAULT = Plan(units=1_000, seed=0)
 
 
+class Judge(msgspec.Struct, frozen=True):
+    """What the configured service will make of the lines: how long it waits for what is missing, what is too large for it."""
+
+    deadline_ms: Instant
+    max_value_bytes: int
+
+    @property
+    def late_after_ms(self) -> int:
+        """A little more than the deadline."""
+        return self.deadline_ms + self.deadline_ms // 4 + 1_000
+
+
 def add_simulate_arguments(parser: ArgumentParser) -> None:
     """Of what is simulated; where it is written to is the configuration's affair, but for `--expected`."""
-    parser.add_argument("--units", type=_positive, default=_DEFAULT.units, help="payments (default: %(default)s)")
-    parser.add_argument("--seed", type=_count, help="the same seed writes the same bytes (default: a new one, printed)")
-    parser.add_argument("--flows", choices=[*Flows], type=Flows, default=_DEFAULT.flows, help="flows of a payment")
-    parser.add_argument("--numbering", choices=[*Numbering], type=Numbering, default=_DEFAULT.numbering, help="of the events")
-    parser.add_argument("--schema", choices=[*Schema], type=Schema, default=_DEFAULT.schema, help="version of the envelopes")
-    parser.add_argument("--window", type=_count, default=_DEFAULT.window, help="places an envelope moves (default: %(default)s)")
-    for name, what in (
-        ("duplicates", "written twice"),
-        ("losses", "never written"),
-        ("late", "written after the deadline"),
-        ("garbage", "lines that are no envelopes"),
-    ):
-        default = getattr(_DEFAULT, name)
-        parser.add_argument(f"--{name}", type=_rate, default=default, help=f"share {what}: 0.02 or 2%% (default: {default})")
-    parser.add_argument("--late-after", type=_seconds, metavar="SECONDS", help="default: a little more than the deadline")
-    parser.add_argument("--partitions", type=_positive, default=_DEFAULT.partitions, help="default: %(default)s")
-    parser.add_argument("--pain001", type=Path, nargs="+", default=list(SAMPLES), metavar="FILE", help="default: our own samples")
+    parser.add_argument("--seed", type=count, help="the same seed writes the same bytes (default: a new one, printed)")
+    parser.add_argument("--partitions", type=positive, default=_DEFAULT.partitions, help="default: %(default)s")
     _add_expected(parser)
+    _add_payments(parser)
+    _add_disorder(parser)
+    _add_time(parser)
 
 
 def add_verify_arguments(parser: ArgumentParser) -> None:
     """Of what is compared; the strategy and the output are the configuration's, unless given."""
     parser.add_argument("--strategy", help="compare by this strategy (default: the configured one)")
     _add_expected(parser)
+    following = parser.add_argument_group("while the service runs")
+    following.add_argument(
+        "--follow",
+        action="store_true",
+        help="compare what comes as it comes: ends with 0 when everything expected has come, with 1 at the first deviation",
+    )
+    following.add_argument(
+        "--interval", type=some_seconds, default=2_000, metavar="SECONDS", help="say how far it is so often (default: 2)"
+    )
+    following.add_argument(
+        "--patience",
+        type=seconds,
+        metavar="SECONDS",
+        help="end with 1 when nothing has come for so long (default: the deadline, a quarter of it, and a minute more; "
+        "take more than any silence of the simulation)",
+    )
 
 
-def plan_from(arguments: Namespace, *, drawn_seed: int, deadline_ms: Instant) -> Plan:
-    """The plan that the arguments ask for. `drawn_seed` counts where none is given; `deadline_ms` is how long the service waits
-    for what is missing: late envelopes come after it, unless the arguments say when.
+def plan_from(arguments: Namespace, *, drawn_seed: int, judge: Judge) -> Plan:
+    """The plan that the arguments ask for. `drawn_seed` counts where none is given; late envelopes come after the deadline,
+    unless the arguments say when.
 
     Raises:
-        ValueError: What is lost and what is late are together more than all.
+        ValueError: The arguments contradict each other, or the service would rightly do what `verify` takes for a deviation.
     """
-    if arguments.losses + arguments.late > 1:
-        raise ValueError("--losses and --late together are more than 1")
+    _refuse_contradictions(arguments, judge)
     late_after_ms = arguments.late_after
     return Plan(
         units=arguments.units,
@@ -57,48 +75,83 @@ def plan_from(arguments: Namespace, *, drawn_seed: int, deadline_ms: Instant) ->
         duplicates=arguments.duplicates,
         losses=arguments.losses,
         late=arguments.late,
-        late_after_ms=deadline_ms + deadline_ms // 4 + 1_000 if late_after_ms is None else late_after_ms,
+        late_after_ms=judge.late_after_ms if late_after_ms is None else late_after_ms,
         garbage=arguments.garbage,
         partitions=arguments.partitions,
         pain001=tuple(arguments.pain001),
+        keys=arguments.keys,
+        exponent=arguments.exponent,
+        conflicts=arguments.conflicts,
+        max_value_bytes=judge.max_value_bytes,
+        rate=arguments.rate,
+        bursts=arguments.bursts,
+        is_backlog=arguments.backlog,
+    )
+
+
+def _refuse_contradictions(arguments: Namespace, judge: Judge) -> None:
+    if arguments.losses + arguments.late > 1:
+        raise ValueError("--losses and --late together are more than 1")
+    if arguments.backlog and not (arguments.rate is arguments.bursts is arguments.late_after is None):
+        raise ValueError("--backlog is written at once: give no --rate, --bursts or --late-after with it")
+    if arguments.rate is not None:
+        window = int(arguments.rate * judge.deadline_ms / 2_000)
+        if arguments.window > window:
+            raise ValueError(
+                f"at this --rate the --window of {arguments.window} lasts longer than half the deadline of "
+                f"{judge.deadline_ms / 1_000:g} s: what is only overtaken would be taken for lost; --window {window} will do"
+            )
+
+
+def _add_payments(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("payments")
+    group.add_argument("--units", type=positive, default=_DEFAULT.units, help="payments (default: %(default)s)")
+    group.add_argument("--flows", choices=[*Flows], type=Flows, default=_DEFAULT.flows, help="flows of a payment")
+    group.add_argument("--numbering", choices=[*Numbering], type=Numbering, default=_DEFAULT.numbering, help="of the events")
+    group.add_argument("--schema", choices=[*Schema], type=Schema, default=_DEFAULT.schema, help="version of the envelopes")
+    group.add_argument("--pain001", type=Path, nargs="+", default=list(SAMPLES), metavar="FILE", help="default: our own samples")
+    group.add_argument(
+        "--keys",
+        choices=[*Keys],
+        type=Keys,
+        default=_DEFAULT.keys,
+        help="uniform: every payment under way is as likely to be the next (default); zipf: of a thousand payments the k-th "
+        "busiest has 512 / k^EXPONENT envelopes (the 4 … 12 of any payment at least) and is as much likelier to be the next",
+    )
+    group.add_argument("--exponent", type=exponent, default=_DEFAULT.exponent, help="of --keys zipf (default: %(default)g)")
+
+
+def _add_disorder(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("disorder", "A SHARE is of all envelopes: 0.02 or 2%.")
+    group.add_argument("--window", type=count, default=_DEFAULT.window, help="places an envelope moves (default: %(default)s)")
+    for name, what in (
+        ("duplicates", "written twice"),
+        ("conflicts", "accompanied by one that says something else under the same id; the one that comes second is refused"),
+        ("losses", "never written"),
+        ("late", "written after the deadline"),
+        ("garbage", "lines that are no envelopes, of each kind one before any comes again"),
+    ):
+        default = getattr(_DEFAULT, name)
+        group.add_argument(f"--{name}", type=share, default=default, metavar="SHARE", help=f"{what} (default: {default:g})")
+    group.add_argument("--late-after", type=seconds, metavar="SECONDS", help="default: a little more than the deadline")
+
+
+def _add_time(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("time")
+    group.add_argument("--rate", type=rate, help="lines, as 500/s or 30000/min (default: as fast as they can be written)")
+    group.add_argument(
+        "--bursts",
+        type=bursts,
+        metavar="N/SECONDS",
+        help="N envelopes, silence for so long, and again (nothing is moved out of its burst)",
+    )
+    group.add_argument(
+        "--backlog",
+        action="store_true",
+        help="for a service that is started afterwards: late ones follow at once, behind all others, and nothing may be "
+        "marked for them",
     )
 
 
 def _add_expected(parser: ArgumentParser) -> None:
     parser.add_argument("--expected", type=Path, metavar="FILE", help="expectations (default: expected.jsonl beside the input)")
-
-
-def _count(text: str) -> int:
-    return _whole(text, at_least=0)
-
-
-def _positive(text: str) -> int:
-    return _whole(text, at_least=1)
-
-
-def _whole(text: str, *, at_least: int) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) >= at_least):
-        raise ArgumentTypeError(f"{text!r} is no whole number of {at_least} or more")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    """A share, as a number from 0 to 1 or in per cent."""
-    share = _number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if not 0 <= share <= 1:
-        raise ArgumentTypeError(f"{text!r} is no share: from 0 to 1, or from 0% to 100%")
-    return share
-
-
-def _seconds(text: str) -> int:
-    seconds = _number(text.removesuffix("s"))
-    if not 0 <= seconds <= 86_400:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds from 0 to 86400")
-    return round(seconds * 1_000)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"{text!r} is no number") from error

@@ -18,17 +18,14 @@ def content_findings(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> 
     """
     notified: set[str] = set()
     for each in seen:
-        known = {*each.envelope.parts}
-        known.update(part for other in unit.envelopes if other.envelope_id in notified for part in other.parts)
-        if rules.gathers and each.observed.incomplete is None:
-            known.update(PART_TYPES)
+        notified.update(each.envelope.parts)
+        known = {*PART_TYPES} if rules.gathers and each.observed.incomplete is None else notified
         flaws = [*_header_flaws(unit, each)]
         if rules.has_report:
             flaws += _report_flaws(unit, each, known)
         if flaws:
             where = f"{each.envelope.flow} #{each.envelope.sequence}"
             yield Finding(Deviation.WRONG_CONTENT, unit.unit, f"{where}: {'; '.join(flaws)}")
-        notified.add(each.envelope.envelope_id)
 
 
 def _header_flaws(unit: ExpectedUnit, seen: Seen) -> Iterator[str]:

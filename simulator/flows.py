@@ -30,6 +30,10 @@ _BESIDE = ("DebtorAccountChecked", "FundsReserved", "RouteSelected", "LimitsChec
 """Events that the settings do not know."""
 
 
+_AGAIN = ("PaymentPending", *_BESIDE)
+"""What may happen any number of times."""
+
+
 class Happening(NamedTuple):
     """What happened at once: the events of one envelope, of one flow; none where an envelope only brings data.
 
@@ -49,6 +53,14 @@ def draw_course(rng: Random, *, two_flows: bool) -> tuple[Happening, ...]:
     if not two_flows:
         return main
     return _interleaved(rng, main, _fraud_course(rng, is_fraud=is_fraud))
+
+
+def lengthened(course: Sequence[Happening], envelopes: int, rng: Random) -> tuple[Happening, ...]:
+    """The course with `envelopes` happenings, if it has fewer; the first and the last stay where they are."""
+    more = [Happening(PAYMENT_INITIATION, (rng.choice(_AGAIN),)) for _ in range(envelopes - len(course))]
+    places = {*rng.sample(range(1, len(course) + len(more) - 1), len(more))}
+    happenings = iter(course), iter(more)
+    return tuple(next(happenings[place in places]) for place in range(len(course) + len(more)))
 
 
 def _main_course(rng: Random, ending: float, *, is_fraud: bool) -> tuple[Happening, ...]:

@@ -1,6 +1,6 @@
 """Lines that are no envelopes, of every kind that must become a dead letter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 
@@ -24,9 +24,42 @@ class Garbage(NamedTuple):
 
 def draw_garbage(rng: Random, unit: str) -> Garbage:
     """Garbage of a random kind, under a unit id that nothing else has."""
-    kind = rng.choice(KINDS)
+    return _write(rng.choice(KINDS), rng, unit)
+
+
+def deal_garbage(rng: Random, unit: str, max_value_bytes: int | None = None) -> Iterator[Garbage]:
+    """Garbage without end, under ids that begin with `unit`: a kind comes again only when every kind has come.
+
+    One piece, and no more than one for it is large, has a value of one byte more than `max_value_bytes`.
+    """
+    missing = dict.fromkeys((*KINDS, *([TOO_LARGE] if max_value_bytes else [])))
+    number = 0
+    while True:
+        drawn = draw_garbage(rng, f"{unit}-{number}")
+        if missing and drawn.kind not in missing:
+            kind = next(iter(missing))
+            drawn = _write_too_large(drawn.key.decode(), max_value_bytes or 0) if kind == TOO_LARGE else _rewritten(drawn, kind)
+        missing.pop(drawn.kind, None)
+        yield drawn
+        number += 1
+
+
+def _rewritten(drawn: Garbage, kind: str) -> Garbage:
+    """Of another kind, with a chance of its own: what is drawn afterwards stays what it was."""
+    unit = drawn.key.decode()
+    return _write(kind, Random(f"{unit}/{kind}"), unit)  # noqa: S311  # A simulation, and it must repeat itself.
+
+
+def _write(kind: str, rng: Random, unit: str) -> Garbage:
     reason, write = _WRITERS[kind]
     return Garbage(kind, unit.encode(), write(rng, unit), reason)
+
+
+def _write_too_large(unit: str, max_value_bytes: int) -> Garbage:
+    """An envelope that is sound but for its size: one byte too many, or what it needs at least."""
+    empty = len(msgspec.json.encode(_envelope(unit, filling="")))
+    value = msgspec.json.encode(_envelope(unit, filling="x" * (max_value_bytes + 1 - empty)))
+    return Garbage(TOO_LARGE, unit.encode(), _line(unit, value), DeadLetterReason.TOO_LARGE)
 
 
 def _no_record(rng: Random, unit: str) -> bytes:
@@ -115,3 +148,6 @@ _WRITERS: dict[str, tuple[DeadLetterReason, Callable[[Random, str], bytes]]] = {
 
 KINDS = tuple(_WRITERS)
 """Of garbage, in the order in which they are drawn."""
+
+TOO_LARGE = "too-large"
+"""One kind more, which is written once."""

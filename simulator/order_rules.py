@@ -22,13 +22,14 @@ _FULL = frozenset({"FULL_PAIN001", "FULL_PAIN001_AND_CUSTOM_DATA", "FULL_PAIN001
 class Rules(msgspec.Struct, frozen=True):
     """What the service was configured with. The keys count only for the strategy that waits for them.
 
-    `target_type` tells whether a notification's value is a report at all.
+    `target_type` tells whether a notification's value is a report at all. `deadline_ms` is how long what is stashed waits.
     """
 
     strategy: str
     custom_data_keys: tuple[str, ...] = ()
     pds_data_keys: tuple[str, ...] = ()
     target_type: str = "report"
+    deadline_ms: int = 21_000
 
     @property
     def has_report(self) -> bool:
@@ -74,7 +75,7 @@ def _gathering(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> Iterat
     arrivals = sorted((each for each in unit.envelopes if each.arrived is not None), key=lambda each: each.arrived or 0)
     in_time = [each for each in arrivals if not each.late]
     never = rules.required - _provided(arrivals)
-    if rules.required <= _provided(in_time):
+    if rules.required <= _provided(in_time) and not _is_slow(unit, rules):
         completing = next(at for at in range(len(in_time)) if rules.required <= _provided(in_time[: at + 1]))
         order = [arrivals[completing], *arrivals[:completing], *arrivals[completing + 1 :]]
         ranks = {each.envelope_id: rank for rank, each in enumerate(order)}
@@ -84,6 +85,14 @@ def _gathering(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> Iterat
         missing = never - set((each.observed.incomplete or "").split(","))
         if missing:
             yield _finding(unit, Deviation.NOT_MARKED, each, f"released without {', '.join(sorted(missing))}")
+
+
+def _is_slow(unit: ExpectedUnit, rules: Rules) -> bool:
+    """Whether the unit was written so slowly that a deadline may pass while nothing is missing but what has not happened yet.
+
+    A sequence is not concerned: it waits for what was overtaken, and nothing is overtaken by more than the window.
+    """
+    return unit.lasts_ms > rules.deadline_ms // 2
 
 
 def _sequence(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> Iterator[Finding]:

@@ -1,42 +1,44 @@
 """Writes the simulated envelopes as input of the file transport, and what is expected to come of them."""
 
+import fcntl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 from random import Random
 from tempfile import SpooledTemporaryFile
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import msgspec
 
 from connectors.file_lines import Line, encode_line, partition_of
 from connectors.port import TransportRefused
-from simulator.disorder import Disordered, Fate, Rates, disordered
+from domain.dead_letter import DeadLetterReason
+from simulator.disorder import Chances, Disordered, Fate, Rates, disordered
 from simulator.expectation import Expected, ExpectedGarbage
-from simulator.garbage import draw_garbage
+from simulator.garbage import deal_garbage
 from simulator.input_files import InputFiles
+from simulator.mixing import Place, mixed
+from simulator.pacer import Pacer, Pause
 from simulator.pain001 import SinglePayment, read_payments
-from simulator.plan import Plan
+from simulator.plan import Bursts, Plan
+from simulator.timetable import Timetable
 from simulator.unit_arrivals import UnitArrivals
-from simulator.units import SimulatedUnit, simulate_unit
-
-UNITS_AT_ONCE = 50
-"""So many payments are under way at any time; their envelopes come mixed."""
 
 _SPOOLED_BYTES = 16 * 1024 * 1024
 """Late lines beyond this wait on disk."""
 
+_TAKEN, _REFUSED = b"+", b"-"
+
 Progress = Callable[[int, int], None]
 """Told how many units are done, of how many."""
-
-Pause = Callable[[int], None]
-"""Lets so many milliseconds pass."""
 
 
 class Summary(msgspec.Struct, frozen=True):
     """What was written. `envelopes` counts those that happened, `lines` what is in the files, garbage included.
 
-    `out_of_order` counts the envelopes that arrived after a later one of their unit.
+    `out_of_order` counts the envelopes that arrived after a later one of their unit, `conflicts` the lines that must be
+    refused because one that says something else came before under the same envelope id.
     """
 
     seed: int
@@ -49,20 +51,16 @@ class Summary(msgspec.Struct, frozen=True):
     late: int
     garbage: int
     notifications: int
+    conflicts: int = 0
 
 
-class _Place(NamedTuple):
-    """One envelope of a unit that is under way."""
-
-    unit: UnitArrivals
-    at: int
-
-
-def simulate(plan: Plan, in_directory: Path, expected_file: Path, progress: Progress, pause: Pause) -> Summary:
+def simulate(
+    plan: Plan, in_directory: Path, expected_file: Path, progress: Progress, pause: Pause, pacer: Pacer | None = None
+) -> Summary:
     """Append the plan's lines to the partition files of `in_directory` and what they should lead to to `expected_file`.
 
-    All but the late lines are written as fast as they can be; then, if there are late ones, `pause` is called once and
-    they follow. Memory holds the window and the payments under way, whatever the number of units.
+    All but the late lines are written when `pacer` says, without one as fast as they can be; then, if there are late ones,
+    `pause` is called once and they follow. Memory holds the window and the payments under way, whatever the number of units.
 
     Raises:
         Pain001Refused: A pain.001 file cannot be used; nothing was written.
@@ -74,12 +72,12 @@ def simulate(plan: Plan, in_directory: Path, expected_file: Path, progress: Prog
             files = stack.enter_context(InputFiles(in_directory, plan.partitions))
             expected = stack.enter_context(_open_expected(expected_file))
             late_lines = stack.enter_context(SpooledTemporaryFile(max_size=_SPOOLED_BYTES))
-            run = _Run(plan, files, expected, late_lines)
+            run = _Run(plan, files, expected, late_lines, pacer)
             run.write(payments, progress)
-            files.flush()
-            expected.flush()
+            run.flush()
             if run.has_late_lines:
-                pause(plan.late_after_ms)
+                if not plan.is_backlog:
+                    pause(plan.late_after_ms)
                 run.write_late()
             return run.summary()
     except OSError as error:
@@ -90,13 +88,23 @@ def simulate(plan: Plan, in_directory: Path, expected_file: Path, progress: Prog
 class _Run:
     """One simulation: where its lines go, and the count of them."""
 
-    def __init__(self, plan: Plan, files: InputFiles, expected: BinaryIO, late_lines: SpooledTemporaryFile[bytes]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        files: InputFiles,
+        expected: BinaryIO,
+        late_lines: SpooledTemporaryFile[bytes],
+        pacer: Pacer | None,
+    ) -> None:
         self._plan = plan
         self._files = files
         self._expected = expected
         self._late_lines = late_lines
+        self._pacer = pacer
+        self._timetable = Timetable(plan.rate)
         self._counts = dict.fromkeys(Summary.__struct_fields__, 0) | {"seed": plan.seed}
         self._garbage_rng = _rng(plan, "garbage")
+        self._garbage = deal_garbage(self._garbage_rng, f"sim-{plan.seed}-garbage", plan.max_value_bytes)
 
     @property
     def has_late_lines(self) -> bool:
@@ -104,54 +112,71 @@ class _Run:
 
     def write(self, payments: Sequence[SinglePayment], progress: Progress) -> None:
         plan = self._plan
-        rates = Rates(plan.duplicates, plan.losses, plan.late)
-        stream = _mixed(plan, payments)
-        every = max(1, plan.units // 500)
-        for copy in disordered(stream, window=plan.window, rates=rates, rng=_rng(plan, "disorder")):
-            self._write_copy(copy)
-            if self._garbage_rng.random() < plan.garbage:
-                self._write_garbage()
-            if copy.item.unit.is_complete:
-                self._finish(copy.item.unit)
-                if self._counts["units"] % every == 0 or self._counts["units"] == plan.units:
-                    progress(self._counts["units"], plan.units)
+        rates = Rates(plan.duplicates, plan.losses, plan.late, plan.conflicts)
+        chances = Chances(_rng(plan, "disorder"), _rng(plan, "conflicts"))
+        for number, burst in enumerate(_bursts(mixed(plan, payments, _rng(plan, "mix")), plan.bursts)):
+            if number and plan.bursts:
+                self._timetable.add_silence(plan.bursts.silence_ms)
+            for copy in disordered(burst, window=plan.window, rates=rates, chances=chances):
+                self._write_copy(copy)
+                if self._garbage_rng.random() < plan.garbage:
+                    self._write_garbage()
+                if copy.item.unit.is_complete:
+                    self._finish(copy.item.unit, progress)
 
     def write_late(self) -> None:
         self._late_lines.seek(0)
         for entry in self._late_lines:
-            partition, _, line = entry.partition(b" ")
-            self._append(int(partition), line)
+            partition, mark, line = entry.split(b" ", 2)
+            self._append(int(partition), line, is_refused=mark == _REFUSED)
+        self.flush()
+
+    def flush(self) -> None:
         self._files.flush()
+        self._expected.flush()
 
     def summary(self) -> Summary:
         return Summary(**self._counts)
 
-    def _write_copy(self, copy: Disordered[_Place]) -> None:
+    def _write_copy(self, copy: Disordered[Place]) -> None:
         unit, at = copy.item
-        unit.came(at, copy.fate, copies=copy.copies)
+        is_refused = unit.came(at, copy, self._timetable.due_ms)
         if copy.fate is Fate.LOST:
             return
-        envelope = unit.simulated.envelopes[at]
+        envelope = unit.envelope(at, contradicts=copy.contradicts)
         key = unit.simulated.expected.unit.encode()
         line = encode_line(Line(envelope.value, key, envelope.headers))
         partition = partition_of(key, self._plan.partitions)
         if copy.fate is Fate.LATE:
-            self._late_lines.write(b"%d %b" % (partition, line))
+            self._late_lines.write(b"%d %b %b" % (partition, _REFUSED if is_refused else _TAKEN, line))
         else:
-            self._append(partition, line)
+            self._await_line()
+            self._append(partition, line, is_refused=is_refused)
 
     def _write_garbage(self) -> None:
-        garbage = draw_garbage(self._garbage_rng, f"sim-{self._plan.seed}-garbage-{self._counts['garbage']}")
+        garbage = next(self._garbage)
         partition = partition_of(garbage.key, self._plan.partitions)
+        self._await_line()
         offset = self._append(partition, garbage.line)
         self._expect(ExpectedGarbage(garbage.kind, partition, offset, garbage.reason.value))
         self._counts["garbage"] += 1
 
-    def _append(self, partition: int, line: bytes) -> int:
-        self._counts["lines"] += 1
-        return self._files.append(partition, line)
+    def _await_line(self) -> None:
+        if self._pacer is not None:
+            self._pacer.await_line(self._timetable.due_ms, self.flush)
+        self._timetable.add_line()
 
-    def _finish(self, unit: UnitArrivals) -> None:
+    def _append(self, partition: int, line: bytes, *, is_refused: bool = False) -> int:
+        """One that is refused is expected where it is written: of late ones that is known only then."""
+        self._counts["lines"] += 1
+        offset = self._files.append(partition, line)
+        if is_refused:
+            reason = DeadLetterReason.CONFLICTING_DUPLICATE.value
+            self._expect(ExpectedGarbage(reason, partition, offset, reason))
+            self._counts["conflicts"] += 1
+        return offset
+
+    def _finish(self, unit: UnitArrivals, progress: Progress) -> None:
         partition = partition_of(unit.simulated.expected.unit.encode(), self._plan.partitions)
         expected = unit.expectation(partition)
         self._expect(expected)
@@ -165,32 +190,20 @@ class _Run:
         counts["notifications"] += sum(
             process.notification_id is not None for each in envelopes if not each.is_lost for process in each.processes
         )
+        if counts["units"] % max(1, self._plan.units // 500) == 0 or counts["units"] == self._plan.units:
+            progress(counts["units"], self._plan.units)
 
     def _expect(self, expected: Expected) -> None:
         self._expected.write(msgspec.json.encode(expected) + b"\n")
 
 
-def _mixed(plan: Plan, payments: Sequence[SinglePayment]) -> Iterator[_Place]:
-    """The envelopes of all units, of each in its true order, as if `UNITS_AT_ONCE` payments went on side by side."""
-    rng = _rng(plan, "mix")
-    active: list[Iterator[_Place]] = []
-    started = 0
-    while active or started < plan.units:
-        while len(active) < UNITS_AT_ONCE and started < plan.units:
-            active.append(_places(simulate_unit(plan, payments, started)))
-            started += 1
-        chosen = rng.randrange(len(active))
-        place = next(active[chosen], None)
-        if place is not None:
-            yield place
-        else:
-            active[chosen] = active[-1]
-            active.pop()
-
-
-def _places(simulated: SimulatedUnit) -> Iterator[_Place]:
-    unit = UnitArrivals(simulated)
-    return (_Place(unit, at) for at in range(len(simulated.envelopes)))
+def _bursts(stream: Iterator[Place], bursts: Bursts | None) -> Iterator[Iterator[Place]]:
+    """The stream cut into bursts, each to be taken whole before the next."""
+    if bursts is None:
+        yield stream
+        return
+    for first in stream:
+        yield chain((first,), islice(stream, bursts.envelopes - 1))
 
 
 def _rng(plan: Plan, purpose: str) -> Random:
@@ -199,5 +212,8 @@ def _rng(plan: Plan, purpose: str) -> Random:
 
 
 def _open_expected(path: Path) -> BinaryIO:
+    """Locked as long as it is open, so that `verify --follow` knows that more is to come."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return path.open("ab")
+    file = path.open("ab")
+    fcntl.flock(file, fcntl.LOCK_SH)
+    return file

@@ -67,7 +67,7 @@ _read_envelope = msgspec.json.Decoder(_Envelope).decode
 
 
 def find_unit(expectations: Iterable[bytes]) -> ExpectedUnit | None:
-    """A unit worth telling: with nothing lost or late, one numbering, and as much out of order as a few lines can show.
+    """A unit worth telling: nothing lost, late or contradicted, one numbering, as much out of order as a few lines can show.
 
     `expectations` are lines of `expected.jsonl`; the best of the first few thousand units is taken.
     """
@@ -135,7 +135,9 @@ def _arrivals(unit: ExpectedUnit, lines: Iterable[bytes]) -> Iterator[Arrival]:
 def _interest(unit: ExpectedUnit) -> int:
     """Pairs that arrived the wrong way round, less what makes the story long; 0 for what should not be told."""
     arrived = [each.arrived for each in unit.envelopes if each.arrived is not None and not each.late]
-    if len(arrived) != len(unit.envelopes) or not 4 <= len(arrived) <= 8 or (unit.numbering != "shared" and len(unit.flows) > 1):
+    if len(arrived) != len(unit.envelopes) or not 4 <= len(arrived) <= 8 or any(each.conflicts for each in unit.envelopes):
+        return 0
+    if unit.numbering != "shared" and len(unit.flows) > 1:
         return 0
     inversions = sum(later < earlier for at, earlier in enumerate(arrived) for later in arrived[at + 1 :])
     if not 2 <= inversions <= len(arrived):

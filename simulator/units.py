@@ -10,10 +10,11 @@ from domain.notification import notification_id
 from domain.record import Headers
 from simulator.envelopes import Carried, EnvelopeWriter
 from simulator.expectation import ExpectedEnvelope, ExpectedProcess, ExpectedUnit
-from simulator.flows import STATUSES, Happening, draw_course
+from simulator.flows import STATUSES, Happening, draw_course, lengthened
 from simulator.pain001 import SinglePayment
 from simulator.payment import copy_of, references_of
-from simulator.plan import Flows, Numbering, Plan, Schema
+from simulator.plan import Flows, Keys, Numbering, Plan, Schema
+from simulator.popularity import envelopes_of
 
 
 class SimulatedEnvelope(msgspec.Struct, frozen=True):
@@ -32,13 +33,15 @@ class SimulatedUnit(msgspec.Struct, frozen=True):
 
 
 def simulate_unit(plan: Plan, payments: Sequence[SinglePayment], number: int) -> SimulatedUnit:
-    """Unit `number` (from 0). Depends on the seed, the number, the payments and what the plan says of flows; on no rate."""
+    """Unit `number` (from 0). Depends on the seed, the number, the payments, the flows and keys of the plan; on no share."""
     rng = Random(f"{plan.seed}/unit/{number}")  # noqa: S311  # A simulation, and it must repeat itself.
     unit = f"sim-{plan.seed}-{number:07d}"
     payment = copy_of(payments[number % len(payments)], number // len(payments), draw_uuid(rng))
     references = references_of(payment)
     numbering = _draw_numbering(rng, plan)
     course = draw_course(rng, two_flows=_draw_two_flows(rng, plan))
+    if plan.keys is Keys.ZIPF:
+        course = lengthened(course, envelopes_of(plan, number), Random(f"{plan.seed}/more/{number}"))  # noqa: S311  # As above.
     writer = EnvelopeWriter(unit, _draw_schema(rng, plan), plan.epoch_at + number * 250, rng)
     carried = _draw_carried(rng, payment, len(course))
     envelopes = _envelopes(unit, writer, course, _sequences(course, numbering), carried)

@@ -63,6 +63,10 @@ class Findings:
         if self._counts[finding.deviation] <= EXAMPLES_PER_DEVIATION:
             self._examples.append(finding)
 
+    @property
+    def total(self) -> int:
+        return self._counts.total()
+
     def counts(self) -> tuple[tuple[Deviation, int], ...]:
         return tuple((deviation, self._counts[deviation]) for deviation in Deviation)
 

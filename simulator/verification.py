@@ -1,4 +1,4 @@
-"""Compares what came out with what the simulator expected."""
+"""Compares what came out with what the simulator expected, when everything has come."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -46,7 +46,9 @@ def verify(rules: Rules, expected: Iterable[bytes], notifications: Iterable[byte
             units = sum(_verify_bucket(lines, rules, findings) for lines in buckets.each())
     except OSError as error:
         raise TransportRefused("temporary files", f"{error.strerror or error}; make room, or set TMPDIR") from error
-    letters = DeadLetterCheck(garbage, rules)
+    letters = DeadLetterCheck(rules)
+    for each in garbage:
+        letters.expect(each, findings)
     for number, line in enumerate(dead_letters, start=1):
         letter = read_dead_letter(line)
         if isinstance(letter, Defect):
@@ -61,15 +63,25 @@ def verify(rules: Rules, expected: Iterable[bytes], notifications: Iterable[byte
 def _sort_expected(lines: Iterable[bytes], buckets: Buckets) -> list[ExpectedGarbage]:
     garbage = []
     for number, line in enumerate(lines, start=1):
-        try:
-            expected = _read_expected(line)
-        except msgspec.DecodeError as error:
-            raise TransportRefused("expectations", f"line {number} is damaged ({error}); simulate again") from error
+        expected = read_expected(line, number)
         if isinstance(expected, ExpectedGarbage):
             garbage.append(expected)
         else:
             buckets.add(expected.unit, _EXPECTED + line)
     return garbage
+
+
+def read_expected(line: bytes, number: int) -> Expected:
+    """Line `number` of the expectations.
+
+    Raises:
+        TransportRefused: It is damaged.
+    """
+    try:
+        expected: Expected = _read_expected(line)
+    except msgspec.DecodeError as error:
+        raise TransportRefused("expectations", f"line {number} is damaged ({error}); simulate again") from error
+    return expected
 
 
 def _sort_observed(lines: Iterable[bytes], buckets: Buckets, findings: Findings) -> tuple[int, int, int]:

@@ -1,20 +1,32 @@
 """A simulation in a temporary directory, and the output that a faultless service would write for it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from service_under_test import Service
 
+import conf
 from connectors.file_lines import Line, encode_line
+from resequencer.handlers.notification_settings import parse_notification_settings
+from resequencer.handlers.settings import HandlerSettings, make_handler
 from simulator.expectation import Expected, ExpectedEnvelope, ExpectedGarbage, ExpectedUnit
 from simulator.order_rules import Rules
-from simulator.plan import Plan
+from simulator.pacer import Pacer
+from simulator.plan import Numbering, Plan
 from simulator.simulation import Summary, simulate
+from simulator.verdict import Verdict
+from simulator.verification import verify_files
 
 SHARED_SAMPLES = Path("/work/shared/samples")
+
+_KNOWN: dict[Plan, Run] = {}
 
 
 @dataclass
@@ -24,11 +36,11 @@ class Run:
     directory: Path
     summary: Summary
 
-    @property
+    @cached_property
     def expected_lines(self) -> list[bytes]:
         return (self.directory / "expected.jsonl").read_bytes().splitlines()
 
-    @property
+    @cached_property
     def expected(self) -> list[Any]:
         return [msgspec.json.decode(line, type=Expected) for line in self.expected_lines]
 
@@ -55,6 +67,21 @@ def run(tmp_path: Path) -> Callable[..., Run]:
         return Run(target, summary)
 
     return run
+
+
+@pytest.fixture
+def known_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """The same without a directory: whoever asks for the same fields gets the same run, which nobody may change."""
+
+    def known_run(**fields: Any) -> Run:
+        plan = Plan(**({"units": 60, "seed": 7} | fields))
+        if plan not in _KNOWN:
+            target = tmp_path_factory.mktemp("known")
+            summary = simulate(plan, target / "in", target / "expected.jsonl", lambda done, of: None, lambda pause_ms: None)
+            _KNOWN[plan] = Run(target, summary)
+        return _KNOWN[plan]
+
+    return known_run
 
 
 class Outcome(NamedTuple):
@@ -171,6 +198,62 @@ def bury(garbage: ExpectedGarbage) -> bytes:
 def line(key: str, headers: dict[str, str], value: object) -> bytes:
     record = Line(msgspec.json.encode(value), key.encode(), tuple((name, text.encode()) for name, text in headers.items()))
     return encode_line(record)[:-1]
+
+
+class Served:
+    """The whole service in this process, with its own handler and a clock that only the test moves, fed by the simulator."""
+
+    def __init__(self, directory: Path, strategy: str) -> None:
+        self.service = Service(directory, strategy=strategy)
+        settings = Path(conf.__file__).parent / "notification-settings.csv"
+        with settings.open(encoding="utf-8", newline="") as file:
+            self.service.handler = make_handler(HandlerSettings(), parse_notification_settings(file, str(settings)))
+        self.service.start()
+        self._worked_at = self.now()
+        self.rules = Rules(strategy)
+        self.expected = directory / "expected.jsonl"
+        self.notifications = directory / "out" / "notifications.jsonl"
+        self.dead_letters = directory / "out" / "dead-letters.jsonl"
+
+    def now(self) -> int:
+        return self.service.clock.now()
+
+    def pause(self, milliseconds: int) -> None:
+        """Time passes, and the service works several times in every second of it."""
+        until = self.now() + milliseconds
+        while self.now() < until:
+            self.service.clock.advance(min(500, until - self.now()))
+            if self.now() >= self._worked_at + 200:
+                self.work()
+
+    def work(self) -> None:
+        self._worked_at = self.now()
+        self.service.run(cycles=5_000)
+
+    def simulate(self, **fields: Any) -> Summary:
+        """Everything is written, and nothing waits any more."""
+        plan = Plan(**({"units": 100, "seed": 11, "numbering": Numbering.SHARED, "max_value_bytes": 5 * 1024 * 1024} | fields))
+        pacer = Pacer(self.now, self.pause)
+        summary = simulate(plan, self.service.directory / "in", self.expected, lambda done, of: None, self.pause, pacer)
+        self.pause(60_000)
+        return summary
+
+    def verdict(self) -> Verdict:
+        return verify_files(self.rules, self.expected, self.notifications, self.dead_letters)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Makes and starts services."""
+    made: list[Served] = []
+
+    def make(strategy: str = "SEQUENCE", directory: str = "served") -> Served:
+        made.append(Served(tmp_path / directory, strategy))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.service.kill()
 
 
 @pytest.fixture(name="faultless")

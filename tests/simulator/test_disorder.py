@@ -3,13 +3,17 @@ from random import Random
 
 import pytest
 
-from simulator.disorder import Fate, Rates, disordered
+from simulator.disorder import Chances, Fate, Rates, disordered
 
 NONE = Rates(0, 0, 0)
 
 
+def chances(seed: int = 1) -> Chances:
+    return Chances(Random(seed), Random(f"{seed}/conflicts"))
+
+
 def order(count: int, window: int, rates: Rates = NONE, seed: int = 1) -> list:
-    return list(disordered(range(count), window=window, rates=rates, rng=Random(seed)))
+    return list(disordered(range(count), window=window, rates=rates, chances=chances(seed)))
 
 
 def test_a_window_of_nothing_keeps_the_order():
@@ -33,7 +37,7 @@ def test_no_more_than_the_window_is_held():
             yield drawn
             drawn += 1
 
-    for given, _ in enumerate(disordered(items(), window=50, rates=NONE, rng=Random(1))):
+    for given, _ in enumerate(disordered(items(), window=50, rates=NONE, chances=chances())):
         assert drawn - given <= 52
 
 
@@ -66,3 +70,30 @@ def test_the_same_seed_gives_the_same_order():
     rates = Rates(0.1, 0.1, 0.1)
     assert order(1_000, 50, rates) == order(1_000, 50, rates)
     assert order(1_000, 50, rates) != order(1_000, 50, rates, seed=2)
+
+
+def test_a_share_of_the_items_is_contradicted_once_and_nothing_else_moves_for_it():
+    rates = Rates(0.1, 0.1, 0.1)
+    plain, with_conflicts = order(20_000, 50, rates), order(20_000, 50, rates._replace(conflicts=0.1))
+    contradicting = [each for each in with_conflicts if each.contradicts]
+    assert len(contradicting) == pytest.approx(18_000 * 0.1, rel=0.1)
+    assert len({each.item for each in contradicting}) == len(contradicting)
+    assert [each.item for each in with_conflicts if not each.contradicts] == [each.item for each in plain]
+
+
+def test_what_is_contradicted_is_not_lost_and_late_altogether_or_not_at_all():
+    fates: dict[int, set[Fate]] = {}
+    copies: Counter[int] = Counter()
+    for each in order(20_000, 50, Rates(0.5, 0.2, 0.4, 1)):
+        fates.setdefault(each.item, set()).add(each.fate)
+        copies[each.item] += 1
+        assert each.copies in (1, 2, 3)
+    assert set(map(frozenset, fates.values())) == {frozenset({fate}) for fate in Fate}
+    assert all((copies[item] == 1) == (each == {Fate.LOST}) for item, each in fates.items())
+
+
+def test_a_contradiction_comes_first_as_often_as_second():
+    first: dict[int, bool] = {}
+    for each in order(10_000, 50, Rates(0, 0, 0, 1)):
+        first.setdefault(each.item, each.contradicts)
+    assert sum(first.values()) == pytest.approx(5_000, rel=0.1)

@@ -4,6 +4,7 @@ import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from connectors.port import TransportRefused
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
 from domain.record import Origin, Partition, Record
+from simulator.garbage import KINDS, TOO_LARGE
 from simulator.pain001 import Pain001Refused
 from simulator.plan import Numbering, Plan
 from simulator.simulation import simulate
@@ -39,6 +41,13 @@ def test_the_same_seed_writes_the_same_bytes(run: Callable):
     assert one.expected_lines == other.expected_lines
     assert one.summary == other.summary
     assert run("third", **(ROUGH | {"seed": 8})).partition() != one.partition()
+
+
+def test_what_a_seed_writes_does_not_change_with_the_version(run: Callable):
+    """Somebody may have noted a seed. (Whoever changes the sample files changes these, too.)"""
+    rough = run(units=300, **(ROUGH | {"garbage": 0}))
+    digests = [sha256(each).hexdigest()[:24] for each in (rough.partition(), b"\n".join(rough.expected_lines) + b"\n")]
+    assert digests == ["7f87f0d3e2e5cbf15ed41f94", "56dc5ae4b0e17179573cb225"]
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "12345"])
@@ -129,6 +138,11 @@ def test_without_late_lines_there_is_no_pause(tmp_path: Path):
     simulate(Plan(units=5, seed=3, late=0), tmp_path / "in", tmp_path / "expected.jsonl", lambda done, of: None, pause)
 
 
+def test_garbage_of_every_kind_is_written_before_any_comes_again(run: Callable):
+    kinds = [each.kind for each in run(units=60, max_value_bytes=30_000, **ROUGH).garbage]
+    assert {*kinds[: len(KINDS) + 1]} == {*KINDS, TOO_LARGE}
+
+
 def test_garbage_is_expected_where_it_was_written(run: Callable):
     rough = run(units=300, partitions=3, **ROUGH)
     assert len(rough.garbage) == rough.summary.garbage > 20
@@ -200,8 +214,8 @@ def test_memory_does_not_grow_with_the_number_of_units(tmp_path: Path):
         tracemalloc.stop()
         return peak
 
-    few = peak(200)
-    assert peak(1_000) < few * 1.5 + 200_000
+    few = peak(150)
+    assert peak(600) < few * 1.5 + 200_000
 
 
 def test_every_real_file_that_is_valid_can_be_simulated(run: Callable, shared_samples: Path):

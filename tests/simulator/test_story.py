@@ -13,8 +13,8 @@ def step(kind: StepKind, sequence: int, event: str, note: str = "", flow: str = 
     return Step(kind, sequence, flow, event, note)
 
 
-def test_a_unit_worth_telling_lost_nothing_and_arrived_out_of_order(run: Callable):
-    told = find_unit(run(units=300).expected_lines)
+def test_a_unit_worth_telling_lost_nothing_and_arrived_out_of_order(known_run: Callable):
+    told = find_unit(known_run(units=300).expected_lines)
     assert told is not None
     arrived = [each.arrived for each in told.envelopes]
     assert None not in arrived
@@ -23,12 +23,12 @@ def test_a_unit_worth_telling_lost_nothing_and_arrived_out_of_order(run: Callabl
     assert not any(each.late for each in told.envelopes)
 
 
-def test_where_everything_arrived_in_order_there_is_no_story(run: Callable):
-    assert find_unit(run(window=0, garbage=0).expected_lines) is None
+def test_where_everything_arrived_in_order_there_is_no_story(known_run: Callable):
+    assert find_unit(known_run(window=0, garbage=0).expected_lines) is None
 
 
-def test_arrivals_are_the_units_lines_where_they_lie(run: Callable):
-    simulated = run(units=300, partitions=2, duplicates=0.2)
+def test_arrivals_are_the_units_lines_where_they_lie(known_run: Callable):
+    simulated = known_run(units=300, partitions=2, duplicates=0.2)
     unit = find_unit(simulated.expected_lines)
     arrivals = arrivals_of(unit, simulated.directory / "in")
     assert len(arrivals) == len(unit.envelopes) + sum(each.duplicates for each in unit.envelopes)
@@ -42,9 +42,9 @@ def test_arrivals_are_the_units_lines_where_they_lie(run: Callable):
     assert first == [each.envelope_id for each in sorted(unit.envelopes, key=lambda each: each.arrived)]
 
 
-def test_without_the_input_there_are_no_arrivals(run: Callable, tmp_path: Path):
+def test_without_the_input_there_are_no_arrivals(known_run: Callable, tmp_path: Path):
     with pytest.raises(TransportRefused, match="simulate first"):
-        arrivals_of(find_unit(run(units=300).expected_lines), tmp_path / "elsewhere")
+        arrivals_of(find_unit(known_run(units=300).expected_lines), tmp_path / "elsewhere")
 
 
 def test_a_story_has_a_line_per_arrival_and_one_for_all_that_followed():

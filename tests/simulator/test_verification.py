@@ -51,9 +51,9 @@ class Judged:
 
 
 @pytest.fixture
-def judged(run: Callable, faultless: Callable) -> Callable[..., Judged]:
+def judged(known_run: Callable, faultless: Callable) -> Callable[..., Judged]:
     def judged(rules: Rules = SEQUENCE, **fields: Any) -> Judged:
-        simulated = run(**fields)
+        simulated = known_run(**fields)
         return Judged(simulated, faultless(simulated, rules), rules)
 
     return judged
@@ -137,7 +137,7 @@ def test_order_within_a_flow_is_judged_by_the_strict_strategy(judged: Callable):
 
 def test_two_numberings_are_judged_by_sequence_only_where_each_flow_arrived_in_order(judged: Callable):
     fields = {"numbering": Numbering.SEPARATE, "flows": Flows.TWO, **CALM}
-    kept, disturbed = judged(window=0, **fields), judged(directory="disturbed", window=2_000, **fields)
+    kept, disturbed = judged(window=0, **fields), judged(window=2_000, **fields)
     for each in (kept, disturbed):
         each.notifications.reverse()
     assert kept.found()[Deviation.OUT_OF_ORDER] > 100
@@ -217,7 +217,7 @@ def test_a_notification_of_a_lost_envelope_is_unexpected(judged: Callable):
 @pytest.mark.parametrize("mark", ["incomplete", "late"])
 def test_a_mark_without_a_cause_is_found(judged: Callable, mark: str):
     for rules in (SEQUENCE, FULL):
-        spoilt = judged(rules, directory=rules.strategy, **CALM)
+        spoilt = judged(rules, **CALM)
         spoilt.notifications[5] = edited(spoilt.notifications[5], lambda read: read["headers"].update({mark: "sequence:1"}))
         assert spoilt.found() == {Deviation.FALSELY_MARKED: 1}
 
@@ -308,9 +308,9 @@ def test_files_are_verified_and_a_torn_last_line_is_not_there_yet(judged: Callab
     assert found(verify_files(SEQUENCE, whole.run.directory / "expected.jsonl", out, letters)) == {Deviation.LOST: 1}
 
 
-def test_output_that_was_never_written_is_empty_but_expectations_must_be_there(run: Callable, tmp_path: Path):
+def test_output_that_was_never_written_is_empty_but_expectations_must_be_there(known_run: Callable, tmp_path: Path):
     nowhere = tmp_path / "nowhere"
-    verdict = verify_files(SEQUENCE, run(**CALM).directory / "expected.jsonl", nowhere, nowhere)
+    verdict = verify_files(SEQUENCE, known_run(**CALM).directory / "expected.jsonl", nowhere, nowhere)
     assert set(found(verdict)) == {Deviation.LOST}
     with pytest.raises(TransportRefused, match="nowhere"):
         verify_files(SEQUENCE, nowhere, nowhere, nowhere)
