@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 from domain.record import Headers
 
 
-class Line(msgspec.Struct, frozen=True):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """What a line says."""
 
     value: bytes
@@ -29,7 +29,7 @@ class Defect(msgspec.Struct, frozen=True):
     problem: str
 
 
-class _Header(msgspec.Struct, omit_defaults=True):
+class _Header(msgspec.Struct, omit_defaults=True, gc=False):
     name: str
     value: str | UnsetType = UNSET
     value_base64: bytes | UnsetType = msgspec.field(default=UNSET, name="value-base64")
@@ -146,12 +146,13 @@ def _wrap_header(name: str, value: bytes) -> _Header:
 
 def _find_text(value: bytes) -> str | None:
     """The bytes as a string, unless they are not UTF-8 or full of characters that would make the line six times as long."""
-    if 5 * (len(value) - len(value.translate(None, _LONG_ESCAPES))) > len(value):
-        return None
     try:
-        return value.decode()
+        text = value.decode()
     except UnicodeDecodeError:
         return None
+    if text.isprintable():
+        return text
+    return None if 5 * (len(value) - len(value.translate(None, _LONG_ESCAPES))) > len(value) else text
 
 
 def _is_object_on_one_line(value: bytes) -> bool:

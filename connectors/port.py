@@ -37,7 +37,7 @@ class Channel(StrEnum):
     DEAD_LETTERS = "dead-letters"
 
 
-class Outgoing(msgspec.Struct, frozen=True):
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """One record that leaves.
 
     `number` counts from 1 within its partition, over both channels, and never repeats for another record: a transport may

@@ -22,7 +22,7 @@ class DeadLetterReason(StrEnum):
     HANDLER_FAILED = "handler-failed"
 
 
-class DeadLetter(msgspec.Struct, frozen=True):
+class DeadLetter(msgspec.Struct, frozen=True, gc=False):
     """A record that could not be handled. It leaves with its key, value and headers as they came, and four headers more."""
 
     record: Record

@@ -12,14 +12,14 @@ PAIN_001_PARTS = (PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION)
 """The MDS object types that make a payment's pain.001 complete: group header, instruction, transaction."""
 
 
-class MdsObject(msgspec.Struct, frozen=True):
+class MdsObject(msgspec.Struct, frozen=True, gc=False):
     """A message data structure object: one of the three parts of a pain.001, or any other type, kept as it came."""
 
     object_type: str
     body: bytes
 
 
-class PdsObject(msgspec.Struct, frozen=True):
+class PdsObject(msgspec.Struct, frozen=True, gc=False):
     """A processing data structure object, known by its name."""
 
     name: str
@@ -27,14 +27,14 @@ class PdsObject(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class CustomObject(msgspec.Struct, frozen=True):
+class CustomObject(msgspec.Struct, frozen=True, gc=False):
     """A custom object of either schema version: its key and its value as raw JSON."""
 
     key: str
     body: bytes
 
 
-class ProcessObject(msgspec.Struct, frozen=True):
+class ProcessObject(msgspec.Struct, frozen=True, gc=False):
     """Something that happened in a process flow; each makes a notification of its own if the settings know it."""
 
     unique_id: str | None
@@ -45,7 +45,7 @@ class ProcessObject(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class DataEnvelope(msgspec.Struct, frozen=True):
+class DataEnvelope(msgspec.Struct, frozen=True, gc=False):
     """A decoded record. Bodies are raw JSON in UTF-8; only what a handler reads of them is ever decoded.
 
     `sequence` is 1 … 2^53-1, or None where the record has none and the strategy needs none. `envelope_id` is the first

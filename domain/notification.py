@@ -11,7 +11,7 @@ _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 """Two characters of base 32 (RFC 4648) for ten bits: the standard library's encoder is slower."""
 
 
-class Notification(msgspec.Struct, frozen=True):
+class Notification(msgspec.Struct, frozen=True, gc=False):
     """A status report ready to leave: key (the unit of work), value and headers of one record."""
 
     notification_id: str

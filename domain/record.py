@@ -36,7 +36,7 @@ class Cut(NamedTuple):
     sha256: str
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """Bytes from a source with their origin.
 
     `defect` says why the source could not read a record out of its bytes (a file line that is no record): `value` then

@@ -215,4 +215,6 @@ def _make_actor(actor_class: type[Actor], *, is_primary: bool) -> Actor | None:
 
 
 def _has_answer(asker: ActorRef) -> bool:
-    return any(not isInternalActorSystemMessage(answer) for answer in getattr(asker.instance, "responses", ()))
+    responses = getattr(asker.instance, "responses", ())
+    # Asked after every delivery, and nearly always there is none.
+    return bool(responses) and any(not isInternalActorSystemMessage(answer) for answer in responses)

@@ -58,7 +58,11 @@ class Guardian(ActorTypeDispatcher):
                 raise self._broken_by
             return
         try:
-            super().receiveMessage(message, sender)
+            if type(message) is Decided:
+                # One comes per unit and poll; finding its receiver by name takes longer than receiving it.
+                self.receiveMsg_Decided(message, sender)
+            else:
+                super().receiveMessage(message, sender)
         except Exception as error:
             self._broken_by = error
             if self._asked_by is not None:

@@ -12,7 +12,7 @@ from storage.port import Pending
 POSSIBLE_DUPLICATE = ("possible-duplicate", b"true")
 
 
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
+class _Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
     channel: Channel
     key: bytes | None
     headers: Headers

@@ -1,5 +1,7 @@
 """What a turn leads to, collected while it goes on."""
 
+from collections import defaultdict
+
 from domain.clock import Instant
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.notification import Notification
@@ -7,8 +9,6 @@ from domain.record import Record
 from resequencer.handlers.port import Handled, Marks
 from resequencer.stash import Stashed
 from resequencer.unit import Release, Tally, Unit
-from resequencer.unit_codec import encode_entry
-from storage.port import StashEntry
 
 
 class Effects:
@@ -18,10 +18,10 @@ class Effects:
         self._before = before
         self._now = now
         self._arrived: set[int] = set()
-        self._counts = dict.fromkeys(Tally.__struct_fields__, 0)
+        self._counts: defaultdict[str, int] = defaultdict(int)
         self.outgoing: list[Notification | DeadLetter] = []
         self.releases: list[Release] = []
-        self.added: dict[int, StashEntry] = {}
+        self.added: dict[int, Stashed] = {}
         self.removed: list[int] = []
 
     @property
@@ -29,7 +29,10 @@ class Effects:
         return Tally(**self._counts)
 
     def arrive(self, offset: int) -> None:
-        """A record of this turn: the storage knows nothing of it."""
+        """A record of this turn: the storage knows nothing of it, but of whatever else is stashed.
+
+        Told by record, not by id: an id that became a dead letter may come again.
+        """
         self._counts["arrived"] += 1
         self._arrived.add(offset)
 
@@ -39,16 +42,19 @@ class Effects:
 
     def stash(self, entry: Stashed) -> None:
         """It waits, and the storage has to know."""
-        if not self._was_stashed(entry):
-            self.added[entry.envelope.offset] = encode_entry(entry)
+        if entry.envelope.offset in self._arrived:
+            self.added[entry.envelope.offset] = entry
 
     def notify(self, entry: Stashed, handled: Handled, marks: Marks) -> None:
         """It was handled: its notifications leave, and it waits no more."""
         self.outgoing += handled.notifications
         self._counts["handled"] += 1
-        self._counts["unmatched"] += handled.unmatched
-        self._counts["late"] += marks.late
-        self._counts["incomplete"] += marks.incomplete is not None
+        if handled.unmatched:
+            self._counts["unmatched"] += handled.unmatched
+        if marks.late:
+            self._counts["late"] += 1
+        if marks.incomplete is not None:
+            self._counts["incomplete"] += 1
         self._leave(entry)
 
     def bury(self, record: Record, reason: DeadLetterReason, error: str) -> None:
@@ -68,13 +74,8 @@ class Effects:
         return bool(self._before.spoiled)
 
     def _leave(self, entry: Stashed) -> None:
-        waited_ms = self._now - entry.stashed_at
-        self._counts["longest_wait_ms"] = max(self._counts["longest_wait_ms"], waited_ms)
-        if self.added.pop(entry.envelope.offset, None) is None and self._was_stashed(entry):
-            self.removed.append(entry.envelope.offset)
-
-    def _was_stashed(self, entry: Stashed) -> bool:
-        """Whether the storage has it: whatever did not arrive in this turn was stashed before. Told by record: an id that
-        became a dead letter may come again.
-        """
-        return entry.envelope.offset not in self._arrived
+        offset, waited_ms = entry.envelope.offset, self._now - entry.stashed_at
+        if waited_ms > self._counts["longest_wait_ms"]:
+            self._counts["longest_wait_ms"] = waited_ms
+        if self.added.pop(offset, None) is None and offset not in self._arrived:
+            self.removed.append(offset)

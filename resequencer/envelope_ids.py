@@ -8,7 +8,7 @@ _WIDTH = 16
 """8 bytes of the hash of the envelope id, then 8 of the digest of its content."""
 
 
-class EnvelopeIds(msgspec.Struct, frozen=True, array_like=True):
+class EnvelopeIds(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The hashed envelope ids of a unit with the digest of each, oldest first. Adding and finding are one copy and one search."""
 
     packed: bytes = b""
@@ -18,6 +18,8 @@ class EnvelopeIds(msgspec.Struct, frozen=True, array_like=True):
 
     def find(self, id_hash: bytes) -> bytes | None:
         """The digest that came with this id, if it came."""
+        if id_hash not in self.packed:
+            return None  # As nearly always, for duplicates are few.
         at = self._position(id_hash)
         return None if at is None else self.packed[at + 8 : at + _WIDTH]
 

@@ -18,14 +18,14 @@ class UnitKey(NamedTuple):
     unit: str
 
 
-class Begin(msgspec.Struct, frozen=True):
+class Begin(msgspec.Struct, frozen=True, gc=False):
     """The first message to a new incarnation: which unit it is, and what its predecessor left. None: nothing was ever heard."""
 
     key: UnitKey
     snapshot: Snapshot | None
 
 
-class Decide(msgspec.Struct, frozen=True):
+class Decide(msgspec.Struct, frozen=True, gc=False):
     """Take your turn: these envelopes came, in order of arrival, then these wakes."""
 
     key: UnitKey
@@ -34,7 +34,7 @@ class Decide(msgspec.Struct, frozen=True):
     now: Instant
 
 
-class Decided(msgspec.Struct, frozen=True):
+class Decided(msgspec.Struct, frozen=True, gc=False):
     """What a turn led to; the unit stays with its actor."""
 
     key: UnitKey

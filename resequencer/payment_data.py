@@ -15,7 +15,7 @@ MOST_OBJECTS = 1_000
 Bodies = tuple[tuple[str, bytes], ...]
 
 
-class PaymentData(msgspec.Struct, frozen=True, array_like=True):
+class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Raw JSON bodies by MDS object type, PDS name and custom key. A later object replaces an earlier one whole."""
 
     mds: Bodies = ()
@@ -24,17 +24,22 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True):
 
     def refuse_too_many(self, envelope: DataEnvelope) -> None:
         """Raises PermanentError if the envelope could bring more than `MOST_OBJECTS` objects into the unit."""
+        if not _has_objects(envelope):
+            return
         held = len(self.mds) + len(self.pds) + len(self.custom)
         came = len(envelope.mds_objects) + len(envelope.pds_objects) + len(envelope.custom_objects)
         if held + came > MOST_OBJECTS:
             raise PermanentError(f"the unit holds {held} objects and this brings {came}; a unit may hold {MOST_OBJECTS}")
 
     def find_mds(self, object_type: str) -> bytes | None:
-        return _find(self.mds, object_type)
+        for each, body in self.mds:
+            if each == object_type:
+                return body
+        return None
 
     def absorb(self, envelope: DataEnvelope) -> PaymentData:
         """With the envelope's objects taken over; the same value if it has none."""
-        if not (envelope.mds_objects or envelope.pds_objects or envelope.custom_objects):
+        if not _has_objects(envelope):
             return self
         return PaymentData(
             _merge(self.mds, [(each.object_type, each.body) for each in envelope.mds_objects]),
@@ -50,11 +55,8 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True):
         return PaymentData(_merge(came.mds, self.mds), _merge(came.pds, self.pds), _merge(came.custom, self.custom))
 
 
-def _find(bodies: Bodies, name: str) -> bytes | None:
-    for each, body in bodies:
-        if each == name:
-            return body
-    return None
+def _has_objects(envelope: DataEnvelope) -> bool:
+    return bool(envelope.mds_objects or envelope.pds_objects or envelope.custom_objects)
 
 
 def _merge(known: Bodies, came: Iterable[tuple[str, bytes]]) -> Bodies:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import chain
 
 import msgspec
 
@@ -13,7 +14,7 @@ from resequencer.envelope_ids import EnvelopeIds
 from resequencer.strategies.port import Rank
 
 
-class Stashed(msgspec.Struct, frozen=True):
+class Stashed(msgspec.Struct, frozen=True, gc=False):
     """An envelope in the stash, since when, and where it stands."""
 
     envelope: DataEnvelope
@@ -34,10 +35,14 @@ class Stashed(msgspec.Struct, frozen=True):
 Lane = tuple[Stashed, ...]
 
 
-class Stash(msgspec.Struct, frozen=True):
-    """Lanes of envelopes by name, each with its top last, so that taking it costs one copy. Found again by envelope id."""
+class Stash(msgspec.Struct, frozen=True, gc=False):
+    """Lanes of envelopes, each with its top last, so that taking it costs one copy. Found again by envelope id.
 
-    lanes: tuple[tuple[str, Lane], ...] = ()
+    `names` are those of the `lanes`, ascending; a lane that became empty is gone.
+    """
+
+    names: tuple[str, ...] = ()
+    lanes: tuple[Lane, ...] = ()
     ids: EnvelopeIds = EnvelopeIds()
     size: int = 0
     known_oldest: Stashed | None = None
@@ -47,65 +52,58 @@ class Stash(msgspec.Struct, frozen=True):
 
     def __iter__(self) -> Iterator[Stashed]:
         """All of them, in no particular order."""
-        return (each for _, lane in self.lanes for each in lane)
+        return chain.from_iterable(self.lanes)
 
     @property
     def oldest(self) -> Stashed | None:
         """The first to have arrived. Looked for only after it has left."""
-        return self.known_oldest or min(self, key=lambda each: each.envelope.offset, default=None)
+        return self.known_oldest or min(self, key=_offset, default=None)
 
     @property
     def lowest(self) -> Stashed | None:
         """The one that is forced first: the lowest of the tops."""
-        return min((lane[-1] for _, lane in self.lanes), key=lambda each: each.order, default=None)
+        if len(self.lanes) == 1:
+            return self.lanes[0][-1]
+        return min([lane[-1] for lane in self.lanes], key=_order, default=None)
 
     def find_top(self, name: str) -> Stashed | None:
         """The top of a lane."""
-        at = self._index(name)
-        return self.lanes[at][1][-1] if self._stands(at, name) else None
+        lane = self._lane(bisect_left(self.names, name), name)
+        return lane[-1] if lane else None
 
     def add(self, stashed: Stashed) -> Stash:
         name, envelope = stashed.rank.lane, stashed.envelope
-        lane = self._lane(name)
-        at = bisect_left(lane, _descending(stashed), key=_descending)
-        return Stash(
-            self._with_lane(name, (*lane[:at], stashed, *lane[at:])),
-            self.ids.add(envelope.id_hash, envelope.digest),
-            self.size + stashed.size,
-            self.oldest or stashed,
-        )
+        at = bisect_left(self.names, name)
+        lane = self._lane(at, name)
+        below = bisect_left(lane, _descending(stashed), key=_descending)
+        names = self.names if lane else (*self.names[:at], name, *self.names[at:])
+        fuller = (*lane[:below], stashed, *lane[below:])
+        lanes = (*self.lanes[:at], fuller, *self.lanes[at + bool(lane) :])
+        ids = self.ids.add(envelope.id_hash, envelope.digest)
+        return Stash(names, lanes, ids, self.size + stashed.size, self.oldest or stashed)
 
     def without_top(self, stashed: Stashed) -> Stash:
         """Without this envelope, which is the top of its lane."""
-        lane = self._lane(stashed.rank.lane)
+        at = bisect_left(self.names, stashed.rank.lane)
+        lane = self.lanes[at]
         assert lane[-1] is stashed, "only the top of a lane leaves"
-        return Stash(
-            self._with_lane(stashed.rank.lane, lane[:-1]),
-            self.ids.remove(stashed.envelope.id_hash),
-            self.size - stashed.size,
-            None if stashed is self.known_oldest else self.known_oldest,
-        )
+        rest = (lane[:-1],) if len(lane) > 1 else ()
+        names = self.names if rest else (*self.names[:at], *self.names[at + 1 :])
+        lanes = (*self.lanes[:at], *rest, *self.lanes[at + 1 :])
+        ids = self.ids.remove(stashed.envelope.id_hash)
+        return Stash(names, lanes, ids, self.size - stashed.size, None if stashed is self.known_oldest else self.known_oldest)
 
-    def _lane(self, name: str) -> Lane:
-        at = self._index(name)
-        return self.lanes[at][1] if self._stands(at, name) else ()
-
-    def _with_lane(self, name: str, lane: Lane) -> tuple[tuple[str, Lane], ...]:
-        at = self._index(name)
-        after = at + 1 if self._stands(at, name) else at
-        return (*self.lanes[:at], *(((name, lane),) if lane else ()), *self.lanes[after:])
-
-    def _index(self, name: str) -> int:
-        return bisect_left(self.lanes, name, key=_name)
-
-    def _stands(self, at: int, name: str) -> bool:
-        return at < len(self.lanes) and self.lanes[at][0] == name
+    def _lane(self, at: int, name: str) -> Lane:
+        return self.lanes[at] if at < len(self.names) and self.names[at] == name else ()
 
 
 def _descending(stashed: Stashed) -> tuple[int, int]:
-    place, offset = stashed.order
-    return -place, -offset
+    return -stashed.rank.place, -stashed.envelope.offset
 
 
-def _name(lane: tuple[str, Lane]) -> str:
-    return lane[0]
+def _order(stashed: Stashed) -> tuple[int, int]:
+    return stashed.order
+
+
+def _offset(stashed: Stashed) -> int:
+    return stashed.envelope.offset

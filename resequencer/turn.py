@@ -15,7 +15,7 @@ from resequencer.payment_data import PaymentData
 from resequencer.rules import Rules
 from resequencer.stash import Stashed
 from resequencer.unit import REMEMBERED_ENVELOPES, Decision, Release, Retry, Unit, Wake
-from resequencer.unit_codec import encode_data, encode_state
+from resequencer.unit_codec import encode_data, encode_entry, encode_state
 from storage.port import UnitChange, WaitKind, Waits
 
 
@@ -161,7 +161,7 @@ class Turn:
 
     def _gather_with(self, envelope: DataEnvelope) -> None:
         """On completion the data of everything stashed is taken over, in order of arrival, before anything is handled."""
-        if not self._strategy.gathers or not self._stash or self._has_gathered:
+        if not self._strategy.gathers or self._has_gathered or not self._stash:
             return
         waiting = {each.envelope.offset: each.envelope for each in self._stash} | {envelope.offset: envelope}
         for offset in sorted(waiting):
@@ -228,7 +228,7 @@ class Turn:
         self._attempt(retry.entry, retry.attempts, is_forced=retry.is_forced)
         self._unstash(retry.entry.rank.lane)
         self._incomplete = None
-        for lane, _ in self._stash.lanes:
+        for lane in self._stash.names:
             self._unstash(lane)
         self._keep_bound()
 
@@ -278,23 +278,24 @@ class Turn:
             encode_state(unit, self._strategy),
             self._now,
             waits,
-            tuple(self._effects.added.values()),
+            tuple([encode_entry(each) for each in self._effects.added.values()]),
             tuple(self._effects.removed),
             None if self._data is self._before.data else encode_data(self._data),
         )
 
     def _waits(self) -> Waits | None:
         """The instant at which the unit wants to be woken. Its deadline rests while the head is under retry."""
-        oldest, lowest, retry = self._stash.oldest, self._stash.lowest, self._retry
-        strategy, stashed, size = self._strategy.name, len(self._stash), self._stash.size
+        stash, retry, oldest = self._stash, self._retry, self._stash.oldest
         if retry is not None:
             since = min(each.stashed_at for each in (retry.entry, oldest) if each is not None)
             waits_for = f"attempt {retry.attempts + 1} of {self._rules.settings.max_attempts}"
-            return Waits(retry.due_at, WaitKind.RETRY, since, waits_for, strategy, stashed + 1, size + retry.entry.size)
+            stashed, size = len(stash) + 1, stash.size + retry.entry.size
+            return Waits(retry.due_at, WaitKind.RETRY, since, waits_for, self._strategy.name, stashed, size)
+        lowest = stash.lowest
         if oldest is None or lowest is None:
             return None
-        waits_for, deadline_at = self._missing(lowest), self._deadline_of(oldest)
-        return Waits(deadline_at, WaitKind.DEADLINE, oldest.stashed_at, waits_for, strategy, stashed, size)
+        deadline_at, waits_for = self._deadline_of(oldest), self._missing(lowest)
+        return Waits(deadline_at, WaitKind.DEADLINE, oldest.stashed_at, waits_for, self._strategy.name, len(stash), stash.size)
 
 
 def _by_order(entry: Stashed) -> tuple[int, int]:

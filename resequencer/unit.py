@@ -26,7 +26,7 @@ class Wake(StrEnum):
     BOUND = "bound"
 
 
-class Retry(msgspec.Struct, frozen=True):
+class Retry(msgspec.Struct, frozen=True, gc=False):
     """The head of the stash whose handling failed for a while. `attempts` were made; the next is due at `due_at`.
 
     `incomplete` and `is_forced` say how it came to be handled, for the next attempt to say the same.
@@ -47,7 +47,7 @@ class Spoiled(msgspec.Struct, frozen=True):
     error: str
 
 
-class Unit(msgspec.Struct, frozen=True):
+class Unit(msgspec.Struct, frozen=True, gc=False):
     """All that is known of a unit of work.
 
     `handled` are the ids of the envelopes handled, `gathered_to` the highest offset whose data was already taken over on
@@ -75,7 +75,7 @@ class Release(msgspec.Struct, frozen=True):
     source_position: str
 
 
-class Tally(msgspec.Struct, frozen=True):
+class Tally(msgspec.Struct, frozen=True, gc=False):
     """What happened in a turn, counted. `longest_wait_ms` is the longest that anything handled in it had been stashed."""
 
     arrived: int = 0
@@ -89,7 +89,7 @@ class Tally(msgspec.Struct, frozen=True):
     longest_wait_ms: int = 0
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """What is to be done after a turn.
 
     `change` is None if the storage has nothing to learn. `outgoing` is in the order in which it must leave. `waits` tells

@@ -26,7 +26,7 @@ FORMAT = 1
 Decode = Callable[[Record], DataEnvelope | Refusal]
 
 
-class _StoredRetry(msgspec.Struct, frozen=True, array_like=True):
+class _StoredRetry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     offset: int
     attempts: int
     due_at: Instant
@@ -34,7 +34,7 @@ class _StoredRetry(msgspec.Struct, frozen=True, array_like=True):
     is_forced: bool
 
 
-class _StoredUnit(msgspec.Struct, frozen=True, array_like=True):
+class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     format: int
     strategy: str
     strategy_state: msgspec.Raw
@@ -43,7 +43,7 @@ class _StoredUnit(msgspec.Struct, frozen=True, array_like=True):
     retry: _StoredRetry | None
 
 
-class _StoredEntry(msgspec.Struct, frozen=True, array_like=True):
+class _StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stashed_at: Instant
     value: bytes
     key: bytes | None
@@ -59,17 +59,9 @@ _decode_data = msgspec.msgpack.Decoder(PaymentData).decode
 
 
 def encode_state(unit: Unit, strategy: Strategy) -> bytes:
-    """The small state: all but the payment data and the stash."""
-    return _encode(
-        _StoredUnit(
-            FORMAT,
-            strategy.name,
-            msgspec.Raw(_encode(unit.strategy_state)),
-            unit.handled.packed,
-            unit.gathered_to,
-            None if unit.retry is None else _stored_retry(unit.retry),
-        )
-    )
+    """The small state: all but the payment data and the stash. In the order of `_StoredUnit`, which reads it."""
+    retry = None if unit.retry is None else _stored_retry(unit.retry)
+    return _encode((FORMAT, strategy.name, unit.strategy_state, unit.handled.packed, unit.gathered_to, retry))
 
 
 def _stored_retry(retry: Retry) -> _StoredRetry:

@@ -38,7 +38,7 @@ class WaitKind(StrEnum):
     RETRY = "retry"
 
 
-class Waits(msgspec.Struct, frozen=True):
+class Waits(msgspec.Struct, frozen=True, gc=False):
     """The index fields of a unit in which something waits, by which it is found without touching the idle ones.
 
     `wakes_at` is the instant of its deadline or next attempt (`kind`), `since` when its oldest stashed envelope was stashed,
@@ -54,14 +54,14 @@ class Waits(msgspec.Struct, frozen=True):
     stashed_bytes: int
 
 
-class StashEntry(msgspec.Struct, frozen=True):
+class StashEntry(msgspec.Struct, frozen=True, gc=False):
     """One stashed record as opaque bytes, known by its offset, which is unique in its partition."""
 
     offset: int
     body: bytes
 
 
-class UnitChange(msgspec.Struct, frozen=True):
+class UnitChange(msgspec.Struct, frozen=True, gc=False):
     """What a cycle changed in one unit: its small state whole, of the rest only what came, went or changed.
 
     A commit holds one change of a unit at most. What is removed from the stash goes before what is added comes: an offset in
@@ -79,7 +79,7 @@ class UnitChange(msgspec.Struct, frozen=True):
     payment_data: bytes | None = None
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """A unit as it was last committed; the stash in ascending order of offsets."""
 
     unit: str
@@ -88,7 +88,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     stash: tuple[StashEntry, ...]
 
 
-class Pending(msgspec.Struct, frozen=True):
+class Pending(msgspec.Struct, frozen=True, gc=False):
     """Something that is to leave, as opaque bytes, under the number it will leave with."""
 
     number: int

@@ -8,7 +8,6 @@ import msgspec
 from domain.envelope import PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION
 from domain.errors import PermanentError
 from resequencer.handlers.complex_types import Type
-from resequencer.handlers.conforming import conform
 from resequencer.handlers.pain002_schema import (
     MESSAGE_NAME,
     ORIGINAL_GROUP_HEADER,
@@ -32,7 +31,7 @@ _decoder = msgspec.json.Decoder(float_hook=JsonNumber)
 _encoder = msgspec.json.Encoder()
 
 
-class Original(msgspec.Struct, frozen=True):
+class Original(msgspec.Struct, frozen=True, gc=False):
     """The parts of a report that depend on payment data alone; what is encoded may be None where there is nothing to say.
 
     `group` belongs into OrgnlGrpInfAndSts, `instruction` into OrgnlPmtInfAndSts, `transaction` into TxInfAndSts, each at
@@ -53,7 +52,8 @@ def original_of(data: PaymentData) -> Original:
     Raises:
         PermanentError: A body is no JSON, not UTF-8, or nested too deep to be read.
     """
-    group, instruction, transaction = map(data.find_mds, (PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION))
+    group = data.find_mds(PAIN_001)
+    instruction, transaction = data.find_mds(PAYMENT_INSTRUCTION), data.find_mds(PAYMENT_TRANSACTION)
     if len(group or b"") + len(instruction or b"") + len(transaction or b"") > LARGEST_CACHED_BYTES:
         return _make(group, instruction, transaction)
     return _make_cached(group, instruction, transaction)
@@ -89,7 +89,7 @@ def _original_group(message: Body, header: Body) -> Body:
 
 
 def _message_name(message: Body, header: Body) -> str:
-    name = conform(message.get("MsgNmId") or header.get("MsgNmId"), MESSAGE_NAME)
+    name = MESSAGE_NAME.conform(message.get("MsgNmId") or header.get("MsgNmId"))
     return name if isinstance(name, str) else DEFAULT_MESSAGE_NAME
 
 
@@ -118,18 +118,22 @@ def _original_reference(payment: Body, transfer: Body) -> Body:
         "PmtTpInf": transfer.get("PmtTpInf") or payment.get("PmtTpInf"),
         "PmtMtd": payment.get("PmtMtd"),
         "RmtInf": transfer.get("RmtInf"),
-        "UltmtDbtr": {"Pty": transfer.get("UltmtDbtr") or payment.get("UltmtDbtr")},
-        "Dbtr": {"Pty": payment.get("Dbtr")},
+        "UltmtDbtr": _party(transfer.get("UltmtDbtr") or payment.get("UltmtDbtr")),
+        "Dbtr": _party(payment.get("Dbtr")),
         "DbtrAcct": payment.get("DbtrAcct"),
         "DbtrAgt": payment.get("DbtrAgt"),
         "DbtrAgtAcct": payment.get("DbtrAgtAcct"),
         "CdtrAgt": transfer.get("CdtrAgt"),
         "CdtrAgtAcct": transfer.get("CdtrAgtAcct"),
-        "Cdtr": {"Pty": transfer.get("Cdtr")},
+        "Cdtr": _party(transfer.get("Cdtr")),
         "CdtrAcct": transfer.get("CdtrAcct"),
-        "UltmtCdtr": {"Pty": transfer.get("UltmtCdtr")},
+        "UltmtCdtr": _party(transfer.get("UltmtCdtr")),
         "Purp": transfer.get("Purp"),
     }
+
+
+def _party(value: object) -> Body | None:
+    return None if value is None else {"Pty": value}
 
 
 def _decode(body: bytes | None, object_type: str) -> Body:
@@ -146,10 +150,10 @@ def _mapping(value: object) -> Body:
 
 
 def _fields(value: Body, kind: Type) -> Fields:
-    conformed = conform(value, kind)
+    conformed = kind.conform(value)
     return tuple((name, str(text)) for name, text in conformed.items()) if isinstance(conformed, dict) else ()
 
 
 def _encoded(value: object, kind: Type) -> msgspec.Raw | None:
-    conformed = conform(value, kind)
+    conformed = kind.conform(value)
     return None if conformed is None else msgspec.Raw(_encoder.encode(conformed))

@@ -7,7 +7,7 @@ compares every line with the XSD.
 import re
 from typing import Final
 
-from resequencer.handlers.complex_types import Schema
+from resequencer.handlers.schema_notation import Schema
 from resequencer.handlers.simple_types import Amount, Codes, Date, Decimal, Indicator, NumericText, Pattern, Text
 
 NAMESPACE: Final = "urn:iso:std:iso:20022:tech:xsd:pain.002.001.10"

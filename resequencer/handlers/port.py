@@ -10,7 +10,7 @@ from domain.notification import Notification
 from resequencer.payment_data import PaymentData
 
 
-class Marks(msgspec.Struct, frozen=True):
+class Marks(msgspec.Struct, frozen=True, gc=False):
     """How an envelope came to be handled: what the notification's headers have to say about it.
 
     `incomplete` is what was missing when a deadline or a bound released it (`PAIN_001,customData:BusinessData`,
@@ -21,7 +21,7 @@ class Marks(msgspec.Struct, frozen=True):
     late: bool = False
 
 
-class Handled(msgspec.Struct, frozen=True):
+class Handled(msgspec.Struct, frozen=True, gc=False):
     """What an envelope led to: a notification per process object that the settings know, in their order.
 
     `unmatched` counts the process objects without a row in the settings: they notify nobody.

@@ -51,7 +51,7 @@ class Text(msgspec.Struct, frozen=True):
     def conform(self, value: object) -> str | None:
         if type(value) is not str or len(value) > self.max_length or not value.strip():
             return None
-        return xml_text(value)
+        return value if value.isprintable() else xml_text(value)
 
 
 class Pattern(msgspec.Struct, frozen=True):

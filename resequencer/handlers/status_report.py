@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from domain.clock import Instant, instant_text
-from resequencer.handlers.conforming import conform
 from resequencer.handlers.iso_codes import GROUP_STATUSES, STATUS_REASONS
 from resequencer.handlers.notification_settings import NotificationSetting
 from resequencer.handlers.original import Original
@@ -51,7 +50,7 @@ def _transaction(setting: NotificationSetting, reason_code: str | None, original
 def _reason(setting: NotificationSetting, reason_code: str | None) -> Any:
     """An ISO code goes to Cd, any other to Prtry if it fits; one that fits nowhere leaves the setting's reason standing."""
     if reason_code is not None and (setting.reason_code is not None or setting.transaction_status == _REJECTED):
-        said = conform({"Cd" if reason_code in STATUS_REASONS else "Prtry": reason_code}, REASON)
+        said = REASON.conform({"Cd" if reason_code in STATUS_REASONS else "Prtry": reason_code})
         if said is not None:
             return said
     return None if setting.reason_code is None else {"Cd": setting.reason_code}

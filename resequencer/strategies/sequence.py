@@ -8,7 +8,7 @@ _INTERVALS = 64
 """Given-up numbers are remembered as at most so many intervals per unit. One that was forgotten is handled without its mark."""
 
 
-class Expectation(StrategyState, frozen=True, array_like=True):
+class Expectation(StrategyState, frozen=True, array_like=True, gc=False):
     """`expectedNextGlobalSequence` and `observedSequencesPerFlow` of the seed, and the closed intervals of numbers given up."""
 
     expected: int = 1
@@ -74,7 +74,7 @@ class Sequence:
 
 
 def _is_in(intervals: tuple[tuple[int, int], ...], number: int) -> bool:
-    return any(low <= number <= high for low, high in intervals)
+    return bool(intervals) and any(low <= number <= high for low, high in intervals)
 
 
 def _without(intervals: tuple[tuple[int, int], ...], number: int) -> tuple[tuple[int, int], ...]:

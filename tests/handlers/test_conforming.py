@@ -2,10 +2,14 @@ from typing import Any
 
 import pytest
 
-from resequencer.handlers.conforming import conform
+from resequencer.handlers.complex_types import Type
 from resequencer.handlers.pain002_schema import TYPES
 
 AMOUNT = {"Ccy": "EUR", "value": "12.50"}
+
+
+def conform(value: object, kind: Type) -> Any:
+    return kind.conform(value)
 
 
 def test_children_come_out_in_the_order_of_the_schema_whatever_the_order_they_came_in() -> None:

@@ -6,8 +6,9 @@ from xml.etree.ElementTree import Element as XmlElement
 import pytest
 from defusedxml import ElementTree
 
-from resequencer.handlers.complex_types import UNBOUNDED, Choice, Element, Sequence
+from resequencer.handlers.complex_types import Choice, Element, Sequence
 from resequencer.handlers.pain002_schema import NAMESPACE, TYPES
+from resequencer.handlers.schema_notation import UNBOUNDED
 from resequencer.handlers.simple_types import Amount, Codes, Date, Decimal, Indicator, NumericText, Pattern, Text
 
 XS = "{http://www.w3.org/2001/XMLSchema}"

@@ -7,7 +7,6 @@ from msgspec import structs
 
 from domain.errors import PermanentError
 from resequencer.handlers import original
-from resequencer.handlers.conforming import conform
 from resequencer.handlers.notification_settings import NotificationSetting, NotificationSettings
 from resequencer.handlers.pain002_schema import REPORT
 
@@ -242,7 +241,7 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> None:
 
 def conformed_items(report: Any) -> Any:
     """Without the XSD: the project's own table finds nothing to mend in the report."""
-    conformed = conform(report, REPORT)
+    conformed = REPORT.conform(report)
     assert isinstance(conformed, dict)
     return conformed.items()
 

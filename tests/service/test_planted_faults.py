@@ -81,7 +81,7 @@ def deadline_begins_anew_after_a_restart(patch: Patch) -> None:
     def faulty(stashed: Stashed) -> Any:
         return right(msgspec.structs.replace(stashed, stashed_at=stashed.stashed_at + 60_000))
 
-    patch.setattr("resequencer.effects.encode_entry", faulty)
+    patch.setattr("resequencer.turn.encode_entry", faulty)
 
 
 def deadline_before_the_backlog_is_read(patch: Patch) -> None:
@@ -114,7 +114,7 @@ def duplicate_counted_before_it_is_told(patch: Patch) -> None:
         except PermanentError:
             pass
         right(self, envelope, digest)
-        for lane, _ in self._stash.lanes:
+        for lane in self._stash.names:
             self._unstash(lane)
 
     patch.setattr(Turn, "_refuse_known", faulty)
