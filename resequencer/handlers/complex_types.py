@@ -93,6 +93,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 Type: TypeAlias = Sequence | Choice | SimpleType
 
+
 def _children(value: object, bare: tuple[str, ...]) -> dict[str, object]:
     """The value's children by name; for a value without any, itself under the names for which it may stand."""
     if isinstance(value, dict) and not (bare and "value" in value):
