@@ -24,7 +24,7 @@ from simulator.simulation import Summary, simulate
 from simulator.verdict import Verdict
 from simulator.verification import verify_files
 
-SHARED_SAMPLES = Path("/work/shared/samples")
+SHARED_SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 
 _KNOWN: dict[Plan, Run] = {}
 
@@ -264,5 +264,5 @@ def faultless_fixture() -> Callable[[Run, Rules], Output]:
 @pytest.fixture
 def shared_samples() -> Path:
     if not SHARED_SAMPLES.is_dir():
-        pytest.skip("the real sample files are not on this machine")
+        pytest.skip(f"the shared samples are not at {SHARED_SAMPLES}")
     return SHARED_SAMPLES
