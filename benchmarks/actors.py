@@ -37,7 +37,7 @@ class Crowd(Actor):
         self.units: list[ActorAddress] = []
         self.chance = random.Random(1)
 
-    def receiveMessage(self, message: object, sender: ActorAddress) -> None:  # noqa: N802, ARG002 - Thespian's name.
+    def receiveMessage(self, message: object, sender: ActorAddress) -> None:  # noqa: N802 - Thespian's name.
         if callable(message):
             message(self)
 

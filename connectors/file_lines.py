@@ -156,7 +156,7 @@ def _find_text(value: bytes) -> str | None:
 
 
 def _is_object_on_one_line(value: bytes) -> bool:
-    if not (value.startswith(b"{") and value.endswith(b"}")) or b"\n" in value:
+    if not (value.startswith(b"{") and value.endswith(b"}")) or value.find(b"\n") >= 0:
         return False
     try:
         # As one element of an array it is nested as deep as in its line, and nothing can hide behind it.

@@ -52,7 +52,6 @@ class FileSource:
 
     def poll(self, max_records: int, timeout_ms: int) -> Polled:
         """Return at once with what is there, else look again every poll interval until something came or time is up."""
-        assert max_records > 0
         waited_ms = 0
         while True:
             polled = self._read(max_records)

@@ -33,6 +33,9 @@ class FileTransport:
     def position(self, partition: Partition) -> Position | None:
         return self._sink.position(partition)
 
+    def source(self, partition: Partition) -> str:  # noqa: ARG002 - A file's offsets count its bytes.
+        return ""
+
     def start_offset(self, partition: Partition) -> int:  # noqa: ARG002 - Every file begins at 0.
         return 0
 

@@ -30,6 +30,13 @@ class TransportRefused(ResequencerError):
         self.problem = problem
 
 
+class PublishRefused(ResequencerError):
+    """The partitions are not ours to publish for any more: their group has moved on, or a newer owner came. Nothing left.
+
+    What was to leave stays pending. Poll, follow the assignment, and publish what is still held.
+    """
+
+
 class Channel(StrEnum):
     """Where something leaves to."""
 
@@ -87,11 +94,23 @@ class Transport(Protocol):
     """Records in, one transaction out. Used from one thread."""
 
     def assignment(self) -> Collection[Partition]:
-        """The partitions that are ours as of now; it may change between two polls."""
+        """The partitions that are ours as of now; it may change between two polls.
+
+        One that somebody else may have owned since it was sought is left out once, and not read until it is sought again:
+        it has to be taken over anew.
+        """
         ...
 
     def position(self, partition: Partition) -> Position | None:
-        """What was last published of it, read afresh; None if nothing ever was."""
+        """What was last published of it, read afresh; None if nothing ever was.
+
+        Raises:
+            TransportUnavailable: No answer, or somebody's publication of it is not decided yet.
+        """
+        ...
+
+    def source(self, partition: Partition) -> str:
+        """Names the log that its offsets count in, and the group they belong to; empty where a log is never made anew."""
         ...
 
     def start_offset(self, partition: Partition) -> int:
@@ -109,6 +128,8 @@ class Transport(Protocol):
     def poll(self, max_records: int, timeout_ms: int) -> Polled:
         """Up to `max_records` records of the partitions that were sought, fairly; waits up to `timeout_ms` for the first.
 
+        With `max_records` 0 it brings none, but what the transport has to do now and then is done (a group's protocol).
+
         Raises:
             TransportUnavailable: The source does not answer.
             TransportRefused: Reading on is impossible without a person.
@@ -120,6 +141,7 @@ class Transport(Protocol):
 
         Raises:
             TransportUnavailable: The sink does not answer or has no room; the same call again is safe.
+            PublishRefused: Nothing left, and the same call again will not help.
         """
         ...
 

@@ -4,6 +4,7 @@ import logging
 import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
 
+from daemon.collector import calm_collector
 from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
@@ -40,7 +41,9 @@ def run(arguments: Namespace) -> ExitCode:
         acquire_locks(configuration)
     _log.info("starting with %s; run directory %s", configuration.file, configuration.notification.run_directory)
     _warn(configuration)
-    Worker(configuration, stop.wait, lambda: stop.is_set, os.getpid() if lifeline is None else os.getppid()).run()
+    worker = Worker(configuration, stop.wait, lambda: stop.is_set, os.getpid() if lifeline is None else os.getppid())
+    calm_collector()
+    worker.run()
     return ExitCode.DONE
 
 

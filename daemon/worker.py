@@ -66,7 +66,7 @@ class Worker:
         return self._parts
 
     def _note_ready(self) -> None:
-        if not self._has_begun:
+        if not self._has_begun and not self._get_parts().cycle.ownership.later.untaken:
             self._has_begun = True
             _log.info("ready")
             self._reported_at = 0
@@ -106,7 +106,9 @@ class Worker:
 
     def _report(self, now: Instant, state: State, reason: str | None = None) -> None:
         parts = self._get_parts()
-        plain = report(self._identity, state, reason or parts.patience.reason, now)
+        untaken = next(iter(parts.cycle.ownership.later.untaken.values()), None)
+        reason = reason or parts.patience.reason or (untaken.reason if untaken else None)
+        plain = report(self._identity, state, reason, now)
         surveyed = parts.servers.actors.survey(Survey())
         self._status.write(with_figures(plain, parts.cycle, surveyed, parts.overruns.overruns))
         self._reported_at = now
@@ -115,6 +117,9 @@ class Worker:
         parts = self._get_parts()
         if parts.patience.away is not None:
             return State(f"{parts.patience.away} away")
+        untaken = parts.cycle.ownership.later.untaken
+        if untaken:
+            return State(f"{next(iter(untaken.values())).what} away")
         if parts.cycle.ownership.is_healing:
             return State.HEALING
         if self._is_stopping():

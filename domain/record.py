@@ -26,7 +26,8 @@ class Origin(NamedTuple):
 
     def __str__(self) -> str:
         """`topic-partition@offset`, the form of the header `source-position`."""
-        return f"{self.partition}@{self.offset}"
+        topic, number = self.partition
+        return f"{topic}-{number}@{self.offset}"
 
 
 class Cut(NamedTuple):

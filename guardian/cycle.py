@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from connectors.port import Polled
+from connectors.port import Polled, PublishRefused
 from domain.clock import Instant
 from domain.dead_letter import DeadLetter
 from domain.decoding import Refusal
@@ -33,6 +33,9 @@ _log = logging.getLogger("resequencer.guardian")
 _CYCLE_MS = 1_000
 """What a cycle takes on should take no longer: a worker that is told to stop has 30 s to end its cycle."""
 
+_REJOIN_MS = 200
+"""How long a transport that let nothing leave gets to follow its group before the next try."""
+
 
 class Arrivals(NamedTuple):
     """A poll's records, decoded: each unit's envelopes in order of arrival, and each partition's undecodable records."""
@@ -52,6 +55,7 @@ class Cycle:
         self.ownership = Ownership(servers, tools, settings)
         self._pace = Pace(settings.batch_size, _CYCLE_MS)
         self.figures = Figures()
+        self._is_refused = False
 
     def run_once(self) -> bool:
         """One cycle; whether anything was committed.
@@ -61,6 +65,9 @@ class Cycle:
             Escalated: A unit failed in a way that the worker must not go on from.
         """
         self.ownership.follow_assignment()
+        if self._owes():
+            self._publish([held for held in self.ownership.held.values() if held.unpublished])
+            return False
         polled_at = self._tools.clock.now()
         polled = self._tools.patience.until_answered("source", partial(self._poll, polled_at))
         began_at = self._tools.clock.now()
@@ -76,31 +83,35 @@ class Cycle:
         """The last acknowledgement on the way down: positions that moved since they were last published."""
         self._publish([held for held in self.ownership.held.values() if held.positions.has_moved()])
 
+    def _owes(self) -> bool:
+        """Something was committed and may not leave yet: nothing is read before it has, or memory would grow."""
+        return any(held.unpublished for held in self.ownership.held.values())
+
     def _poll(self, now: Instant) -> Polled:
-        idle_ms = self._settings.idle_ms
-        if self._next_wake_at is not None:
-            idle_ms = max(0, min(idle_ms, self._next_wake_at - now))
+        wakes_at = [each for each in (self._next_wake_at, self.ownership.later.next_at) if each is not None]
+        idle_ms = max(0, min([self._settings.idle_ms, *(each - now for each in wakes_at)]))
         return self._transport.poll(self._pace.at_once, idle_ms)
 
     def _decode(self, polled: Polled) -> Arrivals:
         envelopes: defaultdict[UnitKey, list[DataEnvelope]] = defaultdict(list)
         letters: defaultdict[Partition, list[DeadLetter]] = defaultdict(list)
         offsets: defaultdict[Partition, list[int]] = defaultdict(list)
-        now, counts = self._tools.clock.now(), self.figures.counts
+        now, counts, held = self._tools.clock.now(), self.figures.counts, self.ownership.held
+        decode = self._tools.decoder.decode
         for record in polled.records:
-            partition = record.origin.partition
-            if partition not in self.ownership.held:
+            partition, offset = record.origin
+            if partition not in held:
                 continue  # It was assigned between the look at the assignment and the poll: it is read again once it is ours.
-            offsets[partition].append(record.origin.offset)
-            decoded = self._tools.decoder.decode(record)
+            offsets[partition].append(offset)
+            decoded = decode(record)
             if isinstance(decoded, Refusal):
                 letters[partition].append(DeadLetter(record, decoded.reason, decoded.error, now))
                 continue
             counts["differing_keys"] += _has_other_key(record, decoded)
             envelopes[UnitKey(partition, decoded.unit)].append(decoded)
         counts["records"] += len(polled.records)
-        for partition in polled.next_offsets.keys() & self.ownership.held.keys():
-            self.ownership.held[partition].note_read(offsets[partition], polled.next_offsets[partition], now)
+        for partition in polled.next_offsets.keys() & held.keys():
+            held[partition].note_read(offsets[partition], polled.next_offsets[partition], now)
         return Arrivals(envelopes, letters)
 
     def _decide(self, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[Decided]:
@@ -157,9 +168,22 @@ class Cycle:
         if not news:
             return
         outputs = [held.output() for held in news]
-        self._tools.patience.until_answered("output", partial(self._transport.publish, outputs))
+        try:
+            self._tools.patience.until_answered("output", partial(self._transport.publish, outputs))
+        except PublishRefused as error:
+            self._note_refused(error)
+            return
+        self._is_refused = False
         for held in news:
             held.note_published(self._tools.clock.now())
+
+    def _note_refused(self, error: PublishRefused) -> None:
+        """What was to leave stays pending; the transport gets the chance to find out what is still ours."""
+        if not self._is_refused:
+            _log.warning("nothing may leave at the moment: %s", error)
+        self._is_refused = True
+        self.figures.counts["publications_refused"] += 1
+        self._tools.patience.until_answered("source", partial(self._transport.poll, 0, _REJOIN_MS))
 
     def _account(self, partition: Partition, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision]) -> None:
         self.figures.add_outgoing(left)

@@ -15,6 +15,7 @@ from guardian.supervision import SUPERVISION, Directive, Failure
 from resequencer.actor import Resequencer
 from resequencer.messages import Begin, Decide, Decided, Refused, UnitKey
 from resequencer.unit import Decision, Tally, Wake
+from storage.port import Snapshot
 
 _QUESTIONS = (Arm, Drop, Prepare, Settle, Survey)
 
@@ -99,7 +100,7 @@ class Guardian(ActorTypeDispatcher):
         ]
         self._outstanding = {turn.key: turn for turn in turns}
         for turn in turns:
-            self._pass_on(turn, Begin(turn.key, message.snapshots.get(turn.key)))
+            self._pass_on(turn, message.snapshots)
         self._answer_if_complete()
 
     def receiveMsg_Survey(self, message: Survey, sender: ActorAddress) -> None:
@@ -143,11 +144,13 @@ class Guardian(ActorTypeDispatcher):
 
     # How it is done
 
-    def _pass_on(self, turn: Decide, begin: Begin) -> None:
+    def _pass_on(self, turn: Decide, snapshots: Mapping[UnitKey, Snapshot]) -> None:
         child = self._children.get(turn.key)
         if child is not None:
             self.send(child, turn)
-        elif turn.key in self._kept:
+            return
+        begin = Begin(turn.key, snapshots.get(turn.key))
+        if turn.key in self._kept:
             self._kept[turn.key] += (begin, turn)
         else:
             self._send_to_new(begin)

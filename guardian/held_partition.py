@@ -23,8 +23,11 @@ class HeldPartition:
     With `waits_for_handled` an envelope is settled when it was handled, without it when it was handled or stashed.
     """
 
-    def __init__(self, partition: Partition, store: PartitionStore, plan: Takeover, *, waits_for_handled: bool) -> None:
+    def __init__(
+        self, partition: Partition, store: PartitionStore, plan: Takeover, source: str = "", *, waits_for_handled: bool
+    ) -> None:
         self.partition = partition
+        self._source = source
         self.store = store
         self.read_to = plan.offset
         self.positions = Positions(plan.offset, _THROTTLE_MS)
@@ -47,6 +50,7 @@ class HeldPartition:
 
     def next_commit(self, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision], attempt: str) -> Commit:
         """All that this cycle changed; what leaves gets its numbers here."""
+        assert not self.unpublished, "what was committed leaves before anything else is decided"
         first = self._highest_number + 1
         self.unpublished = tuple(outgoing(number, each, self._heal_offset) for number, each in enumerate(left, first))
         return self._commit(attempt, tuple(each.change for each in decisions if each.change is not None))
@@ -94,4 +98,5 @@ class HeldPartition:
             changes=changes,
             added=tuple(map(to_pending, self.unpublished)),
             published=self._published,
+            source=self._source,
         )

@@ -2,24 +2,24 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
-from connectors.port import PartitionOutput, Position, Transport
+from connectors.port import PartitionOutput, Position, PublishRefused, Transport, TransportRefused
 from domain.clock import Clock
 from domain.decoding import EnvelopeDecoder
-from domain.errors import OwnershipLost
+from domain.errors import OwnershipLost, TransientError
 from domain.record import Partition
 from guardian.actors import Actors
 from guardian.held_partition import HeldPartition
+from guardian.later import Later
 from guardian.messages import Arm, Drop
-from guardian.patience import Patience
-from guardian.takeover import plan_takeover
+from guardian.patience import Patience, PatienceSettings
+from guardian.takeover import Takeover, plan_takeover
 from resequencer.messages import UnitKey
 from resequencer.unit_codec import strategy_changed
-from storage.port import PartitionStore, Storage, StorageUnavailable, Waits
+from storage.port import Header, PartitionStore, Storage, StorageUnavailable, Waits
 
 _log = logging.getLogger("resequencer.guardian")
 
@@ -55,26 +55,34 @@ class Tools(NamedTuple):
 
 
 class Ownership:
-    """Which partitions are held. `heals` counts how often a storage had forgotten, `losses` how often a newer owner came."""
+    """Which partitions are held, and which are `later`. `heals` counts how often a storage had forgotten, `losses` how often
+    a newer owner came.
+    """
 
     def __init__(self, servers: Servers, tools: Tools, settings: CycleSettings) -> None:
         self._transport, self._storage, self._actors = servers
         self._tools = tools
         self._settings = settings
         self.held: dict[Partition, HeldPartition] = {}
+        self.later = Later(PatienceSettings())
         self.is_healing = False
         self.heals = 0
         self.losses = 0
 
     def follow_assignment(self) -> None:
-        """Drop what is no longer assigned, take over what is new; waits for a storage or an output that is away."""
+        """Drop what is no longer assigned, take over what is new. What cannot be taken over yet is tried again later: a storage
+        or an output that is away, or an undecided publication of its last owner, holds up no other partition.
+        """
         assigned = set(self._tools.patience.until_answered("source", self._transport.assignment))
         for partition in self.held.keys() - assigned:
             told = {"partition": str(partition)}
             _log.warning("%s is no longer ours: what waits in it stays in the storage until it is again", partition, extra=told)
             self._drop(partition)
+        for partition in self.later.untaken.keys() - assigned:
+            self.later.forget(partition)
         for partition in sorted(assigned - self.held.keys()):
-            self._tools.patience.until_answered("output", partial(self._take_over_last, partition))
+            if self.later.is_due(partition, self._tools.clock.now()):
+                self._try_to_take_over(partition)
 
     def lose(self, partition: Partition, error: Exception) -> None:
         """A newer owner came. If it is still assigned, it is taken over again: a zombie must not stop the rightful owner."""
@@ -87,21 +95,32 @@ class Ownership:
         del self.held[partition]
         self._actors.drop(Drop(partition))
 
-    def _take_over_last(self, partition: Partition) -> None:
-        """As `take_over`, but a stranger who opened it meanwhile is a reason to try again: whom it is assigned to comes last."""
+    def _try_to_take_over(self, partition: Partition) -> None:
         try:
             self.take_over(partition)
         except OwnershipLost as error:
+            # A stranger opened it meanwhile: whom it is assigned to comes last.
             self.losses += 1
-            raise StorageUnavailable(f"somebody else opened {partition} while it was taken over: {error}") from error
+            self._put_off(partition, "storage", error)
+        except (TransientError, PublishRefused) as error:
+            self._put_off(partition, "storage" if isinstance(error, StorageUnavailable) else "output", error)
+        else:
+            self.later.forget(partition)
+
+    def _put_off(self, partition: Partition, what: str, error: Exception) -> None:
+        self.is_healing = False
+        if self.later.put_off(partition, what, str(error), self._tools.clock.now()):
+            told = {"partition": str(partition)}
+            _log.warning("the %s is away, taking %s over is tried again until it is back: %s", what, partition, error, extra=told)
 
     def take_over(self, partition: Partition) -> None:
         """May be repeated from the start at any failure: until it is held, nothing of it is in memory."""
-        position = self._transport.position(partition)
+        position, source = self._transport.position(partition), self._transport.source(partition)
         store = self._storage.open(partition)
+        _refuse_other_source(partition, store.header, source)
         waiting = store.waiting()
         self._refuse_other_strategy(waiting)
-        held, is_news = self._reconcile(partition, store, position)
+        held, is_news = self._reconcile(partition, store, position, source)
         if self._settings.acknowledge_handled:
             held.hold_back(_stashed(store, waiting), self._tools.clock.now())
         if is_news or held.unpublished:
@@ -113,10 +132,13 @@ class Ownership:
         told = {"partition": str(partition), "position": held.read_to}
         _log.info("took over %s at offset %d; units that wait: %d", partition, held.read_to, len(waiting), extra=told)
 
-    def _reconcile(self, partition: Partition, store: PartitionStore, position: Position | None) -> tuple[HeldPartition, bool]:
+    def _reconcile(
+        self, partition: Partition, store: PartitionStore, position: Position | None, source: str
+    ) -> tuple[HeldPartition, bool]:
         log = range(self._transport.start_offset(partition), self._transport.end_offset(partition))
         plan = plan_takeover(store.header, store.pending(), position, log, is_durable=self._storage.is_durable)
-        held = HeldPartition(partition, store, plan, waits_for_handled=self._settings.acknowledge_handled)
+        _report_gone(partition, plan)
+        held = HeldPartition(partition, store, plan, source, waits_for_handled=self._settings.acknowledge_handled)
         if plan.must_heal:
             self.is_healing = True
             _log.warning(
@@ -124,14 +146,13 @@ class Ownership:
                 "what records below offset %d cause is marked possible-duplicate",
                 partition, plan.offset, plan.heal_offset, extra={"partition": str(partition)},
             )  # fmt: skip
-            self._heal(held, position)
+            self._heal(held, position or Position(plan.offset, ""))
         return held, plan.is_new or plan.must_heal
 
-    def _heal(self, held: HeldPartition, position: Position | None) -> None:
+    def _heal(self, held: HeldPartition, position: Position) -> None:
         """The position as it was must be published once more before anything changes: a zombie may not heal."""
-        if position is not None:
-            same = Position(position.offset, position.metadata)
-            self._transport.publish([PartitionOutput(held.partition, (), same)])
+        same = Position(position.offset, position.metadata)
+        self._transport.publish([PartitionOutput(held.partition, (), same)])
         commit = held.healing_commit(self._tools.random_token())
         held.store.commit(commit)
         held.note_committed(commit, (), self._tools.clock.now())
@@ -142,6 +163,32 @@ class Ownership:
         for unit, waits in waiting:
             if waits.strategy != self._settings.strategy:
                 raise strategy_changed(waits.strategy, self._settings.strategy, f"unit {unit!r} waits")
+
+
+def _refuse_other_source(partition: Partition, header: Header, source: str) -> None:
+    """Offsets of another log mean nothing here: reading on would skip records, or give numbers twice."""
+    if header.source and source and header.source != source:
+        problem = (
+            f"the storage knows it as {header.source}, it is {source} now: the topic was made anew, or the group is another. If "
+            "what waits in the storage may be given up, name another payment-status-notification.storage.namespace (embedded: "
+            "another file); else bring the old topic or group back"
+        )
+        raise TransportRefused(str(partition), problem)
+
+
+def _report_gone(partition: Partition, plan: Takeover) -> None:
+    """Records that were never read and are not there any more: a loss that only a person may accept.
+
+    Raises:
+        TransportRefused: Unless the group's position was reset, by which a person did accept it.
+    """
+    if not plan.gone:
+        return
+    which = f"the records {plan.gone.start} to {plan.gone.stop - 1} were never read and are gone: the retention has taken them"
+    if not plan.must_heal:
+        remedy = "Have the topic keep its records longer; to go on without them, reset the group's position to the earliest"
+        raise TransportRefused(str(partition), f"{which}. {remedy}")
+    _log.error("%s: %s", partition, which, extra={"partition": str(partition)})
 
 
 def _stashed(store: PartitionStore, waiting: Iterable[tuple[str, Waits]]) -> list[int]:

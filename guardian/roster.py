@@ -95,8 +95,8 @@ class Roster:
         """
         key, decision = decided.key, decided.decision
         waits = decision.waits
-        self._stashed_bytes += (waits.stashed_bytes if waits else 0) - self._size(key)
-        self._remember(key, waits)
+        known = self._remember(key, waits)
+        self._stashed_bytes += (waits.stashed_bytes if waits else 0) - (known.stashed_bytes if known else 0)
         if waits is None:
             if decision.change is not None or not self._wakeups.is_armed(key):
                 self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
@@ -152,13 +152,15 @@ class Roster:
         first = [entry for entry, _ in zip(self.waits.items(), range(100 * count), strict=False)]
         return sorted(first, key=lambda entry: entry[1].since)[:count]
 
-    def _remember(self, key: UnitKey, waits: Waits | None) -> None:
+    def _remember(self, key: UnitKey, waits: Waits | None) -> Waits | None:
+        """What was known before."""
         known = self.waits.get(key)
         self.stashed += (waits.stashed if waits else 0) - (known.stashed if known else 0)
         if waits is not None:
             self.waits[key] = waits
         elif known is not None:
             del self.waits[key]
+        return known
 
     def _size(self, key: UnitKey) -> int:
         waits = self.waits.get(key)

@@ -6,6 +6,7 @@ The steps are those of docs/decisions/0004-exactly-once.md.
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from connectors.port import Position
 from storage.port import Header, Pending
@@ -28,7 +29,8 @@ class Takeover(msgspec.Struct, frozen=True):
     `offset` is where to read on, `highest_number` what numbering continues from, `published` up to where everything has left
     or never will, `pending` what must still leave. With `must_heal` the storage has forgotten (or the group was reset):
     whatever a record below `heal_offset` causes may repeat, `pending` gets new numbers, and this is committed before
-    anything is published. `is_new` says that nothing was ever read of it.
+    anything is published. `is_new` says that nothing was ever read of it. `gone` are the offsets that should be read next
+    and are not there any more, for the log begins behind them.
     """
 
     offset: int
@@ -38,6 +40,7 @@ class Takeover(msgspec.Struct, frozen=True):
     pending: tuple[Pending, ...] = ()
     is_new: bool = False
     must_heal: bool = False
+    gone: range = range(0)
 
 
 def plan_takeover(
@@ -48,6 +51,13 @@ def plan_takeover(
     A storage that is not durable forgets with its process, by design: its partition goes on from the position, and nothing
     is healed.
     """
+    plan = _plan(header, pending, position, log, is_durable=is_durable)
+    if plan.offset >= log.start:
+        return plan
+    return replace(plan, offset=log.start, gone=range(plan.offset, log.start))
+
+
+def _plan(header: Header, pending: Sequence[Pending], position: Position | None, log: range, *, is_durable: bool) -> Takeover:
     metadata = find_metadata(position.metadata) if position is not None else None
     beyond = position.beyond if position is not None else frozenset[int]()
     published = metadata.published if metadata is not None else 0

@@ -18,7 +18,7 @@ class EnvelopeIds(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def find(self, id_hash: bytes) -> bytes | None:
         """The digest that came with this id, if it came."""
-        if id_hash not in self.packed:
+        if self.packed.find(id_hash) < 0:
             return None  # As nearly always, for duplicates are few.
         at = self._position(id_hash)
         return None if at is None else self.packed[at + 8 : at + _WIDTH]

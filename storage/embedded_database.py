@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from storage.embedded_errors import RESTORE, RIGHTS, translated
-from storage.embedded_schema import check_format, create
+from storage.embedded_schema import check_format, create, upgrade
 from storage.port import StorageRefused
 
 # A checkpoint copies what changed into the database and syncs it. Rarely enough to spare most commits one, often enough
@@ -90,6 +90,7 @@ class Database:
             try:
                 check_format(connection, self.file)
                 self._prepare(connection)
+                upgrade(connection)
             except BaseException:
                 connection.close()
                 raise

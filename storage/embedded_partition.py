@@ -28,7 +28,8 @@ _STASH = f"INSERT OR REPLACE INTO stash (unit_id, arrived, body) VALUES ({_UNIT_
 _ADD_PENDING = "INSERT OR REPLACE INTO pending (partition, number, body) VALUES (?, ?, ?)"
 _DROP_PENDING = "DELETE FROM pending WHERE partition = ? AND number <= ?"
 _ADVANCE = """
-UPDATE partitions SET commit_number = ?, attempt = ?, next_offset = ?, highest_number = ?, heal_offset = ? WHERE id = ?
+UPDATE partitions SET commit_number = ?, attempt = ?, next_offset = ?, highest_number = ?, heal_offset = ?,
+    source = ? WHERE id = ?
 """
 _LOAD_UNIT = """
 SELECT id, state, body FROM units LEFT JOIN payment_data ON unit_id = id WHERE partition = ? AND unit = ?
@@ -45,7 +46,7 @@ _NOT_WAITING = (None,) * 7
 def take(connection: sqlite3.Connection, partition: Partition, token: str) -> tuple[int, Header]:
     """Put the partition under a new owner, within the caller's transaction: its id and the header it goes on from."""
     row = connection.execute(
-        "SELECT id, token, commit_number, next_offset, highest_number, heal_offset, history"
+        "SELECT id, token, commit_number, next_offset, highest_number, heal_offset, history, source"
         " FROM partitions WHERE topic = ? AND number = ?",
         partition,
     ).fetchone()
@@ -55,8 +56,9 @@ def take(connection: sqlite3.Connection, partition: Partition, token: str) -> tu
         cursor = connection.execute(f"{sql} VALUES (?, ?, ?, 0, 0, 0, '[]')", (*partition, token))
         assert cursor.lastrowid is not None
         return cursor.lastrowid, header
-    key, old_token, commit, next_offset, highest_number, heal_offset, history = row
-    old = Header(old_token, commit, next_offset, highest_number, heal_offset, msgspec.json.decode(history, type=_History))
+    key, old_token, commit, next_offset, highest_number, heal_offset, history, source = row
+    known = msgspec.json.decode(history, type=_History)
+    old = Header(old_token, commit, next_offset, highest_number, heal_offset, known, source)
     header = succeeded(old, token)
     connection.execute(
         "UPDATE partitions SET token = ?, commit_number = 0, attempt = NULL, history = ? WHERE id = ?",
@@ -120,7 +122,7 @@ class EmbeddedPartitionStore:
         connection.executemany(_STASH, self._stashed(commit.changes))
         connection.executemany(_ADD_PENDING, ((key, each.number, each.body) for each in commit.added))
         connection.execute(_DROP_PENDING, (key, commit.published))
-        progress = (commit.number, commit.attempt, commit.next_offset, commit.highest_number, commit.heal_offset)
+        progress = (commit.number, commit.attempt, commit.next_offset, commit.highest_number, commit.heal_offset, commit.source)
         connection.execute(_ADVANCE, (*progress, key))
 
     def _row(self, change: UnitChange) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ from storage.embedded_errors import RESTORE
 from storage.port import StorageRefused
 
 APPLICATION_ID = 0x52534551
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 PAGE_SIZE = 4_096
 
 # Units have a rowid beside their name: units that are alive together were made together, so that a commit touches
@@ -26,6 +26,7 @@ CREATE TABLE partitions (
     highest_number INTEGER NOT NULL,
     heal_offset INTEGER NOT NULL,
     history TEXT NOT NULL,
+    source TEXT NOT NULL DEFAULT '',
     UNIQUE (topic, number)
 );
 CREATE TABLE units (
@@ -51,6 +52,9 @@ CREATE UNIQUE INDEX stashed ON stash (unit_id, arrived);
 CREATE TABLE pending (partition INTEGER NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE UNIQUE INDEX numbered ON pending (partition, number);
 """
+
+
+_UPGRADE_FROM_1 = "ALTER TABLE partitions ADD COLUMN source TEXT NOT NULL DEFAULT ''"
 
 
 def create(file: Path) -> None:
@@ -86,13 +90,29 @@ def check_format(connection: sqlite3.Connection, file: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         raise StorageRefused(str(file), "this is another program's database; name another file")
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    version = _version(connection)
     if version > FORMAT_VERSION:
         problem = f"its format is {version}, this version of the service knows {FORMAT_VERSION}"
         raise StorageRefused(str(file), f"{problem}; start the newer version that wrote it, or name another file")
-    if version != FORMAT_VERSION:
+    if version not in (1, FORMAT_VERSION):
         raise StorageRefused(str(file), f"its format is {version}, which never was one; {RESTORE}")
     _check_size(file)
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Bring an older format up to date, in one transaction; another process may do it at the same time."""
+    if _version(connection) == FORMAT_VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    if _version(connection) == 1:
+        connection.execute(_UPGRADE_FROM_1)
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
 
 
 def _check_size(file: Path) -> None:

@@ -40,6 +40,7 @@ def advanced(header: Header, commit: Commit) -> Header:
         next_offset=commit.next_offset,
         highest_number=commit.highest_number,
         heal_offset=commit.heal_offset,
+        source=commit.source,
     )
 
 

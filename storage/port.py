@@ -100,7 +100,8 @@ class Header(msgspec.Struct, frozen=True):
 
     `next_offset` is the next offset to read, None before the first commit that knew one; `highest_number` the highest
     number given to anything that leaves, from 1; what was caused by a record below `heal_offset` may be a duplicate.
-    `history` maps older tokens to the last commit made under each.
+    `history` maps older tokens to the last commit made under each. `source` names the log that the offsets count in, so that a
+    topic that was made anew is noticed; empty where nobody named it.
     """
 
     token: str
@@ -109,6 +110,7 @@ class Header(msgspec.Struct, frozen=True):
     highest_number: int = 0
     heal_offset: int = 0
     history: tuple[tuple[str, int], ...] = ()
+    source: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -120,7 +122,7 @@ class Commit(msgspec.Struct, frozen=True):
     """All that a cycle changed in a partition.
 
     `number` is the header's `commit` + 1 and `attempt` a random id of this very commit: the same attempt again is already
-    done. `added` joins what is pending, everything pending up to `published` leaves it.
+    done. `added` joins what is pending, everything pending up to `published` leaves it. `source` becomes the header's.
     """
 
     number: int
@@ -131,6 +133,7 @@ class Commit(msgspec.Struct, frozen=True):
     changes: tuple[UnitChange, ...] = ()
     added: tuple[Pending, ...] = ()
     published: int = 0
+    source: str = ""
 
 
 class PartitionStore(Protocol):

@@ -11,7 +11,7 @@ from random import Random
 from typing import Protocol, TypeVar
 
 from connectors.file_operations import SystemFiles
-from connectors.port import PartitionOutput, Polled, Position, Transport, TransportUnavailable
+from connectors.port import PartitionOutput, Polled, Position, PublishRefused, Transport, TransportUnavailable
 from domain.clock import Instant
 from domain.record import Partition
 from storage.port import Commit, Header, PartitionStore, Pending, Snapshot, Storage, StorageUnavailable, Waits
@@ -126,6 +126,9 @@ class StruckTransport:
     def position(self, partition: Partition) -> Position | None:
         return self._around("position", lambda: self._inner.position(partition))
 
+    def source(self, partition: Partition) -> str:
+        return self._inner.source(partition)
+
     def start_offset(self, partition: Partition) -> int:
         return self._inner.start_offset(partition)
 
@@ -144,6 +147,7 @@ class StruckTransport:
         return polled
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
+        self._steps.strike("publish is refused", PublishRefused("the group has moved on"))
         self._around("publish", lambda: self._inner.publish(outputs))
 
     def close(self) -> None:

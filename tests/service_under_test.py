@@ -24,6 +24,7 @@ from domain.notification import Notification
 from domain.record import Partition
 from guardian.actors import Actors
 from guardian.cycle import Cycle
+from guardian.later import Later
 from guardian.messages import Survey, Surveyed
 from guardian.ownership import CycleSettings, Servers, Tools
 from guardian.patience import Patience, PatienceSettings
@@ -176,6 +177,8 @@ class Service:
         tools = Tools(decoder, self.clock, patience, lambda: f"token-{next(self._tokens)}")
         cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, acknowledge_handled=plan.acknowledge_handled)
         self._cycle = Cycle(self._servers, tools, cycle_settings)
+        # The clock stands still between two cycles.
+        self._cycle.ownership.later = Later(PatienceSettings(0, 0))
         return self
 
     def stop(self) -> None:
@@ -198,7 +201,7 @@ class Service:
         """Cycles until nothing moves any more."""
         quiet = 0
         for _ in range(cycles):
-            quiet = 0 if self.cycle.run_once() else quiet + 1
+            quiet = 0 if self.cycle.run_once() or self._has_to_go_on() else quiet + 1
             if quiet == 2:
                 return
         raise AssertionError(f"still not quiet after {cycles} cycles")
@@ -206,6 +209,11 @@ class Service:
     def run_after(self, milliseconds: int) -> None:
         self.clock.advance(milliseconds)
         self.run()
+
+    def _has_to_go_on(self) -> bool:
+        """Something is to be taken over, or to leave, as soon as it can."""
+        ownership = self.cycle.ownership
+        return bool(ownership.later.untaken) or any(held.unpublished for held in ownership.held.values())
 
     def survey(self) -> Surveyed:
         return self.servers.actors.survey(Survey())

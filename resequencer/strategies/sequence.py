@@ -49,9 +49,10 @@ class Sequence:
         Counting it again would let its successor's successor pass: 1 lost, 2 forced, 1 late, then 4 before 3.
         """
         number = number_of(envelope)
-        counts = number > last_of(state.observed, envelope.flow) and not _is_in(state.given_up, number)
+        given_up = _without(state.given_up, number)
+        counts = number > last_of(state.observed, envelope.flow) and given_up is state.given_up
         observed = with_last(state.observed, envelope.flow, number)
-        return Expectation(state.expected + counts, observed, _without(state.given_up, number))
+        return Expectation(state.expected + counts, observed, given_up)
 
     def forced(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
         number = number_of(envelope)
@@ -78,6 +79,7 @@ def _is_in(intervals: tuple[tuple[int, int], ...], number: int) -> bool:
 
 
 def _without(intervals: tuple[tuple[int, int], ...], number: int) -> tuple[tuple[int, int], ...]:
+    """The intervals without this number; the same object if it is in none."""
     if not _is_in(intervals, number):
         return intervals
     parts: list[tuple[int, int]] = []

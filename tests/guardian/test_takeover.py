@@ -140,3 +140,19 @@ def test_metadata_survives_its_text() -> None:
     metadata = Metadata("t" * 32, 2**40, 2**53)
     assert find_metadata(metadata.encode()) == metadata
     assert len(metadata.encode()) < 4_096
+
+
+def test_records_that_the_retention_took_before_they_were_read_are_named() -> None:
+    behind = replace(HEADER, next_offset=60)
+    planned = plan(behind, position())
+    assert (planned.offset, planned.gone, planned.must_heal) == (100, range(60, 100), False)
+
+
+def test_a_heal_begins_where_the_log_does_and_names_what_is_gone() -> None:
+    behind = replace(HEADER, next_offset=60)
+    planned = plan(behind, Position(450, ""))
+    assert (planned.offset, planned.gone, planned.must_heal) == (100, range(60, 100), True)
+
+
+def test_a_log_that_begins_where_reading_goes_on_has_lost_nothing() -> None:
+    assert not plan(replace(HEADER, next_offset=100), position()).gone

@@ -71,6 +71,17 @@ def test_a_newer_format_is_refused_and_left_as_it_is(embedded):
     assert digest(embedded.file) == before
 
 
+def test_a_file_of_the_first_format_is_brought_up_to_date(embedded):
+    filled(embedded)
+    execute(embedded.file, "ALTER TABLE partitions DROP COLUMN source")
+    execute(embedded.file, "PRAGMA user_version = 1")
+    store = embedded.make().open(PARTITION)
+    assert store.header.next_offset is not None
+    assert store.header.source == ""
+    put(store, source="named")
+    assert embedded.make().open(PARTITION).header.source == "named"
+
+
 def test_a_format_that_never_was_is_refused(embedded):
     execute(filled(embedded), "PRAGMA user_version = 0")
     assert "restore it" in refusal(embedded)

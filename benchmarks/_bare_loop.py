@@ -1,0 +1,275 @@
+"""The same work as one plain loop over dicts: no actors, no durability, no deadlines, nothing that survives or can be looked at.
+
+Line by line it reads the line and its envelope with their digest, tells duplicates by envelope id, orders each unit by the rule
+of SEQUENCE, looks the events up in the settings, builds the pain.002 as plain dicts with everything that ours repeats of the
+original payment, and encodes the line that would leave. Two things are ours: how an id and an instant are written.
+
+`read` is how the loop reads: `checked` uses our decoder, which refuses what the contract calls undecodable; `trusting` is
+msgspec alone, believes every byte and fails on the first that is wrong. Neither has dead letters, bounds, or a report that is
+conformed to the schema: whatever the sender wrote is passed on. On input without faults the lines are those of the worker but
+for the instant of handling and their numbers; `throughput.py` compares them.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from time import time_ns
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from connectors.file_lines import Line, decode_line
+from domain.clock import instant_text
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope, MdsObject, ProcessObject
+from domain.notification import notification_id
+from domain.record import Origin, Partition, Record
+
+SETTINGS = Path(__file__).parents[1] / "conf" / "notification-settings.csv"
+GROUP_STATUSES = frozenset(["ACCC", "ACCP", "ACSC", "ACSP", "ACTC", "PDNG", "RCVD", "RJCT"])
+LINES_PER_INSTANT = 500
+"""An instant is read as often as a worker reads it: once per poll."""
+
+Read = Callable[[bytes, Origin], DataEnvelope]
+
+
+class Unit:
+    """What the loop remembers of a unit."""
+
+    __slots__ = ("data", "expected", "observed", "original", "seen", "stash")
+
+    def __init__(self) -> None:
+        self.seen: dict[str, bytes] = {}
+        self.expected = 1
+        self.observed: dict[str, int] = {}
+        self.stash: dict[int, DataEnvelope] = {}
+        self.data: dict[str, bytes] = {}
+        self.original: tuple[Any, ...] | None = None
+
+
+def bare_loop(lines: Iterable[bytes], partition: Partition, read: Read) -> Iterator[bytes]:
+    """The lines that leave, in order."""
+    settings = _read_settings()
+    units: dict[str, Unit] = {}
+    offset = number = 0
+    now = ""
+    for count, line in enumerate(lines):
+        if count % LINES_PER_INSTANT == 0:
+            now = instant_text(time_ns() // 1_000_000)
+        envelope = read(line, Origin(partition, offset))
+        offset += len(line)
+        unit = units.get(envelope.unit)
+        if unit is None:
+            unit = units[envelope.unit] = Unit()
+        if unit.seen.setdefault(envelope.envelope_id, envelope.digest) is not envelope.digest:
+            continue
+        unit.stash[envelope.sequence or 0] = envelope
+        for handled in _in_order(unit):
+            for index, event in enumerate(handled.process_objects):
+                row = settings.get((event.process_flow_name, event.event_name))
+                if row is not None:
+                    number += 1
+                    identifier = notification_id(handled.unit, handled.envelope_id, index)
+                    report = _report(unit, identifier, now, row, event.reason_code)
+                    yield _line(handled, identifier, event, f"{partition}#{number}", report)
+
+
+def _read_settings() -> dict[tuple[str | None, str | None], tuple[str, str]]:
+    with SETTINGS.open(encoding="utf-8") as file:
+        rows = csv.DictReader(file)
+        return {(row["process_flow_name"], row["event_name"]): (row["transaction_status"], row["reason_code"]) for row in rows}
+
+
+def _in_order(unit: Unit) -> Iterator[DataEnvelope]:
+    """What has become acceptable, with its data taken over."""
+    while unit.stash:
+        lowest = min(unit.stash)
+        envelope = unit.stash[lowest]
+        last = unit.observed.get(envelope.flow, 0)
+        if lowest > unit.expected and lowest > last + 1:
+            return
+        del unit.stash[lowest]
+        if lowest > last:
+            unit.observed[envelope.flow] = lowest
+            unit.expected += 1
+        for mds in envelope.mds_objects:
+            unit.data[mds.object_type] = mds.body
+            unit.original = None
+        for pds in envelope.pds_objects:
+            unit.data[f"pds:{pds.name}"] = pds.body
+        for custom in envelope.custom_objects:
+            unit.data[f"custom:{custom.key}"] = custom.body
+        yield envelope
+
+
+def _line(envelope: DataEnvelope, identifier: str, event: ProcessObject, number: str, report: bytes) -> bytes:
+    headers = {
+        "notification-id": identifier,
+        "envelope-id": envelope.envelope_id,
+        "source-position": str(envelope.record.origin),
+        "event-name": event.event_name,
+        "process-flow-name": event.process_flow_name,
+    }
+    return _encode({"key": envelope.unit, "headers": headers, "value": Raw(report), "number": number}) + b"\n"
+
+
+# The report
+
+
+def _report(unit: Unit, identifier: str, now: str, row: tuple[str, str], reason_code: str | None) -> bytes:
+    if unit.original is None:
+        unit.original = _original(unit.data)
+    status, reason = row
+    party, group, is_single, instruction, transaction, reference = unit.original
+    if is_single and status in GROUP_STATUSES:
+        group = group | {"GrpSts": status}
+    transaction = transaction | {"TxSts": status}
+    if reason:
+        transaction["StsRsnInf"] = [{"Rsn": {"Cd": reason_code or reason}}]
+    return _encode(
+        {
+            "CstmrPmtStsRpt": {
+                "GrpHdr": {"MsgId": identifier, "CreDtTm": now} | party,
+                "OrgnlGrpInfAndSts": group,
+                "OrgnlPmtInfAndSts": [instruction | {"TxInfAndSts": [transaction | reference]}],
+            }
+        }
+    )
+
+
+def _original(data: dict[str, bytes]) -> tuple[Any, ...]:
+    """What the report repeats of the payment, once per payment data."""
+    header = _body(data, "PAIN_001").get("GrpHdr", {})
+    payment = _body(data, "PAIN_001_PAYMENT_INSTRUCTION")
+    transfer = _body(data, "PAIN_001_PAYMENT_TRANSACTION")
+    ids = transfer.get("PmtId", {})
+    group = _present(
+        OrgnlMsgId=header.get("MsgId", "NOTPROVIDED"),
+        OrgnlMsgNmId="pain.001.001.09",
+        OrgnlCreDtTm=header.get("CreDtTm"),
+        OrgnlNbOfTxs=header.get("NbOfTxs"),
+        OrgnlCtrlSum=header.get("CtrlSum"),
+    )
+    instruction = _present(
+        OrgnlPmtInfId=payment.get("PmtInfId", "NOTPROVIDED"),
+        OrgnlNbOfTxs=payment.get("NbOfTxs"),
+        OrgnlCtrlSum=payment.get("CtrlSum"),
+    )
+    transaction = _present(OrgnlInstrId=ids.get("InstrId"), OrgnlEndToEndId=ids.get("EndToEndId"), OrgnlUETR=ids.get("UETR"))
+    reference = _reference(payment, transfer)
+    party = _present(InitgPty=header.get("InitgPty"))
+    return party, group, header.get("NbOfTxs") == "1", instruction, transaction, {"OrgnlTxRef": reference} if reference else {}
+
+
+def _reference(payment: dict[str, Any], transfer: dict[str, Any]) -> dict[str, Any]:
+    return _present(
+        Amt=transfer.get("Amt"),
+        ReqdExctnDt=payment.get("ReqdExctnDt"),
+        PmtTpInf=transfer.get("PmtTpInf") or payment.get("PmtTpInf"),
+        PmtMtd=payment.get("PmtMtd"),
+        RmtInf=transfer.get("RmtInf"),
+        UltmtDbtr=_party(transfer.get("UltmtDbtr") or payment.get("UltmtDbtr")),
+        Dbtr=_party(payment.get("Dbtr")),
+        DbtrAcct=payment.get("DbtrAcct"),
+        DbtrAgt=payment.get("DbtrAgt"),
+        DbtrAgtAcct=payment.get("DbtrAgtAcct"),
+        CdtrAgt=transfer.get("CdtrAgt"),
+        CdtrAgtAcct=transfer.get("CdtrAgtAcct"),
+        Cdtr=_party(transfer.get("Cdtr")),
+        CdtrAcct=transfer.get("CdtrAcct"),
+        UltmtCdtr=_party(transfer.get("UltmtCdtr")),
+        Purp=transfer.get("Purp"),
+    )
+
+
+def _body(data: dict[str, bytes], object_type: str) -> dict[str, Any]:
+    body = data.get(object_type)
+    return {} if body is None else _read_body(body)
+
+
+def _party(value: Any) -> Any:
+    return None if value is None else {"Pty": value}
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+# The two ways of reading
+
+_decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=True))
+
+
+def checked(line: bytes, origin: Origin) -> DataEnvelope:
+    read = decode_line(line)
+    assert isinstance(read, Line)
+    envelope = _decoder.decode(Record(origin, read.value, read.key, read.headers))
+    assert isinstance(envelope, DataEnvelope)
+    return envelope
+
+
+class _Line(msgspec.Struct, gc=False):
+    value: Raw
+    key: str
+    headers: dict[str, str] | None = None
+
+
+class _Context(msgspec.Struct, rename="camel", gc=False):
+    unit_of_work_id: str
+
+
+class _Object(msgspec.Struct, rename="camel", gc=False):
+    object: Raw = Raw(b"null")
+    unique_id: str | None = None
+    object_type: str = ""
+    name: str = ""
+    key: str = ""
+    value: Raw = Raw(b"null")
+
+
+class _Event(msgspec.Struct, rename="camel", gc=False):
+    event_name: str
+    process_flow_name: str
+    reason_code: str | None = None
+
+
+class _Envelope(msgspec.Struct, rename="camel", gc=False):
+    processing_context: _Context
+    flow: str
+    sequence: int
+    mds_objects: list[_Object] = []
+    pds_objects: list[_Object] = []
+    custom_objects: list[_Object] = []
+    process_objects: list[_Object] = []
+
+
+_read_line = msgspec.json.Decoder(_Line).decode
+_read_envelope = msgspec.json.Decoder(_Envelope).decode
+_read_event = msgspec.json.Decoder(_Event).decode
+_read_body = msgspec.json.Decoder(float_hook=str).decode
+_encode = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def trusting(line: bytes, origin: Origin) -> DataEnvelope:
+    read = _read_line(line)
+    each = _read_envelope(read.value)
+    flow, sequence = each.flow, each.sequence
+    bodies = [(one.object_type, bytes(one.object)) for one in each.mds_objects + each.pds_objects + each.process_objects]
+    others = [(one.key, bytes(one.value)) for one in each.custom_objects]
+    digest = blake2b(_pack((flow, sequence, bodies, others)), digest_size=8).digest()
+    envelope_id = (each.process_objects[0].unique_id if each.process_objects else None) or f"{flow}#{sequence}"
+    mds = tuple([MdsObject(_NAMES.get(one.object_type, one.object_type), bytes(one.object)) for one in each.mds_objects])
+    events = tuple([_as_event(one) for one in each.process_objects])
+    unit = each.processing_context.unit_of_work_id
+    return DataEnvelope(unit, flow, sequence, envelope_id, b"", digest, Record(origin, b""), mds, (), (), events)
+
+
+def _as_event(one: _Object) -> ProcessObject:
+    event = _read_event(one.object)
+    return ProcessObject(one.unique_id, one.object_type, event.event_name, event.process_flow_name, event.reason_code, b"")
+
+
+_NAMES = {"PAIN_001_CREDIT_TRANSFER_TRANSACTION": "PAIN_001_PAYMENT_TRANSACTION"}

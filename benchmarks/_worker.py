@@ -1,0 +1,119 @@
+"""Workers as the service composes them, run over a workload until everything was read and has left."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from _workload import CONFIGURATION, TOPIC, Workload, override
+
+from connectors.file_lines import Line, decode_line
+from connectors.file_sink import _encode
+from connectors.port import PartitionOutput, Polled, Position
+from daemon.collector import calm_collector
+from daemon.composition import Parts, compose
+from daemon.configuration import load
+from domain.record import Origin, Partition, Record
+from guardian.cycle import Cycle
+
+PARTITION = Partition(TOPIC, 0)
+
+
+class Spent(NamedTuple):
+    """Seconds that went by, and seconds of CPU that this process used."""
+
+    wall: float
+    cpu: float
+
+
+class Stopwatch:
+    """From its making to `spent`."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def spent(self) -> Spent:
+        return Spent(time.perf_counter() - self._wall, time.process_time() - self._cpu)
+
+
+class MemoryTransport:
+    """One partition whose lines lie in memory and whose output lines stay there: the same coding as on files, no files."""
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._lines = lines
+        self._next = 0
+        self._offset = 0
+        self._end = sum(map(len, lines))
+        self._position: Position | None = None
+        self.left: list[bytes] = []
+
+    def assignment(self) -> list[Partition]:
+        return [PARTITION]
+
+    def position(self, partition: Partition) -> Position | None:
+        return self._position
+
+    def source(self, partition: Partition) -> str:
+        return ""
+
+    def start_offset(self, partition: Partition) -> int:
+        return 0
+
+    def end_offset(self, partition: Partition) -> int:
+        return self._end
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        assert offset == self._offset, "a benchmark reads its lines once"
+
+    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+        records = []
+        for line in self._lines[self._next : self._next + max_records]:
+            read = decode_line(line)
+            assert isinstance(read, Line)
+            records.append(Record(Origin(PARTITION, self._offset), read.value, read.key, read.headers))
+            self._offset += len(line)
+        self._next += len(records)
+        return Polled(tuple(records), {PARTITION: self._offset} if records else {}, {PARTITION: self._end})
+
+    def publish(self, outputs: Sequence[PartitionOutput]) -> None:
+        for each in outputs:
+            self.left += [_encode(each.partition, outgoing) for outgoing in each.outgoing]
+            self._position = each.position
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def in_process(workload: Workload, directory: Path) -> tuple[Cycle, MemoryTransport]:
+    """The core with storage none: everything but files and a database."""
+    transport = MemoryTransport(workload.read())
+    parts = _composed(directory, "none")
+    # As composed, but for the transport.
+    return Cycle(parts.servers._replace(transport=transport), parts.cycle._tools, parts.cycle._settings), transport
+
+
+def on_files(workload: Workload, directory: Path) -> Parts:
+    """The whole worker: file transport and embedded storage, each commit and each publication synced to the disk."""
+    (directory / "in").mkdir()
+    with (directory / "in" / "partition-0.jsonl").open("wb") as file:
+        file.writelines(workload.read())
+    return _composed(directory, "embedded")
+
+
+def run_through(cycle: Cycle, workload: Workload) -> Spent:
+    """Cycles until all lines were read, then the last positions; a cycle ends only when all of it has left."""
+    calm_collector()
+    watch = Stopwatch()
+    while cycle.figures.counts["records"] < workload.lines:
+        cycle.run_once()
+    cycle.close()
+    return watch.spent()
+
+
+def _composed(directory: Path, storage: str) -> Parts:
+    chosen = [override("run-directory", directory), override("resequencer.storage-type", storage)]
+    return compose(load(CONFIGURATION, chosen), _must_not_wait, lambda: False)
+
+
+def _must_not_wait(milliseconds: int) -> None:
+    raise AssertionError(f"waited {milliseconds} ms: something is away or nothing is left to read")

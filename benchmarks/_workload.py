@@ -1,0 +1,55 @@
+"""The envelopes that the benchmarks run on, made by the simulator: the same seed gives the same bytes."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+ROOT = Path(__file__).parents[1]
+CONFIGURATION = ROOT / "conf" / "application.conf"
+TOPIC = "IPF_PROCESSING_DATA"
+SEED = 7
+WINDOW = 2_000
+DUPLICATES = "2%"
+ENVELOPES_PER_UNIT = 7.9
+"""Lines that the simulator makes of a payment, 2 % duplicates included: 200 000 of them are of 25 000 units."""
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """Lines as they stand in `file`; they are about 1.1 KB each."""
+
+    file: Path
+    lines: int
+
+    def read(self) -> list[bytes]:
+        with self.file.open("rb") as file:
+            return list(islice(file, self.lines))
+
+
+@contextmanager
+def made(envelopes: int) -> Iterator[Workload]:
+    """About so many envelopes in a temporary directory, as long as it is needed."""
+    with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
+        yield _make(Path(directory), envelopes)
+
+
+def override(key: str, value: object) -> str:
+    return f'payment-status-notification.{key}="{value}"'
+
+
+def _make(directory: Path, envelopes: int) -> Workload:
+    units = max(1, round(envelopes / ENVELOPES_PER_UNIT))
+    shape = ("--units", units, "--seed", SEED, "--window", WINDOW, "--duplicates", DUPLICATES)
+    nothing_else = ("--losses", 0, "--late", 0, "--garbage", 0)
+    resequencer = Path(sys.executable).with_name("resequencer")
+    service = ("--config", CONFIGURATION, "--set", override("run-directory", directory))
+    command = (resequencer, "simulate", *service, *shape, *nothing_else)
+    subprocess.run([str(each) for each in command], check=True, stdout=subprocess.DEVNULL)
+    file = directory / "in" / "partition-0.jsonl"
+    with file.open("rb") as opened:
+        return Workload(file, sum(1 for _ in opened))

@@ -1,0 +1,130 @@
+"""How many envelopes a second: a bare loop, the core in the process, the whole worker: `python benchmarks/throughput.py`.
+
+The same envelopes go through all of them: about 1.1 KB each, 25 000 units of about eight, out of order within 2 000 places, 2 %
+of them twice, none lost, one partition, strategy SEQUENCE. From lines to lines: each reads the line, decodes the envelope,
+orders, makes the pain.002 and encodes the line that leaves. What differs:
+
+    bare loop, trusting   one loop over dicts (`_bare_loop.py`), believes its input: no checks, no actors, no time, no durability
+    bare loop             the same with our decoder, which checks what the contract calls undecodable
+    core in process       actors, deadlines, retries, figures and a commit per poll, with storage none; lines stay in memory
+    whole worker          file transport and embedded SQLite: every commit and every publication is on the disk before the next
+
+A measurement has a process of its own. They take turns, `--rounds` times, and the best round of each counts: whatever else
+the machine does can only make them slower. A second of CPU is one of this process, the kernel's work for it included.
+"""
+
+import argparse
+from collections.abc import Callable, Iterable
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+from _bare_loop import Read, bare_loop, checked, trusting
+from _worker import PARTITION, Spent, Stopwatch, in_process, on_files, run_through
+from _workload import Workload, made
+
+from daemon.collector import calm_collector
+
+Said = dict[str, list[dict[str, Any]]]
+"""What left for each unit, in order."""
+
+FOR_SCALE = """\
+For scale, from design.md, section 10 (200 000 messages, 24 510 units of 8, window 2 000, 2 % duplicates, messages/s; the
+same kind of machine, but not the same work: none of them decodes a payment or makes a report): a Python dict 700 000; Pekko,
+guardian and child per unit, in memory, 116 000 (218 000 warm); Spring Integration in memory 124 000, on H2 1 550, on Redis
+610; Camel's stream resequencer 1 800 to 17 000; Confluent's parallel consumer, keyed, Kafka to Kafka with transactions 6 300."""
+
+
+def trusting_loop(workload: Workload) -> Spent:
+    return _looped(workload, trusting)
+
+
+def checked_loop(workload: Workload) -> Spent:
+    return _looped(workload, checked)
+
+
+def core(workload: Workload) -> Spent:
+    with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
+        cycle, _ = in_process(workload, Path(directory))
+        return run_through(cycle, workload)
+
+
+def worker(workload: Workload) -> Spent:
+    with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
+        return run_through(on_files(workload, Path(directory)).cycle, workload)
+
+
+MEASURED: dict[str, Callable[[Workload], Spent]] = {
+    "bare loop, trusting": trusting_loop,
+    "bare loop": checked_loop,
+    "core in process": core,
+    "whole worker": worker,
+}
+GOALS = {"core in process": 0.5, "whole worker": 0.25}
+"""Of the bare loop, per second of CPU."""
+
+
+def find_difference(workload: Workload) -> str | None:
+    """What the bare loop and the whole worker do not say alike, None if they say the same."""
+    said = _said(bare_loop(workload.read(), PARTITION, checked))
+    if said != _said(bare_loop(workload.read(), PARTITION, trusting)):
+        return "the two bare loops differ"
+    with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
+        run_through(on_files(workload, Path(directory)).cycle, workload)
+        with (Path(directory) / "out" / "notifications.jsonl").open("rb") as file:
+            by_worker = _said(file)
+    return next((f"{unit} differs" for unit in said | by_worker if said.get(unit) != by_worker.get(unit)), None)
+
+
+def _looped(workload: Workload, read: Read) -> Spent:
+    lines = workload.read()
+    calm_collector()
+    watch = Stopwatch()
+    left = list(bare_loop(lines, PARTITION, read))
+    spent = watch.spent()
+    assert left
+    return spent
+
+
+def _said(lines: Iterable[bytes]) -> Said:
+    said: Said = {}
+    for line in lines:
+        notification = msgspec.json.decode(line)
+        del notification["number"], notification["value"]["CstmrPmtStsRpt"]["GrpHdr"]["CreDtTm"]
+        said.setdefault(notification["key"], []).append(notification)
+    return said
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--envelopes", type=int, default=200_000, help="about so many (default: %(default)s)")
+    arguments.add_argument("--large", action="store_const", const=1_000_000, dest="envelopes", help="1 000 000")
+    arguments.add_argument("--rounds", type=int, default=3, help="default: %(default)s")
+    chosen = arguments.parse_args()
+    with made(chosen.envelopes) as workload, get_context("spawn").Pool(1, maxtasksperchild=1) as processes:
+        difference = processes.apply(find_difference, (msgspec.structs.replace(workload, lines=min(workload.lines, 20_000)),))
+        print(f"{workload.lines} envelopes; the first 20 000 through loop and worker: {difference or 'the same notifications'}")
+        rounds = [{name: processes.apply(each, (workload,)) for name, each in MEASURED.items()} for _ in range(chosen.rounds)]
+    _show(workload.lines, {name: _best([each[name] for each in rounds]) for name in MEASURED})
+    if difference is not None:
+        raise SystemExit(1)
+
+
+def _best(spent: list[Spent]) -> Spent:
+    return Spent(min(each.wall for each in spent), min(each.cpu for each in spent))
+
+
+def _show(envelopes: int, best: dict[str, Spent]) -> None:
+    loops = [best["bare loop, trusting"].cpu, best["bare loop"].cpu]
+    print(f"\n{'':22}{'envelopes/s':>12}{'per CPU s':>12}{'us of CPU':>12}{'of trusting':>14}{'of bare loop':>14}{'goal':>8}")
+    for name, spent in best.items():
+        speeds = f"{envelopes / spent.wall:12,.0f}{envelopes / spent.cpu:12,.0f}{spent.cpu / envelopes * 1e6:12.1f}"
+        ratios = "".join(f"{loop / spent.cpu:14.2f}" for loop in loops)
+        print(f"{name:22}{speeds}{ratios}{GOALS.get(name, ''):>8}")
+    print(f"\n{FOR_SCALE}")
+
+
+if __name__ == "__main__":
+    main()
