@@ -90,10 +90,14 @@ class Cycle:
     def _poll(self, now: Instant) -> Polled:
         wakes_at = [each for each in (self._next_wake_at, self.ownership.later.next_at) if each is not None]
         idle_ms = max(0, min([self._settings.idle_ms, *(each - now for each in wakes_at)]))
-        return self._transport.poll(self._pace.at_once, idle_ms)
+        return self._transport.poll(min([self._pace.at_once, *self._rooms()]), idle_ms)
+
+    def _rooms(self) -> list[int]:
+        """How many records each partition has room for, where what is done ahead rides in the position's metadata."""
+        return [held.room for held in self.ownership.held.values() if held.room is not None]
 
     def _decode(self, polled: Polled) -> Arrivals:
-        envelopes: defaultdict[UnitKey, list[DataEnvelope]] = defaultdict(list)
+        envelopes: defaultdict[Partition, defaultdict[str, list[DataEnvelope]]] = defaultdict(partial(defaultdict, list))
         letters: defaultdict[Partition, list[DeadLetter]] = defaultdict(list)
         offsets: defaultdict[Partition, list[int]] = defaultdict(list)
         now, counts, held = self._tools.clock.now(), self.figures.counts, self.ownership.held
@@ -108,21 +112,37 @@ class Cycle:
                 letters[partition].append(DeadLetter(record, decoded.reason, decoded.error, now))
                 continue
             counts["differing_keys"] += _has_other_key(record, decoded)
-            envelopes[UnitKey(partition, decoded.unit)].append(decoded)
+            envelopes[partition][decoded.unit].append(decoded)
         counts["records"] += len(polled.records)
         for partition in polled.next_offsets.keys() & held.keys():
-            held[partition].note_read(offsets[partition], polled.next_offsets[partition], now)
-        return Arrivals(envelopes, letters)
+            held[partition].note_read(offsets[partition], polled.next_offsets[partition])
+        by_unit = {UnitKey(partition, unit): came for partition, units in envelopes.items() for unit, came in units.items()}
+        return Arrivals(by_unit, letters)
 
     def _decide(self, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[Decided]:
-        read_to = {partition: held.read_to for partition, held in self.ownership.held.items()}
+        # Where nothing more may be read, a deadline that waited for its backlog would wait for ever.
+        read_to = {
+            name: held.read_to if held.room != 0 else polled.ends.get(name, held.read_to)
+            for name, held in self.ownership.held.items()
+        }
         question = Prepare(polled_at, frozenset(arrivals.envelopes), read_to, polled.ends, self._pace.at_once)
-        snapshots = self._load(self._actors.prepare(question).unknown)
+        prepared = self._actors.prepare(question)
+        snapshots = self._load(prepared.unknown)
         held = self.ownership.held
+        self._note_activity(prepared.stopped, arrivals)
         known = {key: tuple(came) for key, came in arrivals.envelopes.items() if key.partition in held}
         settled = self._actors.settle(Settle(self._tools.clock.now(), known, snapshots))
         self._next_wake_at = settled.next_wake_at
         return settled.decisions
+
+    def _note_activity(self, stopped: Iterable[UnitKey], arrivals: Arrivals) -> None:
+        held = self.ownership.held
+        for key in stopped:
+            if key.partition in held:
+                held[key.partition].note_idle(key.unit)
+        for key, came in arrivals.envelopes.items():
+            if key.partition in held:
+                held[key.partition].note_active(key.unit, came[0].record.origin.offset)
 
     def _load(self, unknown: Iterable[UnitKey]) -> dict[UnitKey, Snapshot]:
         """The snapshots of units without an actor: one read per partition."""
@@ -187,8 +207,8 @@ class Cycle:
 
     def _account(self, partition: Partition, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision]) -> None:
         self.figures.add_outgoing(left)
+        self.figures.add_decisions(decisions)
         for decision in decisions:
-            self.figures.add_decision(decision)
             for release in decision.releases:
                 _log.warning(
                     "released %d envelopes of unit %s after %.1f s (%s): missing %s",

@@ -1,11 +1,13 @@
 """What a worker has done since it started, counted for operators."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+
+from msgspec.structs import astuple
 
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
-from resequencer.unit import Decision
+from resequencer.unit import Decision, Tally
 
 
 class Figures:
@@ -17,14 +19,13 @@ class Figures:
         self.dead_letters: Counter[str] = Counter()
         self.longest_wait_ms = 0
 
-    def add_decision(self, decision: Decision) -> None:
-        tally = decision.tally
-        for name in _TALLIED:
-            count = getattr(tally, name)
-            if count:
-                self.counts[name] += count
-        self.counts["released_units"] += len(decision.releases)
-        self.longest_wait_ms = max(self.longest_wait_ms, tally.longest_wait_ms)
+    def add_decisions(self, decisions: Collection[Decision]) -> None:
+        for name, of_each in zip(Tally.__struct_fields__, zip(*[astuple(each.tally) for each in decisions]), strict=False):
+            if name == "longest_wait_ms":
+                self.longest_wait_ms = max(self.longest_wait_ms, *of_each)
+            else:
+                self.counts[name] += sum(of_each)
+        self.counts["released_units"] += sum([len(each.releases) for each in decisions])
 
     def add_outgoing(self, left: Iterable[Notification | DeadLetter]) -> None:
         for each in left:
@@ -32,6 +33,3 @@ class Figures:
                 self.notifications[each.status] += 1
             else:
                 self.dead_letters[each.reason.value] += 1
-
-
-_TALLIED = ("arrived", "handled", "stashed", "duplicates", "late", "incomplete", "retries", "unmatched")

@@ -89,7 +89,8 @@ class Guardian(ActorTypeDispatcher):
             self._roster.deactivate(key)
             self._stop(key)
         self._wakes = dues.wakes
-        self.send(sender, Prepared(frozenset(key for key in (*message.units, *dues.wakes) if key not in self._children)))
+        unknown = frozenset(key for key in (*message.units, *dues.wakes) if key not in self._children)
+        self.send(sender, Prepared(unknown, dues.stops))
 
     def receiveMsg_Settle(self, message: Settle, sender: ActorAddress) -> None:
         self._asked_by, self._now, self._decisions, self._failure = sender, message.now, [], None

@@ -7,7 +7,8 @@ from domain.clock import Instant
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
 from domain.record import Partition
-from guardian.outgoing import from_pending, outgoing, renumbered, to_pending
+from guardian.ahead import CHARACTERS_PER_RECORD, MOST_CHARACTERS, Ahead, encode
+from guardian.outgoing import from_pending, origin_of, outgoing, renumbered, to_pending
 from guardian.positions import Positions
 from guardian.takeover import Metadata, Takeover, last_commit
 from resequencer.unit import Decision
@@ -20,7 +21,9 @@ _THROTTLE_MS = 1_000
 class HeldPartition:
     """The numbers of one partition. `read_to` is where reading goes on, `unpublished` what is committed and has not left yet.
 
-    With `waits_for_handled` an envelope is settled when it was handled, without it when it was handled or stashed.
+    With `waits_for_handled` an envelope is settled when it was handled, without it when it was handled or stashed. The position
+    then waits for the first record of each active unit too, or a duplicate of what lies before it would meet a unit that knows
+    nothing; what is done beyond the position rides along, and does not leave again when it is read again.
     """
 
     def __init__(
@@ -37,22 +40,35 @@ class HeldPartition:
         self._heal_offset = plan.heal_offset
         self._just_read: Sequence[int] = ()
         self._waits_for_handled = waits_for_handled
+        self._ahead = plan.ahead
 
-    def hold_back(self, stashed: Sequence[int], now: Instant) -> None:
-        """These offsets, ascending, were stashed before it was taken over and still are: the position waits for them."""
-        if stashed:
-            self.positions = Positions(stashed[0], _THROTTLE_MS)
-            self.positions.read(stashed, self.read_to, now)
+    @property
+    def room(self) -> int | None:
+        """How many records may be read before what rides along could be too long; None for any number."""
+        if not self._waits_for_handled:
+            return None
+        length = len(encode(self.positions.acknowledged, self._ahead_now()))
+        return max(0, (MOST_CHARACTERS - length) // CHARACTERS_PER_RECORD - 1)
 
-    def note_read(self, offsets: Sequence[int], read_to: int, now: Instant) -> None:
-        self.positions.read(offsets, read_to, now)
+    def note_active(self, unit: str, offset: int) -> None:
+        """A record of this unit is about to be decided."""
+        if self._waits_for_handled:
+            self.positions.hold(unit, offset)
+
+    def note_idle(self, unit: str) -> None:
+        """The unit's actor is gone."""
+        self.positions.let_go(unit)
+
+    def note_read(self, offsets: Sequence[int], read_to: int) -> None:
+        """A poll brought these; the position learns of them with the commit, when most of them are settled."""
         self._just_read, self.read_to = offsets, read_to
 
     def next_commit(self, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision], attempt: str) -> Commit:
         """All that this cycle changed; what leaves gets its numbers here."""
         assert not self.unpublished, "what was committed leaves before anything else is decided"
+        news = left if self._ahead is None else [each for each in left if not self._ahead.is_done(origin_of(each).offset)]
         first = self._highest_number + 1
-        self.unpublished = tuple(outgoing(number, each, self._heal_offset) for number, each in enumerate(left, first))
+        self.unpublished = tuple(outgoing(number, each, self._heal_offset) for number, each in enumerate(news, first))
         return self._commit(attempt, tuple(each.change for each in decisions if each.change is not None))
 
     def healing_commit(self, attempt: str) -> Commit:
@@ -65,12 +81,14 @@ class HeldPartition:
     def note_committed(self, commit: Commit, decisions: Sequence[Decision], now: Instant) -> None:
         """The storage answered: the numbers are given out, and what was read is settled."""
         self._highest_number = commit.highest_number
-        stashed = {offset for each in decisions for offset in each.stashed} if self._waits_for_handled else ()
-        unstashed = [offset for each in decisions for offset in each.unstashed] if self._waits_for_handled else ()
-        for offset in (*self._just_read, *unstashed):
-            if offset not in stashed:
-                self.positions.settle(offset, now)
+        stashed = {offset for each in decisions for offset in each.stashed} if self._waits_for_handled else set()
+        unsettled = [offset for offset in self._just_read if offset in stashed] if stashed else ()
+        self.positions.read(unsettled, self.read_to, now)
         self._just_read = ()
+        if self._waits_for_handled:
+            for each in decisions:
+                for offset in each.unstashed:
+                    self.positions.settle(offset, now)
 
     def has_news(self, now: Instant) -> bool:
         """Something has to leave, or the position has moved long enough ago."""
@@ -79,14 +97,20 @@ class HeldPartition:
     def output(self) -> PartitionOutput:
         """What leaves, with the position that it stands on."""
         published = self.unpublished[-1].number if self.unpublished else self._published
-        metadata = Metadata(*last_commit(self.store.header), published)
         offset = max(self.positions.acknowledged, self._heal_offset)
+        ahead = encode(offset, self._ahead_now()) if self._waits_for_handled else ""
+        metadata = Metadata(*last_commit(self.store.header), published, ahead)
         return PartitionOutput(self.partition, self.unpublished, Position(offset, metadata.encode()))
 
     def note_published(self, now: Instant) -> None:
         """The transport answered: everything that was given a number has left."""
         self._published, self.unpublished = self._highest_number, ()
         self.positions.told(self.positions.acknowledged, now)
+
+    def _ahead_now(self) -> Ahead:
+        """What is done beyond the position, before the restart or since."""
+        before = self._ahead or Ahead(self.positions.acknowledged)
+        return before.advanced(self.read_to, self.positions.unsettled)
 
     def _commit(self, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:
         return Commit(

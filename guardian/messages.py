@@ -38,9 +38,13 @@ class Prepare(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """The units whose snapshots the guardian needs: those of the poll and those to be woken that have no actor."""
+    """The units whose snapshots the guardian needs: those of the poll and those to be woken that have no actor.
+
+    `stopped` are those whose actors it let go.
+    """
 
     unknown: frozenset[UnitKey]
+    stopped: tuple[UnitKey, ...] = ()
 
 
 class Settle(msgspec.Struct, frozen=True):

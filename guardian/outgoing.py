@@ -6,8 +6,8 @@ from connectors.port import Channel, Outgoing
 from domain.clock import instant_text
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
-from domain.record import Headers
-from storage.port import Pending
+from domain.record import Headers, Origin
+from storage.port import Pending, StorageRefused
 
 POSSIBLE_DUPLICATE = ("possible-duplicate", b"true")
 
@@ -23,10 +23,14 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Stored).decode
 
 
+def origin_of(what: Notification | DeadLetter) -> Origin:
+    """Where the record lies that caused it."""
+    return what.origin if isinstance(what, Notification) else what.record.origin
+
+
 def outgoing(number: int, what: Notification | DeadLetter, heal_offset: int) -> Outgoing:
     """The record of a notification or a dead letter; marked where a storage that forgot may make it repeat."""
-    origin = what.origin if isinstance(what, Notification) else what.record.origin
-    mark = (POSSIBLE_DUPLICATE,) if origin.offset < heal_offset else ()
+    mark = (POSSIBLE_DUPLICATE,) if origin_of(what).offset < heal_offset else ()
     if isinstance(what, Notification):
         return Outgoing(number, Channel.NOTIFICATIONS, what.unit.encode(), what.headers + mark, what.value)
     return Outgoing(number, Channel.DEAD_LETTERS, what.record.key, _dead_letter_headers(what) + mark, what.record.value)
@@ -37,7 +41,11 @@ def to_pending(each: Outgoing) -> Pending:
 
 
 def from_pending(pending: Pending) -> Outgoing:
-    stored = _decode(pending.body)
+    try:
+        stored = _decode(pending.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        problem = f"what is stored of it is damaged ({error}); restore the storage from a backup"
+        raise StorageRefused(f"number {pending.number} of what is still to leave", problem) from error
     return Outgoing(pending.number, stored.channel, stored.key, stored.headers, stored.value)
 
 

@@ -94,6 +94,7 @@ class Ownership:
         """Its units leave memory; nothing is committed: what is pending is the hand-over."""
         del self.held[partition]
         self._actors.drop(Drop(partition))
+        self._storage.release(partition)
 
     def _try_to_take_over(self, partition: Partition) -> None:
         try:
@@ -121,8 +122,6 @@ class Ownership:
         waiting = store.waiting()
         self._refuse_other_strategy(waiting)
         held, is_news = self._reconcile(partition, store, position, source)
-        if self._settings.acknowledge_handled:
-            held.hold_back(_stashed(store, waiting), self._tools.clock.now())
         if is_news or held.unpublished:
             self._transport.publish([held.output()])
         held.note_published(self._tools.clock.now())
@@ -189,9 +188,3 @@ def _report_gone(partition: Partition, plan: Takeover) -> None:
         remedy = "Have the topic keep its records longer; to go on without them, reset the group's position to the earliest"
         raise TransportRefused(str(partition), f"{which}. {remedy}")
     _log.error("%s: %s", partition, which, extra={"partition": str(partition)})
-
-
-def _stashed(store: PartitionStore, waiting: Iterable[tuple[str, Waits]]) -> list[int]:
-    """The offsets of what waits. There are any only where a partition comes back to a process that held it before."""
-    snapshots = store.load([unit for unit, _ in waiting])
-    return sorted(entry.offset for snapshot in snapshots.values() for entry in snapshot.stash)

@@ -30,6 +30,8 @@ class Positions:
         assert throttle_ms >= 0
         self._next_offset = next_offset
         self._throttle_ms = throttle_ms
+        # Ascending by offset, for names are held in the order in which they were read.
+        self._held: dict[str, int] = {}
         # Two lists side by side: the first and the last offset of each unsettled range, ascending.
         self._firsts: list[int] = []
         self._lasts: list[int] = []
@@ -39,8 +41,9 @@ class Positions:
 
     @property
     def acknowledged(self) -> int:
-        """The next offset to read after a restart: everything that was delivered before it is settled."""
-        return self._firsts[0] if self._firsts else self._next_offset
+        """The next offset to read after a restart: everything that was delivered before it is settled, and nobody holds it."""
+        settled = self._firsts[0] if self._firsts else self._next_offset
+        return min(settled, next(iter(self._held.values()), settled))
 
     @property
     def head(self) -> Head | None:
@@ -53,10 +56,10 @@ class Positions:
         return tuple(range(first, last + 1) for first, last in zip(self._firsts, self._lasts, strict=True))
 
     def read(self, offsets: Sequence[int], next_offset: int, now: Instant) -> None:
-        """A poll delivered these, ascending, and reading goes on at `next_offset`.
+        """Reading goes on at `next_offset`; of what was delivered before it these, ascending, are not settled yet.
 
-        That may lie further on than the last record's offset plus one: the source knows what it stepped over (a line's
-        length, a control record), also where it delivered nothing.
+        It may lie further on than the last record's offset plus one: the source knows what it stepped over (a line's length,
+        a control record), also where it delivered nothing.
         """
         if offsets and not self._firsts:
             self._head_since = now
@@ -74,6 +77,14 @@ class Positions:
         if offset == self._firsts[0]:
             self._head_since = now
         self._cut(at, offset)
+
+    def hold(self, name: str, offset: int) -> None:
+        """The position waits at this offset, settled or not, until `name` is let go. Of a name the first offset counts."""
+        self._held.setdefault(name, offset)
+
+    def let_go(self, name: str) -> None:
+        """Nothing waits for its sake any more; of a name that is not held it has no effect."""
+        self._held.pop(name, None)
 
     def has_moved(self) -> bool:
         """Whether there is something to acknowledge. The one question on the way down, where no throttle counts."""

@@ -9,15 +9,20 @@ import msgspec
 from msgspec.structs import replace
 
 from connectors.port import Position
+from guardian.ahead import Ahead, decode
 from storage.port import Header, Pending
 
 
 class Metadata(msgspec.Struct, frozen=True, array_like=True):
-    """What a position says about the storage commit it stands on: its token and number, and the highest number published."""
+    """What a position says about the storage commit it stands on: its token and number, and the highest number published.
+
+    `ahead` tells what is done beyond the position, where the source is the store (guardian/ahead.py).
+    """
 
     token: str
     commit: int
     published: int
+    ahead: str = ""
 
     def encode(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -30,7 +35,7 @@ class Takeover(msgspec.Struct, frozen=True):
     or never will, `pending` what must still leave. With `must_heal` the storage has forgotten (or the group was reset):
     whatever a record below `heal_offset` causes may repeat, `pending` gets new numbers, and this is committed before
     anything is published. `is_new` says that nothing was ever read of it. `gone` are the offsets that should be read next
-    and are not there any more, for the log begins behind them.
+    and are not there any more, for the log begins behind them. What `ahead` says is done leaves no more.
     """
 
     offset: int
@@ -41,6 +46,7 @@ class Takeover(msgspec.Struct, frozen=True):
     is_new: bool = False
     must_heal: bool = False
     gone: range = range(0)
+    ahead: Ahead | None = None
 
 
 def plan_takeover(
@@ -69,7 +75,8 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
         offset = header.next_offset if header.next_offset is not None else position.offset
         return Takeover(offset, highest, published, header.heal_offset, left)
     if not is_durable:
-        return Takeover(position.offset if position else log.start, highest, highest, 0)
+        ahead = decode(position.offset, metadata.ahead) if position is not None and metadata is not None else None
+        return Takeover(position.offset if position else log.start, highest, highest, 0, ahead=ahead)
     # What left beyond its position was caused by records beyond it too: nobody knows by which.
     reached = position.offset if position is not None and metadata is not None and not beyond else log.stop
     heal_offset = max(header.heal_offset, reached)

@@ -47,6 +47,9 @@ class EmbeddedStorage:
             key, header = take(connection, partition, self._random_token())
         return EmbeddedPartitionStore(self._database, key, header)
 
+    def release(self, partition: Partition) -> None:
+        """Nothing of it is in memory."""
+
     def expire(self, now: Instant) -> int:
         with self._database.writing() as connection:
             units = connection.execute(_EXPIRED, (now - self._retention_ms, EXPIRED_PER_CALL)).fetchall()
@@ -54,6 +57,7 @@ class EmbeddedStorage:
             connection.executemany("DELETE FROM payment_data WHERE unit_id = ?", units)
             connection.executemany("DELETE FROM units WHERE id = ?", units)
         self._database.release_pages(_RELEASED_PER_CALL)
+        self._database.look_after_log()
         return len(units)
 
     def close(self) -> None:

@@ -82,6 +82,9 @@ class NoneStorage:
         self._memory.take(partition, succeeded(kept.header if kept else None, self._random_token()))
         return NonePartitionStore(partition, self._memory, self._settings)
 
+    def release(self, partition: Partition) -> None:
+        self._memory.release(partition)
+
     def expire(self, now: Instant) -> int:
         return self._memory.expire(now - self._settings.retention_ms, EXPIRED_PER_CALL)
 

@@ -58,6 +58,12 @@ class Memory:
         kept = self.partitions.setdefault(partition, KeptPartition(header))
         kept.header, kept.attempt = header, None
 
+    def release(self, partition: Partition) -> None:
+        """Forget all of it."""
+        kept = self.partitions.pop(partition, None)
+        for unit in kept.units if kept else ():
+            self._idle.pop((*partition, unit), None)
+
     def apply(self, partition: Partition, commit: Commit) -> None:
         """All of the commit or nothing: what can fail on an impossible change happens before the first one is kept."""
         kept = self.partitions[partition]

@@ -194,6 +194,10 @@ class Storage(Protocol):
         """
         ...
 
+    def release(self, partition: Partition) -> None:
+        """It is no longer ours: what this process keeps of it in memory goes. One that is not durable forgets the partition."""
+        ...
+
     def expire(self, now: Instant) -> int:
         """Forget units in which nothing waits and that did not change for the retention; how many went. Bounded work per call."""
         ...

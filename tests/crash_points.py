@@ -173,6 +173,9 @@ class StruckStorage:
         store = self._steps.around("open", lambda: self._inner.open(partition), failure)
         return StruckStore(store, self._steps, lambda: self._inner.open(partition))
 
+    def release(self, partition: Partition) -> None:
+        self._inner.release(partition)
+
     def expire(self, now: Instant) -> int:
         return self._inner.expire(now)
 

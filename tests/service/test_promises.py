@@ -29,13 +29,16 @@ Factory = pytest.TempPathFactory
 def test_promise_1_a_position_never_passes_a_record_that_is_not_settled(new_service: NewService) -> None:
     service = new_service(storage="none", acknowledge_handled=True)
     service.tell("settled", 1)
+    service.run()
+    service.run_after(40_000)
     held_back_at = service.input_size()
     service.tell("waits", 2)
     service.tell("settled", *range(2, 40))
     service.run_after(2_000)
     assert service.stored_positions == {0: held_back_at}
     service.tell("waits", 1)
-    service.run_after(2_000)
+    service.run()
+    service.run_after(40_000)
     assert service.stored_positions == {0: service.input_size()}
 
 
@@ -63,12 +66,12 @@ def test_promise_2_a_crash_at_any_step_loses_no_envelope(seed: int) -> None:
 def test_promise_2_without_a_storage_the_source_is_read_again_and_nothing_is_lost(new_service: NewService) -> None:
     service = new_service(storage="none", acknowledge_handled=True)
     service.tell("u", 4, 2)
-    service.run()
+    service.run_after(2_000)
     for sequence in (3, 1):
         service.kill()
         service.start()
         service.tell("u", sequence)
-        service.run()
+        service.run_after(2_000)
     assert service.sequences("u") == [1, 2, 3, 4]
 
 

@@ -4,9 +4,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from service_under_test import DEADLINE_MS, Service
+from service_under_test import DEADLINE_MS, P0, Service
 
+from guardian import held_partition
 from guardian.roster import RosterSettings
+from guardian.takeover import find_metadata
+
+IDLE_MS = 40_000
+"""Longer than the idle timeout, and than the throttle of positions after it."""
+
+
+def find_ahead(service: Service) -> str:
+    """What the last position says is done beyond it."""
+    position = service.servers.transport.position(P0)
+    metadata = find_metadata(position.metadata) if position else None
+    assert metadata is not None
+    return metadata.ahead
 
 
 @pytest.fixture
@@ -30,10 +43,77 @@ def test_the_position_waits_for_the_oldest_stashed_envelope(service: Service) ->
     service.tell("u", 2)
     service.tell("done", 2)
     service.run()
+    service.run_after(IDLE_MS)
     assert service.stored_positions == {0: at}
     service.tell("u", 1)
     service.run()
+    service.run_after(IDLE_MS)
     assert service.stored_positions == {0: service.input_size()}
+
+
+def test_the_position_waits_for_the_first_record_of_each_active_unit(service: Service) -> None:
+    """A duplicate of what lies before the position would meet a unit that knows nothing."""
+    service.tell("idle", 1)
+    service.run()
+    at = service.input_size()
+    service.run_after(IDLE_MS)
+    service.tell("active", 1)
+    service.run_after(2_000)
+    assert service.stored_positions == {0: at}
+    service.tell("active", 2)
+    service.run_after(2_000)
+    assert service.stored_positions == {0: at}
+    service.run_after(IDLE_MS)
+    assert service.stored_positions == {0: service.input_size()}
+
+
+def test_what_was_done_beyond_the_position_rebuilds_its_units_in_silence(service: Service) -> None:
+    service.handler.never.add("u#A#3")
+    service.tell("u", 2, 1, 3)
+    service.tell("held", 2)
+    service.put(b"garbage")
+    service.run_after(2_000)
+    for _ in range(3):
+        service.kill()
+        service.start().run_after(2_000)
+    service.tell("u", 4, 2, 5)
+    service.tell("held", 1)
+    service.run()
+    assert (service.sequences("u"), service.sequences("held")) == ([1, 2, 4, 5], [1, 2])
+    assert sorted(each.reason for each in service.dead) == ["handler-failed", "undecodable"]
+
+
+def test_what_was_done_and_not_read_again_yet_stays_done_over_a_second_crash(new_service: Callable[..., Service]) -> None:
+    service = new_service(storage="none", acknowledge_handled=True, batch_size=2)
+    service.tell("held", 2)
+    service.tell("u", *range(1, 9))
+    service.run_after(2_000)
+    for _ in range(4):
+        service.kill()
+        service.start()
+        service.cycle.run_once()
+        service.clock.advance(2_000)
+        service.cycle.run_once()
+    service.run()
+    assert service.sequences("u") == list(range(1, 9))
+
+
+def test_what_no_longer_fits_into_the_metadata_stops_the_intake_until_deadlines_release_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_partition, "MOST_CHARACTERS", 60)
+    for number in range(60):
+        service.tell(f"done{number}", 1)
+        service.tell(f"held{number}", 2)
+    service.run()
+    assert service.cycle.figures.counts["records"] < 60
+    lengths = []
+    for _ in range(60):
+        service.run_after(DEADLINE_MS)
+        lengths.append(len(find_ahead(service)))
+    assert max(lengths) <= 60
+    assert service.cycle.figures.counts["records"] == 120
+    assert len({each.identity for each in service.told}) == len(service.told) == 120
 
 
 def test_a_crash_loses_no_stashed_envelope(service: Service) -> None:
@@ -59,6 +139,7 @@ def test_what_is_released_lets_the_position_go(service: Service) -> None:
     service.tell("u", 2, 3)
     service.run_after(DEADLINE_MS)
     service.run_after(DEADLINE_MS)
+    service.run_after(IDLE_MS)
     service.stop()
     assert service.stored_positions == {0: service.input_size()}
     service.start().run_after(DEADLINE_MS)
@@ -87,7 +168,7 @@ def test_numbers_never_repeat_over_restarts(service: Service) -> None:
 
 
 def test_a_partition_that_goes_and_comes_back_still_holds_what_is_stashed(service: Service) -> None:
-    """The units are in memory still; the position must go on waiting for them, or a crash would lose them."""
+    """The units leave memory; the position waits for them, and they are read again."""
     service.tell("u", 2, 3)
     service.run()
     file = service.directory / "in" / "partition-0.jsonl"
@@ -113,8 +194,10 @@ def test_a_partition_that_comes_back_is_released_at_its_deadline_and_read_on(ser
     service.run()
     away.rename(file)
     service.tell("done", 1)
+    service.run()
     service.run_after(DEADLINE_MS)
     assert (service.sequences("u"), service.sequences("done")) == ([2, 3], [1])
+    service.run_after(IDLE_MS)
     service.stop()
     assert service.stored_positions == {0: service.input_size()}
 

@@ -1,0 +1,174 @@
+"""What is done beyond a position: so that whoever reads it again rebuilds its units without notifying again. Pure.
+
+With storage `none` a position waits for the oldest record that is not done and for the first record of each active unit; much
+of what lies behind it is done. That rides in the position's metadata, of which Kafka takes 4 096 characters. What is not done
+is written with a bit per offset while it lies close together, then as ranges; 22 000 offsets fit whatever they look like.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import attrgetter
+
+import msgspec
+
+MOST_CHARACTERS = 3_800
+"""Of one encoding: Kafka's 4 096 less what else a position's metadata says."""
+
+CHARACTERS_PER_RECORD = 8
+"""What one more record may add at most: a range of its own, up to 2**30 offsets behind the last one."""
+
+_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
+_MORE = 32
+_start = attrgetter("start")
+
+
+class Ahead(msgspec.Struct, frozen=True):
+    """Everything below `end` is done, but for `undone`: ascending ranges that do not touch, none of them empty.
+
+    Seen from a position, below which everything is done without saying so.
+    """
+
+    end: int
+    undone: tuple[range, ...] = ()
+
+    def is_done(self, offset: int) -> bool:
+        at = bisect_right(self.undone, offset, key=_start) - 1
+        return offset < self.end and (at < 0 or offset >= self.undone[at].stop)
+
+    def advanced(self, read_to: int, unsettled: Iterable[range]) -> "Ahead":
+        """After reading on to `read_to`, where `unsettled` is not settled this time: what was done once stays done."""
+        news = _common((*self.undone, range(self.end, max(self.end, read_to))), tuple(unsettled))
+        unread = _common(self.undone, (range(read_to, self.end),))
+        return Ahead(max(self.end, read_to), _joined((*news, *unread)))
+
+
+def encode(position: int, ahead: Ahead) -> str:
+    """`ahead` as text; empty where nothing beyond the position is done. What is not done begins at the position or later.
+
+    Three parts: the distance to the end, the count of digits with six bits each (1 is not done), and for each range behind
+    those bits its distance from the one before and how many offsets more than one it has.
+    """
+    undone = ahead.undone
+    if ahead.end <= position or (undone and undone[0].start <= position and undone[0].stop >= ahead.end):
+        return ""
+    count = _cheapest(position, undone)
+    digits = _digits(position, undone[:count])
+    ranges = "".join(map(_number, _steps(position + 6 * len(digits), undone[count:])))
+    return _number(ahead.end - position) + _number(len(digits)) + "".join(digits) + ranges
+
+
+def decode(position: int, text: str) -> Ahead | None:
+    """What `encode` made with this position; None for anything else, however much it looks like it."""
+    try:
+        digits = iter([_VALUES[digit] for digit in text])
+        numbers = _numbers(digits)
+        end, count = position + next(numbers), next(numbers)
+        bits = [next(digits) for _ in range(min(count, len(text) + 1))]
+        close = [position + 6 * at + bit for at, value in enumerate(bits) for bit in range(6) if value >> bit & 1]
+        undone = _joined([*(range(each, each + 1) for each in close), *_ranges(position + 6 * count, list(numbers))])
+    except (KeyError, ValueError, StopIteration, RuntimeError):
+        return None
+    ahead = Ahead(end, undone)
+    # One way of writing it counts: what is written differently is not ours.
+    is_ours = end < 2**63 and (not undone or undone[-1].stop <= end) and encode(position, ahead) == text
+    return ahead if is_ours else None
+
+
+def _cheapest(position: int, undone: Sequence[range]) -> int:
+    """How many of the ranges are written as bits, that it takes the fewest characters."""
+    bounds = [position, *(position + 6 * _digits_to(position, each.stop) for each in undone)]
+    starts = [*(each.start for each in undone), None]
+    sizes = [
+        _size(each.start - last) + _size(len(each) - 1)
+        for last, each in zip([position, *(r.stop for r in undone)], undone, strict=False)
+    ]
+    before = [0, *accumulate(sizes)]
+    costs = {}
+    for count, (bound, start) in enumerate(zip(bounds, starts, strict=True)):
+        if start is None or start >= bound:
+            costs[count] = (bound - position) // 6 + before[-1] - before[count]
+    return min(costs, key=lambda count: costs[count])
+
+
+def _digits_to(position: int, stop: int) -> int:
+    return -(-(stop - position) // 6)
+
+
+def _digits(position: int, undone: Sequence[range]) -> list[str]:
+    digits = [0] * (_digits_to(position, undone[-1].stop) if undone else 0)
+    for each in undone:
+        for offset in each:
+            at, bit = divmod(offset - position, 6)
+            digits[at] |= 1 << bit
+    return [_DIGITS[digit] for digit in digits]
+
+
+def _steps(last: int, undone: Sequence[range]) -> Iterator[int]:
+    for each in undone:
+        yield each.start - last
+        yield len(each) - 1
+        last = each.stop
+
+
+def _ranges(last: int, steps: Sequence[int]) -> Iterator[range]:
+    for distance, more in zip(steps[::2], steps[1::2], strict=True):
+        yield range(last + distance, last + distance + more + 1)
+        last += distance + more + 1
+
+
+# Numbers: five bits in a digit, the lowest first; a digit of 32 or more is not the last.
+
+
+def _number(value: int) -> str:
+    text = ""
+    while value >= _MORE:
+        text += _DIGITS[_MORE | value % _MORE]
+        value //= _MORE
+    return text + _DIGITS[value]
+
+
+def _size(value: int) -> int:
+    """How many digits the number takes."""
+    return max(1, -(-value.bit_length() // 5))
+
+
+def _numbers(digits: Iterator[int]) -> Iterator[int]:
+    value = shift = 0
+    for digit in digits:
+        value |= digit % _MORE << shift
+        shift += 5
+        if digit < _MORE:
+            yield value
+            value = shift = 0
+    if shift:
+        raise ValueError("it ends in the middle of a number")
+
+
+# Ranges as sets of offsets: ascending, disjoint.
+
+
+def _common(these: Sequence[range], those: Sequence[range]) -> list[range]:
+    common, at = [], 0
+    for this in these:
+        while at < len(those) and those[at].stop <= this.start:
+            at += 1
+        following = at
+        while following < len(those) and those[following].start < this.stop:
+            that = those[following]
+            common.append(range(max(this.start, that.start), min(this.stop, that.stop)))
+            following += 1
+    return common
+
+
+def _joined(ranges: Iterable[range]) -> tuple[range, ...]:
+    joined: list[range] = []
+    for each in ranges:
+        if not each:
+            continue
+        if joined and joined[-1].stop == each.start:
+            joined[-1] = range(joined[-1].start, each.stop)
+        else:
+            joined.append(each)
+    return tuple(joined)
