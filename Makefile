@@ -11,10 +11,11 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install -qq --use-pep517
 RUNTIME := $(VENV)/.runtime-ready
 DEVELOPMENT := $(VENV)/.development-ready
+FUZZ := $(VENV)/.fuzz-ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo run start stop restart logs simulate verify status check-configuration check test soak lint format bench clean
+.PHONY: help setup demo run start stop restart logs servers servers-stop simulate verify status check-configuration check test fuzz soak lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +40,12 @@ restart: $(RUNTIME) ## stop, then start
 logs: $(RUNTIME) ## the last lines of the daemon's log; ARGS=--follow goes on
 	@$(BIN)/resequencer logs --config "$(CONF)" $(ARGS)
 
+servers: $(RUNTIME) ## Kafka, Redis and Infinispan on loopback, for trying with conf/local.conf; data and logs in run/servers
+	@$(BIN)/python -m servers start
+
+servers-stop: $(RUNTIME) ## stops them; what they keep stays
+	@$(BIN)/python -m servers stop
+
 simulate: $(RUNTIME) ## envelopes of simulated payment flows into the source of CONF; ARGS='--units 5000'
 	@$(BIN)/resequencer simulate --config "$(CONF)" $(ARGS)
 
@@ -57,8 +64,13 @@ check: lint ## lint, types, import rules and the fast tests, in under a minute
 test: lint ## everything that check does, and all tests
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
-soak: $(DEVELOPMENT) ## the kills of the tests, 100 of each kind; KILL_SEED=N draws other moments
-	@KILLS=$${KILLS:-100} $(BIN)/python -m pytest -q -s tests/process -k "kills_"
+fuzz: export PYTHONPATH := tests
+fuzz: $(FUZZ) ## looks for bytes that break what reads them, FUZZ_SECONDS=60 for each reader; ARGS=decoding takes one
+	@for each in $(or $(strip $(ARGS)),$$($(BIN)/python -c 'from fuzz.targets import TARGETS; print(*TARGETS)')); do \
+	  echo "$$each"; $(BIN)/python -m fuzz.run "$$each" --seconds $${FUZZ_SECONDS:-60} --quiet || exit 1; done
+
+soak: $(DEVELOPMENT) ## the kills of the tests, 100 of each kind (KILL_SEED=N: other moments), and RECORDS=1000000 records, most of them garbage
+	@KILLS=$${KILLS:-100} RECORDS=$${RECORDS:-1000000} $(BIN)/python -m pytest -q -s tests/process -k "kills_ or any_garbage"
 
 lint: $(DEVELOPMENT) ## lint, format, types and import rules
 	@$(BIN)/ruff check --quiet .
@@ -76,12 +88,18 @@ bench: $(DEVELOPMENT) ## the benchmarks, as ratios
 	done
 
 clean: ## removes .venv, caches and build leftovers; never what the service wrote under run/
-	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(DEVELOPMENT): $(RUNTIME)
 	@echo "Setting up the development tools (once)" >&2
 	@$(PIP) --editable ".[dev]"
+	@touch $@
+
+# Beside the rest, for it is built for some platforms only.
+$(FUZZ): $(DEVELOPMENT)
+	@echo "Setting up the fuzzer (once)" >&2
+	@$(PIP) --editable ".[fuzz]"
 	@touch $@
 
 # The runtime alone is a minute less than the development tools: `make demo` needs no more.

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from _workload import CONFIGURATION, TOPIC, Workload, override
+from msgspec.structs import replace
 
+from benchmarks._workload import CONFIGURATION, TOPIC, override
 from connectors.file_lines import Line, decode_line
 from connectors.file_sink import _encode
 from connectors.port import PartitionOutput, Polled, Position
-from daemon.collector import calm_collector
 from daemon.composition import Parts, compose
 from daemon.configuration import load
 from domain.record import Origin, Partition, Record
@@ -84,35 +84,41 @@ class MemoryTransport:
         """There is nothing to let go of."""
 
 
-def in_process(workload: Workload, directory: Path) -> tuple[Cycle, MemoryTransport]:
+def in_process(lines: Sequence[bytes], directory: Path, *chosen: str) -> tuple[Cycle, MemoryTransport]:
     """The core with storage none: everything but files and a database."""
-    transport = MemoryTransport(workload.read())
-    parts = _composed(directory, "none")
-    # As composed, but for the transport.
-    return Cycle(parts.servers._replace(transport=transport), parts.cycle._tools, parts.cycle._settings), transport
+    transport = MemoryTransport(lines)
+    parts = composed(directory, "none", *chosen)
+    # As composed, but for the transport; and as there are no files to read again, what was stashed is settled.
+    settings = replace(parts.cycle._settings, acknowledge_handled=False)
+    return Cycle(parts.servers._replace(transport=transport), parts.cycle._tools, settings), transport
 
 
-def on_files(workload: Workload, directory: Path) -> Parts:
+def on_files(lines: Sequence[bytes], directory: Path, *chosen: str) -> Parts:
     """The whole worker: file transport and embedded storage, each commit and each publication synced to the disk."""
-    (directory / "in").mkdir()
-    with (directory / "in" / "partition-0.jsonl").open("wb") as file:
-        file.writelines(workload.read())
-    return _composed(directory, "embedded")
+    append(lines, directory)
+    return composed(directory, "embedded", *chosen)
 
 
-def run_through(cycle: Cycle, workload: Workload) -> Spent:
-    """Cycles until all lines were read, then the last positions; a cycle ends only when all of it has left."""
-    calm_collector()
+def append(lines: Sequence[bytes], directory: Path) -> None:
+    """Behind what lies in the partition's file already."""
+    (directory / "in").mkdir(exist_ok=True)
+    with (directory / "in" / "partition-0.jsonl").open("ab") as file:
+        file.writelines(lines)
+
+
+def composed(directory: Path, storage: str, *chosen: str) -> Parts:
+    """A worker whose files are in the directory; `chosen` sets further keys. It may never have to wait."""
+    where = (override("run-directory", directory), override("resequencer.storage-type", storage))
+    return compose(load(CONFIGURATION, [*where, *chosen]), _must_not_wait, lambda: False)
+
+
+def run_through(cycle: Cycle, records: int) -> Spent:
+    """Cycles until so many records in all were read, then the last positions; a cycle ends only when all of it has left."""
     watch = Stopwatch()
-    while cycle.figures.counts["records"] < workload.lines:
+    while cycle.figures.counts["records"] < records:
         cycle.run_once()
     cycle.close()
     return watch.spent()
-
-
-def _composed(directory: Path, storage: str) -> Parts:
-    chosen = [override("run-directory", directory), override("resequencer.storage-type", storage)]
-    return compose(load(CONFIGURATION, chosen), _must_not_wait, lambda: False)
 
 
 def _must_not_wait(milliseconds: int) -> None:

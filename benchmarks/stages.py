@@ -1,6 +1,6 @@
 """Where a worker's time goes, stage by stage: CPU microseconds per envelope, of each stage without those inside it.
 
-`python benchmarks/stages.py [--envelopes N] [--storage none]`. The stopwatches cost about a microsecond a call themselves; what
+`python -m benchmarks.stages [--envelopes N] [--storage none]`. The stopwatches cost about a microsecond a call themselves; what
 they are put around is named in STAGES. Compare with the total of a run without them, which is measured first.
 """
 
@@ -17,11 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-import _worker
-from _workload import Workload, made
+from benchmarks import _worker
+from benchmarks._workload import Workload, made
+from daemon.collector import calm_collector
 
 STAGES = {
-    "read and decode lines": ("connectors.file_transport.FileTransport.poll", "_worker.MemoryTransport.poll"),
+    "read and decode lines": ("connectors.file_transport.FileTransport.poll", "benchmarks._worker.MemoryTransport.poll"),
     "decode envelopes": ("domain.decoding.EnvelopeDecoder.decode",),
     "ask who is unknown": ("guardian.actors.Actors.prepare",),
     "load units": ("storage.embedded_partition.EmbeddedPartitionStore.load", "storage.none.NonePartitionStore.load"),
@@ -30,7 +31,7 @@ STAGES = {
     "roster": ("guardian.roster.Roster.note",),
     "turn": ("resequencer.actor.decide",),
     "handler": ("resequencer.handlers.process_object_handler.ProcessObjectHandler.handle",),
-    "  of it: the original payment": ("resequencer.handlers.process_object_handler.original_of",),
+    "  of it: the original payment": ("resequencer.handlers.original.Originals.get",),
     "  of it: the report": ("resequencer.handlers.process_object_handler.encode_report",),
     "encode state, data, stash entries": (
         "resequencer.turn.encode_state",
@@ -40,7 +41,7 @@ STAGES = {
     "number what leaves, encode pending": ("guardian.held_partition.HeldPartition.next_commit",),
     "storage commit": ("storage.embedded_partition.EmbeddedPartitionStore.commit", "storage.none.NonePartitionStore.commit"),
     "settle positions": ("guardian.held_partition.HeldPartition.note_committed",),
-    "encode lines": ("connectors.file_sink.FileSink.publish", "_worker.MemoryTransport.publish"),
+    "encode lines": ("connectors.file_sink.FileSink.publish", "benchmarks._worker.MemoryTransport.publish"),
     "write and sync output": ("connectors.file_output.OutputFile.append", "connectors.file_positions.PositionsFile.write"),
     "the rest of the cycle": ("guardian.cycle.Cycle.run_once",),
 }
@@ -92,10 +93,11 @@ def profiled(workload: Workload, storage: str) -> tuple[float, Stopwatches]:
 def total(workload: Workload, storage: str) -> float:
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
         if storage == "none":
-            cycle, _ = _worker.in_process(workload, Path(directory))
+            cycle, _ = _worker.in_process(workload.read(), Path(directory))
         else:
-            cycle = _worker.on_files(workload, Path(directory)).cycle
-        return _worker.run_through(cycle, workload).cpu
+            cycle = _worker.on_files(workload.read(), Path(directory)).cycle
+        calm_collector()
+        return _worker.run_through(cycle, workload.lines).cpu
 
 
 def _found(place: str) -> Callable[..., Any]:

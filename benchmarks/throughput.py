@@ -1,4 +1,4 @@
-"""How many envelopes a second: a bare loop, the core in the process, the whole worker: `python benchmarks/throughput.py`.
+"""How many envelopes a second: a bare loop, the core in the process, the whole worker: `python -m benchmarks.throughput`.
 
 The same envelopes go through all of them: about 1.1 KB each, 25 000 units of about eight, out of order within 2 000 places, 2 %
 of them twice, none lost, one partition, strategy SEQUENCE. From lines to lines: each reads the line, decodes the envelope,
@@ -21,10 +21,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-from _bare_loop import Read, bare_loop, checked, trusting
-from _worker import PARTITION, Spent, Stopwatch, in_process, on_files, run_through
-from _workload import Workload, made
 
+from benchmarks._bare_loop import Read, bare_loop, checked, trusting
+from benchmarks._worker import PARTITION, Spent, Stopwatch, in_process, on_files, run_through
+from benchmarks._workload import Workload, made
 from daemon.collector import calm_collector
 
 Said = dict[str, list[dict[str, Any]]]
@@ -47,13 +47,16 @@ def checked_loop(workload: Workload) -> Spent:
 
 def core(workload: Workload) -> Spent:
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
-        cycle, _ = in_process(workload, Path(directory))
-        return run_through(cycle, workload)
+        cycle, _ = in_process(workload.read(), Path(directory))
+        calm_collector()
+        return run_through(cycle, workload.lines)
 
 
 def worker(workload: Workload) -> Spent:
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
-        return run_through(on_files(workload, Path(directory)).cycle, workload)
+        cycle = on_files(workload.read(), Path(directory)).cycle
+        calm_collector()
+        return run_through(cycle, workload.lines)
 
 
 MEASURED: dict[str, Callable[[Workload], Spent]] = {
@@ -72,7 +75,7 @@ def find_difference(workload: Workload) -> str | None:
     if said != _said(bare_loop(workload.read(), PARTITION, trusting)):
         return "the two bare loops differ"
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
-        run_through(on_files(workload, Path(directory)).cycle, workload)
+        run_through(on_files(workload.read(), Path(directory)).cycle, workload.lines)
         with (Path(directory) / "out" / "notifications.jsonl").open("rb") as file:
             by_worker = _said(file)
     return next((f"{unit} differs" for unit in said | by_worker if said.get(unit) != by_worker.get(unit)), None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
 
@@ -35,8 +35,8 @@ class Requeueing(_Action, frozen=True, kw_only=True, tag="requeueing"):
     """A requeue was begun: the record stands in the partition's input, at byte `beyond` or later, or is still to be appended."""
 
     state: ClassVar[str] = "requeueing"
-    partition: int
-    beyond: int
+    partition: Annotated[int, msgspec.Meta(ge=0, lt=10**9)]
+    beyond: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Requeued(_Action, frozen=True, kw_only=True, tag="requeued"):

@@ -1,6 +1,7 @@
-"""`dead-letters.jsonl` read back: each line a dead letter again, known by its number."""
+"""`dead-letters.jsonl`, and what was rotated out of it, read back: each line a dead letter again, known by its number."""
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from hashlib import blake2b
@@ -13,13 +14,17 @@ from connectors.file_line_reader import FoundLine
 from connectors.file_lines import Defect, decode_line
 from connectors.file_numbers import find_number, format_number
 from connectors.file_operations import FileOperations
-from connectors.file_scan import scan
+from connectors.file_rotated import find_rotated
+from connectors.file_scan import scan_output
 from connectors.port import Channel
 from domain.dead_letter import DeadLetter, DeadLetterReason
+from domain.identifiers import shown
 from domain.record import Cut, Headers, Origin, Partition, Record
 from domain.wire import WireContext
 
 _FIRST_OF_OURS = "dead-letter-reason"
+_POSITION = re.compile(r"(.*)-(0|[1-9][0-9]{0,8})@(0|[1-9][0-9]{0,18})", re.DOTALL)
+_MOST_TOLD = 1_000
 _LOG = logging.getLogger(__name__)
 
 
@@ -47,32 +52,37 @@ class FiledLetter(msgspec.Struct, frozen=True):
 
 
 class DeadLettersFile:
-    """`dead-letters.jsonl` of an output directory, which a service may be appending to; nothing is written here."""
+    """The dead letters of an output directory, which a service may be adding to; nothing is written here."""
 
     def __init__(self, directory: Path, files: FileOperations) -> None:
         self.path = directory / f"{Channel.DEAD_LETTERS}.jsonl"
         self._files = files
-        self._told_to = 0
+        self._told: set[tuple[Path, int]] = set()
 
     def letters(self) -> Iterator[FiledLetter]:
         """Those whose lines are complete, in order, one at a time in memory.
 
         What is no dead letter is passed over, and logged once.
         """
-        for line in scan(self.path, self._files):
+        for path, line in scan_output(self.path, self._files):
             read = _read(line)
             if isinstance(read, FiledLetter):
                 yield read
-            elif line.start >= self._told_to:
-                self._told_to = line.start + 1
-                _LOG.warning("%s: the line at byte %d is no dead letter: %s", self.path, line.start, read.problem)
+            else:
+                self._tell(path, line.start, read)
 
     def find_others(self) -> list[str]:
         """Names beside it under which dead letters seem to have been moved away; they are not read."""
         if not self.path.parent.is_dir():
             return []
         names = {each.name for each in self.path.parent.iterdir() if each.name.startswith(Channel.DEAD_LETTERS)}
-        return sorted(name for name in names if name != self.path.name and not name.startswith(FILE_NAME))
+        read = {self.path.name, *(each.path.name for each in find_rotated(self.path))}
+        return sorted(name for name in names - read if not name.startswith(FILE_NAME))
+
+    def _tell(self, path: Path, start: int, defect: Defect) -> None:
+        if (path, start) not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add((path, start))
+            _LOG.warning("%s: the line at byte %d is no dead letter: %s", path, start, defect.problem)
 
 
 def _read(line: FoundLine) -> FiledLetter | Defect:
@@ -99,9 +109,11 @@ def _read(line: FoundLine) -> FiledLetter | Defect:
 
 
 def _origin(said: Mapping[str, str]) -> Origin:
-    place, _, offset = said["dead-letter-source-position"].rpartition("@")
-    topic, _, partition = place.rpartition("-")
-    return Origin(Partition(topic, int(partition)), int(offset))
+    text = said["dead-letter-source-position"]
+    position = _POSITION.fullmatch(text)
+    if position is None:
+        raise ValueError(f"{shown(text)} is no position")
+    return Origin(Partition(position[1], int(position[2])), int(position[3]))
 
 
 def _cut(said: Mapping[str, str]) -> Cut | None:

@@ -133,6 +133,16 @@ def _header_value(header: _Header) -> bytes:
 def _wrap_headers(headers: Headers) -> dict[str, str] | list[_Header] | None:
     if not headers:
         return None
+    try:
+        texts = {name: value.decode() for name, value in headers}
+    except UnicodeDecodeError:
+        texts = {}
+    if len(texts) == len(headers) and "".join(texts.values()).isprintable():
+        return texts
+    return _wrap_odd_headers(headers)
+
+
+def _wrap_odd_headers(headers: Headers) -> dict[str, str] | list[_Header]:
     texts = {name: text for name, value in headers if (text := _find_text(value)) is not None}
     if len(texts) == len(headers):
         return texts

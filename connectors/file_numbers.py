@@ -1,7 +1,7 @@
 """The numbers that outgoing lines are known by: `"number": "<topic>-<partition>#<n>"`."""
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import msgspec
 
@@ -61,5 +61,8 @@ def to_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def from_ranges(ranges: Iterable[tuple[int, int]]) -> frozenset[int]:
+def from_ranges(ranges: Collection[tuple[int, int]]) -> frozenset[int]:
+    """Raises ValueError if they are more than can have been remembered: only damage or a person's hand wrote that."""
+    if sum(max(0, last - first + 1) for first, last in ranges) > 2 * MOST_NUMBERS:
+        raise ValueError(f"ranges of more than {2 * MOST_NUMBERS} numbers")
     return frozenset(number for first, last in ranges for number in range(first, last + 1))

@@ -1,8 +1,14 @@
 """What the file transport asks of the operating system, as one seam under which faults can be planted."""
 
+import ctypes
 import os
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Protocol
+
+_PUNCH_HOLE = 0x01 | 0x02
+"""FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of linux/falloc.h."""
 
 
 class FileOperations(Protocol):
@@ -19,6 +25,12 @@ class FileOperations(Protocol):
     def truncate(self, descriptor: int, length: int) -> None: ...
 
     def replace(self, source: Path, target: Path) -> None: ...
+
+    def unlink(self, path: Path) -> None: ...
+
+    def punch(self, descriptor: int, length: int) -> None:
+        """Give the first `length` bytes back to the file system: they read as zeros, what lies behind keeps its place."""
+        ...
 
 
 class SystemFiles:
@@ -42,6 +54,14 @@ class SystemFiles:
     def replace(self, source: Path, target: Path) -> None:
         os.replace(source, target)
 
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def punch(self, descriptor: int, length: int) -> None:
+        if _fallocate()(descriptor, _PUNCH_HOLE, 0, length):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
 
 def write_all(files: FileOperations, descriptor: int, data: bytes) -> None:
     """Write until nothing is left; an error may leave any beginning of it behind."""
@@ -57,3 +77,13 @@ def sync_directory(files: FileOperations, directory: Path) -> None:
         files.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@cache
+def _fallocate() -> Callable[[int, int, int, int], int]:
+    """Python has only `posix_fallocate`, which cannot punch."""
+    library = ctypes.CDLL(None, use_errno=True)
+    call = getattr(library, "fallocate64", None) or library.fallocate
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    typed: Callable[[int, int, int, int], int] = call
+    return typed

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from connectors.file_errors import translated
-from connectors.file_line_reader import LineReader
+from connectors.file_line_reader import CHUNK_BYTES, LineReader
 from connectors.file_numbers import FoundNumbers, find_number
 from connectors.file_operations import FileOperations, sync_directory, write_all
 from connectors.port import TransportRefused
@@ -22,9 +22,9 @@ Numbers = dict[Partition, frozenset[int]]
 class OutputFile:
     """Appends whole lines durably, or leaves the file as it was.
 
-    A file that was moved away (log rotation) or emptied is begun anew. Complete lines behind the known length have left and
-    are told by their numbers; a line without its end never was acknowledged and is cut off. `length` is how far it is good;
-    `is_begun_anew` stays true until the caller has noted the new length and says so.
+    A file that was moved away (by us or by anybody else) or emptied is begun anew. Complete lines behind the known length have
+    left and are told by their numbers; a line without its end never was acknowledged and is cut off. `length` is how far it
+    is good; `is_begun_anew` stays true until the caller has noted the new length and says so.
     """
 
     def __init__(self, path: Path, files: FileOperations) -> None:
@@ -78,6 +78,19 @@ class OutputFile:
             self._is_torn = False
             self.length += len(lines)
 
+    def move_to(self, target: Path) -> None:
+        """Begin anew; what is there gets this name. Call `revisit` first.
+
+        Raises:
+            TransportUnavailable: It has its old name or the new one; `revisit` sees which.
+        """
+        with translated(self.path):
+            self._files.replace(self.path, target)
+            self.close()
+            self._open()
+            self.length = 0
+            self.is_begun_anew = True
+
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -123,29 +136,53 @@ class OutputFile:
 
     def _adopt(self, size: int) -> Numbers:
         """Take over the complete lines behind the known length, in chunks; cut off the rest."""
-        numbers = FoundNumbers()
-        reader = LineReader(self._read, self.length, _LONGEST_LINE_BYTES)
-        unnumbered = 0
-        while True:
-            line = reader.next_line()
-            if line is None:
-                if not reader.fill(size):
-                    break
-            elif (found := find_number(line.content)) is None:
-                unnumbered += 1
-            else:
-                numbers.add(*found)
+        numbers, unnumbered, end = self._look_through(size)
         if unnumbered:
             _LOG.warning(
                 "%s: %d lines from byte %d on have no number; they are left as they are", self.path, unnumbered, self.length
             )
-        if reader.offset < size:
-            _LOG.warning("%s ends in %d bytes of a torn line: they are cut off", self.path, size - reader.offset)
-            self._files.truncate(self._opened, reader.offset)
-        # They may be in the system's memory only, and from now on they count.
-        self._files.fsync(self._opened)
-        self.length = reader.offset
+        if end < size:
+            _LOG.warning("%s ends in %d bytes of a torn line: they are cut off", self.path, size - end)
+            self._files.truncate(self._opened, end)
+        self._write_again(self.length, end)
+        self.length = end
         return numbers.by_partition()
+
+    def _look_through(self, size: int) -> tuple[FoundNumbers, int, int]:
+        """The numbers behind the known length, how many lines there have none, and where the last whole line ends.
+
+        A line with a zero byte was torn by a power cut, which need not leave the beginning of what was written last.
+        """
+        numbers, unnumbered = FoundNumbers(), 0
+        reader = LineReader(self._read, self.length, _LONGEST_LINE_BYTES)
+        while True:
+            line = reader.next_line()
+            if line is None:
+                if not reader.fill(size):
+                    return numbers, unnumbered, reader.offset
+            elif b"\0" in line.content:
+                return numbers, unnumbered, line.start
+            elif (found := find_number(line.content)) is None:
+                unnumbered += 1
+            else:
+                numbers.add(*found)
+
+    def _write_again(self, start: int, end: int) -> None:
+        """Write the very same bytes over those that stand there, and sync them: from now on they count.
+
+        After a sync that failed the system shows bytes that the disk does not have, and calls them written. No other sync
+        would bring them there.
+        """
+        descriptor = self._files.open(self.path, os.O_WRONLY)
+        try:
+            os.lseek(descriptor, start, os.SEEK_SET)
+            while start < end:
+                chunk = self._read(min(CHUNK_BYTES, end - start), start)
+                write_all(self._files, descriptor, chunk)
+                start += len(chunk)
+            self._files.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _read(self, size: int, offset: int) -> bytes:
         return self._files.read(self._opened, size, offset)

@@ -4,12 +4,13 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from connectors.file_errors import translated
 from connectors.file_numbers import from_ranges, to_ranges
-from connectors.file_operations import FileOperations, write_all
+from connectors.file_operations import FileOperations, sync_directory, write_all
 from connectors.port import Position, TransportRefused
 from domain.record import Partition
 
@@ -18,10 +19,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class Positions(msgspec.Struct, frozen=True):
-    """`lengths` are those of the output files by name, in bytes. A position's `beyond` has left in spite of it."""
+    """`lengths` are those of the output files by name, in bytes. A position's `beyond` has left in spite of it.
+
+    `rotated` is the number of the last one that was rotated, by the same names: none is given twice, wherever they went.
+    """
 
     lengths: Mapping[str, int]
     partitions: Mapping[Partition, Position]
+    rotated: Mapping[str, int] = {}
+
+
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Format(msgspec.Struct):
@@ -30,16 +38,17 @@ class _Format(msgspec.Struct):
 
 class _Entry(msgspec.Struct):
     topic: str
-    partition: int
-    offset: int
+    partition: _Count
+    offset: _Count
     metadata: str
     beyond: list[tuple[int, int]] = []
 
 
 class _Document(msgspec.Struct):
     format: int
-    lengths: dict[str, int]
+    lengths: dict[str, _Count]
     partitions: list[_Entry]
+    rotated: dict[str, _Count] = {}
 
 
 class PositionsFile:
@@ -48,6 +57,7 @@ class PositionsFile:
     def __init__(self, path: Path, files: FileOperations) -> None:
         self._path = path
         self._files = files
+        self._lasting: frozenset[Partition] = frozenset()
 
     def read(self) -> Positions | None:
         """None where it is missing or damaged.
@@ -64,12 +74,12 @@ class PositionsFile:
                 remedy = "Start the version that wrote it, or drain there and move the output directory away"
                 raise TransportRefused(str(self._path), f"has format {version}, this version reads {FORMAT}. {remedy}")
             return _from_document(msgspec.json.decode(data, type=_Document))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             _LOG.error("%s is damaged (%s): the output files are searched for what has left", self._path, error)
             return None
 
     def write(self, positions: Positions) -> None:
-        """Durable in its content, not in its name: a power cut may bring back the one before.
+        """Durable in its content, not in its name: a power cut may bring back an older one, with the same partitions.
 
         Raises:
             TransportUnavailable: It is still the one before.
@@ -83,6 +93,9 @@ class PositionsFile:
             finally:
                 os.close(descriptor)
             self._files.replace(fresh, self._path)
+            if not positions.partitions.keys() <= self._lasting:
+                sync_directory(self._files, self._path.parent)
+                self._lasting = frozenset(positions.partitions)
 
 
 def _read_whole(path: Path) -> bytes | None:
@@ -97,7 +110,7 @@ def _from_document(document: _Document) -> Positions:
         Partition(each.topic, each.partition): Position(each.offset, each.metadata, from_ranges(each.beyond))
         for each in document.partitions
     }
-    return Positions(document.lengths, partitions)
+    return Positions(document.lengths, partitions, document.rotated)
 
 
 def _to_document(positions: Positions) -> _Document:
@@ -105,4 +118,4 @@ def _to_document(positions: Positions) -> _Document:
         _Entry(partition.topic, partition.number, position.offset, position.metadata, to_ranges(position.beyond))
         for partition, position in positions.partitions.items()
     ]
-    return _Document(FORMAT, dict(positions.lengths), entries)
+    return _Document(FORMAT, dict(positions.lengths), entries, dict(positions.rotated))

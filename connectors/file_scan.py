@@ -7,6 +7,7 @@ from pathlib import Path
 from connectors.file_errors import translated
 from connectors.file_line_reader import FoundLine, LineReader
 from connectors.file_operations import FileOperations
+from connectors.file_rotated import find_rotated
 
 LONGEST_LINE_BYTES = 256 * 1024 * 1024
 
@@ -20,15 +21,53 @@ def scan(path: Path, files: FileOperations, start: int = 0) -> Iterator[FoundLin
         TransportRefused, TransportUnavailable: It cannot be read.
     """
     with translated(path):
+        descriptor = _find_opened(path, files)
+        if descriptor is not None:
+            try:
+                yield from _lines(descriptor, files, start)
+            finally:
+                os.close(descriptor)
+
+
+def scan_output(path: Path, files: FileOperations) -> Iterator[tuple[Path, FoundLine]]:
+    """The same of an output and all that was rotated out of it, oldest first, each line with its file.
+
+    Lines that come while it is read may be missing, none that was there, also where the service rotates it meanwhile.
+    """
+    with translated(path):
+        # First: what is rotated from now on is still read here, and is not read twice.
+        descriptor = _find_opened(path, files)
         try:
-            descriptor = files.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            return
-        try:
-            size = os.fstat(descriptor).st_size
-            reader = LineReader(lambda length, offset: files.read(descriptor, length, offset), start, LONGEST_LINE_BYTES)
-            while (line := reader.next_line()) or reader.fill(size):
-                if line is not None:
-                    yield line
+            opened = None if descriptor is None else os.fstat(descriptor)
+            for each in find_rotated(path):
+                if opened is not None and _is_same(each.path, opened):
+                    break
+                yield from ((each.path, line) for line in scan(each.path, files))
+            if descriptor is not None:
+                yield from ((path, line) for line in _lines(descriptor, files, 0))
         finally:
-            os.close(descriptor)
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def _find_opened(path: Path, files: FileOperations) -> int | None:
+    try:
+        return files.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+
+
+def _lines(descriptor: int, files: FileOperations, start: int) -> Iterator[FoundLine]:
+    size = os.fstat(descriptor).st_size
+    reader = LineReader(lambda length, offset: files.read(descriptor, length, offset), start, LONGEST_LINE_BYTES)
+    while (line := reader.next_line()) or reader.fill(size):
+        if line is not None:
+            yield line
+
+
+def _is_same(path: Path, opened: os.stat_result) -> bool:
+    try:
+        named = path.stat()
+    except FileNotFoundError:
+        return False
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)

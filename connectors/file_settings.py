@@ -9,7 +9,9 @@ class FileSettings(msgspec.Struct, frozen=True):
     """Directories are created when they are missing.
 
     `topic` names the partitions' topic, which files have none of. A value of more than `max_value_bytes` is cut.
-    `poll_interval_ms` is how long a poll that found nothing waits before it looks again.
+    `poll_interval_ms` is how long a poll that found nothing waits before it looks again. An output of `rotate_bytes` is full
+    and makes room for a new one, with None never. Of full notification files the last `notifications_kept` stay, with None
+    all; of dead letters all stay, for they wait for a person.
     """
 
     topic: str
@@ -17,11 +19,15 @@ class FileSettings(msgspec.Struct, frozen=True):
     out_directory: Path
     max_value_bytes: int = 5 * 1024 * 1024
     poll_interval_ms: int = 50
+    rotate_bytes: int | None = None
+    notifications_kept: int | None = None
 
     def __post_init__(self) -> None:
         assert self.topic
         assert self.max_value_bytes > 0
         assert self.poll_interval_ms > 0
+        assert self.rotate_bytes is None or self.rotate_bytes > 0
+        assert self.notifications_kept is None or self.notifications_kept > 0
 
     @property
     def max_line_bytes(self) -> int:

@@ -10,6 +10,7 @@ from connectors.file_numbers import format_number
 from connectors.file_operations import FileOperations, sync_directory
 from connectors.file_output import OutputFile
 from connectors.file_positions import Positions, PositionsFile
+from connectors.file_rotation import Rotation
 from connectors.file_settings import FileSettings
 from connectors.port import Channel, Outgoing, PartitionOutput, Position
 from domain.record import Partition
@@ -25,6 +26,9 @@ class FileSink:
     the same: it is a position's `beyond`, and is never written again, after a crash or after a failure. Without
     `positions.json` everything in the outputs is beyond an empty position, which no storage commit answers to: the
     takeover heals, and still knows what has left.
+
+    An output that is full is rotated before anything is appended to it: what left is noted durably, the file gets its other
+    name, and only when the positions say durably that a new one was begun is anything written to that.
     """
 
     def __init__(self, settings: FileSettings, files: FileOperations) -> None:
@@ -32,6 +36,7 @@ class FileSink:
         self._files = files
         self._stored = PositionsFile(self._directory / "positions.json", files)
         self._outputs = {channel: OutputFile(self._directory / f"{channel}.jsonl", files) for channel in Channel}
+        self._rotation = Rotation(settings, files)
         self._positions: dict[Partition, Position] = {}
         # Up to which number everything left since this sink was made: a call whose answer was lost is made again.
         self._left_to: dict[Partition, int] = {}
@@ -48,6 +53,7 @@ class FileSink:
         The `beyond` of the given positions is not read. A number that was beyond stays there until a higher one is published.
         """
         self._make_ready()
+        self._rotate()
         for channel, output in self._outputs.items():
             self._append(channel, output, outputs)
         positions = self._positions | {each.partition: self._moved(each) for each in outputs}
@@ -65,23 +71,43 @@ class FileSink:
             self._open()
         for output in self._outputs.values():
             self._note(output.revisit())
+        self._note_anew()
+
+    def _rotate(self) -> None:
+        full = [output for output in self._outputs.values() if self._rotation.is_full(output)]
+        if full:
+            # What left beyond the positions must be among them: behind a rotation nobody looks for it in the file.
+            self._write_durably()
+            for output in full:
+                self._rotation.rotate(output)
+            self._note_anew()
+            self._rotation.trim()
+
+    def _note_anew(self) -> None:
         anew = [output for output in self._outputs.values() if output.is_begun_anew]
         if anew:
             # A file was begun anew. The positions must say so before anything is written to it, and durably: with the
             # length of the old one, what left to the new one could not be told after a crash.
-            self._write(self._positions)
-            with translated(self._directory):
-                sync_directory(self._files, self._directory)
+            self._write_durably()
             for output in anew:
                 output.is_begun_anew = False
+
+    def _write_durably(self) -> None:
+        self._write(self._positions)
+        with translated(self._directory):
+            sync_directory(self._files, self._directory)
 
     def _open(self) -> None:
         with translated(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
-        stored = self._stored.read() or Positions({}, {})
+        found = self._stored.read()
+        stored = found or Positions({}, {})
         self._positions = dict(stored.partitions)
         for output in self._outputs.values():
             self._note(output.open(stored.lengths.get(output.path.name, 0)))
+            if found is None:
+                self._note(self._rotation.last_numbers(output))
+        self._rotation.go_on(stored.rotated)
         self._is_open = True
 
     def _append(self, channel: Channel, output: OutputFile, outputs: Sequence[PartitionOutput]) -> None:
@@ -120,7 +146,7 @@ class FileSink:
 
     def _write(self, positions: dict[Partition, Position]) -> None:
         lengths = {output.path.name: output.length for output in self._outputs.values()}
-        self._stored.write(Positions(lengths, positions))
+        self._stored.write(Positions(lengths, positions, self._rotation.last))
         self._positions = positions
 
 
@@ -133,7 +159,7 @@ def _encode(partition: Partition, outgoing: Outgoing) -> bytes:
 
 def _on_one_line(value: bytes) -> bytes:
     """A JSON object that was written over several lines, on one; anything else as it is."""
-    if b"\n" not in value or not value.lstrip().startswith(b"{"):
+    if value.find(b"\n") < 0 or not value.lstrip().startswith(b"{"):
         return value
     try:
         return msgspec.json.format(value, indent=-1)

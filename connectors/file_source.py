@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from connectors.file_beginning import Beginning
 from connectors.file_errors import translated
 from connectors.file_operations import FileOperations
 from connectors.file_partition import PartitionFile
@@ -17,6 +18,7 @@ POLL_BYTES = 16 * 1024 * 1024
 """About what one poll reads at most, whatever number of records it may bring."""
 
 _NAME = re.compile(r"partition-(0|[1-9][0-9]{0,8})\.jsonl", re.ASCII)
+_BESIDE = re.compile(r"partition-[0-9]+\.archived(\.tmp)?", re.ASCII)
 _LOG = logging.getLogger(__name__)
 
 
@@ -37,6 +39,14 @@ class FileSource:
     def assignment(self) -> list[Partition]:
         """Every partition that has a file as of now, in ascending order."""
         return [each.partition for each in self._present()]
+
+    def start_offset(self, partition: Partition) -> int:
+        """Of the first line that is still there: behind what was moved to an archive."""
+        path = self._path(partition.number)
+        offset = Beginning(path, self._files).offset()
+        if offset:
+            _LOG.info("%s begins at offset %d: what lies before is in the archive, and not read again", path, offset)
+        return offset
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Read it from `offset` on.
@@ -92,8 +102,7 @@ class FileSource:
     def _find(self, partition: Partition) -> PartitionFile:
         found = next((each for each in self._present() if each.partition == partition), None)
         if found is None:
-            path = self._settings.in_directory / f"partition-{partition.number}.jsonl"
-            raise TransportRefused(str(path), "there is no such file any more. Put it back")
+            raise TransportRefused(str(self._path(partition.number)), "there is no such file any more. Put it back")
         return found
 
     def _present(self) -> list[PartitionFile]:
@@ -114,16 +123,18 @@ class FileSource:
                 match = _NAME.fullmatch(entry.name)
                 if match and entry.is_file():
                     numbers.add(int(match[1]))
-                else:
+                elif not _BESIDE.fullmatch(entry.name):
                     ignored.add(entry.name)
         return numbers, frozenset(ignored)
 
     def _get(self, number: int) -> PartitionFile:
         partition = Partition(self._settings.topic, number)
         if partition not in self._partitions:
-            path = self._settings.in_directory / f"partition-{number}.jsonl"
-            self._partitions[partition] = PartitionFile(partition, path, self._settings, self._files)
+            self._partitions[partition] = PartitionFile(partition, self._path(number), self._settings, self._files)
         return self._partitions[partition]
+
+    def _path(self, number: int) -> Path:
+        return self._settings.in_directory / f"partition-{number}.jsonl"
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:

@@ -36,8 +36,8 @@ class FileTransport:
     def source(self, partition: Partition) -> str:  # noqa: ARG002 - A file's offsets count its bytes.
         return ""
 
-    def start_offset(self, partition: Partition) -> int:  # noqa: ARG002 - Every file begins at 0.
-        return 0
+    def start_offset(self, partition: Partition) -> int:
+        return self._source.start_offset(partition)
 
     def end_offset(self, partition: Partition) -> int:
         return self._source.end_offset(partition)

@@ -6,7 +6,8 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 
-from daemon import check, dead_letters, demo, run, show_logs, simulate, start, status, supervise, verify
+from daemon import archive, check, dead_letters, demo, run, show_logs, simulate, start, status, supervise, verify
+from daemon.archiving import add_archive_flag
 from daemon.configuration import DEFAULT_FILE
 from daemon.exit_code import ExitCode
 from daemon.verb import Verb
@@ -14,14 +15,17 @@ from domain.errors import ConfigurationError, ResequencerError, TransientError
 from simulator.arguments import add_simulate_arguments, add_verify_arguments
 
 VERBS: dict[str, Verb] = {
+    "archive": Verb("move the input that is done with into the archive", archive.archive),
     "check": Verb("validate the configuration and print the effective one", check.check, check.add_arguments),
     "dead-letters": Verb("list, show, requeue or discard dead letters", dead_letters.dead_letters, dead_letters.add_arguments),
     "demo": Verb("the main job, start to end, on simulated payments", demo.demo, demo.add_arguments),
     "run": Verb("run the service in the foreground until SIGTERM", run.run, run.add_arguments),
-    "supervise": Verb("run the service with its supervisor in the foreground: what start does", supervise.supervise),
-    "start": Verb("start the service as a daemon and wait until it is ready", start.start),
+    "supervise": Verb(
+        "run the service with its supervisor in the foreground: what start does", supervise.supervise, add_archive_flag
+    ),
+    "start": Verb("start the service as a daemon and wait until it is ready", start.start, add_archive_flag),
     "stop": Verb("let the daemon drain and end", start.stop),
-    "restart": Verb("stop, then start", start.restart),
+    "restart": Verb("stop, then start", start.restart, add_archive_flag),
     "logs": Verb("print the last lines of the daemon's log", show_logs.show_logs, show_logs.add_arguments),
     "status": Verb("say whether the service is ready, and what waits", status.status),
     "simulate": Verb("write envelopes of simulated payments", simulate.simulate, add_simulate_arguments),

@@ -12,6 +12,8 @@ from connectors.file_settings import FileSettings
 from connectors.file_transport import FileTransport
 from connectors.port import Transport
 from daemon.configuration import Configuration
+from daemon.infinispan_settings import infinispan_layout, infinispan_server
+from daemon.redis_settings import redis_settings
 from daemon.refusal import ConfigurationRefused
 from daemon.sections import Acknowledge, StorageType, TransportType
 from daemon.system_clock import SystemClock
@@ -31,6 +33,7 @@ from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from storage.embedded import EmbeddedSettings, EmbeddedStorage
+from storage.infinispan import InfinispanStorage
 from storage.none import NoneSettings, NoneStorage
 from storage.port import Storage
 
@@ -76,7 +79,9 @@ def refuse_unusable(configuration: Configuration) -> None:
         ConfigurationRefused: With all of it that cannot be used.
     """
     problems = []
-    for make in (make_strategy_of, make_handler_of):
+    told = {StorageType.REDIS: redis_settings, StorageType.INFINISPAN: infinispan_server}
+    storage = told.get(configuration.resequencer.storage_type)
+    for make in (make_strategy_of, make_handler_of, *([storage] if storage is not None else ())):
         try:
             make(configuration)
         except ConfigurationError as error:
@@ -138,12 +143,28 @@ def _make_storage(configuration: Configuration) -> Storage:
     retention_ms = configuration.resequencer.retention_ms
     if configuration.resequencer.storage_type is StorageType.EMBEDDED:
         return EmbeddedStorage(EmbeddedSettings(configuration.storage.embedded_file, retention_ms), _random_token)
+    if configuration.resequencer.storage_type is StorageType.REDIS:
+        from storage.redis import RedisStorage  # Here, for its client takes a quarter of a second to import.
+
+        return RedisStorage(redis_settings(configuration), _random_token)
+    if configuration.resequencer.storage_type is StorageType.INFINISPAN:
+        from storage.infinispan_rest import InfinispanRest  # Here, for its client takes a fifth of a second to import.
+
+        cache = InfinispanRest(infinispan_server(configuration))
+        return InfinispanStorage(infinispan_layout(configuration), cache, _random_token)
     return NoneStorage(NoneSettings(retention_ms, _IDLE_UNITS), _random_token)
 
 
 def _make_transport(configuration: Configuration, wait: Callable[[int], None]) -> Transport:
     ingress, notification = configuration.ingress, configuration.notification
-    settings = FileSettings(ingress.topic, ingress.file_directory, notification.output_directory, ingress.max_record_bytes)
+    settings = FileSettings(
+        ingress.topic,
+        ingress.file_directory,
+        notification.output_directory,
+        ingress.max_record_bytes,
+        rotate_bytes=notification.rotate_bytes,
+        notifications_kept=notification.notifications_kept,
+    )
     return FileTransport(settings, wait)
 
 

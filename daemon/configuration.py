@@ -14,10 +14,12 @@ from daemon.sections import (
     Acknowledge,
     ClientOptions,
     Http,
+    Infinispan,
     Ingress,
     LogFormat,
     Logging,
     Notifications,
+    Redis,
     Resequencers,
     Storages,
     StorageType,
@@ -48,14 +50,11 @@ class Configuration(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     def unsupported(self) -> ConfigurationError | None:
-        """What is valid, but cannot be run by this version: transports and storages that are not built yet."""
+        """What is valid, but cannot be run by this version: transports that are not built yet."""
         problems = []
         if self.ingress.transport is not TransportType.FILE:
             text = "this version runs with transport = file only; set it for the ingress and the notifications"
             problems.append(ConfigurationError(f"{INGRESS}.transport", f"{self.ingress.transport} is not available yet: {text}"))
-        if self.resequencer.storage_type not in (StorageType.NONE, StorageType.EMBEDDED):
-            text = f"{self.resequencer.storage_type} is not available yet: this version runs with none or embedded"
-            problems.append(ConfigurationError(f"{RESEQUENCER}.storage-type", text))
         return ConfigurationRefused(problems) if problems else None
 
 
@@ -91,6 +90,8 @@ def _ingress(settled: SettledValues) -> Ingress:
         topic=values[f"{INGRESS}.kafka.consumer.topic"],
         kafka_clients=_client_options(settled, CONSUMER_CLIENTS),
         file_directory=values[f"{INGRESS}.file.directory"],
+        archive_directory=values[f"{INGRESS}.file.archive-directory"],
+        archive_every_ms=values[f"{INGRESS}.file.archive-every"],
     )
 
 
@@ -102,6 +103,8 @@ def _notification(settled: SettledValues) -> Notifications:
         topic=values[f"{NOTIFICATION}.kafka.producer.topic"],
         kafka_clients=_client_options(settled, PRODUCER_CLIENTS),
         output_directory=values[f"{NOTIFICATION}.file.directory"],
+        rotate_bytes=values[f"{NOTIFICATION}.file.rotate-at"],
+        notifications_kept=values[f"{NOTIFICATION}.file.keep-notifications"],
         dead_letters_topic=values[f"{NOTIFICATION}.dead-letters.topic"],
         target_type=values[f"{NOTIFICATION}.target-type"],
         settings=values[f"{NOTIFICATION}.settings"],
@@ -132,11 +135,32 @@ def _storage(values: Mapping[str, Any]) -> Storages:
     return Storages(
         namespace=values[f"{STORAGE}.namespace"],
         embedded_file=values[f"{STORAGE}.embedded.file"],
-        redis_url=values[f"{STORAGE}.redis.url"],
-        infinispan_url=values[f"{STORAGE}.infinispan.url"],
-        infinispan_cache=values[f"{STORAGE}.infinispan.cache"],
-        infinispan_username=values[f"{STORAGE}.infinispan.username"],
-        infinispan_password=values[f"{STORAGE}.infinispan.password"],
+        redis=_redis(values),
+        infinispan=_infinispan(values),
+    )
+
+
+def _redis(values: Mapping[str, Any]) -> Redis:
+    return Redis(
+        url=values[f"{STORAGE}.redis.url"],
+        username=values[f"{STORAGE}.redis.username"],
+        password=values[f"{STORAGE}.redis.password"],
+        timeout_ms=values[f"{STORAGE}.redis.timeout"],
+        wait_replicas=values[f"{STORAGE}.redis.wait-replicas"],
+        ca_file=values[f"{STORAGE}.redis.tls.ca-file"],
+        certificate_file=values[f"{STORAGE}.redis.tls.certificate-file"],
+        key_file=values[f"{STORAGE}.redis.tls.key-file"],
+    )
+
+
+def _infinispan(values: Mapping[str, Any]) -> Infinispan:
+    return Infinispan(
+        url=values[f"{STORAGE}.infinispan.url"],
+        cache=values[f"{STORAGE}.infinispan.cache"],
+        username=values[f"{STORAGE}.infinispan.username"],
+        password=values[f"{STORAGE}.infinispan.password"],
+        timeout_ms=values[f"{STORAGE}.infinispan.timeout"],
+        ca_file=values[f"{STORAGE}.infinispan.tls.ca-file"],
     )
 
 

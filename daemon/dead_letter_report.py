@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from daemon.logs import printable
+from domain.printable import printable
 
 
 class DeadLetterReport:

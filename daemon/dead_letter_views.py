@@ -15,9 +15,9 @@ from connectors.file_operations import SystemFiles
 from connectors.file_settings import FileSettings
 from daemon.dead_letter_report import DeadLetterReport
 from daemon.exit_code import ExitCode
-from daemon.logs import printable
 from domain.clock import instant_text
 from domain.errors import ResequencerError
+from domain.printable import printable
 
 
 class DeadLetterUnknown(ResequencerError):

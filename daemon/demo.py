@@ -31,6 +31,7 @@ _LOOK_SECONDS = 0.1
 _ALL_IN_THE_RUN_DIRECTORY = (
     "ipf.processing-data.ingress.transport=file",
     "ipf.processing-data.ingress.file.directory=null",
+    "ipf.processing-data.ingress.file.archive-directory=null",
     "payment-status-notification.transport=file",
     "payment-status-notification.file.directory=null",
     "payment-status-notification.storage.embedded.file=null",

@@ -1,5 +1,6 @@
 """The adapter to pyhocon: the only place that knows it, and its traps."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import Any, TypeAlias
 import msgspec
 from pyhocon import ConfigFactory, ConfigTree
 from pyhocon.config_tree import ConfigSubstitution, ConfigValues
+from pyhocon.exceptions import ConfigWrongTypeException
 from pyparsing import ParseBaseException
 
+from daemon.hocon_escapes import UnknownEscape
 from daemon.hocon_mending import FAILURES, Includes, mended, merge
 from daemon.substitutions import ABSENT, Substitutions
 from domain.errors import ConfigurationError
@@ -18,6 +21,8 @@ Plain: TypeAlias = bool | int | float | str | timedelta | list[Any] | dict[str, 
 """What a value may be once it is read. A dict is a section without a key in it."""
 
 MAX_FILE_BYTES = 1 << 20
+
+_PLACE = re.compile(r"line: ([0-9]+), col: ([0-9]+)")
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -105,10 +110,16 @@ def resolve(documents: Sequence[Document]) -> Resolved:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what pyhocon says, without the grammar that pyparsing puts into it."""
+    """What is wrong and where. What pyhocon itself says is not repeated: it quotes values, and any may be a secret."""
     if isinstance(error, ParseBaseException):
         return f"line {error.lineno}, column {error.col}: {_excerpt(error.line)} (a text with other signs needs double quotes)"
-    return (str(error) or type(error).__name__).splitlines()[0]
+    if isinstance(error, UnknownEscape):
+        return str(error)
+    if isinstance(error, ConfigWrongTypeException):
+        place = _PLACE.findall(str(error))
+        where = "line {}, column {}: ".format(*place[-1]) if place else ""
+        return f"{where}a text, a list or a section is joined with another kind (a text with other signs needs double quotes)"
+    return f"a number, a duration or a key in it cannot be used ({type(error).__name__})"
 
 
 def _excerpt(line: str) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pyhocon import ConfigException, ConfigTree
+from pyhocon import ConfigException, ConfigParser, ConfigTree, config_parser
 from pyhocon.config_tree import ConfigValues
 from pyparsing import ParseBaseException
 
+from daemon.hocon_escapes import ESCAPES, QuotedString, unquoted_string
 from domain.errors import ConfigurationError
 
 FAILURES = (ParseBaseException, ConfigException, OSError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError)
@@ -55,20 +56,23 @@ class Includes(logging.Handler):
 
 @contextmanager
 def mended(includes: Includes) -> Iterator[None]:
-    """Let pyhocon merge as HOCON says, and tell `includes` what it reads. Used at start, by one thread."""
+    """Let pyhocon merge and unescape as HOCON says, and tell `includes` what it reads. Used at start, by one thread."""
     logger = logging.getLogger("pyhocon.config_parser")
-    level, propagate, pyhocons_merge = logger.level, logger.propagate, ConfigTree.merge_configs
+    level, propagate = logger.level, logger.propagate
+    replaced = [(owner, name, vars(owner)[name]) for owner, name, _ in _MENDED]
     logger.addHandler(includes)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
-    ConfigTree.merge_configs = staticmethod(merge)
+    for owner, name, ours in _MENDED:
+        setattr(owner, name, ours)
     try:
         with warnings.catch_warnings():
             # pyhocon logs by a deprecated method.
             warnings.simplefilter("ignore", DeprecationWarning)
             yield
     finally:
-        ConfigTree.merge_configs = staticmethod(pyhocons_merge)
+        for owner, name, pyhocons in replaced:
+            setattr(owner, name, pyhocons)
         logger.removeHandler(includes)
         logger.setLevel(level)
         logger.propagate = propagate
@@ -105,3 +109,11 @@ def _lay_under(value: ConfigValues, below: Any) -> None:
         seen.append(lowest)
     if lowest.overridden_value is None and all(below is not each for each in seen):
         lowest.overridden_value = below
+
+
+_MENDED: tuple[tuple[Any, str, object], ...] = (
+    (ConfigTree, "merge_configs", staticmethod(merge)),
+    (ConfigParser, "REPLACEMENTS", ESCAPES),
+    (config_parser, "ConfigQuotedString", QuotedString),
+    (config_parser, "ConfigUnquotedString", unquoted_string),
+)

@@ -1,5 +1,6 @@
 """What kind of value a key takes: how it is read from HOCON, what is expected of it, and how it is shown."""
 
+import os
 import re
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
@@ -16,6 +17,11 @@ _MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[kKMG]|[KMG]iB?|kB|MB|GB)?")
 _BYTES = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+_LONGEST_NAME = 255
+_LONGEST_PATH = 4_000
+"""Of a file, as Linux has it: 255 bytes, and 4 096 for all of them together with what we add."""
 
 
 class Mismatch(ValueError):
@@ -151,9 +157,11 @@ class FilePath(msgspec.Struct, frozen=True):
     def read(self, value: Any) -> Path | None:
         if value is None and self.derived:
             return None
-        if not isinstance(value, str) or not _unquoted(value).strip() or "\x00" in value:
+        text = _unquoted(value) if isinstance(value, str) else ""
+        names = os.fsencode(text).split(b"/")
+        if not text.strip() or "\x00" in text or len(text) > _LONGEST_PATH or max(map(len, names)) > _LONGEST_NAME:
             raise Mismatch
-        return Path(_unquoted(value))
+        return Path(text)
 
     def show(self, value: Path | None) -> str | None:
         return None if value is None else str(value)
@@ -187,46 +195,58 @@ class Duration(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """Bytes. As HOCON says, K, M and G are powers of 1024, kB, MB and GB of 1000; a bare number counts bytes."""
+    """Bytes. As HOCON says, K, M and G are powers of 1024, kB, MB and GB of 1000; a bare number counts bytes.
+
+    Null only where `null` says what it means.
+    """
 
     least: str
     most: str
+    null: str = ""
     unit = "size"
 
     @property
     def expects(self) -> str:
-        return f"a size from {self.least} to {self.most}, such as 512M (not 512m, which is minutes)"
+        size = f"a size from {self.least} to {self.most}, such as 512M (not 512m, which is minutes)"
+        return size + (f", or null: {self.null}" if self.null else "")
 
-    def read(self, value: Any) -> int:
+    def read(self, value: Any) -> int | None:
+        if value is None and self.null:
+            return None
         size = _bytes(value)
         if not _bytes(self.least) <= size <= _bytes(self.most):
             raise Mismatch
         return size
 
-    def show(self, value: int) -> str | int:
+    def show(self, value: int | None) -> str | int | None:
+        if value is None:
+            return None
         unit = next(unit for unit in ("G", "M", "K", "B") if value % _BYTES[unit] == 0)
         return value if unit == "B" else f"{value // _BYTES[unit]}{unit}"
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """A whole number; from the environment it comes as a text."""
+    """A whole number; from the environment it comes as a text. Null only where `null` says what it means."""
 
     least: int
     most: int
     unit: str = ""
+    null: str = ""
 
     @property
     def expects(self) -> str:
-        return f"a whole number from {self.least} to {self.most}"
+        return f"a whole number from {self.least} to {self.most}" + (f", or null: {self.null}" if self.null else "")
 
-    def read(self, value: Any) -> int:
+    def read(self, value: Any) -> int | None:
+        if value is None and self.null:
+            return None
         if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not self.least <= value <= self.most:
             raise Mismatch
         return value
 
-    def show(self, value: int) -> int:
+    def show(self, value: int | None) -> int | None:
         return value
 
 

@@ -6,6 +6,7 @@ import sys
 from datetime import UTC, datetime
 
 from daemon.sections import LogFormat, Logging
+from domain.printable import printable
 
 _PLACES = ("unit", "partition", "position")
 
@@ -16,6 +17,8 @@ def configure_logs(settings: Logging) -> None:
     handler.setFormatter(formatter_of(settings))
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.getLogger("Thespian").setLevel(logging.ERROR)
+    # A line per request.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def formatter_of(settings: Logging) -> logging.Formatter:
@@ -61,10 +64,3 @@ def _places(record: logging.LogRecord) -> dict[str, object]:
 def _instant(record: logging.LogRecord) -> str:
     at = datetime.fromtimestamp(record.created, UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def printable(text: str) -> str:
-    """On one line: what came from outside may hold line ends and what steers a terminal; a log line may not."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)

@@ -24,6 +24,9 @@ _IDLE = f"{RESEQUENCER}.idle-timeout"
 _STASH = f"{RESEQUENCER}.stash-timeout"
 _ACKNOWLEDGE = f"{RESEQUENCER}.acknowledge"
 _RETENTION = f"{RESEQUENCER}.retention"
+_ARCHIVE_EVERY = f"{INGRESS}.file.archive-every"
+_ROTATE_AT = f"{NOTIFICATION}.file.rotate-at"
+_KEPT = f"{NOTIFICATION}.file.keep-notifications"
 _RECORD_BYTES = f"{INGRESS}.max-record-bytes"
 _STASH_BYTES = f"{RESEQUENCER}.stash-limit.bytes-per-worker"
 _WORKERS = f"{NOTIFICATION}.worker.count"
@@ -94,6 +97,16 @@ RELATIONS = (
         (_STASH_BYTES, _RECORD_BYTES),
         lambda values: values[_STASH_BYTES] >= values[_RECORD_BYTES],
         f"is below {_RECORD_BYTES}: a single record would not fit",
+    ),
+    Relation(
+        (_ARCHIVE_EVERY, _STORAGE_TYPE),
+        lambda values: values[_ARCHIVE_EVERY] is None or values[_STORAGE_TYPE] in ("none", "embedded"),
+        f"is set, but {_STORAGE_TYPE} is neither none nor embedded: only these can be asked what waits, so that it stays",
+    ),
+    Relation(
+        (_KEPT, _ROTATE_AT),
+        lambda values: values[_KEPT] is None or values[_ROTATE_AT] is not None,
+        f"says how many full files are kept, but {_ROTATE_AT} is null: none is ever full. Set both or neither",
     ),
     Relation(
         (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH),

@@ -3,7 +3,9 @@
 import logging
 import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
+from contextlib import closing
 
+from daemon.archiving import Archiving, add_archive_flag
 from daemon.collector import calm_collector
 from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
@@ -12,15 +14,21 @@ from daemon.lifeline import Lifeline
 from daemon.locks import acquire_locks
 from daemon.logs import configure_logs
 from daemon.sections import StorageType
+from daemon.status_report import Identity
 from daemon.stop_signal import StopSignal
+from daemon.system_clock import SystemClock
+from daemon.verb import told_again
 from daemon.worker import Worker
 
 _log = logging.getLogger("resequencer.daemon")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """A supervisor gives its worker the descriptor of a pipe; nobody else has to know."""
+    """A supervisor gives its worker the descriptor of a pipe, and tells it how those before it ended; nobody else has to know."""
     parser.add_argument("--lifeline", type=int, help=SUPPRESS)
+    parser.add_argument("--restarts", type=int, default=0, help=SUPPRESS)
+    parser.add_argument("--last-death", help=SUPPRESS)
+    add_archive_flag(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
@@ -41,9 +49,12 @@ def run(arguments: Namespace) -> ExitCode:
         acquire_locks(configuration)
     _log.info("starting with %s; run directory %s", configuration.file, configuration.notification.run_directory)
     _warn(configuration)
-    worker = Worker(configuration, stop.wait, lambda: stop.is_set, os.getpid() if lifeline is None else os.getppid())
-    calm_collector()
-    worker.run()
+    process_id = os.getpid() if lifeline is None else os.getppid()
+    with closing(Archiving(told_again(arguments), configuration.ingress.archive_every_ms)) as archiving:
+        identity = Identity(process_id, str(configuration.file), SystemClock().now(), arguments.restarts, arguments.last_death)
+        worker = Worker(configuration, stop.wait, lambda: stop.is_set, identity, archiving.look)
+        calm_collector()
+        worker.run()
     return ExitCode.DONE
 
 

@@ -61,10 +61,10 @@ class RunLock:
         if not _is_locked(descriptor):
             os.close(descriptor)
             raise AlreadyRunning(self._held, _find_holder(self._path) or UNKNOWN)
-        # The process id is for people; a full disk has no room for it and must not keep the service from starting.
+        # A full disk must not keep the service from starting. It has room for this where there was an id before.
         with suppress(OSError):
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            written = os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            os.ftruncate(descriptor, written)
         self._descriptor = descriptor
         return descriptor
 
@@ -102,7 +102,7 @@ def _find_holder(path: Path) -> str | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or UNKNOWN
+        return os.pread(descriptor, 32, 0).decode("ascii", "replace").partition("\n")[0] or UNKNOWN
     finally:
         os.close(descriptor)
     return None

@@ -34,7 +34,7 @@ class LogFormat(StrEnum):
 
 
 class Ingress(msgspec.Struct, frozen=True):
-    """`batch_size` is the number of records that a poll takes at most."""
+    """`batch_size` is the number of records that a poll takes at most; with `archive_every_ms` None only people archive."""
 
     transport: TransportType
     batch_size: int
@@ -42,16 +42,23 @@ class Ingress(msgspec.Struct, frozen=True):
     topic: str
     kafka_clients: ClientOptions
     file_directory: Path
+    archive_directory: Path
+    archive_every_ms: int | None
 
 
 class Notifications(msgspec.Struct, frozen=True):
-    """`target_type` is report, report-xml, produced-report or `package.module:callable`."""
+    """`target_type` is report, report-xml, produced-report or `package.module:callable`.
+
+    With `rotate_bytes` None outputs are never rotated, with `notifications_kept` None none of them is ever deleted.
+    """
 
     run_directory: Path
     transport: TransportType
     topic: str
     kafka_clients: ClientOptions
     output_directory: Path
+    rotate_bytes: int | None
+    notifications_kept: int | None
     dead_letters_topic: str
     target_type: str
     settings: Path
@@ -76,16 +83,37 @@ class Resequencers(msgspec.Struct, frozen=True):
     stash_limit_bytes_per_worker: int
 
 
+class Redis(msgspec.Struct, frozen=True):
+    """URL and password are `Secret`s. A file that is None is not used, but for the authorities: the system's own are."""
+
+    url: str
+    username: str
+    password: str
+    timeout_ms: int
+    wait_replicas: int
+    ca_file: Path | None
+    certificate_file: Path | None
+    key_file: Path | None
+
+
+class Infinispan(msgspec.Struct, frozen=True):
+    """URL and password are `Secret`s. Without a `ca_file` the system's authorities are trusted."""
+
+    url: str
+    cache: str
+    username: str
+    password: str
+    timeout_ms: int
+    ca_file: Path | None
+
+
 class Storages(msgspec.Struct, frozen=True):
-    """URLs and the password are `Secret`s: texts that a `repr` does not show."""
+    """The storages that can be chosen, each with what it is told."""
 
     namespace: str
     embedded_file: Path
-    redis_url: str
-    infinispan_url: str
-    infinispan_cache: str
-    infinispan_username: str
-    infinispan_password: str
+    redis: Redis
+    infinispan: Infinispan
 
 
 class Http(msgspec.Struct, frozen=True):

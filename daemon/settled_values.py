@@ -129,6 +129,7 @@ def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
     derived = {
         f"{NOTIFICATION}.run-directory": run_directory,
         f"{INGRESS}.file.directory": run_directory / "in",
+        f"{INGRESS}.file.archive-directory": run_directory / "archive",
         f"{NOTIFICATION}.file.directory": run_directory / "out",
         f"{NOTIFICATION}.storage.embedded.file": run_directory / "state.db",
     }

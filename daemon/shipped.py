@@ -6,8 +6,11 @@ from pathlib import Path
 
 def find_shipped(path: Path) -> Path:
     """`path` as it is; but where `conf/…` does not exist here, the file of that name that was installed with the service."""
-    if path.parent != Path("conf") or path.exists():
-        return path
+    try:
+        if path.parent != Path("conf") or path.exists():
+            return path
+    except PermissionError:
+        return path  # Whoever reads it says so.
     installed = Path(str(files("conf").joinpath(path.name)))
     return installed if installed.is_file() else path
 

@@ -13,11 +13,12 @@ from time import monotonic, sleep
 from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
-from daemon.run_lock import AlreadyRunning, find_holder
+from daemon.run_lock import NAME as LOCK
+from daemon.run_lock import UNKNOWN, AlreadyRunning, find_holder
 from daemon.service_log import NAME
 from daemon.status_file import StatusFile
 from daemon.status_report import State
-from daemon.supervise import told_again
+from daemon.verb import told_again
 
 _START_SECONDS = 60
 _STOP_SECONDS = 40
@@ -46,8 +47,12 @@ def stop(arguments: Namespace) -> ExitCode:
     if holder is None:
         sys.stdout.write("not running\n")
         return ExitCode.DONE
+    if holder == UNKNOWN:
+        lock = run_directory / LOCK
+        sys.stderr.write(f"resequencer: who holds {lock} had no room there for its process id; find it with 'fuser {lock}'\n")
+        return ExitCode.NOT_SO
     # The worker of a supervisor that is gone ends by itself.
-    with suppress(ProcessLookupError, ValueError):
+    with suppress(ProcessLookupError):
         os.kill(int(holder), signal.SIGTERM)
     for _ in _looks(_STOP_SECONDS):
         if find_holder(run_directory) is None:
@@ -86,7 +91,8 @@ def _wait_until_ready(supervisor: subprocess.Popen[bytes], configuration: Config
             sys.stdout.write(f"ready: process {supervisor.pid}, log {log}\n")
             return ExitCode.DONE
     state = report.state if report is not None else State.STARTING
-    reason = f": {report.reason}" if report is not None and report.reason else ""
+    why = report and (report.reason or report.last_death)
+    reason = f": {why}" if why else ""
     sys.stderr.write(f"resequencer: not ready within {_START_SECONDS} s, and still trying: {state}{reason}; log {log}\n")
     return ExitCode.NOT_SO
 

@@ -60,7 +60,10 @@ class Units(msgspec.Struct, frozen=True):
 
 
 class StatusReport(msgspec.Struct, frozen=True):
-    """One report; instants in ISO 8601 (UTC), counts since the start of the process."""
+    """One report; instants in ISO 8601 (UTC), counts since the start of the process.
+
+    `restarts` counts the workers that died under this supervisor, `last_death` is how the last of them did.
+    """
 
     state: State
     reason: str | None
@@ -75,20 +78,31 @@ class StatusReport(msgspec.Struct, frozen=True):
     notifications: Mapping[str, int] = {}
     dead_letters: Mapping[str, int] = {}
     longest_wait_ms: int = 0
+    restarts: int = 0
+    last_death: str | None = None
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Whose report it is."""
+    """Whose report it is. `process_id` is the one by which the service is known: its supervisor's, or its own."""
 
     process_id: int
     configuration: str
     started_at: Instant
+    restarts: int = 0
+    last_death: str | None = None
 
 
 def report(identity: Identity, state: State, reason: str | None, now: Instant) -> StatusReport:
     """A report without figures: before there are any, and after the end."""
     return StatusReport(
-        state, reason, identity.process_id, identity.configuration, instant_text(identity.started_at), instant_text(now)
+        state,
+        reason,
+        identity.process_id,
+        identity.configuration,
+        instant_text(identity.started_at),
+        instant_text(now),
+        restarts=identity.restarts,
+        last_death=identity.last_death,
     )
 
 

@@ -7,14 +7,16 @@ from time import sleep
 
 from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
+from daemon.deaths import Deaths
 from daemon.exit_code import ExitCode
 from daemon.locks import acquire_locks
 from daemon.run_lock import AlreadyRunning
 from daemon.service_log import ServiceLog
 from daemon.status_file import StatusFile
-from daemon.status_report import Identity, State, report
+from daemon.status_report import Identity
 from daemon.supervisor import Supervisor
 from daemon.system_clock import SystemClock
+from daemon.verb import told_again
 
 _ORPHAN_SECONDS = 15
 """The worker of a supervisor that was killed ends its cycle first; so long it may hold the locks."""
@@ -28,19 +30,9 @@ def supervise(arguments: Namespace) -> ExitCode:
     locks = _acquire_patiently(configuration)
     run_directory = configuration.notification.run_directory
     log = ServiceLog(run_directory, configuration.logging)
-    clock, status = SystemClock(), StatusFile(run_directory)
-    identity = Identity(os.getpid(), str(configuration.file), clock.now())
-
-    def tell(reason: str | None) -> None:
-        status.write(report(identity, State.STARTING, reason, clock.now()))
-
-    tell(None)
-    return Supervisor([sys.executable, "-m", "daemon", "run", *told_again(arguments)], locks, log, tell).run()
-
-
-def told_again(arguments: Namespace) -> list[str]:
-    """The arguments that every verb takes, for another process."""
-    return ["--config", str(arguments.config), *(("--set", *arguments.overrides) if arguments.overrides else ())]
+    clock = SystemClock()
+    deaths = Deaths(StatusFile(run_directory), Identity(os.getpid(), str(configuration.file), clock.now()), clock)
+    return Supervisor([sys.executable, "-m", "daemon", "run", *told_again(arguments)], locks, log, deaths).run()
 
 
 def _acquire_patiently(configuration: Configuration) -> list[int]:

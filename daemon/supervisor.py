@@ -4,12 +4,13 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import sleep
 from types import FrameType
 
+from daemon.deaths import Deaths
 from daemon.exit_code import ExitCode
-from daemon.restart_policy import MOST_DEATHS, WITHIN_MS, RestartPolicy
+from daemon.restart_policy import RestartPolicy
 from daemon.service_log import ServiceLog
 from daemon.system_clock import SystemClock
 
@@ -23,17 +24,15 @@ _FINAL = (ExitCode.USAGE, ExitCode.CONFIGURATION_REFUSED)
 class Supervisor:
     """One worker at a time, as a child process that ends when this one does.
 
-    `command` starts a worker when `--lifeline` and a descriptor are appended; `descriptors` are the locks, which it holds too
-    so that nobody takes its place before it has ended. `tell` says in the status file what a dead worker cannot.
+    `command` starts a worker when `--lifeline`, a descriptor and what it is told of the deaths before are appended;
+    `descriptors` are the locks, which it holds too so that nobody takes its place before it has ended.
     """
 
-    def __init__(
-        self, command: Sequence[str], descriptors: Sequence[int], log: ServiceLog, tell: Callable[[str | None], None]
-    ) -> None:
+    def __init__(self, command: Sequence[str], descriptors: Sequence[int], log: ServiceLog, deaths: Deaths) -> None:
         self._command = command
         self._descriptors = descriptors
         self._service_log = log
-        self._tell = tell
+        self._deaths = deaths
         self._policy = RestartPolicy()
         self._clock = SystemClock()
         self._worker: subprocess.Popen[bytes] | None = None
@@ -56,18 +55,18 @@ class Supervisor:
             if code in _FINAL:
                 _log.error("the worker ended with %d: starting it again cannot help", code)
                 return ExitCode(code)
-            pause_ms = self._policy.note_death(self._clock.now())
+            told, pause_ms = self._deaths.note(code), self._policy.note_death(self._clock.now())
             if pause_ms is None:
-                return self._give_up(code)
-            _log.warning("the worker %s; it is started again in %.1f s", _told(code), pause_ms / 1_000)
-            self._tell(f"the worker {_told(code)} and is being started again")
+                _log.error("%s", self._deaths.note_the_last())
+                return ExitCode.NOT_SO
+            _log.warning("the worker %s; it is started again in %.1f s", told, pause_ms / 1_000)
             if not self._has_waited(pause_ms):
                 return ExitCode.DONE
 
     def _live_once(self) -> int:
         """Start a worker and keep its log until it has ended; how it ended, negative for a signal."""
         theirs, self._lifeline = os.pipe()
-        command = [*self._command, "--lifeline", str(theirs)]
+        command = [*self._command, "--lifeline", str(theirs), *self._deaths.arguments]
         passed = (theirs, *self._descriptors)
         self._worker = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked before.
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=passed
@@ -81,12 +80,6 @@ class Supervisor:
         code = self._worker.wait()
         self._cut()
         return code
-
-    def _give_up(self, code: int) -> ExitCode:
-        reason = f"the worker {_told(code)}, the {MOST_DEATHS}th time within {WITHIN_MS // 1_000} s: it is not started again"
-        _log.error("%s", reason)
-        self._tell(reason)
-        return ExitCode.NOT_SO
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         del frame
@@ -113,7 +106,3 @@ class Supervisor:
             sleep(min(milliseconds, _SLICE_MS) / 1_000)
             milliseconds -= _SLICE_MS
         return not self._is_stopping
-
-
-def _told(code: int) -> str:
-    return f"ended with {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"

@@ -7,6 +7,8 @@ from random import Random
 import msgspec
 
 from connectors.file_lines import Line, decode_line
+from connectors.file_operations import SystemFiles
+from connectors.file_scan import scan_output
 from daemon.composition import make_strategy_of, resequencer_settings
 from daemon.configuration import Configuration
 from domain.clock import Instant
@@ -66,7 +68,7 @@ def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
 
 
 def read_output(unit: str, notifications: Path) -> Output:
-    """This unit's notifications, from the output file."""
+    """This unit's notifications, from the output file and what was rotated out of it."""
     ids, values = [], []
     for line in _lines_of(unit, notifications):
         ids.append(dict(line.headers)["notification-id"].decode())
@@ -112,8 +114,7 @@ def _decoded(arrival: Arrival, decoder: EnvelopeDecoder) -> DataEnvelope:
 
 def _lines_of(unit: str, notifications: Path) -> Iterator[Line]:
     name = unit.encode()
-    with notifications.open("rb") as file:
-        for raw in file:
-            line = decode_line(raw[:-1]) if name in raw else None
-            if isinstance(line, Line) and line.key == name:
-                yield line
+    for _, found in scan_output(notifications, SystemFiles()):
+        line = decode_line(found.content) if name in found.content else None
+        if isinstance(line, Line) and line.key == name:
+            yield line

@@ -12,6 +12,11 @@ def no_more_arguments(parser: ArgumentParser) -> None:
     del parser
 
 
+def told_again(arguments: Namespace) -> list[str]:
+    """The arguments that every verb takes, for another process."""
+    return ["--config", str(arguments.config), *(("--set", *arguments.overrides) if arguments.overrides else ())]
+
+
 class Verb(NamedTuple):
     """`run` gets the parsed arguments, `config` (a Path), `overrides` (a list of texts) and `json` among them.
 

@@ -16,6 +16,7 @@ from guardian.patience import Stopped
 _log = logging.getLogger("resequencer.daemon")
 _REPORT_MS = 500
 _EXPIRE_MS = 10_000
+_REASONS = {State.HEALING: "what the storage has forgotten is read again"}
 _MANY = 100
 """When a call forgot so many idle units there are probably more, and waiting for them would let the storage grow."""
 
@@ -23,17 +24,23 @@ _MANY = 100
 class Worker:
     """Runs cycles until it is told to stop; reports twice a second, also while it waits for something that is away.
 
-    `process_id` is the one by which the service is known: its supervisor's, or its own.
+    `beside` is called after each cycle, and must not wait.
     """
 
     def __init__(
-        self, configuration: Configuration, wait: Callable[[int], None], is_stopping: Callable[[], bool], process_id: int
+        self,
+        configuration: Configuration,
+        wait: Callable[[int], None],
+        is_stopping: Callable[[], bool],
+        identity: Identity,
+        beside: Callable[[Instant], None] | None = None,
     ) -> None:
         self._clock = SystemClock()
         self._is_stopping = is_stopping
         self._sleep = wait
+        self._beside = beside
         self._status = StatusFile(configuration.notification.run_directory)
-        self._identity = Identity(process_id, str(configuration.file), self._clock.now())
+        self._identity = identity
         self._reported_at = self._expired_at = 0
         self._has_begun = False
         self._parts: Parts | None = None
@@ -66,7 +73,10 @@ class Worker:
         return self._parts
 
     def _note_ready(self) -> None:
-        if not self._has_begun and not self._get_parts().cycle.ownership.later.untaken:
+        if self._has_begun:
+            return
+        ownership = self._get_parts().cycle.ownership
+        if not ownership.later.untaken and not ownership.is_healing:
             self._has_begun = True
             _log.info("ready")
             self._reported_at = 0
@@ -80,6 +90,8 @@ class Worker:
             parts = self._get_parts()
             gone = parts.patience.until_answered("storage", lambda: parts.servers.storage.expire(now))
             self._expired_at = 0 if gone >= _MANY else now
+        if self._beside is not None:
+            self._beside(now)
 
     def _drain(self) -> None:
         _log.info("draining")
@@ -106,12 +118,15 @@ class Worker:
 
     def _report(self, now: Instant, state: State, reason: str | None = None) -> None:
         parts = self._get_parts()
-        untaken = next(iter(parts.cycle.ownership.later.untaken.values()), None)
-        reason = reason or parts.patience.reason or (untaken.reason if untaken else None)
-        plain = report(self._identity, state, reason, now)
+        plain = report(self._identity, state, reason or self._reason(state), now)
         surveyed = parts.servers.actors.survey(Survey())
         self._status.write(with_figures(plain, parts.cycle, surveyed, parts.overruns.overruns))
         self._reported_at = now
+
+    def _reason(self, state: State) -> str | None:
+        parts = self._get_parts()
+        untaken = next(iter(parts.cycle.ownership.later.untaken.values()), None)
+        return parts.patience.reason or (untaken.reason if untaken else _REASONS.get(state))
 
     def _state(self) -> State:
         parts = self._get_parts()

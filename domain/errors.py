@@ -1,5 +1,7 @@
 """The four families of errors. What an error calls for is its family; what it says is its leaf."""
 
+from domain.printable import printable
+
 
 class ResequencerError(Exception):
     """Every error that this project raises on purpose."""
@@ -18,9 +20,9 @@ class OwnershipLost(ResequencerError):
 
 
 class ConfigurationError(ResequencerError):
-    """Refuse to start. `path` is the full key (or file), `problem` names the value and the remedy."""
+    """Refuse to start. `path` is the full key (or file), `problem` names the value and the remedy. The text is one line."""
 
     def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}")
+        super().__init__(printable(f"{path}: {problem}"))
         self.path = path
         self.problem = problem

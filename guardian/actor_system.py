@@ -89,6 +89,7 @@ class InProcessSystemBase(ActorSystemBase):
 
     def _is_answered_while_draining(self, asker: ActorRef | None) -> bool:
         pending = self._pendingSends
+        answers = _answers_to(asker)
         deliveries = 0
         while pending:
             deliveries += 1
@@ -97,7 +98,7 @@ class InProcessSystemBase(ActorSystemBase):
             if self._wakeUps:
                 self._realizeWakeups()
             self._runSingleSend(pending.popleft())
-            if asker and _has_answer(asker):
+            if answers and _has_answer(answers):
                 return True
         return False
 
@@ -214,7 +215,13 @@ def _make_actor(actor_class: type[Actor], *, is_primary: bool) -> Actor | None:
         return None
 
 
-def _has_answer(asker: ActorRef) -> bool:
-    responses = getattr(asker.instance, "responses", ())
-    # Asked after every delivery, and nearly always there is none.
-    return bool(responses) and any(not isInternalActorSystemMessage(answer) for answer in responses)
+def _answers_to(asker: ActorRef | None) -> list[object]:
+    """The list that the answers will be in: Thespian makes it with the first one, and only ever changes it."""
+    if asker is None or asker.instance is None:
+        return []
+    answers: list[object] = asker.instance.__dict__.setdefault("responses", [])
+    return answers
+
+
+def _has_answer(answers: list[object]) -> bool:
+    return any(not isInternalActorSystemMessage(answer) for answer in answers)

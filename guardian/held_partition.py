@@ -59,6 +59,11 @@ class HeldPartition:
         """The unit's actor is gone."""
         self.positions.let_go(unit)
 
+    @property
+    def is_healing(self) -> bool:
+        """What a storage that had forgotten is to be told once more has not all been read yet."""
+        return self.read_to < self._heal_offset
+
     def note_read(self, offsets: Sequence[int], read_to: int) -> None:
         """A poll brought these; the position learns of them with the commit, when most of them are settled."""
         self._just_read, self.read_to = offsets, read_to

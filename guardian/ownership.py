@@ -65,9 +65,13 @@ class Ownership:
         self._settings = settings
         self.held: dict[Partition, HeldPartition] = {}
         self.later = Later(PatienceSettings())
-        self.is_healing = False
         self.heals = 0
         self.losses = 0
+
+    @property
+    def is_healing(self) -> bool:
+        """Records that a storage has forgotten are being read again."""
+        return any(held.is_healing for held in self.held.values())
 
     def follow_assignment(self) -> None:
         """Drop what is no longer assigned, take over what is new. What cannot be taken over yet is tried again later: a storage
@@ -109,7 +113,6 @@ class Ownership:
             self.later.forget(partition)
 
     def _put_off(self, partition: Partition, what: str, error: Exception) -> None:
-        self.is_healing = False
         if self.later.put_off(partition, what, str(error), self._tools.clock.now()):
             told = {"partition": str(partition)}
             _log.warning("the %s is away, taking %s over is tried again until it is back: %s", what, partition, error, extra=told)
@@ -139,7 +142,6 @@ class Ownership:
         _report_gone(partition, plan)
         held = HeldPartition(partition, store, plan, source, waits_for_handled=self._settings.acknowledge_handled)
         if plan.must_heal:
-            self.is_healing = True
             _log.warning(
                 "the storage of %s does not know the commit that its position stands on: reading on from offset %d; "
                 "what records below offset %d cause is marked possible-duplicate",
@@ -156,7 +158,6 @@ class Ownership:
         held.store.commit(commit)
         held.note_committed(commit, (), self._tools.clock.now())
         self.heals += 1
-        self.is_healing = False
 
     def _refuse_other_strategy(self, waiting: Iterable[tuple[str, Waits]]) -> None:
         for unit, waits in waiting:
@@ -183,8 +184,14 @@ def _report_gone(partition: Partition, plan: Takeover) -> None:
     """
     if not plan.gone:
         return
-    which = f"the records {plan.gone.start} to {plan.gone.stop - 1} were never read and are gone: the retention has taken them"
+    which = (
+        f"by what the storage knows, the records {plan.gone.start} to {plan.gone.stop - 1} were never read and are gone: "
+        "the topic's retention has taken them, or the archive of a file"
+    )
     if not plan.must_heal:
-        remedy = "Have the topic keep its records longer; to go on without them, reset the group's position to the earliest"
+        remedy = (
+            "Have the topic keep its records longer, or put back what was archived; to go on without them, reset the group's "
+            "position to the earliest, or move positions.json away"
+        )
         raise TransportRefused(str(partition), f"{which}. {remedy}")
     _log.error("%s: %s", partition, which, extra={"partition": str(partition)})

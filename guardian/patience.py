@@ -25,7 +25,7 @@ class PatienceSettings(msgspec.Struct, frozen=True):
 
 
 class Patience:
-    """Repeats a call that failed for a while; says so once when it begins to fail and once when it is answered again.
+    """Repeats a call that failed for a while; says so when it begins to fail, or something else does, and when it is answered.
 
     `away` names what is away at the moment (`storage`, `output`, `source`), None when nothing is.
     """
@@ -66,6 +66,6 @@ class Patience:
             self.away = self.reason = None
 
     def _note(self, what: str, error: TransientError) -> None:
-        if self.away is None:
+        if self.away != what:
             _log.warning("the %s is away, trying again until it is back: %s", what, error)
         self.away, self.reason = what, str(error)

@@ -26,24 +26,24 @@ class Effects:
 
     @property
     def tally(self) -> Tally:
-        return Tally(**self._counts)
+        return Tally(len(self._arrived), **self._counts)
 
     def arrive(self, offset: int) -> None:
         """A record of this turn: the storage knows nothing of it, but of whatever else is stashed.
 
         Told by record, not by id: an id that became a dead letter may come again.
         """
-        self._counts["arrived"] += 1
         self._arrived.add(offset)
 
     def count(self, what: str) -> None:
-        """One more of a field of `Tally`."""
+        """One more of a field of `Tally`; arrivals are counted by themselves."""
         self._counts[what] += 1
 
     def stash(self, entry: Stashed) -> None:
         """It waits, and the storage has to know."""
-        if entry.envelope.offset in self._arrived:
-            self.added[entry.envelope.offset] = entry
+        offset = entry.envelope.offset
+        if offset in self._arrived:
+            self.added[offset] = entry
 
     def notify(self, entry: Stashed, handled: Handled, marks: Marks) -> None:
         """It was handled: its notifications leave, and it waits no more."""

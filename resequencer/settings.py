@@ -1,9 +1,11 @@
 """How a unit of work behaves in time and how much it may hold."""
 
+from functools import cached_property
+
 import msgspec
 
 
-class ResequencerSettings(msgspec.Struct, frozen=True):
+class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
     """Durations in milliseconds; see conf/reference.conf for each key.
 
     `stash_timeout_ms` None means the sum of the attempts' delays. `max_attempts` counts the first one. `stash_limit` is the
@@ -21,7 +23,7 @@ class ResequencerSettings(msgspec.Struct, frozen=True):
         """From the beginning of this attempt (from 1) to the beginning of the next, before jitter."""
         return self.processing_timeout_ms * self.backoff_factor ** (attempt - 1)
 
-    @property
+    @cached_property
     def deadline_ms(self) -> int:
         """How long a stashed envelope may wait: 3 + 6 + 12 = 21 s by default."""
         if self.stash_timeout_ms is not None:

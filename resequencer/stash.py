@@ -75,10 +75,12 @@ class Stash(msgspec.Struct, frozen=True, gc=False):
         name, envelope = stashed.rank.lane, stashed.envelope
         at = bisect_left(self.names, name)
         lane = self._lane(at, name)
-        below = bisect_left(lane, _descending(stashed), key=_descending)
-        names = self.names if lane else (*self.names[:at], name, *self.names[at:])
-        fuller = (*lane[:below], stashed, *lane[below:])
-        lanes = (*self.lanes[:at], fuller, *self.lanes[at + bool(lane) :])
+        if lane:
+            below = bisect_left(lane, _descending(stashed), key=_descending)
+            names, fuller = self.names, (*lane[:below], stashed, *lane[below:])
+        else:
+            names, fuller = (*self.names[:at], name, *self.names[at:]), (stashed,)
+        lanes = (*self.lanes[:at], fuller, *self.lanes[at + bool(lane) :]) if self.lanes else (fuller,)
         ids = self.ids.add(envelope.id_hash, envelope.digest)
         return Stash(names, lanes, ids, self.size + stashed.size, self.oldest or stashed)
 

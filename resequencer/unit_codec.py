@@ -52,6 +52,7 @@ class _StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cut: Cut | None
 
 
+_DAMAGES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encode = msgspec.msgpack.Encoder().encode
 _decode_unit = msgspec.msgpack.Decoder(_StoredUnit).decode
 _decode_entry = msgspec.msgpack.Decoder(_StoredEntry).decode
@@ -93,6 +94,13 @@ class UnitCodec(NamedTuple):
             StorageRefused: It was written by a newer version, or is damaged.
             ConfigurationError: Another strategy made it and something waits in it.
         """
+        try:
+            return self._restore(partition, snapshot)
+        except _DAMAGES as error:
+            problem = f"what is stored of it is damaged ({error}); restore the storage from a backup"
+            raise StorageRefused(f"unit {snapshot.unit!r}", problem) from error
+
+    def _restore(self, partition: Partition, snapshot: Snapshot) -> Unit:
         stored = _read(snapshot)
         entries, spoiled = self._entries(partition, snapshot)
         unit = Unit(
@@ -141,25 +149,26 @@ def strategy_changed(stored: str, configured: str, what: str) -> ConfigurationEr
 def _read(snapshot: Snapshot) -> _StoredUnit:
     try:
         stored = _decode_unit(snapshot.state)
-    except msgspec.DecodeError as error:
-        version = _find_format(snapshot.state)
-        if version is not None and version > FORMAT:
-            problem = f"its state has format {version}, this version reads up to {FORMAT}; run the newer version"
-        else:
-            problem = f"its state is damaged ({error}); restore the storage from a backup"
-        raise StorageRefused(f"unit {snapshot.unit!r}", problem) from error
-    if stored.format > FORMAT:
-        problem = f"its state has format {stored.format}, this version reads up to {FORMAT}; run the newer version"
-        raise StorageRefused(f"unit {snapshot.unit!r}", problem)
+    except _DAMAGES:
+        _refuse_newer(snapshot.unit, _find_format(snapshot.state))
+        raise
+    _refuse_newer(snapshot.unit, stored.format)
     return stored
 
 
-def _find_format(state: bytes) -> int | None:
+def _refuse_newer(unit: str, version: int) -> None:
+    if version > FORMAT:
+        problem = f"its state has format {version}, this version reads up to {FORMAT}; run the newer version"
+        raise StorageRefused(f"unit {unit!r}", problem)
+
+
+def _find_format(state: bytes) -> int:
+    """0 if it does not say."""
     try:
         fields = msgspec.msgpack.decode(state)
-    except msgspec.DecodeError:
-        return None
-    return fields[0] if isinstance(fields, list) and fields and isinstance(fields[0], int) else None
+    except _DAMAGES:
+        return 0
+    return fields[0] if isinstance(fields, list) and fields and isinstance(fields[0], int) else 0
 
 
 def _with_stash(unit: Unit, entries: list[Stashed], retry: _StoredRetry | None) -> Unit:

@@ -6,6 +6,8 @@ from pathlib import Path
 import msgspec
 
 from connectors.file_lines import Defect
+from connectors.file_operations import SystemFiles
+from connectors.file_scan import scan_output
 from connectors.port import TransportRefused
 from simulator.buckets import Buckets
 from simulator.content_rules import content_findings
@@ -21,12 +23,13 @@ _read_observed = msgspec.json.Decoder(ObservedNotification).decode
 
 
 def verify_files(rules: Rules, expected: Path, notifications: Path, dead_letters: Path) -> Verdict:
-    """The same with files; an output file that is not there is an empty one, a last line without its end is not there yet.
+    """The same with files, the outputs with what was rotated out of them; an output that is not there is an empty one, a last
+    line without its end is not there yet.
 
     Raises:
-        TransportRefused: A file cannot be read, or the expectations are damaged.
+        TransportRefused, TransportUnavailable: A file cannot be read, or the expectations are damaged.
     """
-    return verify(rules, _lines(expected, is_needed=True), _lines(notifications), _lines(dead_letters))
+    return verify(rules, _expected_lines(expected), _output_lines(notifications), _output_lines(dead_letters))
 
 
 def verify(rules: Rules, expected: Iterable[bytes], notifications: Iterable[bytes], dead_letters: Iterable[bytes]) -> Verdict:
@@ -141,9 +144,11 @@ def unit_findings(unit: ExpectedUnit, observed: Iterable[ObservedNotification], 
     yield from content_findings(unit, list(seen.values()), rules)
 
 
-def _lines(path: Path, *, is_needed: bool = False) -> Iterator[bytes]:
-    if not is_needed and not path.exists():
-        return
+def _output_lines(path: Path) -> Iterator[bytes]:
+    return (line.content for _, line in scan_output(path, SystemFiles()))
+
+
+def _expected_lines(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
             yield from (line[:-1] for line in file if line.endswith(b"\n"))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from storage.embedded_errors import RESTORE, RIGHTS, translated
+from storage.embedded_errors import RESTORE, RIGHTS, is_read_only, translated
+from storage.embedded_log import is_outgrown, see_that_it_is_whole, write_again
 from storage.embedded_schema import check_format, create, upgrade
 from storage.port import StorageRefused
 
@@ -34,6 +35,7 @@ class Database:
         self.file = file
         self._busy_timeout_ms = busy_timeout_ms
         self._connection: sqlite3.Connection | None = None
+        self._is_log_trusted = False
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -45,6 +47,10 @@ class Database:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is alone in writing, from its beginning, and durable once it is left; undone if it raises."""
         with self._transaction("BEGIN IMMEDIATE") as connection:
+            if not self._is_log_trusted:
+                see_that_it_is_whole(self.file, connection)
+                write_again(self.file)
+                self._is_log_trusted = True
             yield connection
 
     def release_pages(self, at_most: int) -> None:
@@ -57,11 +63,23 @@ class Database:
                 # The pragma gives back one page per step, and only a script is stepped to its end.
                 connection.executescript(f"PRAGMA incremental_vacuum({at_most:d})")
 
+    def look_after_log(self) -> None:
+        """Checkpoint a log that has outgrown its bound: the automatic checkpoints do not tell that they fail.
+
+        Raises:
+            StorageUnavailable: The database cannot be written, while the log still can.
+        """
+        with translated(self.file):
+            connection = self._connect()
+            if is_outgrown(self.file):
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
     def close(self) -> None:
         if self._connection is not None:
             with translated(self.file):
                 self._connection.close()
             self._connection = None
+            self._is_log_trusted = False
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
@@ -71,16 +89,16 @@ class Database:
             try:
                 yield connection
                 connection.execute("COMMIT")
-            except BaseException:
-                self._undo(connection)
+            except BaseException as error:
+                self._undo(connection, error)
                 raise
 
-    def _undo(self, connection: sqlite3.Connection) -> None:
+    def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
         # SQLite itself undoes some of what failed. What cannot be undone now is undone by letting go of the file.
         with suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        if connection.in_transaction:
+        if connection.in_transaction or is_read_only(error):
             self.close()
 
     def _connect(self) -> sqlite3.Connection:

@@ -1,6 +1,7 @@
 """What the errors of SQLite and of its file mean: the one place where they are translated."""
 
 import errno
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from storage.port import StorageRefused, StorageUnavailable
 RESTORE = "restore it from a copy, or move it and its -wal away to begin anew: notifications may then repeat"
 RIGHTS = "give the service the right to read and write it and its directory, or name another file"
 
+_CHUNK_BYTES = 1024 * 1024
 _GOES_AWAY = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -38,16 +40,41 @@ def translated(file: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        # Extended codes carry the kind in their lowest byte; errors of the Python module itself have none.
-        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if kind in _GOES_AWAY:
-            raise StorageUnavailable(f"{file}: {error}") from error
+        kind = _kind_of(error)
         if kind in _DAMAGED:
+            _see_that_it_is_read(file)
             raise StorageRefused(str(file), f"{error}; {RESTORE}") from error
-        if kind in _FORBIDDEN:
+        if kind in _FORBIDDEN and not os.access(file, os.R_OK | os.W_OK):
             raise StorageRefused(str(file), f"{error}; {RIGHTS}") from error
+        if kind in _GOES_AWAY | _FORBIDDEN:
+            raise StorageUnavailable(f"{file}: {error} ({error.sqlite_errorname})") from error
         raise
     except OSError as error:
         if error.errno in _FORBIDDEN_BY_SYSTEM:
             raise StorageRefused(str(file), f"{error.strerror}; {RIGHTS}") from error
         raise StorageUnavailable(f"{file}: {error}") from error
+
+
+def is_read_only(error: BaseException) -> bool:
+    """The connection cannot write: SQLite makes do with reading where opening for writing failed, were it only for a while."""
+    return _kind_of(error) == sqlite3.SQLITE_READONLY
+
+
+def _kind_of(error: BaseException) -> int:
+    """Extended codes carry the kind in their lowest byte; errors of the Python module itself have none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _see_that_it_is_read(file: Path) -> None:
+    """SQLite takes a page that the disk does not hand out for a damaged one. Only what can be read can be damaged.
+
+    Raises:
+        StorageUnavailable: It cannot be read at the moment.
+    """
+    try:
+        with file.open("rb") as opened:
+            while opened.read(_CHUNK_BYTES):
+                pass
+    except OSError as error:
+        name = errno.errorcode.get(error.errno or 0, "OSError")
+        raise StorageUnavailable(f"{file}: {name}: {error.strerror or error}") from error

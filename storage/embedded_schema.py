@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from storage.embedded_errors import RESTORE
+from storage.embedded_log import is_there, log_of
 from storage.port import StorageRefused
 
 APPLICATION_ID = 0x52534551
@@ -67,7 +68,7 @@ def create(file: Path) -> None:
     """
     if not file.parent.is_dir():
         raise StorageRefused(str(file), "its directory does not exist; make it, or mount what should be there")
-    if (log := file.with_name(f"{file.name}-wal")).exists():
+    if (log := log_of(file)).exists():
         raise StorageRefused(str(file), f"the database is missing but {log.name} is there; {RESTORE}")
     handle, draft = mkstemp(prefix=f"{file.name}.", suffix=".new", dir=file.parent)
     os.close(handle)
@@ -77,7 +78,8 @@ def create(file: Path) -> None:
     except FileExistsError:
         pass
     finally:
-        os.unlink(draft)
+        for each in (draft, f"{draft}-journal"):
+            Path(each).unlink(missing_ok=True)
     _sync_directory(file.parent)
 
 
@@ -118,8 +120,7 @@ def _version(connection: sqlite3.Connection) -> int:
 def _check_size(file: Path) -> None:
     # SQLite notices a missing page but reads zeroes where a part of the last one is missing. While there is a log, what
     # is missing may be there: a checkpoint was cut short, and is made good from the log.
-    log = file.with_name(f"{file.name}-wal")
-    if file.stat().st_size % PAGE_SIZE and not (log.exists() and log.stat().st_size):
+    if file.stat().st_size % PAGE_SIZE and not is_there(file):
         raise StorageRefused(str(file), f"its last page is incomplete, so it was cut; {RESTORE}")
 
 

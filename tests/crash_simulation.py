@@ -83,6 +83,7 @@ def workload(seed: int) -> Workload:
         batch_size=500,
         resequencer=ResequencerSettings(stash_limit=random.choice((2, 4, 1_000))),
         roster=RosterSettings(stash_bytes=random.choice((500, 1 << 20))),
+        rotate_bytes=Random(f"rotation {seed}").choice((None, 1, 1_000)),
     )
     away, never = {}, frozenset[str]()
     if random.random() < 0.6:

@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,16 @@ def envelope_line(unit: str, sequence: int, **objects: Any) -> bytes:
 
 
 class OperatedService:
-    """`python -m daemon …` in `directory`, with these overrides for every verb; one `run` at a time."""
+    """`python -m daemon …` in `directory`, with these overrides for every verb; one `run` at a time.
 
-    def __init__(self, directory: Path, *overrides: str, config: str | None = None) -> None:
+    All of it is started with `environment`, or else with ours.
+    """
+
+    def __init__(
+        self, directory: Path, *overrides: str, config: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.directory = directory
+        self.environment = environment
         self.arguments = [*(("--config", config) if config else ()), *(("--set", *overrides) if overrides else ())]
         self.run_directory = directory / "run" / (Path(config).stem if config else "application")
         self.in_directory = self.run_directory / "in"
@@ -58,6 +64,7 @@ class OperatedService:
             self.process = subprocess.Popen(
                 self._command("run", *(("--set", *overrides) if overrides else ())),
                 cwd=self.directory,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -115,12 +122,17 @@ class OperatedService:
     def verb(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """Another verb with the same configuration, waited for."""
         command = self._command(*arguments)
-        return subprocess.run(command, cwd=self.directory, capture_output=True, text=True, timeout=seconds, check=False)
+        return subprocess.run(
+            command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=seconds, check=False
+        )
 
     def begin_verb(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Another verb beside the service; what it says is in `<verb>.log`."""
         with (self.directory / f"{arguments[0]}.log").open("ab") as log:
-            self._beside.append(subprocess.Popen(self._command(*arguments), cwd=self.directory, stdout=log, stderr=log))
+            command = self._command(*arguments)
+            self._beside.append(
+                subprocess.Popen(command, cwd=self.directory, env=self.environment, stdout=log, stderr=log)
+            )
         return self._beside[-1]
 
     def wait_for_report(self, is_so: Callable[[StatusReport], bool], what: str, seconds: float = 60) -> StatusReport:

@@ -13,6 +13,7 @@ from driving import NoChance, wire
 
 from connectors.file_lines import Line, decode_line, encode_line
 from connectors.file_operations import FileOperations, SystemFiles
+from connectors.file_scan import scan_output
 from connectors.file_settings import FileSettings
 from connectors.file_transport import FileTransport
 from connectors.port import Transport
@@ -124,6 +125,7 @@ class Plan(msgspec.Struct, frozen=True):
     resequencer: ResequencerSettings = ResequencerSettings()
     roster: RosterSettings = RosterSettings()
     retention_ms: int = 4 * 3_600_000
+    rotate_bytes: int | None = None
 
 
 class Service:
@@ -167,7 +169,7 @@ class Service:
         rules = Rules(self.strategy, self.handler, plan.resequencer, NoChance())
         storage = self._new_storage()
         roster = msgspec.structs.replace(plan.roster, can_reload=storage.is_durable)
-        settings = FileSettings(TOPIC, self.directory / "in", self.directory / "out")
+        settings = FileSettings(TOPIC, self.directory / "in", self.directory / "out", rotate_bytes=plan.rotate_bytes)
         transport = FileTransport(settings, self._wait, self.files)
         self._servers = Servers(
             self.around_transport(transport), self.around_storage(storage), Actors(rules, decoder.decode, roster)
@@ -261,8 +263,9 @@ class Service:
             path.unlink()
 
     def _lines(self, channel: str) -> Iterator[dict[str, Any]]:
+        """With those that were rotated."""
         path = self.directory / "out" / f"{channel}.jsonl"
-        return (json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]) if path.exists() else iter(())
+        return (json.loads(line.content) for _, line in scan_output(path, SystemFiles()))
 
     def _new_storage(self) -> Storage:
         if self.plan.storage == "none":

@@ -7,6 +7,7 @@ from textwrap import wrap
 import msgspec
 
 from domain.errors import ConfigurationError
+from domain.identifiers import shown
 from resequencer.handlers.iso_codes import STATUS_REASONS, TRANSACTION_STATUSES
 from resequencer.handlers.simple_types import xml_text
 
@@ -61,7 +62,7 @@ def parse_notification_settings(lines: Iterable[str], file: str) -> Notification
             row = _parse_row(cells, place)
             key = (row.process_flow_name, row.event_name)
             if key in rows:
-                raise ConfigurationError(place, f"a second row for {key[0]},{key[1]}; keep one of the two")
+                raise ConfigurationError(place, f"a second row for {shown(','.join(key))}; keep one of the two")
             rows[key] = row
     if header is None:
         raise ConfigurationError(f"{file}:1", f"the file is empty; its first line must be {','.join(COLUMNS)}")
@@ -86,22 +87,22 @@ def _records(reader: Iterator[list[str]], file: str) -> Iterator[list[str]]:
 
 def _check_header(cells: list[str], place: str) -> list[str]:
     if tuple(cells) != COLUMNS:
-        raise ConfigurationError(place, f"the header is {','.join(cells)!r}; it must be {','.join(COLUMNS)}")
+        raise ConfigurationError(place, f"the header is {shown(','.join(cells))}; it must be {','.join(COLUMNS)}")
     return cells
 
 
 def _parse_row(cells: list[str], place: str) -> NotificationSetting:
     if len(cells) != len(COLUMNS):
-        problem = f"{len(cells)} cells instead of {len(COLUMNS)} in {','.join(cells)!r}; quote a cell that holds a comma"
+        problem = f"{len(cells)} cells instead of {len(COLUMNS)} in {shown(','.join(cells))}; quote a cell that holds a comma"
         raise ConfigurationError(place, problem)
     flow, event, status, reason, information = cells
     if not flow or not event:
-        raise ConfigurationError(place, f"process_flow_name {flow!r} and event_name {event!r} must not be empty")
+        raise ConfigurationError(place, f"process_flow_name {shown(flow)} and event_name {shown(event)} must not be empty")
     if status not in TRANSACTION_STATUSES:
-        problem = f"transaction_status {status!r} is no ISO code; one of {' '.join(sorted(TRANSACTION_STATUSES))}"
+        problem = f"transaction_status {shown(status)} is no ISO code; one of {' '.join(sorted(TRANSACTION_STATUSES))}"
         raise ConfigurationError(place, problem)
     if reason and reason not in STATUS_REASONS:
-        problem = f"reason_code {reason!r} is in no ISO set of status reasons (like MS03); leave it empty for none"
+        problem = f"reason_code {shown(reason)} is in no ISO set of status reasons (like MS03); leave it empty for none"
         raise ConfigurationError(place, problem)
     return NotificationSetting(flow, event, status, reason or None, split_information(information))
 

@@ -1,159 +1,147 @@
-"""What a status report repeats of the original payment, made once per payment data and kept encoded."""
+"""What a status report repeats of the original payment, made once per payment data and kept as it will be written."""
 
-from functools import lru_cache
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
-from domain.envelope import PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION
-from domain.errors import PermanentError
-from resequencer.handlers.complex_types import Type
-from resequencer.handlers.pain002_schema import (
-    MESSAGE_NAME,
-    ORIGINAL_GROUP_HEADER,
-    ORIGINAL_PAYMENT_INSTRUCTION,
-    ORIGINAL_TRANSACTION_REFERENCE,
-    PARTY,
-    TRANSACTION,
-)
-from resequencer.handlers.simple_types import NOT_PROVIDED, JsonNumber
-from resequencer.payment_data import PaymentData
+from resequencer.handlers.pain001_parts import INSTRUCTION, MESSAGE, TRANSACTION
+from resequencer.handlers.part_reader import Fields, PartReader
+from resequencer.handlers.simple_types import NOT_PROVIDED
+from resequencer.payment_data import Bodies
 
 DEFAULT_MESSAGE_NAME = "pain.001.001.09"
-CACHED_PAYMENTS = 4_096
-LARGEST_CACHED_BYTES = 16 * 1024
-"""Larger payments are made anew each time, so that the cache stays below some 100 MB whatever comes."""
+KEPT_PAYMENTS = 4_096
+LARGEST_KEPT_BYTES = 16 * 1024
+"""Larger payments are made anew each time, so that what is kept stays below some 100 MB whatever comes."""
 
-Fields = tuple[tuple[str, str], ...]
-Body = dict[str, Any]
-
-_decoder = msgspec.json.Decoder(float_hook=JsonNumber)
-_encoder = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
+_decode_fields = msgspec.json.Decoder(Fields).decode
+_read_text = msgspec.json.Decoder(str).decode
+_NOT_PROVIDED = msgspec.Raw(_encode(NOT_PROVIDED))
+_DEFAULT_MESSAGE_NAME = msgspec.Raw(_encode(DEFAULT_MESSAGE_NAME))
+_NOTHING: Fields = {}
 
 
 class Original(msgspec.Struct, frozen=True, gc=False):
-    """The parts of a report that depend on payment data alone; what is encoded may be None where there is nothing to say.
+    """The parts of a report that depend on payment data alone: members of JSON objects, encoded, without their braces.
 
-    `group` belongs into OrgnlGrpInfAndSts, `instruction` into OrgnlPmtInfAndSts, `transaction` into TxInfAndSts, each at
-    the beginning. `is_single` is true where the original message says that it had one transaction.
+    `group` stands in OrgnlGrpInfAndSts, `instruction` in OrgnlPmtInfAndSts; there is always something. Around what else its
+    object says may stand `initiating_party` at the end of GrpHdr, `transaction` at the beginning and `reference` at the end
+    of TxInfAndSts: with the comma in between, or empty. `is_single` is true where the original message says that it had
+    one transaction.
     """
 
-    initiating_party: msgspec.Raw | None
-    group: Fields
+    initiating_party: bytes
+    group: bytes
     is_single: bool
-    instruction: Fields
-    transaction: Fields
-    reference: msgspec.Raw | None
+    instruction: bytes
+    transaction: bytes
+    reference: bytes
 
 
-def original_of(data: PaymentData) -> Original:
-    """Cached by the three raw bodies. Parts that are missing leave their fields out, or NOTPROVIDED where the schema demands one.
+class Originals:
+    """Makes originals and keeps the latest, by the raw bodies of a payment's MDS objects."""
 
-    Raises:
-        PermanentError: A body is no JSON, not UTF-8, or nested too deep to be read.
-    """
-    group = data.find_mds(PAIN_001)
-    instruction, transaction = data.find_mds(PAYMENT_INSTRUCTION), data.find_mds(PAYMENT_TRANSACTION)
-    if len(group or b"") + len(instruction or b"") + len(transaction or b"") > LARGEST_CACHED_BYTES:
-        return _make(group, instruction, transaction)
-    return _make_cached(group, instruction, transaction)
+    def __init__(self) -> None:
+        self._kept: dict[Bodies, Original] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, mds: Bodies) -> Original:
+        """Parts that are missing leave their fields out, or NOTPROVIDED where the schema demands one.
+
+        Raises:
+            PermanentError: A body is no JSON, not UTF-8, or nested too deep to be read.
+        """
+        kept = self._kept.get(mds)
+        if kept is not None:
+            return kept
+        made = _make(dict(mds))
+        if sum(len(body) for _, body in mds) <= LARGEST_KEPT_BYTES:
+            if len(self._kept) >= KEPT_PAYMENTS:
+                del self._kept[next(iter(self._kept))]
+            self._kept[mds] = made
+        return made
 
 
-def _make(group: bytes | None, instruction: bytes | None, transaction: bytes | None) -> Original:
-    message = _decode(group, PAIN_001)
-    header = _mapping(message.get("GrpHdr"))
-    payment = _decode(instruction, PAYMENT_INSTRUCTION)
-    transfer = _decode(transaction, PAYMENT_TRANSACTION)
-    group_fields = _fields(_original_group(message, header), ORIGINAL_GROUP_HEADER)
+def _make(bodies: Mapping[str, bytes]) -> Original:
+    message = _read(MESSAGE, bodies)
+    header = _fields_of(message, "GrpHdr")
+    payment = _read(INSTRUCTION, bodies)
+    transfer = _read(TRANSACTION, bodies)
+    number = header.get("NbOfTxs")
+    party = _members(InitgPty=header.get("InitgPty"))
+    identification = _original_identification(_fields_of(transfer, "PmtId"))
+    reference = _original_reference(payment, transfer)
     return Original(
-        initiating_party=_encoded(header.get("InitgPty"), PARTY),
-        group=group_fields,
-        is_single=any(name == "OrgnlNbOfTxs" and int(value) == 1 for name, value in group_fields),
-        instruction=_fields(_original_instruction(payment), ORIGINAL_PAYMENT_INSTRUCTION) or (("OrgnlPmtInfId", NOT_PROVIDED),),
-        transaction=_fields(_original_identification(transfer), TRANSACTION),
-        reference=_encoded(_original_reference(payment, transfer), ORIGINAL_TRANSACTION_REFERENCE),
+        initiating_party=b"," + party if party else b"",
+        group=_original_group(message, header),
+        is_single=number is not None and int(_read_text(number)) == 1,
+        instruction=_original_instruction(payment),
+        transaction=identification + b"," if identification else b"",
+        reference=b',"OrgnlTxRef":{%b}' % reference if reference else b"",
     )
 
 
-_make_cached = lru_cache(CACHED_PAYMENTS)(_make)
+def _read(reader: PartReader, bodies: Mapping[str, bytes]) -> Fields:
+    body = bodies.get(reader.object_type)
+    return _NOTHING if body is None else reader.read(body)
 
 
-def _original_group(message: Body, header: Body) -> Body:
-    return {
-        "OrgnlMsgId": header.get("MsgId"),
-        "OrgnlMsgNmId": _message_name(message, header),
-        "OrgnlCreDtTm": header.get("CreDtTm"),
-        "OrgnlNbOfTxs": header.get("NbOfTxs"),
-        "OrgnlCtrlSum": header.get("CtrlSum"),
-    }
+def _fields_of(fields: Fields, name: str) -> Fields:
+    value = fields.get(name)
+    return _NOTHING if value is None else _decode_fields(value)
 
 
-def _message_name(message: Body, header: Body) -> str:
-    name = MESSAGE_NAME.conform(message.get("MsgNmId") or header.get("MsgNmId"))
-    return name if isinstance(name, str) else DEFAULT_MESSAGE_NAME
+def _original_group(message: Fields, header: Fields) -> bytes:
+    return _members(
+        OrgnlMsgId=header.get("MsgId", _NOT_PROVIDED),
+        OrgnlMsgNmId=message.get("MsgNmId") or header.get("MsgNmId") or _DEFAULT_MESSAGE_NAME,
+        OrgnlCreDtTm=header.get("CreDtTm"),
+        OrgnlNbOfTxs=header.get("NbOfTxs"),
+        OrgnlCtrlSum=header.get("CtrlSum"),
+    )
 
 
-def _original_instruction(payment: Body) -> Body:
-    return {
-        "OrgnlPmtInfId": payment.get("PmtInfId"),
-        "OrgnlNbOfTxs": payment.get("NbOfTxs"),
-        "OrgnlCtrlSum": payment.get("CtrlSum"),
-    }
+def _original_instruction(payment: Fields) -> bytes:
+    return _members(
+        OrgnlPmtInfId=payment.get("PmtInfId", _NOT_PROVIDED),
+        OrgnlNbOfTxs=payment.get("NbOfTxs"),
+        OrgnlCtrlSum=payment.get("CtrlSum"),
+    )
 
 
-def _original_identification(transfer: Body) -> Body:
-    identification = _mapping(transfer.get("PmtId"))
-    return {
-        "OrgnlInstrId": identification.get("InstrId"),
-        "OrgnlEndToEndId": identification.get("EndToEndId"),
-        "OrgnlUETR": identification.get("UETR"),
-    }
+def _original_identification(ids: Fields) -> bytes:
+    return _members(OrgnlInstrId=ids.get("InstrId"), OrgnlEndToEndId=ids.get("EndToEndId"), OrgnlUETR=ids.get("UETR"))
 
 
-def _original_reference(payment: Body, transfer: Body) -> Body:
+def _original_reference(payment: Fields, transfer: Fields) -> bytes:
     """What both levels may say is taken from the transaction, else from the instruction."""
-    return {
-        "Amt": transfer.get("Amt"),
-        "ReqdExctnDt": payment.get("ReqdExctnDt"),
-        "PmtTpInf": transfer.get("PmtTpInf") or payment.get("PmtTpInf"),
-        "PmtMtd": payment.get("PmtMtd"),
-        "RmtInf": transfer.get("RmtInf"),
-        "UltmtDbtr": _party(transfer.get("UltmtDbtr") or payment.get("UltmtDbtr")),
-        "Dbtr": _party(payment.get("Dbtr")),
-        "DbtrAcct": payment.get("DbtrAcct"),
-        "DbtrAgt": payment.get("DbtrAgt"),
-        "DbtrAgtAcct": payment.get("DbtrAgtAcct"),
-        "CdtrAgt": transfer.get("CdtrAgt"),
-        "CdtrAgtAcct": transfer.get("CdtrAgtAcct"),
-        "Cdtr": _party(transfer.get("Cdtr")),
-        "CdtrAcct": transfer.get("CdtrAcct"),
-        "UltmtCdtr": _party(transfer.get("UltmtCdtr")),
-        "Purp": transfer.get("Purp"),
-    }
+    return _members(
+        Amt=transfer.get("Amt"),
+        ReqdExctnDt=payment.get("ReqdExctnDt"),
+        PmtTpInf=transfer.get("PmtTpInf") or payment.get("PmtTpInf"),
+        PmtMtd=payment.get("PmtMtd"),
+        RmtInf=transfer.get("RmtInf"),
+        UltmtDbtr=_party(transfer.get("UltmtDbtr") or payment.get("UltmtDbtr")),
+        Dbtr=_party(payment.get("Dbtr")),
+        DbtrAcct=payment.get("DbtrAcct"),
+        DbtrAgt=payment.get("DbtrAgt"),
+        DbtrAgtAcct=payment.get("DbtrAgtAcct"),
+        CdtrAgt=transfer.get("CdtrAgt"),
+        CdtrAgtAcct=transfer.get("CdtrAgtAcct"),
+        Cdtr=_party(transfer.get("Cdtr")),
+        CdtrAcct=transfer.get("CdtrAcct"),
+        UltmtCdtr=_party(transfer.get("UltmtCdtr")),
+        Purp=transfer.get("Purp"),
+    )
 
 
-def _party(value: object) -> Body | None:
+def _party(value: msgspec.Raw | None) -> dict[str, msgspec.Raw] | None:
     return None if value is None else {"Pty": value}
 
 
-def _decode(body: bytes | None, object_type: str) -> Body:
-    if body is None:
-        return {}
-    try:
-        return _mapping(_decoder.decode(body))
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise PermanentError(f"the body of {object_type} cannot be read: {error}") from error
-
-
-def _mapping(value: object) -> Body:
-    return value if isinstance(value, dict) else {}
-
-
-def _fields(value: Body, kind: Type) -> Fields:
-    conformed = kind.conform(value)
-    return tuple((name, str(text)) for name, text in conformed.items()) if isinstance(conformed, dict) else ()
-
-
-def _encoded(value: object, kind: Type) -> msgspec.Raw | None:
-    conformed = kind.conform(value)
-    return None if conformed is None else msgspec.Raw(_encoder.encode(conformed))
+def _members(**fields: object) -> bytes:
+    """Those that are there, as they stand between the braces of an object."""
+    return _encode({name: value for name, value in fields.items() if value is not None})[1:-1]

@@ -5,7 +5,7 @@ from domain.envelope import DataEnvelope
 from domain.notification import Notification, notification_id
 from domain.record import Headers
 from resequencer.handlers.notification_settings import NotificationSetting, NotificationSettings
-from resequencer.handlers.original import original_of
+from resequencer.handlers.original import Originals
 from resequencer.handlers.port import Handled, Marks
 from resequencer.handlers.status_report import encode_report
 from resequencer.handlers.target_types import TargetType
@@ -18,6 +18,7 @@ class ProcessObjectHandler:
     def __init__(self, notification_settings: NotificationSettings, target_type: TargetType) -> None:
         self._settings = notification_settings
         self._target_type = target_type
+        self._originals = Originals()
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         """Process objects are counted from 0, those without a row too: ids must not move when the settings change.
@@ -34,7 +35,7 @@ class ProcessObjectHandler:
                 unmatched += 1
                 continue
             message_id = notification_id(envelope.unit, envelope.envelope_id, index)
-            report = encode_report(message_id, now, setting, process_object.reason_code, original_of(data))
+            report = encode_report(message_id, now, setting, process_object.reason_code, self._originals.get(data.mds))
             notifications.append(
                 Notification(
                     notification_id=message_id,

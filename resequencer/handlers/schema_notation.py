@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable
 
 from resequencer.handlers.complex_types import Choice, Element, Sequence, Type
-from resequencer.handlers.simple_types import SimpleType
 
 _ELEMENT = re.compile(r"(?P<name>\w+)(?:/(?P<formerly>\w+))?(?P<mark>[?*+]?)(?P<most>[0-9]*) (?P<type>\w+)")
 UNBOUNDED = 1_000_000_000
@@ -18,8 +17,8 @@ UNBOUNDED = 1_000_000_000
 class Schema:
     """Types by their ISO names; each is added after those that it refers to."""
 
-    def __init__(self, simple_types: Iterable[SimpleType]) -> None:
-        self.types: dict[str, Type] = {each.name: each for each in simple_types}
+    def __init__(self, known: Iterable[Type]) -> None:
+        self.types: dict[str, Type] = {each.name: each for each in known}
 
     def sequence(self, name: str, *elements: str, bare: tuple[str, ...] = ()) -> Sequence:
         made = Sequence(name, tuple(map(self._element, elements)), bare)

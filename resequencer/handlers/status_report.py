@@ -1,5 +1,6 @@
 """The status report: a pain.002.001.10 of a single payment as ISO-tag JSON."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -11,7 +12,11 @@ from resequencer.handlers.original import Original
 from resequencer.handlers.pain002_schema import REASON
 
 _REJECTED = "RJCT"
-_encoder = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
+_REPORT = (
+    b'{"CstmrPmtStsRpt":{"GrpHdr":{"MsgId":"%b","CreDtTm":"%b"%b},"OrgnlGrpInfAndSts":{%b%b},'
+    b'"OrgnlPmtInfAndSts":[{%b,"TxInfAndSts":[{%b%b%b}]}]}}'
+)
 
 
 def encode_report(
@@ -22,29 +27,36 @@ def encode_report(
     `reason_code` is what the event itself says, untrusted; it counts where the setting has a reason or the status is RJCT
     (contract, section 4). `now` becomes CreDtTm, to the millisecond, in UTC.
     """
-    header: dict[str, Any] = {"MsgId": message_id, "CreDtTm": instant_text(now)}
-    if original.initiating_party is not None:
-        header["InitgPty"] = original.initiating_party
-    group = dict(original.group)
-    if original.is_single and setting.transaction_status in GROUP_STATUSES:
-        group["GrpSts"] = setting.transaction_status
-    instruction: dict[str, Any] = dict(original.instruction)
-    instruction["TxInfAndSts"] = [_transaction(setting, reason_code, original)]
-    return _encoder.encode({"CstmrPmtStsRpt": {"GrpHdr": header, "OrgnlGrpInfAndSts": group, "OrgnlPmtInfAndSts": [instruction]}})
+    is_groups = original.is_single and setting.transaction_status in GROUP_STATUSES
+    return _REPORT % (
+        message_id.encode(),
+        instant_text(now).encode(),
+        original.initiating_party,
+        original.group,
+        b',"GrpSts":"%b"' % setting.transaction_status.encode() if is_groups else b"",
+        original.instruction,
+        original.transaction,
+        _settings_status(setting) if reason_code is None else _status(setting, reason_code),
+        original.reference,
+    )
 
 
-def _transaction(setting: NotificationSetting, reason_code: str | None, original: Original) -> dict[str, Any]:
-    transaction: dict[str, Any] = dict(original.transaction)
-    transaction["TxSts"] = setting.transaction_status
+def _status(setting: NotificationSetting, reason_code: str | None) -> bytes:
+    """The members that the original does not know."""
+    status: dict[str, Any] = {"TxSts": setting.transaction_status}
     reason = _reason(setting, reason_code)
     information: dict[str, Any] = {} if reason is None else {"Rsn": reason}
     if setting.additional_information:
         information["AddtlInf"] = setting.additional_information
     if information:
-        transaction["StsRsnInf"] = [information]
-    if original.reference is not None:
-        transaction["OrgnlTxRef"] = original.reference
-    return transaction
+        status["StsRsnInf"] = [information]
+    return _encode(status)[1:-1]
+
+
+@lru_cache(1_024)
+def _settings_status(setting: NotificationSetting) -> bytes:
+    """As most events have it, who give no reason; what they give is not kept, for it may be long."""
+    return _status(setting, None)
 
 
 def _reason(setting: NotificationSetting, reason_code: str | None) -> Any:

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ class Crash(BaseException):
 class FaultyFiles(SystemFiles):
     """Counts the operations that change something; at the one numbered `fault_at` (from 1) `fault` strikes.
 
-    A write that is struck leaves its first `torn` bytes behind. Keeps what a power cut would leave.
+    A write that is struck leaves its first `torn` bytes behind. Keeps what a power cut would leave: of each file, known by a
+    number of ours, what was synced, and the names as of now and as of the last sync of their directory.
     """
 
     def __init__(self) -> None:
@@ -27,11 +29,13 @@ class FaultyFiles(SystemFiles):
         self.fault_at: int | None = None
         self.fault: Callable[[], BaseException] = Crash
         self.torn = 0
-        self.only: str | None = None
         self.paths: dict[int, Path] = {}
-        self.synced: dict[Path, bytes] = {}
-        self.before_replace: bytes | None = None
-        self.replaced: bytes | None = None
+        self._numbers = count(1)
+        self._names: dict[Path, int] = {}
+        self._durable_names: dict[Path, int] = {}
+        self._synced: dict[int, bytes] = {}
+        self._written: dict[int, int] = {}
+        self._punched: dict[int, int] = {}
 
     def _strike(self) -> bool:
         self.count += 1
@@ -40,13 +44,13 @@ class FaultyFiles(SystemFiles):
     def open(self, path: Path, flags: int) -> int:
         if flags & os.O_CREAT and self._strike():
             raise self.fault()
-        if flags & os.O_TRUNC or not path.exists():
-            self.synced.pop(path, None)
+        self._note_opened(path, flags)
         descriptor = super().open(path, flags)
         self.paths[descriptor] = path
         return descriptor
 
     def write(self, descriptor: int, data: bytes) -> int:
+        self._written[self._names[self.paths[descriptor]]] = 100
         if self._strike():
             if self.torn:
                 super().write(descriptor, bytes(data[: self.torn]))
@@ -58,9 +62,10 @@ class FaultyFiles(SystemFiles):
             raise self.fault()
         path = self.paths[descriptor]
         if path.is_dir():
-            self.before_replace = None
+            self._durable_names = {each: number for each, number in self._durable_names.items() if each.parent != path}
+            self._durable_names |= {each: number for each, number in self._names.items() if each.parent == path}
         else:
-            self.synced[path] = path.read_bytes()
+            self._synced[self._names[path]] = path.read_bytes()
 
     def truncate(self, descriptor: int, length: int) -> None:
         if self._strike():
@@ -70,21 +75,54 @@ class FaultyFiles(SystemFiles):
     def replace(self, source: Path, target: Path) -> None:
         if self._strike():
             raise self.fault()
-        before = target.read_bytes() if target.exists() else None
         super().replace(source, target)
-        self.before_replace = before
-        # What was never synced may be any bytes after a power cut, though its name is there.
-        self.replaced = self.synced.get(source, b"\x00" * 100)
+        self._names[target] = self._names.pop(source)
 
-    def cut_power(self, directory: Path, *, names_are_lost: bool) -> None:
-        """Leave of the outputs what was synced; of positions.json perhaps the one before."""
-        for path in directory.glob("*.jsonl"):
-            path.write_bytes(self.synced.get(path, b""))
-        positions = directory / "positions.json"
-        if names_are_lost and self.before_replace is not None:
-            positions.write_bytes(self.before_replace)
-        elif self.replaced is not None:
-            positions.write_bytes(self.replaced)
+    def unlink(self, path: Path) -> None:
+        if self._strike():
+            raise self.fault()
+        super().unlink(path)
+        self._names.pop(path, None)
+
+    def punch(self, descriptor: int, length: int) -> None:
+        if self._strike():
+            raise self.fault()
+        super().punch(descriptor, length)
+        self._punched[self._names[self.paths[descriptor]]] = length
+
+    def synced(self, path: Path) -> bytes | None:
+        """What of it is on the disk for sure."""
+        return self._synced.get(self._names[path])
+
+    def note_durable(self, path: Path) -> None:
+        """As it stands now it is on the disk."""
+        self._names[path] = self._durable_names[path] = next(self._numbers)
+        self._synced[self._names[path]] = path.read_bytes()
+
+    def cut_power(self, *, names_are_lost: bool, only: str | None = None) -> None:
+        """Leave what was synced, under the names of now or under those that were synced, or such a one only where it is named.
+
+        A file that was written to and not synced may hold any bytes, though its name is there.
+        """
+        for path in self._names.keys() | self._durable_names.keys():
+            path.unlink(missing_ok=True)
+        durable = {path: number for path, number in self._durable_names.items() if only in (None, path.name)}
+        lasting = {path: number for path, number in self._names.items() if only not in (None, path.name)}
+        for path, number in (lasting | durable if names_are_lost else self._names).items():
+            content = self._synced.get(number, b"\x00" * self._written.get(number, 0))
+            punched = self._punched.get(number, 0)
+            path.write_bytes(b"\x00" * punched + content[punched:])
+
+    def _note_opened(self, path: Path, flags: int) -> None:
+        if path.is_dir():
+            return
+        if path.exists():
+            if path not in self._names:
+                self.note_durable(path)
+        elif flags & os.O_CREAT:
+            self._names[path] = next(self._numbers)
+        if flags & os.O_TRUNC:
+            self._synced.pop(self._names[path], None)
 
 
 @pytest.fixture

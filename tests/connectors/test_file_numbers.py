@@ -26,6 +26,12 @@ def test_ranges_hold_exactly_their_numbers(numbers):
     assert from_ranges(to_ranges(numbers)) == numbers
 
 
+@pytest.mark.parametrize("ranges", [[(1, 10**18)], [(5, 4), (1, 10**7)], [(10**18, 1), (1, 10**18)]])
+def test_ranges_of_more_numbers_than_are_ever_remembered_are_refused_before_they_fill_the_memory(ranges):
+    with pytest.raises(ValueError, match="ranges of more than"):
+        from_ranges(ranges)
+
+
 def test_a_million_numbers_in_a_row_are_one_range():
     assert to_ranges(range(1, 1_000_001)) == [(1, 1_000_000)]
 

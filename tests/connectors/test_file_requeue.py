@@ -183,6 +183,11 @@ def test_a_torn_last_line_of_a_producer_is_refused_with_the_remedy_and_left_alon
     assert [action.number for action in Desk(settings).actions.read()] == ["T-1#1", "T-1#1"]
 
 
+def from_nowhere(place):
+    """The headers of a dead letter whose source position is none."""
+    return letter(9, **{"dead-letter-source-position": place}).headers
+
+
 def test_a_line_that_is_no_dead_letter_is_passed_over_and_said_once(settings, caplog):
     set_aside(settings, letter(1))
     path = settings.out_directory / "dead-letters.jsonl"
@@ -192,11 +197,12 @@ def test_a_line_that_is_no_dead_letter_is_passed_over_and_said_once(settings, ca
         b'{"number": "T-0#9", "value": "no headers"}',
         encode_line(Line(b"v", None, letter(9).headers[:2]), number="T-0#9")[:-1],
         encode_line(Line(b"v", None, (("dead-letter-reason", b"unheard-of"),)), number="T-0#9")[:-1],
+        *(encode_line(Line(b"v", None, from_nowhere(place)), number="T-0#9")[:-1] for place in ("T@1", f"T-{'9' * 300}@0")),
     ]
     path.write_bytes(b"\n".join(strange) + b"\n" + path.read_bytes() + b'{"torn')
     letters = DeadLettersFile(settings.out_directory, SystemFiles())
     assert [each.number for each in letters.letters()] == [each.number for each in letters.letters()] == ["T-0#1"]
-    assert [text.partition("no dead letter")[1] for text in caplog.messages] == ["no dead letter"] * 5
+    assert [text.partition("no dead letter")[1] for text in caplog.messages] == ["no dead letter"] * 7
 
 
 def test_a_line_too_long_to_hold_is_no_dead_letter(settings, monkeypatch, caplog):
@@ -207,11 +213,17 @@ def test_a_line_too_long_to_hold_is_no_dead_letter(settings, monkeypatch, caplog
     assert FoundLine(0, b"").cut is None
 
 
-def test_a_record_of_actions_that_was_edited_is_refused(settings):
+BEGUN = b'{"action":"requeueing","number":"T-0#1","letter":"x","by":"me","at":"now",%b}\n'
+
+
+@pytest.mark.parametrize(
+    "edited", [b'{"action":"eaten"}\n', BEGUN % b'"partition":-1,"beyond":0', BEGUN % b'"partition":%b,"beyond":0' % (b"9" * 300)]
+)
+def test_a_record_of_actions_that_was_edited_is_refused(settings, edited):
     set_aside(settings, letter(1))
     Desk(settings).call()
     path = settings.out_directory / "dead-letters-actions.jsonl"
-    path.write_bytes(b'{"action":"eaten"}\n' + path.read_bytes())
+    path.write_bytes(edited + path.read_bytes())
     with pytest.raises(TransportRefused, match=r"actions.jsonl: the line at byte 0 is no action .* Put the file back"):
         Desk(settings).call()
 
@@ -233,7 +245,7 @@ def prepare(settings, files=None):
     set_aside(settings, letter(1, P1, value=b"three"), partition=P1)
     if files:
         for path in (*settings.in_directory.glob("*"), *settings.out_directory.glob("*")):
-            files.synced[path] = path.read_bytes()
+            files.note_durable(path)
 
 
 def check(settings):
@@ -298,8 +310,7 @@ def test_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing(settings
         files.fault_at, files.torn = fault_at, torn
         with pytest.raises(crash):
             Desk(settings, files).call()
-        for directory in (settings.in_directory, settings.out_directory):
-            files.cut_power(directory, names_are_lost=False)
+        files.cut_power(names_are_lost=False)
         Desk(settings).call()
         check(settings)
 
@@ -313,8 +324,7 @@ def test_a_power_cut_that_takes_what_a_producer_wrote_last_is_no_reason_to_refus
         files.fault_at = fault_at
         with pytest.raises(crash):
             Desk(settings, files).call()
-        for directory in (settings.in_directory, settings.out_directory):
-            files.cut_power(directory, names_are_lost=False)
+        files.cut_power(names_are_lost=False)
         Desk(settings).call()
         check(settings)
 
@@ -428,9 +438,11 @@ def test_a_beginning_that_is_not_ours_is_left_to_whose_it_is_and_the_call_can_be
 
 def test_a_writer_that_takes_our_line_in_at_the_very_moment_is_noticed(settings, new_files):
     class Interrupted(new_files):
+        is_interrupted = False
+
         def write(self, descriptor, data):
-            if self.paths[descriptor].name == "partition-0.jsonl" and not self.replaced:
-                self.replaced = b"once"
+            if self.paths[descriptor].name == "partition-0.jsonl" and not self.is_interrupted:
+                self.is_interrupted = True
                 append(settings, b'{"half":')
             return super().write(descriptor, data)
 
@@ -487,7 +499,7 @@ def test_a_mark_from_before_an_intent_is_not_taken_for_its_line_though_an_older_
     assert [each.position is None for each in Desk(settings).call()] == [True, False]
     files = new_files()
     # The intent is durable and nothing else is.
-    files.fault_at = 6
+    files.fault_at = 7
     with pytest.raises(crash):
         Desk(settings, files).named("T-0#2")
     assert [type(each) for each in Desk(settings).actions.last().values()] == [Requeueing, Requeueing]

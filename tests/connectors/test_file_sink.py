@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from connectors.file_operations import SystemFiles
+from connectors.file_operations import SystemFiles, sync_directory
 from connectors.file_transport import FileTransport
 from connectors.port import Channel, Outgoing, PartitionOutput, Position, TransportRefused, TransportUnavailable
 from domain.record import Partition
@@ -143,7 +143,18 @@ def test_what_is_beyond_stays_until_a_higher_number_was_published(transport, reo
     assert again.position(P0).beyond == frozenset()
 
 
-@pytest.mark.parametrize("damage", [None, b"", b"\x00" * 200, b'{"format":1,"lengths":', b"\xff", b"[]", b'{"format":1}'])
+ENTRY = b'{"format":1,"lengths":{},"partitions":[{"topic":"T","partition":0,"metadata":"m",%b}]}'
+IMPOSSIBLE = [
+    ENTRY % b'"offset":-1',
+    ENTRY % b'"offset":1,"beyond":[[1,1000000000000000]]',
+    b'{"format":1,"lengths":{"notifications.jsonl":-1},"partitions":[]}',
+]
+"""Nobody but a person's hand writes these."""
+
+
+@pytest.mark.parametrize(
+    "damage", [None, b"", b"\x00" * 200, b'{"format":1,"lengths":', b"\xff", b"[]", b'{"format":1}', *IMPOSSIBLE]
+)
 def test_without_positions_the_outputs_tell_what_has_left(transport, reopen, positions, notifications, damage):
     transport.publish([output(outgoing(1), dead(2)), output(outgoing(7), partition=P1), output(partition=Partition("T", 2))])
     positions.unlink() if damage is None else positions.write_bytes(damage)
@@ -272,12 +283,13 @@ def test_a_power_cut_behind_a_rotation_brings_back_no_length_of_the_old_file(set
         files = new_files()
         transport = reopen(files)
         transport.publish([output(outgoing(1), metadata="1")])
+        sync_directory(files, settings.out_directory)
         notifications.rename(settings.out_directory / "moved")
         files.fault_at = files.count + step
         with suppress(crash):
             transport.publish([output(outgoing(2), metadata="2")])
         transport.close()
-        files.cut_power(settings.out_directory, names_are_lost=True)
+        files.cut_power(names_are_lost=True)
         found = reopen().position(P0)
         has_left = notifications.exists() and b"#2" in notifications.read_bytes()
         assert has_left == (found.metadata == "2" or 2 in found.beyond)
@@ -288,8 +300,9 @@ def test_after_a_power_cut_the_position_is_one_that_was_written(settings, reopen
         files = new_files()
         transport = reopen(files)
         transport.publish([output(metadata="1")])
+        sync_directory(files, settings.out_directory)
         transport.publish([output(metadata="2")])
-        files.cut_power(settings.out_directory, names_are_lost=names_are_lost)
+        files.cut_power(names_are_lost=names_are_lost)
         assert reopen().position(P0) == Position(10, metadata)
 
 

@@ -34,6 +34,19 @@ def loaded(write: Callable[..., Path]) -> Callable[..., Configuration]:
 
 
 @pytest.fixture
+def refused_text(write: Callable[..., Path]) -> Callable[[str], str]:
+    """What is said when a text is refused, with the path of its file left out."""
+
+    def load_text(text: str) -> str:
+        file = write(text)
+        with pytest.raises(ConfigurationError) as raised:
+            load(file)
+        return str(raised.value).replace(str(file), "")
+
+    return load_text
+
+
+@pytest.fixture
 def refused(write: Callable[..., Path]) -> Callable[..., dict[str, str]]:
     """The problems, by path, for which a text is refused."""
 

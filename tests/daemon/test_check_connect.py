@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -77,6 +78,42 @@ def test_a_database_that_somebody_else_writes_to_for_ever_is_out_of_reach(check,
 def test_another_storage_needs_no_database(check, database):
     database.write_bytes(b"garbage")
     assert check(f"{R}.storage-type=none") == (0, "")
+
+
+@pytest.mark.slow
+def test_a_redis_server_is_looked_at_and_left_as_it_is(check, own_server):
+    from servers.redis import RedisServer, RedisSettings
+
+    server = own_server(RedisServer, RedisSettings(append="everysec")).start()
+    on_redis = (f"{R}.storage-type=redis", f'{N}.storage.redis.url="{server.url}"')
+    code, report = check(*on_redis, as_json=True)
+    assert code == 0
+    assert "appendfsync is everysec" in report["warnings"][0]
+    with closing(server.client()) as client:
+        assert client.dbsize() == 0
+        client.config_set("maxmemory", "100mb")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        code, said = check(*on_redis)
+        assert code == 4
+        assert "set it to noeviction" in said
+        client.config_set("maxmemory-policy", "noeviction")
+        client.execute_command("ACL", "SETUSER", "default", "-hset")
+        code, said = check(*on_redis)
+        assert code == 4
+        assert "docs/operations.md" in said
+    server.kill()
+    code, said = check(*on_redis)
+    assert code == 4
+    assert "Connection refused" in said
+
+
+def test_a_redis_url_that_cannot_be_understood_is_refused_if_it_is_used(check):
+    overrides = f'{N}.storage.redis.url="redis://:s3cret@host:port/0"'
+    assert check(overrides) == (0, "")
+    code, said = check(f"{R}.storage-type=redis", overrides)
+    assert code == 3
+    assert said.startswith(f"resequencer: {N}.storage.redis.url: names the port of 'host:port' wrongly")
+    assert "s3cret" not in said
 
 
 def test_a_directory_that_should_have_been_mounted_is_missed(check, tmp_path):

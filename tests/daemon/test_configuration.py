@@ -206,18 +206,14 @@ def test_a_secret_never_shows_in_a_repr(loaded):
     )
     assert "s3cret" not in repr(configuration)
     assert not [each for each in configuration.effective if "s3cret" in str(each)]
-    assert configuration.storage.infinispan_password == "'s3cret'"
+    assert configuration.storage.infinispan.password == "'s3cret'"
     assert dict(configuration.ingress.kafka_clients)["sasl.password"] == "s3cret"
-    assert configuration.storage.redis_url == "redis://:s3cret@cache:6379/0"
+    assert configuration.storage.redis.url == "redis://:s3cret@cache:6379/0"
 
 
-@pytest.mark.parametrize("storage", ["redis", "infinispan", "cache"])
-def test_a_storage_of_a_later_version_is_valid_but_said_to_be_unsupported(loaded, storage):
-    configuration = loaded(f"{R}.storage-type = {storage}")
-    unsupported = configuration.unsupported()
-    assert unsupported is not None
-    assert "storage-type" in str(unsupported)
-    assert "transport" in str(unsupported)
+@pytest.mark.parametrize("storage", ["infinispan", "cache"])
+def test_cache_is_another_name_for_infinispan(loaded, storage):
+    assert loaded(f"{R}.storage-type = {storage}").resequencer.storage_type is StorageType.INFINISPAN
 
 
 def test_a_deadline_beyond_the_idle_timeout_is_allowed_with_a_warning(loaded):

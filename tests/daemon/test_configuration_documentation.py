@@ -54,5 +54,6 @@ def test_the_reference_stands_by_itself():
     assert resolve([document]).values == resolve([document]).values
 
 
-def test_the_only_key_that_is_secret_by_its_name_is_the_password():
-    assert [path for path in KEYS if is_secret_name(path)] == ["payment-status-notification.storage.infinispan.password"]
+def test_the_only_keys_that_are_secret_by_their_names_are_the_passwords():
+    storage = "payment-status-notification.storage"
+    assert [path for path in KEYS if is_secret_name(path)] == [f"{storage}.redis.password", f"{storage}.infinispan.password"]

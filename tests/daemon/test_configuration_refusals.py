@@ -15,10 +15,10 @@ WRONG = {
     SecretText: ["5", "true", "null", "[a]", "3s", "{ a = 1 }"],
     Url: ["5", "true", "null", "localhost", '"ftp://localhost"', '"redis://"', '"http://"', "[a]", "{ a = 1 }"],
     Names: ["5", "BusinessData", "null", "[1]", "[[A]]", '[" "]', "[A, A]", "['A, B']", "{ a = 1 }"],
-    FilePath: ["5", "true", '""', '" "', "[a]", "3s", "{ a = 1 }"],
+    FilePath: ["5", "true", '""', '" "', "[a]", "3s", "{ a = 1 }", "x" * 256, "x/" * 2_001],
     Duration: ["30", "true", "soon", "-1s", "100us", "1.0005s", "3x", "[3s]", "1000000d", '"3 s s"', "3 months", "{ a = 1 }"],
-    Size: ["512m", "true", "null", "big", "-1", "1.3B", "[1M]", "99999G", "0", "{ a = 1 }"],
-    Whole: ["1.5", "true", "null", "many", "-1", "[1]", "1e99", "99999999999999999999999", '"1 0"', "3s", "{ a = 1 }"],
+    Size: ["512m", "true", "[]", "big", "-1", "1.3B", "[1M]", "99999G", "0", "{ a = 1 }"],
+    Whole: ["1.5", "true", "[]", "many", "-1", "[1]", "1e99", "99999999999999999999999", '"1 0"', "3s", "{ a = 1 }"],
     Number: ["true", "null", "some", "-0.5", "[1]", "1e99", '"nan"', "inf", "3s", "{ a = 1 }"],
 }
 
@@ -67,6 +67,19 @@ def test_a_value_in_place_of_a_section_is_refused(refused, section, value):
     assert "keys are expected" in refused(f"{section} = {value}")[section]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{P}.transport = "fi\u200ble"',
+        f'{P}.transport = "fi\\u2028le"',
+        f'{P} {{ "tr\u0007ansport" = file }}',
+        f'{P}.storage.redis.url = "\x9b2J"',
+    ],
+)
+def test_a_refusal_shows_what_cannot_be_printed_escaped_and_on_one_line(refused_text, text):
+    assert refused_text(text).isprintable()
+
+
 def test_all_problems_are_told_at_once(refused):
     problems = refused(
         f"{R} {{ stratgy = SEQUENCE, idle-timeout = 1s, max-attempts = many }}\n{P}.transport = file\n{P}.http.port = 70000"
@@ -94,6 +107,8 @@ FILES = f"{I}.transport = file\n{P}.transport = file\n"
         (f"{R}.retention = 29s", f"{R}.retention"),
         (f"{R}.stash-limit.bytes-per-worker = 4M", f"{R}.stash-limit.bytes-per-worker"),
         (f"{R} {{ max-attempts = 100 }}", f"{R}.max-attempts"),
+        (f"{P}.file.keep-notifications = 3", f"{P}.file.keep-notifications"),
+        (f"{I}.file.archive-every = 10m", f"{I}.file.archive-every"),
     ],
 )
 def test_an_impossible_relation_is_refused(refused, text, path):
@@ -104,6 +119,7 @@ def test_relations_at_their_limit_hold(loaded):
     loaded(f"{R} {{ idle-timeout = 3s, retention = 3s }}")
     loaded(f"{R}.stash-limit.bytes-per-worker = 5M")
     loaded(f"{P}.worker.count = 2")
+    loaded(f"{P}.file {{ rotate-at = 1M, keep-notifications = 1 }}")
 
 
 @pytest.mark.parametrize("value", ["10s", "[a]", "{ a = [b] }"])

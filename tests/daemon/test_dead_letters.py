@@ -6,8 +6,10 @@ import json
 import os
 import pwd
 
+import msgspec
 import pytest
 
+from connectors.file_rotated import find_rotated
 from connectors.file_settings import FileSettings
 from connectors.file_transport import FileTransport
 from connectors.port import Channel, Outgoing, PartitionOutput, Position
@@ -133,6 +135,18 @@ def test_nothing_set_aside_is_an_empty_list_and_makes_nothing(desk, tmp_path):
     assert (code, out) == (1, "")
     assert err.startswith("resequencer: run/application/out: there is no such directory, so nothing was set aside;")
     assert not (tmp_path / "run").exists()
+
+
+def test_those_in_rotated_files_are_listed_shown_and_requeued_too(desk):
+    desk.settings = msgspec.structs.replace(desk.settings, rotate_bytes=1)
+    numbers = [desk.set_aside() for _ in range(3)]
+    assert [each.number for each in find_rotated(desk.out / "dead-letters.jsonl")] == [1, 2]
+    code, listed = desk.json("list")
+    assert (code, [each["number"] for each in listed]) == (0, numbers)
+    assert "not dead-letters" not in desk("list")[2]
+    assert desk("show", name(1))[0] == 0
+    assert desk("requeue", "--all")[0] == 0
+    assert len(desk.requeued()) == 3
 
 
 def test_files_that_were_moved_away_are_not_read_and_that_is_said(desk):

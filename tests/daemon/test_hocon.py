@@ -126,6 +126,47 @@ def test_what_is_no_hocon_is_refused_with_the_place(text):
     assert refusal(_parse, text).startswith("a layer: is not HOCON: ")
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r'"\" \\ \/ \n \r \t"', '" \\ / \n \r \t'),
+        (r'"\b\f"', "\b\f"),
+        (r'"caf\u00e9 \ud83d\ude00"', "caf\u00e9 \U0001f600"),
+        (r'"\\u00e9"', r"\u00e9"),
+        (r'"\u0041"${i}', "Ablue"),
+        (r'["\u0041"]', ["A"]),
+    ],
+)
+def test_the_escapes_of_json_mean_what_they_mean_in_json(written, meant):
+    assert values(f"i = blue\nx.a = {written}")["x.a"] == meant
+
+
+@pytest.mark.parametrize("written", [r'"\x41"', r'"\u12"', r'"\ud800"', r'"\udc00\ud800"', r'"\u00g1"', r"C:\directory"])
+def test_a_backslash_that_begins_no_escape_is_refused_with_the_remedy(written):
+    assert refusal(_parse, f"x.a = {written}").endswith(r"\uXXXX; one that is meant itself is written \\")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'x { password = "hunter2" } more',
+        'x = ["hunter2"] more',
+        'password = ["hunter2"]\npassword = x\npassword += [hunter2]',
+        'x.password = "hunter2" { a = 1 }',
+        r'password = "hunter2\q"',
+        'password = "hunter2',
+        "password = 99999999999999999999s hunter2",
+    ],
+)
+def test_whatever_is_wrong_with_a_text_its_refusal_shows_no_value(text):
+    """A line and a column, or a key: pyhocon would print the section with all that is in it."""
+    assert "hunter2" not in refusal(values, text)
+
+
+def test_a_section_beside_a_text_is_refused_with_the_place():
+    assert refusal(_parse, "a = 1\nx { b = 2 } more").startswith("a layer: is not HOCON: line 2")
+
+
 def test_a_list_at_the_top_and_endless_nesting_are_refused():
     assert "is a list" in refusal(_parse, "[1, 2]")
     assert "nested too deep" in refusal(_parse, "a = " + "[" * 3_000 + "]" * 3_000)

@@ -71,6 +71,17 @@ def test_what_the_process_before_said_is_not_said_of_this_one(run_directory, is_
     assert json.loads(capsys.readouterr().out) == {"state": "starting"}
 
 
+def test_what_its_files_take_is_said(run_directory, is_held, capsys):
+    StatusFile(run_directory).write(said(State.READY, SystemClock().now()))
+    (run_directory / "state.db").write_bytes(b"x" * 2_048_000)
+    main(["status"])
+    assert "\non disk: database 2.0 MB\n" in capsys.readouterr().out
+    main(["status", "--json"])
+    disk = json.loads(capsys.readouterr().out)["disk"]
+    assert disk["database"] == {"files": 1, "bytes": 2_048_000}
+    assert set(disk) == {"input", "archive", "output", "database", "database log", "service log"}
+
+
 def test_a_holder_that_had_no_room_for_its_process_id_is_believed(run_directory, is_held, capsys):
     (run_directory / NAME).write_bytes(b"")
     StatusFile(run_directory).write(said(State.READY, SystemClock().now()))
@@ -94,6 +105,13 @@ def test_what_waits_is_said_with_its_unit_on_one_line(run_directory, is_held, ca
     assert main(["status"]) == 0
     last = capsys.readouterr().out.split("\n")[-2]
     assert last == r"waits since 2026-03-28T23:33:55Z: uow\u2028 é for sequence:3 (2 stashed, deadline at 2026-03-28T23:34:16Z)"
+
+
+def test_workers_that_died_are_counted_with_the_last_ones_words(run_directory, is_held, capsys):
+    told = msgspec.structs.replace(said(at=SystemClock().now()), restarts=2, last_death="ended with 1: no\nroom")
+    StatusFile(run_directory).write(told)
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out.split("\n")[2] == r"started again 2 times: the worker before ended with 1: no\nroom"
 
 
 def test_a_configuration_that_is_refused_is_exit_code_three(run_directory, capsys):

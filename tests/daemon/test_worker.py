@@ -11,7 +11,7 @@ from connectors.port import TransportRefused, TransportUnavailable
 from daemon import worker
 from daemon.configuration import Configuration
 from daemon.status_file import StatusFile
-from daemon.status_report import State, StatusReport
+from daemon.status_report import Identity, State, StatusReport
 from daemon.worker import Worker
 from guardian.actors import ActorsFailed
 
@@ -28,7 +28,7 @@ class Operator:
         self.waited: list[int] = []
         self.until: Callable[[], bool] = lambda: False
         self.questions = 0
-        self.worker = Worker(configuration, self.wait, self.is_stopping, os.getpid())
+        self.worker = Worker(configuration, self.wait, self.is_stopping, Identity(os.getpid(), str(configuration.file), NOW))
 
     def wait(self, milliseconds: int) -> None:
         self.waited.append(milliseconds)

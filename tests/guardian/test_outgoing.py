@@ -1,5 +1,6 @@
 """What leaves: as a record, and as the bytes that are pending."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,7 @@ from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.notification import Notification
 from domain.record import Cut, Origin, Partition, Record
 from guardian.outgoing import POSSIBLE_DUPLICATE, from_pending, outgoing, renumbered, to_pending
+from storage.port import Pending, StorageRefused
 
 P = Partition("T", 3)
 NOTIFICATION = Notification("ID", "ünit", "ACCP", b"{}", (("notification-id", b"ID"),), Origin(P, 70))
@@ -22,6 +24,12 @@ outgoings = st.builds(
     headers=st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=9)), max_size=4).map(tuple),
     value=st.binary(max_size=200),
 )
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x94\xadnotifications\xc0\x90", b"\x94\xadnotification\xff\xc0\x90\xc4\x00"])
+def test_what_is_pending_and_damaged_is_refused_by_its_number(body: bytes) -> None:
+    with pytest.raises(StorageRefused, match=r"number 17 of what is still to leave: .*damaged"):
+        from_pending(Pending(17, body))
 
 
 def test_a_notification_leaves_under_its_unit_with_its_headers() -> None:

@@ -65,7 +65,7 @@ def test_a_quoted_text_may_hold_commas_quotes_and_line_breaks() -> None:
         (["flow,event,status"], "settings.csv:1: the header is 'flow,event,status'; it must be process_flow_name,"),
         ([HEADER, "F,E,ACCP"], "settings.csv:2: 3 cells instead of 5 in 'F,E,ACCP'"),
         ([HEADER, "F,E,ACCP,,a,b"], "settings.csv:2: 6 cells instead of 5"),
-        ([HEADER, "F,E,ACCP,,", "", "F,E,RJCT,,"], "settings.csv:4: a second row for F,E; keep one"),
+        ([HEADER, "F,E,ACCP,,", "", "F,E,RJCT,,"], "settings.csv:4: a second row for 'F,E'; keep one"),
         ([HEADER, "F,E,DONE,,"], "settings.csv:2: transaction_status 'DONE' is no ISO code; one of ACCC ACCP"),
         ([HEADER, "F,E,PART,,"], "settings.csv:2: transaction_status 'PART'"),
         ([HEADER, "F,E,,,"], "settings.csv:2: transaction_status ''"),
@@ -78,6 +78,22 @@ def test_a_quoted_text_may_hold_commas_quotes_and_line_breaks() -> None:
 )
 def test_what_is_wrong_is_refused_with_its_line_its_value_and_the_remedy(lines: list[str], expected: str) -> None:
     assert refusal(*lines).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["x" * 500],
+        [HEADER, "\x1b[2J,E,ACCP,,", "\x1b[2J,E,ACCP,,"],
+        [HEADER, "F,E,ACCP,," + ",x" * 500],
+        [HEADER, "F" * 500 + ",,ACCP,,"],
+        [HEADER, "F,E," + "A" * 500 + ",,"],
+        [HEADER, "F,E,RJCT," + "A" * 500 + ","],
+    ],
+)
+def test_a_refusal_of_whatever_value_is_one_printable_line(lines: list[str]) -> None:
+    assert refusal(*lines).isprintable()
+    assert len(refusal(*lines)) < 400
 
 
 def test_additional_information_is_split_at_words_to_105_characters() -> None:

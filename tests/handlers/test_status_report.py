@@ -6,8 +6,8 @@ import pytest
 from msgspec import structs
 
 from domain.errors import PermanentError
-from resequencer.handlers import original
 from resequencer.handlers.notification_settings import NotificationSetting, NotificationSettings
+from resequencer.handlers.original import KEPT_PAYMENTS, Originals
 from resequencer.handlers.pain002_schema import REPORT
 
 
@@ -289,7 +289,16 @@ def test_a_payment_too_large_to_be_kept_is_reported_all_the_same(
 ) -> None:
     message, instruction, transfer = example()
     clean = report_of(data_of(message, instruction, transfer))
-    kept = original._make_cached.cache_info().currsize
+    originals = Originals()
     transfer["Unknown"] = "x" * 100_000
-    assert report_of(data_of(message, instruction, transfer)) == clean
-    assert original._make_cached.cache_info().currsize == kept
+    data = data_of(message, instruction, transfer)
+    assert report_of(data) == clean
+    originals.get(data.mds)
+    assert len(originals) == 0
+
+
+def test_of_more_payments_than_are_kept_the_earliest_is_forgotten(data_of: Callable[..., Any]) -> None:
+    originals = Originals()
+    for number in range(KEPT_PAYMENTS + 2):
+        originals.get(data_of({"GrpHdr": {"MsgId": f"M-{number}"}}).mds)
+    assert len(originals) == KEPT_PAYMENTS

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from operated_daemon import Daemon
 from operated_service import OperatedService
 
 
 @pytest.fixture
 def new_service(tmp_path: Path) -> Iterator[Callable[..., OperatedService]]:
-    """Makes services; all but `directory` go to the `OperatedService`, which is not started yet."""
+    """Makes services in `directory`, a fresh one; all else goes to the `OperatedService`, which is not started yet."""
     made: list[OperatedService] = []
 
-    def make(*overrides: str, directory: Path = tmp_path, config: str | None = None) -> OperatedService:
-        made.append(OperatedService(directory, *overrides, config=config))
+    def make(*overrides: str, directory: Path = tmp_path, **what: Any) -> OperatedService:
+        made.append(OperatedService(directory, *overrides, **what))
         return made[-1]
 
     yield make
@@ -25,3 +27,21 @@ def new_service(tmp_path: Path) -> Iterator[Callable[..., OperatedService]]:
 def service(new_service: Callable[..., OperatedService]) -> OperatedService:
     """What runs when nothing is configured: SEQUENCE, files, the embedded storage."""
     return new_service()
+
+
+@pytest.fixture
+def new_daemon(new_service: Callable[..., OperatedService]) -> Iterator[Callable[..., Daemon]]:
+    made: list[Daemon] = []
+
+    def make(*overrides: str, **what: str) -> Daemon:
+        made.append(Daemon(new_service(*overrides, **what)))
+        return made[-1]
+
+    yield make
+    for daemon in made:
+        daemon.service.verb("stop")
+
+
+@pytest.fixture
+def daemon(new_daemon: Callable[..., Daemon]) -> Daemon:
+    return new_daemon()

@@ -2,82 +2,18 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 
 import pytest
-from operated_service import NOTIFICATION, RESEQUENCER, OperatedService
+from operated_daemon import Daemon, has_ended
+from operated_service import NOTIFICATION, RESEQUENCER
 from waiting import wait_until
 
-from daemon.status_file import StatusFile
-from daemon.status_report import State, StatusReport
+from daemon.status_report import State
 
 pytestmark = pytest.mark.slow
-
-
-class Daemon:
-    """A service that is started and stopped by the verbs."""
-
-    def __init__(self, service: OperatedService) -> None:
-        self.service = service
-        self.log_file = service.run_directory / "service.log"
-
-    @property
-    def report(self) -> StatusReport | None:
-        return StatusFile(self.service.run_directory).find()
-
-    @property
-    def supervisor(self) -> int:
-        return int((self.service.run_directory / "lock").read_text())
-
-    @property
-    def worker(self) -> int | None:
-        """The supervisor's only child."""
-        children = Path(f"/proc/{self.supervisor}/task/{self.supervisor}/children").read_text().split()
-        return int(children[0]) if children else None
-
-    def wait_for(self, is_so: Callable[[StatusReport], bool], what: str) -> None:
-        wait_until(lambda: self.report is not None and is_so(self.report), what)
-
-    def wait_for_another_worker(self, than: int) -> int:
-        def find() -> int | None:
-            worker = self.worker
-            return worker if worker not in (None, than) and self.is_ready() else None
-
-        found = wait_until(find, "another worker is ready")
-        assert found is not None
-        return found
-
-    def is_ready(self) -> bool:
-        return self.service.verb("status").returncode == 0
-
-
-@pytest.fixture
-def new_daemon(new_service: Callable[..., OperatedService]) -> Iterator[Callable[..., Daemon]]:
-    made: list[Daemon] = []
-
-    def make(*overrides: str, **what: str) -> Daemon:
-        made.append(Daemon(new_service(*overrides, **what)))
-        return made[-1]
-
-    yield make
-    for daemon in made:
-        daemon.service.verb("stop")
-
-
-@pytest.fixture
-def daemon(new_daemon: Callable[..., Daemon]) -> Daemon:
-    return new_daemon()
-
-
-def ended(process: int) -> bool:
-    stat = Path(f"/proc/{process}/stat")
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def test_start_returns_when_it_is_ready_and_stop_when_it_has_drained(daemon: Daemon) -> None:
@@ -134,7 +70,7 @@ def test_a_worker_whose_supervisor_is_gone_ends_and_nobody_takes_its_place_befor
     assert worker is not None
     os.kill(daemon.supervisor, signal.SIGKILL)
     assert daemon.service.verb("start").returncode == 0
-    assert ended(worker)
+    assert has_ended(worker)
     assert daemon.log_file.exists()
 
 
@@ -154,7 +90,7 @@ def test_a_worker_that_dies_again_and_again_ends_the_service_which_says_why(daem
 
     def is_over() -> bool:
         nonlocal worker
-        if ended(supervisor):
+        if has_ended(supervisor):
             return True
         worker = daemon.worker
         if worker is not None:

@@ -138,11 +138,27 @@ def test_a_state_of_a_newer_format_is_refused_with_the_remedy(envelopes):
         codec("SEQUENCE").restore(PARTITION, newer)
 
 
-def test_a_damaged_state_is_refused_and_the_unit_named(envelopes):
+@pytest.mark.parametrize(
+    ("part", "intact", "damaged"),
+    [
+        ("state", b"", b"\xc1"),
+        ("state", b"\xa8SEQUENCE", b"\xa8SEQUENC\xff"),
+        ("state", b"SEQUENCE\x93", b"SEQUENCE\xc1"),
+        ("payment_data", b"", b"\xc1"),
+        ("payment_data", b"PAIN_001", b"PAIN_00\xff"),
+        ("stash", b"", b"\xc1"),
+        ("stash", b"\xc5", b"\xc0"),
+    ],
+)
+def test_whatever_is_damaged_in_a_snapshot_is_refused_and_the_unit_named(envelopes, part, intact, damaged):
     unit = drive("SEQUENCE")
-    unit.arrive(envelopes(1))
+    unit.arrive(envelopes(1, mds=["PAIN_001"]), envelopes(3))
+    stored = getattr(unit.stored, part)
+    spoil = lambda data: damaged + data if not intact else data.replace(intact, damaged)  # noqa: E731
+    spoiled = (msgspec.structs.replace(stored[0], body=spoil(stored[0].body)),) if part == "stash" else spoil(stored)
+    assert spoiled != stored
     with pytest.raises(StorageRefused, match=r"'uow-1'.*damaged"):
-        codec("SEQUENCE").restore(PARTITION, msgspec.structs.replace(unit.stored, state=b"\xc1"))
+        codec("SEQUENCE").restore(PARTITION, msgspec.structs.replace(unit.stored, **{part: spoiled}))
 
 
 def test_a_stashed_record_that_is_refused_today_becomes_a_dead_letter_and_the_rest_goes_on(envelopes):

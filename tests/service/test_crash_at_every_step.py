@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import pytest
 from crash_simulation import Forgets, crash_at, reference, replay_command, simulate, workload
 
@@ -61,6 +62,7 @@ def test_crashes_lost_answers_and_strangers_lose_double_and_mark_nothing() -> No
 @pytest.mark.slow
 def test_a_crash_before_or_after_each_step_of_a_workload_changes_nothing() -> None:
     work = workload(SMALL)
+    work = work._replace(plan=msgspec.structs.replace(work.plan, rotate_bytes=1_000))
     expected = reference(work)
     for step in range(1, expected.steps + 1):
         outcome = crash_at(work, step, expected)

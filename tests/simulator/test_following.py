@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import simulator.following
+from connectors.file_rotated import rotated_path
 from connectors.port import TransportRefused
 from simulator.expectation import ExpectedGarbage
 from simulator.following import Compared, Following, Look
@@ -101,6 +102,23 @@ def test_whatever_comes_first_it_is_complete_when_all_is_there_and_not_before(fo
     assert last.is_complete
     assert not last.has_moved
     assert found(part.following.verdict()) == {}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_outputs_that_are_rotated_meanwhile_are_followed(followed: Callable, seed: int):
+    part, rng = followed(), Random(seed)
+    part.write("expected", part.expected)
+    for what in ("notifications", "dead_letters"):
+        path, rest, number = getattr(part.files, what), list(getattr(part, what)), 0
+        while rest:
+            for _ in range(rng.randint(0, 3)):
+                part.write(what, rest[:20])
+                del rest[:20]
+                number += 1
+                path.rename(rotated_path(path, number))
+                path.touch()
+            assert part.look().deviations == 0
+    assert part.look().is_complete
 
 
 def test_what_is_followed_is_judged_as_what_is_verified(followed: Callable):

@@ -3,6 +3,7 @@ from typing import BinaryIO
 
 import pytest
 
+from connectors.file_rotated import Rotated, rotated_path
 from connectors.port import TransportRefused
 from simulator.tailed_file import TailedFile
 
@@ -94,4 +95,90 @@ def test_the_last_line_before_a_file_was_moved_away_is_not_missed(path: Path, mo
 
     monkeypatch.setattr(file, "_is_replaced", is_replaced)
     assert read(file) == [b"a", b"b", b"c"]
+    file.close()
+
+
+def rotate(path: Path, number: int) -> Path:
+    """As the service does it."""
+    rotated = rotated_path(path, number)
+    path.rename(rotated)
+    path.touch()
+    return rotated
+
+
+def test_what_was_rotated_before_is_handed_out_first(path: Path):
+    for number in range(1, 4):
+        append(path, b"%d\n" % number)
+        rotate(path, number)
+    append(path, b"4\n")
+    file = TailedFile(path)
+    assert read(file) == [b"1", b"2", b"3", b"4"]
+    file.close()
+
+
+@pytest.mark.parametrize("already", [0, 1, 7])
+@pytest.mark.parametrize("rotations", [1, 2, 3])
+def test_whatever_is_rotated_between_two_looks_every_line_is_handed_out_once(path: Path, already: int, rotations: int):
+    for number in range(1, already + 1):
+        append(path, b"before\n")
+        rotate(path, number)
+    file = TailedFile(path)
+    append(path, b"0\n")
+    assert read(file)[-1:] == [b"0"]
+    for number in range(1, rotations + 1):
+        append(path, b"%d\n" % number)
+        rotate(path, already + number)
+    assert read(file) == [b"%d" % number for number in range(1, rotations + 1)]
+    append(path, b"last\n")
+    assert read(file) == [b"last"]
+    file.close()
+
+
+def test_rotated_files_that_are_not_kept_are_not_missed_while_they_are_open(path: Path):
+    append(path, b"1\n")
+    file = TailedFile(path)
+    assert read(file) == [b"1"]
+    append(path, b"2\n")
+    rotate(path, 1).unlink()
+    append(path, b"3\n")
+    rotate(path, 2)
+    append(path, b"4\n")
+    assert read(file) == [b"2", b"3", b"4"]
+    file.close()
+
+
+def test_a_file_moved_away_by_hand_and_one_that_was_rotated_are_both_read_to_their_end(path: Path):
+    append(path, b"1\n")
+    file = TailedFile(path)
+    assert read(file) == [b"1"]
+    append(path, b"2\n")
+    path.rename(path.with_suffix(".away"))
+    append(path, b"3\n")
+    rotate(path, 1)
+    append(path, b"4\n")
+    assert read(file) == [b"2", b"3", b"4"]
+    file.close()
+
+
+def test_a_file_that_is_rotated_in_the_moment_it_is_opened_is_not_missed(path: Path, monkeypatch: pytest.MonkeyPatch):
+    append(path, b"1\n")
+    file = TailedFile(path)
+    assert read(file) == [b"1"]
+    append(path, b"2\n")
+    rotate(path, 1)
+    append(path, b"3\n")
+    behind, looks = file._rotated_behind, []
+
+    def rotated_behind(opened: BinaryIO | None) -> list[Rotated]:
+        found = behind(opened)
+        looks.append(found)
+        if len(looks) == 1:
+            # After nothing was found behind the first file, and before its successor is opened.
+            rotate(path, 2)
+            append(path, b"4\n")
+        return found
+
+    monkeypatch.setattr(file, "_rotated_behind", rotated_behind)
+    assert read(file) == [b"2", b"3", b"4"]
+    assert looks[0] == []
     file.close()

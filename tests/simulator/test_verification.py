@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from connectors.file_rotated import rotated_path
 from connectors.port import TransportRefused
 from simulator.order_rules import Rules
 from simulator.plan import Flows, Numbering
@@ -306,6 +307,18 @@ def test_files_are_verified_and_a_torn_last_line_is_not_there_yet(judged: Callab
     assert verify_files(SEQUENCE, whole.run.directory / "expected.jsonl", out, letters).is_good
     out.write_bytes(b"\n".join(whole.notifications))
     assert found(verify_files(SEQUENCE, whole.run.directory / "expected.jsonl", out, letters)) == {Deviation.LOST: 1}
+
+
+def test_what_was_rotated_is_verified_with_what_was_not(judged: Callable, tmp_path: Path):
+    whole = judged(**ROUGH)
+    out, letters = tmp_path / "notifications.jsonl", tmp_path / "dead-letters.jsonl"
+    for path, lines in ((out, whole.notifications), (letters, whole.dead_letters)):
+        parts = [lines[: len(lines) // 3], lines[len(lines) // 3 : -1], lines[-1:]]
+        for number, part in enumerate(parts, 9):
+            (path if number == 11 else rotated_path(path, number)).write_bytes(b"".join(each + b"\n" for each in part))
+    assert verify_files(SEQUENCE, whole.run.directory / "expected.jsonl", out, letters).is_good
+    rotated_path(out, 9).unlink()
+    assert Deviation.LOST in found(verify_files(SEQUENCE, whole.run.directory / "expected.jsonl", out, letters))
 
 
 def test_output_that_was_never_written_is_empty_but_expectations_must_be_there(known_run: Callable, tmp_path: Path):

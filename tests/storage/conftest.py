@@ -1,11 +1,20 @@
-"""What the tests of the embedded storage share."""
+"""What the tests of storages share."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.storage.embedded_harness import EmbeddedHarness, memory_directory
+
+if TYPE_CHECKING:  # Its client takes a quarter of a second to import, which the tests of other storages need not wait for.
+    from servers.redis import RedisServer
+    from servers.redis_cluster import RedisCluster
+    from tests.storage.redis_harness import OwnRedis, RedisHarness
 
 
 @pytest.fixture
@@ -21,3 +30,44 @@ def embedded_on_disk(tmp_path: Path) -> Iterator[EmbeddedHarness]:
     harness = EmbeddedHarness(tmp_path)
     yield harness
     harness.close()
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> Iterator[RedisHarness]:
+    """On the server of the whole run, in a namespace of its own."""
+    from tests.storage.redis_harness import RedisHarness
+
+    with closing(redis_server.client()) as client:
+        harness = RedisHarness(client, url=redis_server.url)
+        yield harness
+        harness.clear_away()
+
+
+@pytest.fixture
+def clustered(redis_cluster: RedisCluster) -> Iterator[RedisHarness]:
+    """On the cluster of the whole run, in a namespace of its own."""
+    from tests.storage.redis_harness import RedisHarness
+
+    with ExitStack() as stack:
+        clients = [stack.enter_context(closing(node.client())) for node in redis_cluster.nodes]
+        harness = RedisHarness(*clients, url=redis_cluster.url)
+        yield harness
+        harness.clear_away()
+
+
+@pytest.fixture
+def own_redis(own_server: Callable[..., Any]) -> Iterator[Callable[..., OwnRedis]]:
+    """A server that the test may kill, pause and set up: `own_redis(append="everysec")`; with `kind`, a subclass of it."""
+    from servers.redis import RedisServer, RedisSettings
+    from tests.storage.redis_harness import OwnRedis, RedisHarness
+
+    with ExitStack() as stack:
+
+        def make(kind: type[RedisServer] = RedisServer, **settings: Any) -> OwnRedis:
+            server = own_server(kind, RedisSettings(**settings)).start()
+            client = stack.enter_context(closing(server.client()))
+            harness = RedisHarness(client, url=server.url.partition("?")[0])
+            stack.callback(harness.close)
+            return OwnRedis(server, client, harness)
+
+        yield make

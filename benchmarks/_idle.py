@@ -1,0 +1,100 @@
+"""Units that were spoken to once and lie idle now, as many as are asked for: real ones, under random names."""
+
+import secrets
+from collections.abc import Iterator
+from hashlib import blake2b
+from itertools import islice
+
+from benchmarks._worker import PARTITION
+from connectors.file_lines import Line, decode_line
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope
+from domain.record import Origin, Record
+from guardian.cycle import Cycle
+from guardian.messages import Prepare, Settle
+from resequencer.messages import UnitKey
+from storage.port import Snapshot, UnitChange
+
+AT_ONCE = 1_000
+
+
+def random_name(name: str) -> str:
+    """The same for the same name; beside those of others it lies anywhere."""
+    return blake2b(name.encode(), digest_size=8).hexdigest()
+
+
+def renamed(lines: list[bytes]) -> list[bytes]:
+    """The same traffic about units with random names, which is how payments are named: an index is hit anywhere."""
+    units = [_unit_of(line) for line in lines]
+    return [line.replace(unit.encode(), random_name(unit).encode()) for line, unit in zip(lines, units, strict=True)]
+
+
+class Idle:
+    """Makes idle units like those that the worker has dealt with by now: what its storage holds of the ones that are over.
+
+    `lines` are those that the worker has read.
+    """
+
+    def __init__(self, cycle: Cycle, lines: list[bytes]) -> None:
+        self._cycle = cycle
+        self._held = cycle.ownership.held[PARTITION]
+        self._names = _names()
+        heard = {_unit_of(line): line for line in lines}
+        snapshots = self._held.store.load(list(heard))
+        over = [each for each in snapshots.values() if each.payment_data is not None and not each.stash]
+        self._samples = [(each, _envelope(heard[each.unit])) for each in over]
+
+    @property
+    def bytes_each(self) -> float:
+        """Of state, payment data and name: what there is to be stored of one."""
+        kept = [len(each.state) + len(each.payment_data or b"") + len(each.unit) for each, _ in self._samples]
+        return sum(kept) / len(kept)
+
+    def store(self, count: int) -> None:
+        """So many more that only the storage knows."""
+        now = self._cycle._tools.clock.now()
+        for units in self._batches(count):
+            changes = [UnitChange(name, each.state, now, payment_data=each.payment_data) for name, (each, _) in units]
+            self._held.store.commit(self._held._commit(secrets.token_hex(8), tuple(changes)))
+
+    def keep_alive(self, count: int) -> None:
+        """So many more whose actor is alive: each was restored, and was sent something that it knew already."""
+        actors, now = self._cycle._actors, self._cycle._tools.clock.now()
+        for units in self._batches(count):
+            known = {UnitKey(PARTITION, name): sample for name, sample in units}
+            actors.prepare(Prepare(now, frozenset(known), {}, {}))
+            arrivals = {key: (envelope,) for key, (_, envelope) in known.items()}
+            settled = actors.settle(Settle(now, arrivals, {key: snapshot for key, (snapshot, _) in known.items()}))
+            assert all(each.decision.change is None for each in settled.decisions), "they are duplicates"
+
+    def _batches(self, count: int) -> Iterator[list[tuple[str, tuple[Snapshot, DataEnvelope]]]]:
+        samples = (self._samples[number % len(self._samples)] for number in range(count))
+        units = zip(self._names, samples, strict=False)
+        while batch := list(islice(units, AT_ONCE)):
+            yield batch
+
+
+def _names() -> Iterator[str]:
+    number = 0
+    while True:
+        number += 1
+        yield random_name(f"idle-{number}")
+
+
+def _unit_of(line: bytes) -> str:
+    key = _read(line).key
+    assert key is not None
+    return key.decode()
+
+
+def _envelope(line: bytes) -> DataEnvelope:
+    read = _read(line)
+    envelope = EnvelopeDecoder(DecodingSettings(needs_sequence=True)).decode(Record(Origin(PARTITION, 0), read.value))
+    assert isinstance(envelope, DataEnvelope)
+    return envelope
+
+
+def _read(line: bytes) -> Line:
+    read = decode_line(line)
+    assert isinstance(read, Line)
+    return read

@@ -1,0 +1,49 @@
+"""Kafka's records as ours, and ours as Kafka's."""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from domain.record import Cut, Headers, Origin, Partition, Record
+
+BEGINNING_BYTES = 64 * 1024
+"""How much is kept of a value beyond the limit."""
+
+
+class Sending(NamedTuple):
+    """One record that leaves."""
+
+    topic: str
+    key: bytes | None
+    headers: Headers
+    value: bytes
+
+
+def to_records(partition: Partition, fetched: Iterable[Any], max_value_bytes: int) -> list[Record]:
+    """Those of one partition, in order. A value of more than `max_value_bytes` is cut; one that is null is a defect."""
+    return [_to_record(Origin(partition, each.offset), each, max_value_bytes) for each in fetched]
+
+
+def _to_record(origin: Origin, fetched: Any, max_value_bytes: int) -> Record:
+    value: bytes | None = fetched.value
+    headers: Headers = tuple([(name, data or b"") for name, data in fetched.headers or ()])
+    if value is None:
+        return Record(origin, b"", fetched.key, headers, defect="it has no value")
+    if len(value) > max_value_bytes:
+        cut = Cut(len(value), sha256(value).hexdigest())
+        return Record(origin, value[: min(BEGINNING_BYTES, max_value_bytes)], fetched.key, headers, cut=cut)
+    return Record(origin, value, fetched.key, headers)
+
+
+def size_of(key: bytes | None, headers: Sequence[tuple[str, bytes]], value: bytes) -> int:
+    """What the record takes at most in a batch of its own, in bytes (message format 2), before compression."""
+    size = _BATCH_BYTES + _RECORD_BYTES + len(value) + (len(key) if key is not None else 0)
+    for name, data in headers:
+        size += 2 * _VARINT_BYTES + len(data) + (len(name) if name.isascii() else len(name.encode()))
+    return size
+
+
+_BATCH_BYTES = 61
+_VARINT_BYTES = 5
+_RECORD_BYTES = 21 + 3 * _VARINT_BYTES
+"""Length, attributes, timestamp and offset; then the lengths of key and value and the number of headers."""

@@ -1,0 +1,120 @@
+"""The topics as the brokers know them: that they are there, whose they are, what they take."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from time import monotonic
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafka import KafkaAdminClient, errors
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from connectors.kafka_client import make_client
+from connectors.kafka_errors import to_transport_error, translated
+from connectors.kafka_settings import KafkaSettings
+from connectors.port import TransportRefused, TransportUnavailable
+
+DEFAULT_LIMIT = 1_048_588
+"""`max.message.bytes` of a topic that says nothing else, in bytes of one batch."""
+
+_GRACE_SECONDS = 3
+"""A topic that was just made, or a broker that just came up, may not be known everywhere yet."""
+
+
+class Topic(NamedTuple):
+    """`topic_id` is another one when a topic of the same name is made anew."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+
+
+class Topics:
+    """Asks about the topics of the settings. `input` is what was last heard of the one that is read."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._options = {name: value for name, value in settings.consumer.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
+        self._admin: KafkaAdminClient | None = None
+        self._missing_since: float | None = None
+        self.input: Topic | None = None
+
+    def look(self) -> Topic:
+        """The input topic as it is now; all topics are there and we have the rights that we need.
+
+        Raises:
+            TransportRefused: One is missing, or a right is, or the input is not the one that it was.
+        """
+        admin = self._connected()
+        with translated("the topics"):
+            described = {each["name"]: each for each in admin.describe_topics([*self._settings.topics.all])}
+        for name in self._settings.topics.all:
+            self._check(name, described.get(name, {"error_code": errors.UnknownTopicOrPartitionError.errno}))
+        self._missing_since = None
+        found = described[self._settings.topics.input]
+        topic = Topic(self._settings.topics.input, UUID(str(found["topic_id"])), len(found["partitions"]))
+        if self.input is not None and self.input.topic_id != topic.topic_id:
+            raise made_anew(topic.name, self.input.topic_id, topic.topic_id)
+        self.input = topic
+        return topic
+
+    def limits(self) -> dict[str, int]:
+        """The largest batch of each output topic, in bytes. What we may not ask is taken to be the default."""
+        outputs = (self._settings.topics.notifications, self._settings.topics.dead_letters)
+        found = dict.fromkeys(outputs, DEFAULT_LIMIT)
+        with suppress(errors.KafkaError):
+            for name, values in self._configurations(*outputs, key="max.message.bytes").items():
+                found[name] = int(values["value"])
+        return found
+
+    def is_compacted(self) -> bool:
+        """Whether the brokers may thin the input out: envelopes of one key are not versions of each other."""
+        with suppress(errors.KafkaError):
+            policies = self._configurations(self._settings.topics.input, key="cleanup.policy").values()
+            return any("compact" in str(each["value"]) for each in policies)
+        return False
+
+    def close(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def _connected(self) -> KafkaAdminClient:
+        if self._admin is None:
+            self._admin = make_client("the brokers", KafkaAdminClient, self._options)
+        return self._admin
+
+    def _configurations(self, *names: str, key: str) -> dict[str, Any]:
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name, [key]) for name in names]
+        found = self._connected().describe_configs(resources, config_filter="all").get("topic", {})
+        return {name: values[key] for name, values in found.items() if key in values}
+
+    def _check(self, name: str, found: Mapping[str, Any]) -> None:
+        error = errors.for_code(found["error_code"])
+        if error is errors.UnknownTopicOrPartitionError:
+            raise self._missing(name)
+        if error is not errors.NoError:
+            raise to_transport_error(f"topic {name}", error(name))
+        needed = "READ" if name == self._settings.topics.input else "WRITE"
+        allowed = found.get("authorized_operations")
+        if allowed and needed not in allowed:
+            raise to_transport_error(f"topic {name}", errors.TopicAuthorizationFailedError(f"no right to {needed.lower()} it"))
+
+    def _missing(self, name: str) -> TransportRefused | TransportUnavailable:
+        now = monotonic()
+        self._missing_since = now if self._missing_since is None else self._missing_since
+        if now - self._missing_since < _GRACE_SECONDS:
+            return TransportUnavailable(f"topic {name}: the brokers do not know it")
+        role = "topic that is read" if name == self._settings.topics.input else "output topic"
+        remedy = "Make it (kafka-topics --create), with as many partitions as it shall keep, or name another one"
+        return TransportRefused(f"topic {name}", f"this {role} does not exist, or may not be described. {remedy}")
+
+
+def made_anew(name: str, old: UUID, new: UUID) -> TransportRefused:
+    """The positions and the storage belong to a topic that is gone."""
+    problem = (
+        f"it was deleted and made anew: positions and state are of the topic with id {old}, its id is {new} now. To begin with "
+        "the new one, giving up what waits, delete the group's offsets (kafka-consumer-groups --delete-offsets) and name another "
+        "payment-status-notification.storage.namespace (embedded: another file)"
+    )
+    return TransportRefused(f"topic {name}", problem)

@@ -1,0 +1,209 @@
+"""The transport over Kafka: a group member that reads, and one transaction per publication."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic
+
+from connectors.kafka_custody import Committed, Custody
+from connectors.kafka_fitting import Fitting, limits_of
+from connectors.kafka_input import Input
+from connectors.kafka_log import LogReader
+from connectors.kafka_member import Fetched, GroupMember
+from connectors.kafka_producer import NotTaken
+from connectors.kafka_publisher import Publisher
+from connectors.kafka_records import Sending, to_records
+from connectors.kafka_settings import KafkaSettings
+from connectors.kafka_topics import Topics
+from connectors.port import (
+    Channel,
+    Outgoing,
+    PartitionOutput,
+    Polled,
+    Position,
+    PublishRefused,
+    TransportRefused,
+    TransportUnavailable,
+)
+from domain.clock import Clock
+from domain.errors import ResequencerError
+from domain.record import Partition, Record
+
+_LOG = logging.getLogger(__name__)
+
+
+class KafkaTransport:
+    """As the port says. Nothing is connected before the first call.
+
+    `clock` gives the instant of dead letters that are made here.
+    """
+
+    def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._custody = Custody()
+        self._topics = Topics(settings)
+        self._input = Input(settings, self._topics)
+        self._log = LogReader(settings)
+        self._publisher = Publisher(settings, self._log, self._custody)
+        self._fitting = Fitting(settings, {})
+        self._member: GroupMember | None = None
+        self._next_offsets: dict[Partition, int] = {}
+        self._looked_at = 0.0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for an operator: what is not as it should be, and goes on all the same."""
+        return self._input.notes
+
+    def assignment(self) -> list[Partition]:
+        self._connected()
+        return self._custody.assignment()
+
+    def position(self, partition: Partition) -> Position | None:
+        """As the port says. What another program wrote there is handed out without its text."""
+        self._connected()
+        self._publisher.settle()
+        committed = self._log.position(partition, self._publisher.asked_under())
+        self._custody.note_position(partition, committed)
+        if committed is not None:
+            return self._input.position(partition, committed)
+        if not self._settings.begins_at_earliest:
+            remedy = "Set auto.offset.reset = earliest to begin at the start of the log, or set the group's position"
+            raise TransportRefused(str(partition), f"the group has no position, and auto.offset.reset is none. {remedy}")
+        return None
+
+    def source(self, partition: Partition) -> str:  # noqa: ARG002 - All partitions are of one topic.
+        return self._input.source()
+
+    def start_offset(self, partition: Partition) -> int:
+        return self._log.starts([partition])[partition]
+
+    def end_offset(self, partition: Partition) -> int:
+        return self._log.ends([partition])[partition]
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """As the port says.
+
+        Raises:
+            TransportRefused: The log has nothing there, or not any more.
+        """
+        member = self._connected()
+        _refuse_outside(partition, offset, self.start_offset(partition), self.end_offset(partition))
+        if not self._custody.is_known(partition):
+            self.position(partition)
+        if self._custody.note_sought(partition):
+            self._next_offsets[partition] = offset
+            member.seek(partition, offset)
+
+    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+        member, custody = self._connected(), self._custody
+        self._look_now_and_then()
+        # Before the records, for ends may not be later than they; and if there is no answer, nothing is lost.
+        ends = self._log.ends(custody.sought) if max_records else {}
+        readable = [each for each in custody.sought if custody.is_readable(each)]
+        fetched = member.poll(readable, max_records, timeout_ms)
+        snapshot = member.find_snapshot()
+        custody.note_group(snapshot, member.take_disturbed())
+        self._look_again()
+        delivered = [each for each in fetched.next_offsets if snapshot is not None and custody.is_readable(each)]
+        self._put_back(member, fetched.next_offsets.keys() - set(delivered))
+        self._next_offsets |= {each: fetched.next_offsets[each] for each in delivered}
+        return Polled(self._records(fetched, delivered), {each: fetched.next_offsets[each] for each in delivered}, ends)
+
+    def publish(self, outputs: Sequence[PartitionOutput]) -> None:
+        self._connected()
+        self._publisher.settle()
+        positions = {each.partition: self._input.committed(each.partition, each.position) for each in outputs}
+        rest = [each for each in outputs if not self._publisher.has_left(each.partition, positions[each.partition])]
+        if not rest:
+            return
+        self._look_again()
+        if strangers := self._custody.strangers([each.partition for each in rest]):
+            raise PublishRefused(f"not ours at the moment: {', '.join(map(str, strangers))}")
+        outgoing = [each for output in rest for each in output.outgoing]
+        self._commit(outgoing, {each.partition: positions[each.partition] for each in rest})
+
+    def close(self) -> None:
+        """Leaves the group. What cannot be closed in good order ends with the process."""
+        for each in (self._member, self._publisher, self._log, self._topics):
+            with suppress(ResequencerError):
+                if each is not None:
+                    each.close()
+        self._member = None
+
+    def _connected(self) -> GroupMember:
+        if self._member is None:
+            self._input.connect()
+            self._fitting = Fitting(self._settings, limits_of(self._settings, self._topics.limits()))
+            self._log.connect()
+            self._publisher.connect()
+            self._member = GroupMember(self._settings)
+        return self._member
+
+    def _look_now_and_then(self) -> None:
+        if (monotonic() - self._looked_at) * 1000 > self._settings.look_interval_ms:
+            self._input.look()
+            self._looked_at = monotonic()
+
+    def _look_again(self) -> None:
+        """At the positions of partitions that the group may have given to somebody else in between.
+
+        One that cannot be told yet is looked at again the next time, and is neither read nor published for until then.
+        """
+        suspects = self._custody.suspects()
+        until = monotonic() + 2 * self._settings.undecided_wait_ms / 1000
+        if suspects:
+            self._publisher.settle()
+        for partition in suspects:
+            try:
+                found = self._log.position(partition, self._publisher.asked_under())
+            except TransportUnavailable as error:
+                _LOG.info("%s waits: %s", partition, error)
+                if monotonic() > until:
+                    return
+            else:
+                if not self._custody.compare(partition, found):
+                    _LOG.warning("%s was another worker's in the meantime: it is taken over anew", partition)
+
+    def _put_back(self, member: GroupMember, partitions: Iterable[Partition]) -> None:
+        """What came of them is not handed out: it is read again."""
+        for each in partitions:
+            if each in self._custody.sought:
+                member.seek(each, self._next_offsets[each])
+
+    def _records(self, fetched: Fetched, delivered: Sequence[Partition]) -> tuple[Record, ...]:
+        limit = self._settings.max_value_bytes
+        return tuple(record for each in delivered for record in to_records(each, fetched.records.get(each, ()), limit))
+
+    def _commit(self, outgoing: Sequence[Outgoing], positions: Mapping[Partition, Committed]) -> None:
+        """What a topic does not take leaves as a dead letter under the same number."""
+        now = self._clock.now()
+        sendings = [self._fitting.fit(each, now) for each in outgoing]
+        while True:
+            try:
+                self._publisher.commit(sendings, positions)
+            except NotTaken as error:
+                sendings[error.at] = self._instead(outgoing[error.at], sendings[error.at], error)
+            else:
+                return
+
+    def _instead(self, outgoing: Outgoing, sending: Sending, error: NotTaken) -> Sending:
+        self._fitting = Fitting(self._settings, limits_of(self._settings, self._topics.limits()))
+        if outgoing.channel is Channel.NOTIFICATIONS:
+            letter = self._fitting.letter(outgoing, str(error), self._clock.now())
+        else:
+            letter = self._fitting.fit(outgoing, self._clock.now())
+        if sending.topic == letter.topic and len(sending.value) <= len(letter.value):
+            problem = f"it does not take a dead letter of {len(sending.value)} bytes ({error})"
+            raise TransportRefused(f"topic {sending.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
+        return letter
+
+
+def _refuse_outside(partition: Partition, offset: int, start: int, end: int) -> None:
+    if offset < start:
+        problem = f"the records {offset} to {start - 1} were not read and are gone: the retention has taken them"
+        raise TransportRefused(str(partition), f"{problem}. Have the topic keep its records longer")
+    if offset > end:
+        problem = f"it was read up to offset {offset}, and its log ends at {end}: the brokers have lost records"
+        raise TransportRefused(str(partition), f"{problem}. Restore them, or reset the group's position")

@@ -1,0 +1,48 @@
+"""How workers ended, for the next one to report, and for `status` while there is none."""
+
+import signal
+
+import msgspec
+
+from daemon.restart_policy import MOST_DEATHS, WITHIN_MS
+from daemon.status_file import StatusFile
+from daemon.status_report import Identity, State, instant_text, report
+from domain.clock import Clock
+
+
+class Deaths:
+    """Kept by the supervisor. What a worker said of its own end is in its last report, before the next one begins."""
+
+    def __init__(self, status: StatusFile, identity: Identity, clock: Clock) -> None:
+        self._status = status
+        self._identity = identity
+        self._clock = clock
+        self._tell(None)
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the next worker is told of those before it."""
+        identity = self._identity
+        last = ("--last-death", identity.last_death) if identity.last_death else ()
+        return ["--restarts", str(identity.restarts), *last]
+
+    def note(self, code: int) -> str:
+        """How it ended (negative for a signal), in words that go on after `the worker`."""
+        found = self._status.find()
+        how = f"ended with {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+        told = f"{how} at {instant_text(self._clock.now())}"
+        if found is not None and found.state is State.STOPPED and found.process_id == self._identity.process_id and found.reason:
+            told = f"{told}: {found.reason}"
+        self._identity = msgspec.structs.replace(self._identity, restarts=self._identity.restarts + 1, last_death=told)
+        self._tell(f"the worker {told}")
+        return told
+
+    def note_the_last(self) -> str:
+        """No worker is started any more; why."""
+        often = f"the {MOST_DEATHS}th time within {WITHIN_MS // 1_000} s: it is not started again"
+        reason = f"the worker {self._identity.last_death}; {often}"
+        self._tell(reason)
+        return reason
+
+    def _tell(self, reason: str | None) -> None:
+        self._status.write(report(self._identity, State.STARTING, reason, self._clock.now()))

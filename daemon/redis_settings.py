@@ -1,0 +1,34 @@
+"""What the configuration says of the Redis storage."""
+
+import os
+
+from daemon.configuration import Configuration
+from daemon.keys import STORAGE
+from domain.errors import ConfigurationError
+from storage.redis_place import RedisLogin, read_place
+from storage.redis_settings import RedisSettings
+
+
+def redis_settings(configuration: Configuration) -> RedisSettings:
+    """Where the server is and how long it keeps what; nothing is connected.
+
+    Raises:
+        ConfigurationError: The url cannot be understood, or a file is not there.
+    """
+    redis, resequencer = configuration.storage.redis, configuration.resequencer
+    for key, file in (("ca", redis.ca_file), ("certificate", redis.certificate_file), ("key", redis.key_file)):
+        if file is not None and not os.access(file, os.R_OK):
+            raise ConfigurationError(f"{STORAGE}.redis.tls.{key}-file", f"{file} cannot be read; name a file that can")
+    login = RedisLogin(redis.username, redis.password, redis.ca_file, redis.certificate_file, redis.key_file)
+    try:
+        place = read_place(redis.url, login)
+    except ValueError as error:
+        raise ConfigurationError(f"{STORAGE}.redis.url", str(error)) from error
+    return RedisSettings(
+        place,
+        configuration.storage.namespace,
+        resequencer.retention_ms,
+        resequencer.idle_timeout_ms,
+        redis.timeout_ms,
+        redis.wait_replicas,
+    )

@@ -1,0 +1,8 @@
+"""What came from outside as a person may see it: on one line, and without what steers a terminal."""
+
+
+def printable(text: str) -> str:
+    """The text with what cannot be printed escaped, line ends too."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)

@@ -1,0 +1,44 @@
+"""Finds the Java that Kafka and Infinispan run on."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from servers.errors import ProgramMissing
+
+OLDEST = 17
+QUICK_JAVA = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Up early and small; for throughput give it the default compilers and more heap."""
+
+_REMEDY = (
+    f"Install a JDK {OLDEST} or newer, or let JAVA_HOME name one. On Debian and Ubuntu: apt-get install openjdk-17-jdk-headless"
+)
+_ANSWER_SECONDS = 60
+
+
+def find_java() -> Path:
+    """The `java` of JAVA_HOME, else that of PATH.
+
+    Raises:
+        ProgramMissing: There is none, or it is older than `OLDEST`.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else None)
+    if found is None:
+        where = f"in JAVA_HOME ({home})" if home else "on PATH"
+        raise ProgramMissing(f"Kafka and Infinispan need Java, and there is no java {where}", _REMEDY)
+    version = _version(found)
+    if version < OLDEST:
+        raise ProgramMissing(
+            f"Kafka and Infinispan need Java {OLDEST} or newer, and {found} is {version or 'of no known version'}", _REMEDY
+        )
+    return Path(found)
+
+
+def _version(java: str) -> int:
+    """The major version, 0 if the program does not say one. `1.8.0` is 8."""
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)  # noqa: S603 - found by us.
+    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return int(match[1]) if match else 0

@@ -1,0 +1,90 @@
+"""One server of each kind in a directory, for people: what `make servers` starts and `conf/local.conf` uses."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from servers.errors import ServersError
+from servers.infinispan import InfinispanServer, InfinispanSettings
+from servers.jars import get_jars
+from servers.java import find_java
+from servers.kafka import KafkaServer, KafkaSettings
+from servers.locked import locked
+from servers.ports import LOOPBACK
+from servers.redis import RedisServer
+from servers.redis_program import find_redis
+from servers.server import Server, forget_ports, stop_all
+
+PORTS = {"kafka": 9092, "controller": 9093, "redis": 6379, "infinispan": 11222}
+"""Taken if they are free; else others are."""
+
+ADDRESSES = "written-by-make-servers.conf"
+"""Where in the directory the configuration finds them."""
+
+_TOPICS = ("IPF_PROCESSING_DATA", "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS")
+_PARTITIONS = 4
+_JAVA = ("-Xmx1g",)
+
+_ADDRESSES = """\
+# Written anew at each `make servers`; conf/local.conf includes it.
+ipf.processing-data.ingress.kafka.consumer.kafka-clients.bootstrap.servers = "{kafka}"
+payment-status-notification {{
+  kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"
+  storage.redis.url = "{redis}"
+  storage.infinispan.url = "{infinispan}"
+}}
+"""
+
+
+def start_local(directory: Path, say: Callable[[str], None]) -> None:
+    """Start those that do not run, make the topics that are missing, and write down the addresses. `say` gets a line each.
+
+    Raises:
+        ServersError: Something has to be installed, then none is started; or one could not be started, the others run.
+    """
+    find_java()
+    find_redis()
+    get_jars("kafka")
+    get_jars("infinispan")
+    with locked(directory / "lock"):
+        for name in ("kafka", "redis", "infinispan"):
+            forget_ports(directory / name)
+        kafka = KafkaServer(directory / "kafka", KafkaSettings(java_options=_JAVA), PORTS)
+        redis = RedisServer(directory / "redis", wanted=PORTS)
+        infinispan = InfinispanServer(directory / "infinispan", InfinispanSettings(java_options=_JAVA), PORTS)
+        _start_together([kafka, redis, infinispan], say)
+        kafka.create_topics(*_TOPICS, partitions=_PARTITIONS)
+        addresses = _ADDRESSES.format(kafka=kafka.bootstrap, redis=redis.url, infinispan=infinispan.url)
+        (directory / ADDRESSES).write_text(addresses)
+
+
+def stop_local(directory: Path, say: Callable[[str], None]) -> None:
+    """Stop those that run; data, logs and the addresses stay."""
+    stopped = stop_all(directory)
+    say(f"stopped: {', '.join(stopped)}" if stopped else f"no server runs in {directory}")
+
+
+def _start_together(servers: list[Server], say: Callable[[str], None]) -> None:
+    with ThreadPoolExecutor(len(servers)) as threads:
+        failures = [failure for failure in threads.map(lambda server: _find_failure(server, say), servers) if failure]
+    if failures:
+        raise ServersError("\n".join(failures))
+
+
+def _find_failure(server: Server, say: Callable[[str], None]) -> str | None:
+    """Why it could not be started; None if it runs."""
+    was_running = server.is_running
+    try:
+        server.start()
+    except ServersError as error:
+        return str(error)
+    port, state = server.ports[server.name], "was running already" if was_running else "is ready"
+    place = os.path.relpath(server.directory)
+    say(f"{server.name:10} {state} on {LOOPBACK}:{port}{_why_not_usual(server)}; data and log: {place}")
+    return None
+
+
+def _why_not_usual(server: Server) -> str:
+    usual = PORTS[server.name]
+    return "" if server.ports[server.name] == usual else f" ({usual} was taken)"

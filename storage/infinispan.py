@@ -1,0 +1,57 @@
+"""Storage `infinispan`: an Infinispan server or cluster, by its REST interface. A commit is one value and one compare-and-set."""
+
+from collections.abc import Callable
+
+from domain.clock import Instant
+from domain.record import Partition
+from storage.infinispan_cache import Cache
+from storage.infinispan_fold import FoldLimits
+from storage.infinispan_horizon import Horizon
+from storage.infinispan_link import PartitionLink
+from storage.infinispan_loss import Loss
+from storage.infinispan_opening import Opening
+from storage.infinispan_page import PageMemory
+from storage.infinispan_partition import InfinispanPartitionStore, Shared
+from storage.infinispan_settings import LayoutSettings
+
+
+class InfinispanStorage:
+    """Opens partitions on a cache, which is set up when it is used first. Used from one thread."""
+
+    def __init__(self, settings: LayoutSettings, cache: Cache, random_token: Callable[[], str]) -> None:
+        self._settings = settings
+        self._cache = cache
+        self._random_token = random_token
+        self._memory = PageMemory(settings.page_memory_bytes)
+        self._stores: dict[Partition, InfinispanPartitionStore] = {}
+        self._openings: dict[Partition, Opening] = {}
+        horizon = Horizon(cache, settings.namespace)
+        self._shared = Shared(horizon, Loss(random_token), settings.span, self._limits)
+
+    @property
+    def is_durable(self) -> bool:
+        return True
+
+    def open(self, partition: Partition) -> InfinispanPartitionStore:
+        self._cache.set_up()
+        link = PartitionLink(self._cache, self._settings.namespace, partition, self._memory)
+        opening = self._openings.setdefault(partition, Opening(link, self._shared.loss, self._random_token))
+        store = self._stores[partition] = InfinispanPartitionStore(link, opening.open(), self._shared)
+        del self._openings[partition]
+        return store
+
+    def release(self, partition: Partition) -> None:
+        self._stores.pop(partition, None)
+
+    def expire(self, now: Instant) -> int:
+        self._shared.horizon.move(now - self._settings.span.retention_ms)
+        return sum(store.forget_old() for store in self._stores.values())
+
+    def close(self) -> None:
+        self._cache.close()
+
+    def _limits(self, commit_bytes: int) -> FoldLimits:
+        settings = self._settings
+        window = max(settings.least_window_bytes, settings.window_bytes // max(1, len(self._stores)))
+        budget = settings.least_fold_bytes + 2 * commit_bytes
+        return FoldLimits(window, settings.window_segments, budget, settings.page_bytes, settings.leaf_bytes, settings.few_units)

@@ -1,0 +1,125 @@
+"""All that an owner knows of its partition: the window, the archive, what waits, what is pending, what is garbage."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from storage.infinispan_archive import Archive
+from storage.infinispan_fold import Copy, find_copy
+from storage.infinispan_leaf import Leaf, decode_leaf
+from storage.infinispan_link import PartitionLink, page_name, segment_name
+from storage.infinispan_page import Page
+from storage.infinispan_records import UnitRecord, WaitsRow, combined, waits_of
+from storage.infinispan_segment import Manifest, Segment, WindowRow
+from storage.infinispan_values import Kind
+from storage.infinispan_window import Progress, Window
+from storage.port import Waits
+
+_MOST_IN_USE = 100_000
+
+
+class Contents:
+    """As of the last commit that was answered. `root` is the segment that the counter names.
+
+    `in_use` are units that a load found, and that were not changed since: who knows them will go on from what was found.
+    """
+
+    def __init__(self, link: PartitionLink, root: Segment) -> None:
+        self._link = link
+        self.header = root.header
+        self.attempt = root.attempt
+        self.root = WindowRow(segment_name(root.stand), 1, 0)
+        self.has_root_changes = bool(root.changes)
+        self.archive = Archive(root.manifest)
+        self.window = Window()
+        self.waits: dict[str, Waits] = {}
+        self.pending = dict(root.pending)
+        self.garbage = list(root.manifest.garbage)
+        self.in_use: OrderedDict[str, None] = OrderedDict()
+        self._found: dict[str, Sequence[int]] = {}
+
+    def find(self, unit: str) -> UnitRecord | None:
+        """All of the unit, forgotten or not.
+
+        Raises:
+            Missing: A page is not there.
+        """
+        copy = self.find_copy(unit)
+        return combined(copy.record if copy else None, self.window.changes(unit))
+
+    def find_copy(self, unit: str) -> Copy | None:
+        """Raises: as `find`."""
+        return find_copy(self.archive, self.find_bases(unit), self.read_page, unit)
+
+    def find_bases(self, unit: str) -> Sequence[int]:
+        """The pages that may have it, the newest first. What is asked again before the next commit is remembered."""
+        bases = self.window.find_bases(unit)
+        if bases is None and (bases := self._found.get(unit)) is None:
+            bases = self._found[unit] = self.archive.find(unit)
+        return [page for page in bases if page >= self.archive.tail] if bases else ()
+
+    def note_in_use(self, unit: str) -> None:
+        """What it goes on from must not go, however old it becomes."""
+        self.in_use[unit] = None
+        self.archive.pin(self.find_bases(unit))
+        if len(self.in_use) > _MOST_IN_USE:
+            self.in_use.popitem(last=False)
+
+    def is_in_use(self, unit: str) -> bool:
+        return unit in self.in_use
+
+    def forget_found(self) -> None:
+        """The pages are no longer those that they were."""
+        self._found.clear()
+
+    def read_page(self, number: int) -> Page:
+        """Raises: as `find`."""
+        return self._link.read_page(page_name(self.archive.writer(number), number))
+
+    def as_root(self) -> Segment:
+        """A segment that names all of it."""
+        manifest = Manifest(
+            self.window.rows(Progress()),
+            self.archive.leaf_rows(self.archive.tail),
+            self.archive.origins(self.archive.tail, None),
+            self.archive.tail,
+            self.archive.head,
+            tuple(self.garbage),
+        )
+        return Segment(self.header, self.attempt, manifest)
+
+    def note_waiting(self, unit: str, row: WaitsRow | None) -> None:
+        if row is not None:
+            self.waits[unit] = waits_of(row)
+        else:
+            self.waits.pop(unit, None)
+
+
+def read_contents(link: PartitionLink, root: Segment) -> Contents:
+    """Everything but the pages, in the order in which it was written.
+
+    Raises:
+        Missing: Something that it names is not there.
+    """
+    contents = Contents(link, root)
+    for row in root.manifest.leaves:
+        leaf = decode_leaf(f"{link.name}:{row.name}", link.read(Kind.LEAF, row.name))
+        contents.archive.add(row, leaf, leaf)
+        _take_up_leaf(contents, leaf)
+    for each in root.manifest.window:
+        segment, size = link.read_segment(each.name)
+        contents.window.add(each, segment.changes, size)
+        contents.archive.pin(segment.pins)
+        take_up_changes(contents, segment.changes)
+    return contents
+
+
+def _take_up_leaf(contents: Contents, leaf: Leaf) -> None:
+    for unit in leaf.woken:
+        contents.note_waiting(unit, None)
+    for unit, row in leaf.waits:
+        contents.note_waiting(unit, row)
+
+
+def take_up_changes(contents: Contents, records: Iterable[UnitRecord]) -> None:
+    for record in records:
+        contents.note_waiting(record.unit, record.waits)

@@ -1,0 +1,95 @@
+"""The directory: in which pages a unit may lie, in eight bytes per unit. Pure."""
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+from zlib import crc32
+
+PAGE_BITS = 34
+"""Page numbers are below 2**34; the other 30 bits of an entry are the unit's fingerprint."""
+
+MOST_MERGED = 2**19
+"""Runs are merged up to so many entries, which takes about 50 ms."""
+
+Entries: TypeAlias = "array[int]"
+"""Units and their pages, sorted."""
+
+_PAGE = 2**PAGE_BITS - 1
+_GROWTH = 4
+
+
+class _Run(NamedTuple):
+    """Entries of which none names a page beyond `last_page`."""
+
+    entries: Entries
+    last_page: int
+
+
+class Directory:
+    """Sorted runs of entries. A page that is named for a unit need not hold it: units may share a fingerprint."""
+
+    def __init__(self) -> None:
+        self._runs: list[_Run] = []
+
+    def add(self, entries: Entries, last_page: int) -> None:
+        """They name pages beyond those that were named before, but none beyond `last_page`."""
+        if entries:
+            self._runs.append(_Run(entries, last_page))
+
+    def find(self, unit: str, tail: int) -> list[int]:
+        """The pages from `tail` on in which it may lie, the newest first."""
+        fingerprint = _fingerprint(unit)
+        first, end = fingerprint << PAGE_BITS, (fingerprint + 1) << PAGE_BITS
+        pages = []
+        for entries, _ in self._runs:
+            at = bisect_left(entries, first)
+            while at < len(entries) and entries[at] < end:
+                pages.append(entries[at] & _PAGE)
+                at += 1
+        return sorted({page for page in pages if page >= tail}, reverse=True) if pages else pages
+
+    def tidy(self, tail: int) -> None:
+        """Merge two runs, leaving out pages below `tail`, if they are of about the same length: so there are never many.
+
+        A little at a time: called with each commit.
+        """
+        self._runs = [run for run in self._runs if run.last_page >= tail]
+        for at in range(len(self._runs) - 1, 0, -1):
+            (older, _), (newer, last_page) = self._runs[at - 1 : at + 1]
+            if len(older) < _GROWTH * len(newer) and len(older) + len(newer) <= MOST_MERGED:
+                entries = array("Q", [each for each in merged(older, newer) if each & _PAGE >= tail])
+                self._runs[at - 1 : at + 1] = [_Run(entries, last_page)]
+                return
+
+
+def entries_of(placed: Iterable[tuple[str, int]]) -> Entries:
+    """The sorted entries of units and their pages."""
+    return array("Q", sorted(_fingerprint(unit) << PAGE_BITS | page for unit, page in placed))
+
+
+def to_bytes(entries: Entries) -> bytes:
+    """Least significant byte first, whatever the machine."""
+    if sys.byteorder == "big":
+        entries = array("Q", entries)
+        entries.byteswap()
+    return entries.tobytes()
+
+
+def from_bytes(data: bytes) -> Entries:
+    """Raises ValueError if it is not a whole number of entries."""
+    entries = array("Q")
+    entries.frombytes(data)
+    if sys.byteorder == "big":
+        entries.byteswap()
+    return entries
+
+
+def merged(first: Entries, second: Entries) -> Entries:
+    # Sorting finds that these are two runs, and merges them.
+    return array("Q", sorted(first.tolist() + second.tolist()))
+
+
+def _fingerprint(unit: str) -> int:
+    return crc32(unit.encode()) >> (PAGE_BITS - 32)

@@ -1,0 +1,61 @@
+"""What the answers of an Infinispan server mean, and its silence: the one place where they are translated."""
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import httpx
+
+from storage.port import StorageRefused, StorageUnavailable
+
+_REFUSALS: dict[int, str] = {
+    httpx.codes.UNAUTHORIZED: "it refuses the login; set storage.infinispan.username and password to a user that it knows",
+    httpx.codes.FORBIDDEN: "the user may not do this; give it the role application (deployer, to let it make the cache)",
+    httpx.codes.REQUEST_ENTITY_TOO_LARGE: "it takes no bodies of this size; let its REST endpoint (max-content-length), or what "
+    "stands before it, take 10 MB",
+    httpx.codes.NOT_FOUND: "it is no REST endpoint of Infinispan, version 2; set storage.infinispan.url to one",
+    httpx.codes.METHOD_NOT_ALLOWED: "it is no REST endpoint of Infinispan, version 2; set storage.infinispan.url to one",
+}
+
+
+@contextmanager
+def translated(server: str) -> Iterator[None]:
+    """Make a request of `server`.
+
+    Raises:
+        StorageUnavailable: It gave no answer in time.
+        StorageRefused: It could not be trusted.
+    """
+    try:
+        yield
+    except httpx.TransportError as error:
+        if _is_untrusted(error):
+            problem = f"its certificate is not trusted ({error}); set storage.infinispan.tls.ca-file to who signed it"
+            raise StorageRefused(server, problem) from error
+        raise StorageUnavailable(f"{server}: {str(error) or type(error).__name__}") from error
+    except httpx.HTTPError as error:
+        raise StorageUnavailable(f"{server}: {str(error) or type(error).__name__}") from error
+
+
+def refuse(server: str, response: httpx.Response) -> NoReturn:
+    """For an answer that is neither what was asked for nor that it is not there."""
+    said = f"{response.status_code} {_first_line(response)}".strip()
+    request = f"{response.request.method} {response.request.url.path}"
+    if (problem := _REFUSALS.get(response.status_code)) is not None:
+        raise StorageRefused(server, f"{problem} ({request}: {said})")
+    if response.is_server_error or response.status_code in (httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS):
+        raise StorageUnavailable(f"{server}: {request}: {said}")
+    raise StorageRefused(server, f"it answers {said} to {request}; see whether the url is right and its log for the reason")
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _first_line(response: httpx.Response) -> str:
+    return response.text.partition("\n")[0][:200]

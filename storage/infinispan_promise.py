@@ -1,0 +1,137 @@
+"""What an Infinispan cache promises by its configuration: whether it may forget or change what it was told to keep. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+BINARY = "application/octet-stream"
+_SETTINGS: Mapping[str, Any] = {
+    "encoding": {"media-type": BINARY},
+    "persistence": {
+        "passivation": False,
+        "file-store": {"shared": False, "purge": False, "preload": True, "data": {"sync-writes": True}},
+    },
+}
+_CLUSTERED: Mapping[str, Any] = {"mode": "SYNC", "owners": 2, "partition-handling": {"when-split": "DENY_READ_WRITES"}}
+
+CLUSTERED_DEFINITION: Mapping[str, Any] = {"distributed-cache": {**_CLUSTERED, **_SETTINGS}}
+LOCAL_DEFINITION: Mapping[str, Any] = {"local-cache": _SETTINGS}
+"""What a cache is made with that is not there: synchronous, on disk, and every write is on the disk before it is answered."""
+
+_HEALED = "the loss is noticed and healed, and notifications may then repeat, marked possible-duplicate"
+
+
+class CachePromise(msgspec.Struct, frozen=True):
+    """`owners` is None where it is not known, or every server has everything. `is_seen`: all of its configuration was seen."""
+
+    is_clustered: bool
+    is_asynchronous: bool
+    owners: int | None
+    is_on_disk: bool
+    is_synced: bool
+    is_seen: bool
+    objections: tuple[str, ...]
+    """Why it cannot be used; a sentence each, with the remedy."""
+
+    def __str__(self) -> str:
+        return ", ".join((self._mode, self._place))
+
+    def shortcomings(self) -> Iterator[str]:
+        """What may be lost, and when; a sentence each."""
+        if self.is_asynchronous:
+            yield f"it is asynchronous: a server that fails may take the last writes with it, which slows a start; {_HEALED}"
+        if not self.is_on_disk:
+            servers = "the whole cluster" if self.is_clustered else "the server"
+            yield f"it is not on disk: when {servers} restarts, all state is lost; {_HEALED}"
+        if not self.is_on_disk and self.owners == 1:
+            yield f"it has one owner per entry: every server that fails takes its share with it; {_HEALED}"
+        if self.is_on_disk and self.is_seen and not self.is_synced:
+            yield f"it does not sync its writes to disk: what the system had not written goes with the machine's power; {_HEALED}"
+        if not self.is_seen:
+            yield "whether its entries expire cannot be seen, for the user lacks ADMIN: they must not, or what waits would vanish"
+
+    @property
+    def _mode(self) -> str:
+        if not self.is_clustered:
+            return "on one server"
+        mode = "asynchronous" if self.is_asynchronous else "synchronous"
+        return mode if self.owners is None else f"{mode}, {self.owners} owners"
+
+    @property
+    def _place(self) -> str:
+        if not self.is_on_disk:
+            return "in memory only"
+        return "on disk, synced with every write" if self.is_synced else "on disk"
+
+
+def promise_of(overview: Mapping[str, Any]) -> CachePromise:
+    """From what the server says of the cache: to an administrator with its configuration, to others without."""
+    if (configuration := overview.get("configuration")) is None:
+        return _from_overview(overview)
+    (named,) = configuration.values()
+    (kind, settings), *_ = named.items()
+    store = _store(settings.get("persistence") or {})
+    return CachePromise(
+        is_clustered=kind != "local-cache",
+        is_asynchronous=_upper(settings.get("mode")) == "ASYNC",
+        owners=int(settings.get("owners", 2)) if kind == "distributed-cache" else None,
+        is_on_disk=store is not None,
+        is_synced=store is not None and "write-behind" not in store and _is_true((store.get("data") or {}).get("sync-writes")),
+        is_seen=True,
+        objections=tuple(_objections(kind, settings, is_on_disk=store is not None)),
+    )
+
+
+def _from_overview(overview: Mapping[str, Any]) -> CachePromise:
+    is_on_disk = _is_true(overview.get("persistent"))
+    settings: dict[str, Any] = {"encoding": {"media-type": overview.get("value_storage")}}
+    if _is_true(overview.get("bounded")):
+        settings["memory"] = {"when-full": "REMOVE"}
+    kind = str(overview.get("type"))
+    return CachePromise(
+        is_clustered=kind != "local-cache",
+        is_asynchronous=_upper(overview.get("mode")).endswith("ASYNC"),
+        owners=None,
+        is_on_disk=is_on_disk,
+        is_synced=False,
+        is_seen=False,
+        objections=tuple(_objections(kind, settings, is_on_disk=is_on_disk)),
+    )
+
+
+def _store(persistence: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The store that has everything also after a restart."""
+    if _is_true(persistence.get("passivation")):
+        return None
+    stores = (store for name, store in persistence.items() if name.endswith("-store"))
+    return next((store for store in stores if not (_is_true(store.get("purge")) or _is_true(store.get("read-only")))), None)
+
+
+def _objections(kind: str, settings: Mapping[str, Any], *, is_on_disk: bool) -> Iterator[str]:
+    if kind not in ("local-cache", "distributed-cache", "replicated-cache"):
+        yield f"it is of the kind {kind}, whose servers do not share what they hold; make it a distributed-cache"
+    expiration = settings.get("expiration") or {}
+    for name in ("lifespan", "max-idle"):
+        if _is_positive(expiration.get(name)):
+            yield f"its entries expire ({name} {expiration[name]}), so what waits would vanish; take its {name} away"
+    memory = settings.get("memory") or {}
+    if _upper(memory.get("when-full")) in ("REMOVE", "MANUAL") and not is_on_disk:
+        yield "it evicts entries when its memory is full, so what waits would vanish; take when-full away, or put it on disk"
+    encoding = settings.get("encoding") or {}
+    media_type = encoding.get("media-type") or (encoding.get("value") or {}).get("media-type") or BINARY
+    if media_type.partition(";")[0] != BINARY:
+        yield f"it keeps its values as {media_type}, which changes them; make it with the media-type {BINARY}"
+
+
+def _upper(value: object) -> str:
+    return str(value or "").upper()
+
+
+def _is_true(value: object) -> bool:
+    return _upper(value) == "TRUE"
+
+
+def _is_positive(value: object) -> bool:
+    """Durations are -1, or a number of milliseconds, or one with a unit."""
+    return value is not None and not str(value).startswith("-") and str(value) != "0"

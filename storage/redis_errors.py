@@ -1,0 +1,76 @@
+"""What the errors of a Redis server and of the way to it mean: the one place where they are translated."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ssl import SSLCertVerificationError
+
+from redis import exceptions
+
+from storage.port import StorageRefused, StorageUnavailable
+
+_RIGHTS = "give the user the rights that docs/operations.md lists"
+_LOGIN = "check storage.redis.username and password, or those in the url"
+
+_GOES_AWAY = {
+    "ASK": "the slot is being moved to another node",
+    "BUSY": "a script of somebody else blocks it",
+    "CLUSTERDOWN": "the cluster does not serve all slots",
+    "LOADING": "it is reading its data from the disk",
+    "MASTERDOWN": "it is a replica without its master",
+    "MISCONF": "it cannot write to its disk and refuses writes",
+    "MOVED": "the slot has moved to another node",
+    "NOREPLICAS": "fewer replicas are connected than it wants for a write",
+    "OOM": "its memory is full (maxmemory): give it more; nothing that waits is ever given up for room",
+    "READONLY": "it is a replica: is the url that of the master?",
+    "TRYAGAIN": "the slot is being moved to another node",
+    "UNKILLABLE": "a script of somebody else blocks it",
+}
+_FORBIDDEN_IN_SCRIPT = "user executing the script can't"
+"""How servers before 7.2 say NOPERM there."""
+
+_NO_SUCH_DATABASE = ("SELECT is not allowed in cluster mode", "DB index is out of range")
+_NEEDS_A_PERSON = {
+    "DENIED": "it is in protected mode; set a password and bind it to an address, or reach it over loopback",
+    "NOAUTH": _LOGIN,
+    "NOPERM": _RIGHTS,
+    "WRONGPASS": _LOGIN,
+    "WRONGTYPE": "a key of this namespace was written by another program; use a storage.namespace of your own, or another server",
+}
+
+
+@contextmanager
+def translated(server: str) -> Iterator[None]:
+    """Talk to `server`. An error that is neither the server's nor the network's is a mistake of ours and passes as it is.
+
+    Raises:
+        StorageUnavailable: No answer in time, or one that asks for patience; what was sent may have been done.
+        StorageRefused: Waiting does not help: no login, no right, a foreign key, an untrusted certificate.
+    """
+    try:
+        yield
+    except exceptions.DataError:
+        raise
+    except exceptions.RedisError as error:
+        raise _meaning(server, error) from error
+
+
+def _meaning(server: str, error: exceptions.RedisError) -> StorageRefused | StorageUnavailable:
+    code = "NOPERM" if _FORBIDDEN_IN_SCRIPT in str(error) else error.status_code or str(error).partition(" ")[0]
+    if code in _GOES_AWAY:
+        return StorageUnavailable(f"{server}: {error}; {_GOES_AWAY[code]}")
+    remedy = _find_remedy(code, error)
+    if remedy is None and isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError):
+        return StorageUnavailable(f"{server}: {error}")
+    return StorageRefused(server, f"{error}; {remedy or 'this answer is not expected of a Redis server from version 6.2 on'}")
+
+
+def _find_remedy(code: str, error: exceptions.RedisError) -> str | None:
+    if code in _NEEDS_A_PERSON:
+        return _NEEDS_A_PERSON[code]
+    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthenticationWrongNumberOfArgsError):
+        return _LOGIN
+    if isinstance(error.__context__, SSLCertVerificationError):
+        return "name the authority that signed it in storage.redis.tls.ca-file"
+    if str(error).startswith(_NO_SUCH_DATABASE):
+        return "name another number at the end of storage.redis.url, or none: a cluster has only 0"
+    return None

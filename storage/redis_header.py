@@ -1,0 +1,73 @@
+"""A partition's header as Redis keeps it: a hash whose fields an operator can read."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from storage.port import Header, StorageRefused
+
+FORMAT = 1
+"""Of everything that lies under a partition's keys. A newer one is refused."""
+
+_History = tuple[tuple[str, int], ...]
+
+
+class StoredHeader(msgspec.Struct, frozen=True):
+    """`header` is None where there never was one. `waiting` and `pending` are how much of each the last commit left."""
+
+    header: Header | None
+    waiting: int = 0
+    pending: int = 0
+
+
+def read_header(key: bytes, flat: Sequence[bytes]) -> StoredHeader:
+    """From the fields and values of the hash.
+
+    Raises:
+        StorageRefused: It is damaged, or of a newer format.
+    """
+    if not flat:
+        return StoredHeader(None)
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    try:
+        _check_format(key, int(fields[b"format"]))
+        return StoredHeader(_header(fields), int(fields.get(b"waiting", 0)), int(fields.get(b"pending", 0)))
+    except (KeyError, ValueError) as error:
+        raise StorageRefused(name(key), f"is damaged ({error!r}); {restore(key)}") from error
+
+
+def history_text(header: Header) -> bytes:
+    return msgspec.json.encode(header.history)
+
+
+def name(key: bytes) -> str:
+    return f"Redis key {key.decode(errors='backslashreplace')}"
+
+
+def restore(key: bytes) -> str:
+    """The remedy where keys are missing or damaged."""
+    tag = key.decode(errors="backslashreplace").partition("}")[0]
+    return (
+        f"restore the server from a copy, or delete all keys that begin with {tag}}} to begin anew: notifications may then repeat"
+    )
+
+
+def _check_format(key: bytes, version: int) -> None:
+    if version > FORMAT:
+        problem = f"its format is {version}, this version of the service knows {FORMAT}"
+        raise StorageRefused(name(key), f"{problem}; start the newer version that wrote it, or name another storage.namespace")
+    if version != FORMAT:
+        raise StorageRefused(name(key), f"its format is {version}, which never was one; {restore(key)}")
+
+
+def _header(fields: Mapping[bytes, bytes]) -> Header:
+    next_offset = fields.get(b"next_offset")
+    return Header(
+        token=fields[b"token"].decode(),
+        commit=int(fields[b"commit"]),
+        next_offset=None if next_offset is None else int(next_offset),
+        highest_number=int(fields.get(b"highest_number", 0)),
+        heal_offset=int(fields.get(b"heal_offset", 0)),
+        history=msgspec.json.decode(fields[b"history"], type=_History),
+        source=fields.get(b"source", b"").decode(),
+    )

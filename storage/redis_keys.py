@@ -1,0 +1,22 @@
+"""The names under which a partition lies in Redis."""
+
+from collections.abc import Iterable
+
+from domain.record import Partition
+
+
+class RedisKeys:
+    """They begin with one hash tag, so that a cluster keeps all of a partition in one slot.
+
+    Neither namespace nor topic holds a colon or a brace. A unit's id may hold anything: it comes last.
+    """
+
+    def __init__(self, namespace: str, partition: Partition) -> None:
+        self.tag = f"{{{namespace}:{partition.topic}:{partition.number}}}"
+        self.header = f"{self.tag}:header".encode()
+        self.waiting = f"{self.tag}:waiting".encode()
+        self.pending = f"{self.tag}:pending".encode()
+        self.unit_prefix = f"{self.tag}:unit:".encode()
+
+    def units(self, units: Iterable[str]) -> list[bytes]:
+        return [self.unit_prefix + unit.encode() for unit in units]

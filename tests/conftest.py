@@ -1,0 +1,84 @@
+"""Real servers for any test that names them: `kafka`, `redis_server`, `redis_cluster`, `infinispan`, and `own_server`.
+
+The first four are shared by the whole run: a test leaves them running, and makes topics, namespaces and caches of its own, with
+names from `fresh_name`. What kills, pauses or sets up a server otherwise takes one with `own_server`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+if TYPE_CHECKING:  # The clients take a second to import, which tests without servers need not wait for.
+    from shared_servers import SharedServers
+
+    from servers.infinispan import InfinispanServer
+    from servers.kafka import KafkaServer
+    from servers.redis import RedisServer
+    from servers.redis_cluster import RedisCluster
+
+
+@pytest.fixture(scope="session")
+def server_directory() -> Iterator[Path]:
+    """Of this run. When the last of its processes has ended, whatever runs in it is stopped, and it is removed."""
+    from shared_servers import PARENT, RUN
+
+    from servers.lease import clear_leftovers, leased
+
+    clear_leftovers(PARENT)
+    with leased(PARENT / RUN) as directory:
+        yield directory
+
+
+@pytest.fixture(scope="session")
+def shared_servers(server_directory: Path, request: pytest.FixtureRequest) -> SharedServers:
+    """All that tests of this run will ask for are launched together."""
+    from shared_servers import SharedServers
+
+    shared = SharedServers(server_directory)
+    shared.launch({name for item in request.session.items for name in getattr(item, "fixturenames", ())})
+    return shared
+
+
+@pytest.fixture(scope="session")
+def kafka(shared_servers: SharedServers) -> KafkaServer:
+    return shared_servers.kafka.start()
+
+
+@pytest.fixture(scope="session")
+def redis_server(shared_servers: SharedServers) -> RedisServer:
+    return shared_servers.redis.start()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(shared_servers: SharedServers) -> RedisCluster:
+    return shared_servers.redis_cluster.start()
+
+
+@pytest.fixture(scope="session")
+def infinispan(shared_servers: SharedServers) -> InfinispanServer:
+    return shared_servers.infinispan.start()
+
+
+@pytest.fixture
+def own_server(server_directory: Path) -> Iterator[Callable[..., Any]]:
+    """Makes servers that end with the test: `own_server(RedisServer, RedisSettings(append="everysec")).start()`."""
+    made: list[Any] = []
+
+    def make(kind: Callable[..., Any], settings: object = None) -> Any:
+        made.append(kind(server_directory / f"own-{uuid4().hex}", settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()
+
+
+@pytest.fixture
+def fresh_name() -> Callable[[str], str]:
+    """Names that nobody else in the run has: `fresh_name("topic")`."""
+    return lambda prefix: f"{prefix}-{uuid4().hex[:12]}"

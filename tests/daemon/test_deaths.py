@@ -1,0 +1,65 @@
+"""What is known of a worker that died: how it ended, and what it said of it, if it did."""
+
+import msgspec
+import pytest
+
+from daemon.deaths import Deaths
+from daemon.status_file import StatusFile
+from daemon.status_report import Identity, State, report
+
+NOW = 1_774_740_835_941
+OURS = Identity(17, "conf/application.conf", NOW)
+AT = "2026-03-28T23:33:55.941Z"
+
+
+class Clock:
+    def now(self) -> int:
+        return NOW
+
+
+@pytest.fixture
+def status(tmp_path):
+    return StatusFile(tmp_path)
+
+
+@pytest.fixture
+def deaths(status):
+    return Deaths(status, OURS, Clock())
+
+
+def test_before_the_first_death_the_service_is_starting_and_a_worker_is_told_of_none(deaths, status):
+    assert status.find() == report(OURS, State.STARTING, None, NOW)
+    assert deaths.arguments == ["--restarts", "0"]
+
+
+def test_a_killed_worker_says_nothing_and_is_told_of_by_its_signal(deaths, status):
+    status.write(report(OURS, State.READY, "not of its end", NOW))
+    assert deaths.note(-9) == f"was killed by SIGKILL at {AT}"
+    assert deaths.arguments == ["--restarts", "1", "--last-death", f"was killed by SIGKILL at {AT}"]
+    assert status.find().reason == f"the worker was killed by SIGKILL at {AT}"
+
+
+def test_what_a_worker_said_of_its_end_is_kept(deaths, status):
+    status.write(report(OURS, State.STOPPED, "state.db: it is empty", NOW))
+    assert deaths.note(1) == f"ended with 1 at {AT}: state.db: it is empty"
+    found = status.find()
+    assert (found.restarts, found.last_death) == (1, f"ended with 1 at {AT}: state.db: it is empty")
+
+
+def test_what_one_worker_said_is_not_said_of_the_next(deaths, status):
+    status.write(report(OURS, State.STOPPED, "state.db: it is empty", NOW))
+    deaths.note(1)
+    assert deaths.note(-15) == f"was killed by SIGTERM at {AT}"
+
+
+def test_what_another_service_said_is_not_said_of_ours(deaths, status):
+    status.write(report(msgspec.structs.replace(OURS, process_id=18), State.STOPPED, "theirs", NOW))
+    assert deaths.note(1) == f"ended with 1 at {AT}"
+
+
+def test_the_last_death_says_that_no_other_follows(deaths, status):
+    deaths.note(-9)
+    assert deaths.note_the_last() == status.find().reason
+    assert status.find().reason == (
+        f"the worker was killed by SIGKILL at {AT}; the 10th time within 60 s: it is not started again"
+    )

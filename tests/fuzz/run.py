@@ -1,0 +1,86 @@
+"""Runs one target under atheris (libFuzzer, guided by the coverage of our Python code) for a time: `make fuzz`.
+
+What it learns stays in `.fuzz/<target>/`, so that the next run goes on from there. An input that fails is written beside it,
+and shown; `python -m fuzz.run TARGET --input FILE` tries it again.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import atheris
+
+# The independent readings too: of what msgspec reads in C they tell one input from another.
+_OURS = ["domain", "connectors", "resequencer", "guardian", "daemon", "storage", "fuzz"]
+
+with atheris.instrument_imports(include=_OURS, enable_loader_override=False):
+    from fuzz.targets import TARGETS, Target
+
+LONGEST_INPUT = 8_192
+_SHARE_OF_OURS = 0.5
+
+
+def main() -> None:
+    arguments = _arguments()
+    target = TARGETS[arguments.target]
+    if arguments.input:
+        target.check(arguments.input.read_bytes())
+        return
+    directory = arguments.directory / arguments.target
+    corpus = directory / "corpus"
+    _write_seeds(target, corpus)
+    _write_dictionary(target, directory / "tokens")
+    atheris.Setup(
+        [
+            sys.argv[0],
+            f"-max_total_time={arguments.seconds}",
+            f"-max_len={LONGEST_INPUT}",
+            f"-artifact_prefix={directory}/",
+            f"-dict={directory / 'tokens'}",
+            *("-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=0" if arguments.quiet else "-verbosity=1"),
+            str(corpus),
+        ],
+        target.check,
+        custom_mutator=_mutator(target),
+    )
+    atheris.Fuzz()
+
+
+def _arguments() -> Namespace:
+    parser = ArgumentParser(description="Runs one target for a time, or one input again.")
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--seconds", type=int, default=60, help="default: %(default)s")
+    parser.add_argument("--input", type=Path, help="try this one only")
+    parser.add_argument("--directory", type=Path, default=Path(".fuzz"), help="default: %(default)s")
+    parser.add_argument("--quiet", action="store_true", help="say nothing of what is new on the way")
+    return parser.parse_args()
+
+
+def _write_seeds(target: Target, corpus: Path) -> None:
+    corpus.mkdir(parents=True, exist_ok=True)
+    for seed in target.seeds():
+        (corpus / sha256(seed).hexdigest()[:16]).write_bytes(seed)
+
+
+def _write_dictionary(target: Target, file: Path) -> None:
+    quoted = ("".join(f"\\x{byte:02x}" for byte in token) for token in target.tokens)
+    file.write_text("".join(f'"{token}"\n' for token in quoted), encoding="ascii")
+
+
+def _mutator(target: Target):  # type: ignore[no-untyped-def]
+    """Half of the changes are ours, which know the shape of an input; the others are libFuzzer's, which know its coverage."""
+    seeds = target.seeds()
+
+    def mutate(data: bytes, most: int, seed: int) -> bytes:
+        rng = Random(seed)
+        if rng.random() >= _SHARE_OF_OURS:
+            return bytes(atheris.Mutate(data, most))
+        return target.mutate(rng, data, seeds, target.tokens)[:most]
+
+    return mutate
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""Faults against which the exactly-once protocol and the unit's logic guard, planted in the code while a simulation runs."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+import guardian.ownership
+import resequencer.unit_codec
+from connectors.file_sink import FileSink
+from connectors.port import PartitionOutput, Position
+from domain.errors import PermanentError
+from guardian.backlog import Backlog
+from guardian.cycle import Cycle
+from guardian.held_partition import HeldPartition
+from guardian.roster import Roster
+from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover
+from resequencer.effects import Effects
+from resequencer.stash import Stashed
+from resequencer.turn import Turn
+from storage.port import WaitKind
+
+Patch = pytest.MonkeyPatch
+Fault = Callable[[Patch], None]
+
+
+def is_misplaced(problem: str) -> bool:
+    """The plant does not fit the code any more: what was noticed is that, and not the fault."""
+    return "TypeError" in problem or "AttributeError" in problem
+
+
+def publish_before_commit(patch: Patch) -> None:
+    def faulty(self: Cycle, held: HeldPartition, letters: Any, decided: Any) -> bool:
+        decisions = decided.get(held.partition, ())
+        left = [*letters, *(each for decision in decisions for each in decision.outgoing)]
+        commit = held.next_commit(left, decisions, self._tools.random_token())
+        self._tools.patience.until_answered("output", partial(self._transport.publish, [held.output()]))
+        self._tools.patience.until_answered("storage", partial(held.store.commit, commit))
+        held.note_committed(commit, decisions, self._tools.clock.now())
+        held.note_published(self._tools.clock.now())
+        return True
+
+    patch.setattr(Cycle, "_is_committed", faulty)
+
+
+def _shift_watermark(patch: Patch, by: int) -> None:
+    right = HeldPartition.output
+
+    def faulty(self: HeldPartition) -> PartitionOutput:
+        output = right(self)
+        metadata = find_metadata(output.position.metadata)
+        assert metadata is not None
+        wrong = Metadata(metadata.token, metadata.commit, metadata.published + by)
+        return msgspec.structs.replace(output, position=Position(output.position.offset, wrong.encode()))
+
+    patch.setattr(HeldPartition, "output", faulty)
+
+
+def watermark_one_too_low(patch: Patch) -> None:
+    _shift_watermark(patch, -1)
+
+
+def watermark_one_too_high(patch: Patch) -> None:
+    _shift_watermark(patch, 1)
+
+
+def pending_not_stored(patch: Patch) -> None:
+    right = HeldPartition.next_commit
+
+    def faulty(self: HeldPartition, *arguments: Any) -> Any:
+        return msgspec.structs.replace(right(self, *arguments), added=())
+
+    patch.setattr(HeldPartition, "next_commit", faulty)
+
+
+def deadline_not_armed_after_a_restart(patch: Patch) -> None:
+    patch.setattr(Roster, "arm", lambda self, key, waits: self.waits.__setitem__(key, waits))
+
+
+def deadline_begins_anew_after_a_restart(patch: Patch) -> None:
+    right = resequencer.unit_codec.encode_entry
+
+    def faulty(stashed: Stashed) -> Any:
+        return right(msgspec.structs.replace(stashed, stashed_at=stashed.stashed_at + 60_000))
+
+    patch.setattr("resequencer.turn.encode_entry", faulty)
+
+
+def deadline_before_the_backlog_is_read(patch: Patch) -> None:
+    right = Backlog.hold
+    patch.setattr(Backlog, "hold", lambda self, key, end: right(self, key, -1))
+
+
+def retry_not_stored(patch: Patch) -> None:
+    patch.setattr(resequencer.unit_codec, "_stored_retry", lambda retry: None)
+
+
+def retry_never_woken(patch: Patch) -> None:
+    right = Roster.dues
+
+    def faulty(self: Roster, *arguments: Any) -> Any:
+        dues = right(self, *arguments)
+        retries = {key for key, waits in self.waits.items() if waits.kind is WaitKind.RETRY}
+        return msgspec.structs.replace(dues, wakes={key: wake for key, wake in dues.wakes.items() if key not in retries})
+
+    patch.setattr(Roster, "dues", faulty)
+
+
+def duplicate_counted_before_it_is_told(patch: Patch) -> None:
+    right = Turn._refuse_known
+
+    def faulty(self: Turn, envelope: Any, digest: bytes) -> None:
+        try:
+            self._state = self._strategy.handled(self._state, envelope)
+            self._is_changed = True
+        except PermanentError:
+            pass
+        right(self, envelope, digest)
+        for lane in self._stash.names:
+            self._unstash(lane)
+
+    patch.setattr(Turn, "_refuse_known", faulty)
+
+
+def duplicates_not_told(patch: Patch) -> None:
+    patch.setattr(Turn, "_find_known", lambda self, envelope: None)
+
+
+def takeover_ignores_what_left_beyond(patch: Patch) -> None:
+    def faulty(header: Any, pending: Any, position: Position | None, log: range, *, is_durable: bool) -> Takeover:
+        known = position and Position(position.offset, position.metadata)
+        return plan_takeover(header, pending, known, log, is_durable=is_durable)
+
+    patch.setattr(guardian.ownership, "plan_takeover", faulty)
+
+
+def heal_not_noticed(patch: Patch) -> None:
+    patch.setattr("guardian.takeover._is_known", lambda metadata, header, beyond: True)
+
+
+def heal_does_not_mark(patch: Patch) -> None:
+    right = guardian.ownership.plan_takeover
+
+    def faulty(*arguments: Any, **named: Any) -> Takeover:
+        return msgspec.structs.replace(right(*arguments, **named), heal_offset=0)
+
+    patch.setattr(guardian.ownership, "plan_takeover", faulty)
+
+
+def stash_entry_not_removed(patch: Patch) -> None:
+    right = Effects._leave
+
+    def faulty(self: Effects, entry: Stashed) -> None:
+        right(self, entry)
+        self.removed.clear()
+
+    patch.setattr(Effects, "_leave", faulty)
+
+
+def stash_entry_not_stored(patch: Patch) -> None:
+    patch.setattr(Effects, "stash", lambda self, entry: None)
+
+
+def unstashed_twice(patch: Patch) -> None:
+    right = Turn._attempt
+
+    def faulty(self: Turn, entry: Stashed, attempts: int = 0, *, is_forced: bool = False) -> None:
+        right(self, entry, attempts, is_forced=is_forced)
+        if entry.stashed_at < self._now and self._is_free:
+            right(self, entry, attempts, is_forced=is_forced)
+
+    patch.setattr(Turn, "_attempt", faulty)
+
+
+def every_second_dead_letter_left_out(patch: Patch) -> None:
+    right = HeldPartition.output
+
+    def faulty(self: HeldPartition) -> PartitionOutput:
+        output = right(self)
+        kept = tuple(each for each in output.outgoing if each.channel.value == "notifications" or each.number % 2)
+        return msgspec.structs.replace(output, outgoing=kept)
+
+    patch.setattr(HeldPartition, "output", faulty)
+
+
+def numbers_given_out_twice(patch: Patch) -> None:
+    right = HeldPartition._commit
+
+    def faulty(self: HeldPartition, *arguments: Any) -> Any:
+        return msgspec.structs.replace(right(self, *arguments), highest_number=self._highest_number)
+
+    patch.setattr(HeldPartition, "_commit", faulty)
+
+
+def rotated_without_noting_what_left(patch: Patch) -> None:
+    """What was appended and is not in the positions is in a file that nobody looks at after a crash."""
+
+    def faulty(self: FileSink) -> None:
+        for output in self._outputs.values():
+            if self._rotation.is_full(output):
+                self._rotation.rotate(output)
+        self._note_anew()
+
+    patch.setattr(FileSink, "_rotate", faulty)
+
+
+def begun_anew_without_noting_it(patch: Patch) -> None:
+    """What is appended to the new file lies below the length of the old one."""
+
+    def faulty(self: FileSink) -> None:
+        for output in self._outputs.values():
+            output.is_begun_anew = False
+
+    patch.setattr(FileSink, "_note_anew", faulty)

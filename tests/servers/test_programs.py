@@ -1,0 +1,100 @@
+"""What is said when a program that the servers need is missing: which, and what to do."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from servers import jars
+from servers.errors import JarsMissing, ProgramMissing
+from servers.jars import get_jars
+from servers.java import find_java
+from servers.redis_program import find_redis
+
+
+@pytest.fixture(autouse=True)
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with nothing on it but what the test puts there, and no jars yet."""
+    directory = tmp_path / "programs"
+    directory.mkdir()
+    monkeypatch.setenv("PATH", str(directory))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(jars, "CACHE", tmp_path / "jars")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    return directory
+
+
+def put(directory: Path, name: str, script: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    program = directory / name
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(("said", "is_enough"), [("17.0.15", True), ("21-ea", True), ("11.0.2", False), ("1.8.0_392", False)])
+def test_java_17_or_newer_is_enough(programs: Path, said: str, is_enough: bool) -> None:
+    java = put(programs, "java", f"echo 'openjdk version \"{said}\" 2025-04-15' >&2")
+    if is_enough:
+        assert find_java() == java
+    else:
+        with pytest.raises(ProgramMissing, match=rf"need Java 17 or newer, and {java} is .*apt-get install openjdk-17"):
+            find_java()
+
+
+def test_java_home_goes_before_path(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(programs, "java", "echo 'version \"11\"'")
+    home = tmp_path / "jdk"
+    home.mkdir()
+    java = put(home / "bin", "java", "echo 'version \"21\"'")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert find_java() == java
+
+
+def test_without_java_it_says_where_it_looked() -> None:
+    with pytest.raises(ProgramMissing, match=r"there is no java on PATH. Install a JDK 17 or newer"):
+        find_java()
+
+
+def test_without_maven_it_says_what_maven_is_needed_for() -> None:
+    with pytest.raises(ProgramMissing, match=r"jars of kafka are fetched by Maven, and there is no mvn on PATH. Install Maven"):
+        get_jars("kafka")
+
+
+def test_jars_are_fetched_once_and_without_the_network_if_that_is_enough(programs: Path, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    put(
+        programs,
+        "mvn",
+        f'echo "$1" >> {calls}; for each; do case $each in -DoutputDirectory=*) echo > "${{each#*=}}/one.jar"; esac; done',
+    )
+    assert get_jars("kafka") == get_jars("kafka")
+    assert [each.name for each in get_jars("kafka").iterdir()] == ["one.jar"]
+    assert calls.read_text().split() == ["--offline"]
+
+
+def test_what_maven_complains_of_is_passed_on_and_nothing_stays_behind(programs: Path) -> None:
+    put(programs, "mvn", "echo '[ERROR] repo.example is unknown'; exit 1")
+    with pytest.raises(JarsMissing, match=r"(?s)jars of infinispan.*settings.xml.*repo.example is unknown"):
+        get_jars("infinispan")
+    assert [each.name for each in jars.CACHE.iterdir()] == ["infinispan.lock"]
+
+
+def test_without_redis_it_says_how_to_get_it() -> None:
+    with pytest.raises(ProgramMissing, match=r"no redis-server on PATH. Install Redis 7 or newer"):
+        find_redis()
+
+
+def test_root_on_debian_gets_redis_installed(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    redis = programs / "redis-server"
+    put(programs, "apt-get", f'if [ "$1" = install ]; then echo > {redis}; /bin/chmod 755 {redis}; fi')
+    assert find_redis() == redis
+
+
+def test_an_installation_that_fails_says_why(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    put(programs, "apt-get", "echo 'E: no network' >&2; exit 100")
+    with pytest.raises(ProgramMissing, match=r"'apt-get update -qq' says: E: no network"):
+        find_redis()

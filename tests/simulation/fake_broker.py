@@ -1,0 +1,215 @@
+"""A broker without a network: logs, transactions, a consumer group, as far as the exactly-once protocol leans on them.
+
+Its rules are those of a real one, with what was seen on it and is not in any book: offsets under generation -1 are taken,
+and who commits under the current generation is not asked whether the partition is his.
+Everything happens at once and in one thread; who loses requests and answers is `fake_clients.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafka import errors
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+NOBODY = ""
+
+
+class Stored(NamedTuple):
+    """What was sent, as it lies in a log."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True)
+class Entry:
+    """One offset of a log. `record` is None for the markers of transactions; `is_aborted` is None while that is open."""
+
+    record: Stored | None
+    is_aborted: bool | None = False
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What a transactional id has open."""
+
+    epoch: int = 0
+    is_open: bool = False
+    entries: list[tuple[TopicPartition, Entry]] = field(default_factory=list)
+    offsets: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Member:
+    """A member as the group knows it. `owned` is what it said it had when it joined, `assigned` what it is to have from
+    `generation` on.
+    """
+
+    generation: int = 0
+    owned: frozenset[TopicPartition] = frozenset()
+    assigned: frozenset[TopicPartition] = frozenset()
+    has_joined: bool = False
+
+
+class Group:
+    """Cooperative: what moves is first taken away in one generation, and given in the next."""
+
+    def __init__(self, partitions: Sequence[TopicPartition]) -> None:
+        self._partitions = partitions
+        self._names = 0
+        self.generation = 0
+        self.is_rebalancing = False
+        self.members: dict[str, Member] = {}
+        self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    def add(self) -> str:
+        self._names += 1
+        name = f"member-{self._names}"
+        self.members[name] = Member()
+        self.is_rebalancing = True
+        return name
+
+    def remove(self, name: str) -> None:
+        """It left, or was not heard of for a session."""
+        if self.members.pop(name, None) is not None:
+            self.is_rebalancing = True
+            self._finish_when_all_are_here()
+
+    def join(self, name: str, owned: frozenset[TopicPartition]) -> None:
+        """Take part in the rebalance that is under way."""
+        member = self.members[name]
+        member.owned, member.has_joined = owned, True
+        self._finish_when_all_are_here()
+
+    def check(self, group: ConsumerGroupMetadata) -> None:
+        """Whether offsets are taken from a member that says this of itself."""
+        if group.generation_id < 0 and group.member_id == NOBODY:
+            return
+        if group.member_id not in self.members or group.generation_id != self.generation:
+            raise errors.CommitFailedError(f"generation {group.generation_id} of {group.member_id}: it is {self.generation}")
+
+    def _finish_when_all_are_here(self) -> None:
+        if not self.is_rebalancing or not all(each.has_joined for each in self.members.values()):
+            return
+        self.generation += 1
+        self.is_rebalancing = self._assign()
+        for member in self.members.values():
+            member.generation, member.has_joined = self.generation, False
+
+    def _assign(self) -> bool:
+        """Whether something was taken away, that is to be given in another rebalance."""
+        if not self.members:
+            return False
+        fair = -(-len(self._partitions) // len(self.members))
+        kept: dict[str, list[TopicPartition]] = {}
+        owned: set[TopicPartition] = set()
+        for name, member in self.members.items():
+            # Who was away may still believe that he has what somebody else got meanwhile.
+            kept[name] = sorted(member.owned - owned)[:fair]
+            owned |= member.owned
+        free = [each for each in self._partitions if each not in owned]
+        for partition in free:
+            min(kept.values(), key=len).append(partition)
+        for name, member in self.members.items():
+            member.assigned = frozenset(kept[name])
+        return any(member.owned - member.assigned for member in self.members.values())
+
+
+class FakeBroker:
+    """`committed` is called with each position that becomes effective, before and after."""
+
+    def __init__(self, partitions: Mapping[str, int], group_topic: str) -> None:
+        self.logs = {
+            TopicPartition(topic, number): list[Entry]() for topic, count in partitions.items() for number in range(count)
+        }
+        self.counts = dict(partitions)
+        self.group = Group([each for each in self.logs if each.topic == group_topic])
+        self.transactions: dict[str, Transaction] = {}
+        self.watch: Callable[[TopicPartition, OffsetAndMetadata | None, OffsetAndMetadata], None] = lambda *_: None
+
+    # What producers of the input and readers of the output do
+
+    def append(self, partition: TopicPartition, record: Stored | None) -> None:
+        """A record outside of any transaction; None is an offset that nobody is given, as compaction leaves behind."""
+        self.logs[partition].append(Entry(record))
+
+    def decided(self, topic: str) -> list[Stored]:
+        """What a `read_committed` reader of all its partitions gets."""
+        logs = [log for each, log in self.logs.items() if each.topic == topic]
+        return [entry.record for log in logs for entry in log if entry.record is not None and entry.is_aborted is False]
+
+    def stable_end(self, partition: TopicPartition) -> int:
+        """The last stable offset."""
+        log = self.logs[partition]
+        return next((at for at, entry in enumerate(log) if entry.is_aborted is None), len(log))
+
+    # Transactions
+
+    def init(self, transactional_id: str) -> int:
+        """Whatever was open under this id is aborted, its owner fenced; the new epoch."""
+        transaction = self.transactions.setdefault(transactional_id, Transaction())
+        self._end(transaction, is_commit=False)
+        transaction.epoch += 1
+        return transaction.epoch
+
+    def produce(self, transactional_id: str, epoch: int, partition: TopicPartition, record: Stored) -> None:
+        transaction = self._checked(transactional_id, epoch)
+        entry = Entry(record, is_aborted=None)
+        self.logs[partition].append(entry)
+        transaction.entries.append((partition, entry))
+        transaction.is_open = True
+
+    def add_offsets(
+        self,
+        transactional_id: str,
+        epoch: int,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: ConsumerGroupMetadata,
+    ) -> None:
+        transaction = self._checked(transactional_id, epoch)
+        transaction.is_open = True
+        self.group.check(group)
+        transaction.offsets.update(offsets)
+
+    def end(self, transactional_id: str, epoch: int, *, is_commit: bool) -> None:
+        self._end(self._checked(transactional_id, epoch), is_commit=is_commit)
+
+    def time_out(self, transactional_id: str) -> None:
+        """The transaction was open for too long."""
+        transaction = self.transactions[transactional_id]
+        if transaction.is_open:
+            self._end(transaction, is_commit=False)
+            transaction.epoch += 1
+
+    def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """The group's position.
+
+        Raises:
+            KafkaTimeoutError: A transaction that holds it is undecided.
+        """
+        if any(partition in each.offsets for each in self.transactions.values()):
+            raise errors.KafkaTimeoutError("UNSTABLE_OFFSET_COMMIT")
+        return self.group.committed.get(partition)
+
+    def _checked(self, transactional_id: str, epoch: int) -> Transaction:
+        transaction = self.transactions[transactional_id]
+        if transaction.epoch != epoch:
+            raise errors.ProducerFencedError(f"epoch {epoch} of {transactional_id}: it is {transaction.epoch}")
+        return transaction
+
+    def _end(self, transaction: Transaction, *, is_commit: bool) -> None:
+        if not transaction.is_open:
+            return
+        for _, entry in transaction.entries:
+            entry.is_aborted = not is_commit
+        for partition in {partition for partition, _ in transaction.entries}:
+            self.logs[partition].append(Entry(None))
+        if is_commit:
+            for partition, position in transaction.offsets.items():
+                self.watch(partition, self.group.committed.get(partition), position)
+                self.group.committed[partition] = position
+        transaction.entries, transaction.offsets, transaction.is_open = [], {}, False

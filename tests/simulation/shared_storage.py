@@ -1,0 +1,54 @@
+"""A storage that several workers share, durable but for what a test lets it forget. It passes the storages' contract."""
+
+from collections.abc import Callable
+from copy import deepcopy
+
+from domain.record import Partition
+from storage.none import NonePartitionStore, NoneSettings, NoneStorage
+from storage.none_memory import KeptPartition, Memory
+from storage.port import Header
+
+_RETENTION_MS = 4 * 3_600_000
+
+
+class SharedPartitionStore(NonePartitionStore):
+    """Looks afresh at what is kept, each time: it may have been forgotten."""
+
+    @property
+    def _kept(self) -> KeptPartition:
+        return self._memory.partitions.get(self._partition) or KeptPartition(Header("", 0))
+
+    @_kept.setter
+    def _kept(self, _: KeptPartition) -> None:
+        """It is looked at afresh."""
+
+
+class SharedStorage(NoneStorage):
+    """As one worker sees it. What one commits, all see; nothing goes with a process."""
+
+    def __init__(self, memory: Memory, random_token: Callable[[], str], retention_ms: int = _RETENTION_MS) -> None:
+        super().__init__(NoneSettings(retention_ms, 1_000_000), random_token)
+        self._memory = memory
+
+    @property
+    def is_durable(self) -> bool:
+        return True
+
+    def open(self, partition: Partition) -> SharedPartitionStore:
+        super().open(partition)
+        return SharedPartitionStore(partition, self._memory, self._settings)
+
+    def release(self, partition: Partition) -> None:
+        """Nothing of it is this worker's alone."""
+
+
+class Backup:
+    """What a storage held at an instant."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._partitions = deepcopy(memory.partitions)
+
+    def restore(self, memory: Memory) -> None:
+        """All that came later is forgotten."""
+        memory.partitions.clear()
+        memory.partitions.update(deepcopy(self._partitions))

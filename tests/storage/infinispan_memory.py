@@ -1,0 +1,74 @@
+"""A cache in memory that fails as it is told: for thousands of lives with a failure at any step. It passes the same contract."""
+
+from collections.abc import Callable
+from enum import Enum
+
+from storage.port import StorageUnavailable
+
+
+class Failure(Enum):
+    """What becomes of a request."""
+
+    NONE = "none"
+    BEFORE = "it never arrives"
+    AFTER = "it is done, but its answer is lost"
+
+
+class MemoryServer:
+    """What lies in the cache; it stays when those who use it go. `log` names the requests."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+        self.counters: dict[str, int] = {}
+        self.log: list[tuple[str, str]] = []
+
+
+class MemoryCache:
+    """A connection to it. `fails` is asked at each request."""
+
+    may_lag = False
+
+    def __init__(self, server: MemoryServer, fails: Callable[[str, str], Failure] = lambda act, key: Failure.NONE) -> None:
+        self.server = server
+        self.fails = fails
+
+    def get(self, key: str) -> bytes | None:
+        return self._answer("get", key, lambda: self.server.values.get(key))
+
+    def put(self, key: str, body: bytes) -> None:
+        assert key.count("::") or self.server.values.get(key, body) == body, f"{key} is overwritten"
+        self._answer("put", key, lambda: self.server.values.__setitem__(key, bytes(body)))
+
+    def delete(self, key: str) -> None:
+        self._answer("delete", key, lambda: self.server.values.pop(key, None))
+
+    def find_counter(self, name: str) -> int | None:
+        return self._answer("find_counter", name, lambda: self.server.counters.get(name))
+
+    def create_counter(self, name: str) -> None:
+        self._answer("create_counter", name, lambda: self.server.counters.setdefault(name, 0))
+
+    def compare_and_set(self, name: str, expected: int, update: int) -> bool:
+        def compare_and_set() -> bool:
+            if self.server.counters.get(name) != expected:
+                return False
+            self.server.counters[name] = update
+            return True
+
+        return self._answer("compare_and_set", name, compare_and_set)
+
+    def set_up(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def _answer(self, act: str, key: str, do: Callable[[], object]):
+        failure = self.fails(act, key)
+        self.server.log.append((act, key))
+        if failure is Failure.BEFORE:
+            raise StorageUnavailable(f"{act} {key}: never arrived")
+        answer = do()
+        if failure is Failure.AFTER:
+            raise StorageUnavailable(f"{act} {key}: the answer was lost")
+        return answer

@@ -1,0 +1,67 @@
+"""At a steady load the database stays as large as it is, its log too; what an extraordinary load took is given back."""
+
+from storage.port import Pending, StashEntry, UnitChange
+from tests.storage.contract import PARTITION, RETENTION_MS, WAITS, put
+
+UNITS = 40
+LIFE = 3
+"""Commits from a unit's first to its last: stashed, handled with its data, handled."""
+
+
+class Load:
+    """Units that come, wait, are handled and expire; the clock is counted in commits, of which ten make a retention."""
+
+    def __init__(self, embedded):
+        self.file = embedded.file
+        self.storage = embedded.make()
+        self.store = self.storage.open(PARTITION)
+        self.tick = 0
+        self.number = 0
+        self.born = {0: 0, -1: 0}
+
+    def run(self, ticks, units=UNITS):
+        for _ in range(ticks):
+            self.tick += 1
+            self.born[self.tick] = units
+            now = self.tick * RETENTION_MS // 10
+            pending = tuple(Pending(self.number + each, b"n" * 900) for each in range(1, units + 1))
+            published, self.number = self.number, self.number + units
+            changes = [change for age in range(LIFE) for change in self._changes(age, now)]
+            put(self.store, *changes, added=pending, highest_number=self.number, published=published)
+            self.storage.expire(now)
+
+    @property
+    def pages(self):
+        return self.storage._database._connection.execute("PRAGMA page_count").fetchone()[0]
+
+    @property
+    def log_bytes(self):
+        return self.file.with_name("state.db-wal").stat().st_size
+
+    def _changes(self, age, now):
+        names = [f"{self.tick - age}-{each}" for each in range(self.born[self.tick - age])]
+        if age == 0:
+            return [UnitChange(name, b"s" * 200, now, WAITS, (StashEntry(1, b"x" * 1_000),)) for name in names]
+        removed = (1,) if age == 1 else ()
+        return [UnitChange(name, b"s" * 200, now, None, (), removed, b"d" * 2_000 if age == 1 else None) for name in names]
+
+
+def test_a_steady_load_leaves_database_and_log_as_large_as_they_are(embedded):
+    load = Load(embedded)
+    load.run(40)
+    settled = load.pages
+    load.run(80)
+    assert load.pages <= settled * 1.1
+    # 4 000 pages, at which SQLite copies it into the database, and what one commit adds.
+    assert load.log_bytes < 18_000_000
+
+
+def test_what_a_burst_took_is_given_back_to_the_file_system(embedded):
+    load = Load(embedded)
+    load.run(30)
+    settled = load.pages
+    load.run(3, units=25 * UNITS)
+    assert load.pages > 3 * settled
+    load.run(30)
+    # Up to a quarter of it may be free.
+    assert load.pages <= settled * 1.5
