@@ -15,7 +15,7 @@ FUZZ := $(VENV)/.fuzz-ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo run start stop restart logs servers servers-stop simulate verify status check-configuration check test fuzz soak lint format bench clean
+.PHONY: help setup demo run start stop restart logs servers servers-stop simulate verify status archive check-configuration check test fuzz soak lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +55,9 @@ verify: $(RUNTIME) ## compares what came out with what the simulator expected
 status: $(RUNTIME) ## whether the service with CONF is ready, and what waits in it
 	@$(BIN)/resequencer status --config "$(CONF)" $(ARGS)
 
+archive: $(RUNTIME) ## moves the input of CONF that is done with into its archive, also while the service runs
+	@$(BIN)/resequencer archive --config "$(CONF)" $(ARGS)
+
 check-configuration: $(RUNTIME) ## validates CONF and shows every value and where it came from
 	@$(BIN)/resequencer check --config "$(CONF)" $(ARGS)
 
@@ -69,8 +72,9 @@ fuzz: $(FUZZ) ## looks for bytes that break what reads them, FUZZ_SECONDS=60 for
 	@for each in $(or $(strip $(ARGS)),$$($(BIN)/python -c 'from fuzz.targets import TARGETS; print(*TARGETS)')); do \
 	  echo "$$each"; $(BIN)/python -m fuzz.run "$$each" --seconds $${FUZZ_SECONDS:-60} --quiet || exit 1; done
 
-soak: $(DEVELOPMENT) ## the kills of the tests, 100 of each kind (KILL_SEED=N: other moments), and RECORDS=1000000 records, most of them garbage
-	@KILLS=$${KILLS:-100} RECORDS=$${RECORDS:-1000000} $(BIN)/python -m pytest -q -s tests/process -k "kills_ or any_garbage"
+soak: $(DEVELOPMENT) ## 100 of each kind of kill (KILL_SEED=N: other moments), RECORDS=1000000 mostly of garbage, SOAK_MINUTES=30 of steady load
+	@KILLS=$${KILLS:-100} RECORDS=$${RECORDS:-1000000} SOAK_MINUTES=$${SOAK_MINUTES:-30} \
+	  $(BIN)/python -m pytest -q -s tests/process -k "kills_ or any_garbage or steady_load"
 
 lint: $(DEVELOPMENT) ## lint, format, types and import rules
 	@$(BIN)/ruff check --quiet .

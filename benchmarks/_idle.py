@@ -7,6 +7,7 @@ from itertools import islice
 
 from benchmarks._worker import PARTITION
 from connectors.file_lines import Line, decode_line
+from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
 from domain.record import Origin, Record
@@ -54,7 +55,7 @@ class Idle:
         """So many more that only the storage knows."""
         now = self._cycle._tools.clock.now()
         for units in self._batches(count):
-            changes = [UnitChange(name, each.state, now, payment_data=each.payment_data) for name, (each, _) in units]
+            changes = [_change(name, each, now) for name, (each, _) in units]
             self._held.store.commit(self._held._commit(secrets.token_hex(8), tuple(changes)))
 
     def keep_alive(self, count: int) -> None:
@@ -72,6 +73,15 @@ class Idle:
         units = zip(self._names, samples, strict=False)
         while batch := list(islice(units, AT_ONCE)):
             yield batch
+
+
+def _change(name: str, like: Snapshot, now: Instant) -> UnitChange:
+    """Bytes of its own, as if it had been spoken to: a storage in memory would share them otherwise."""
+    return UnitChange(name, _copied(like.state), now, payment_data=_copied(like.payment_data or b""))
+
+
+def _copied(content: bytes) -> bytes:
+    return bytes(bytearray(content))
 
 
 def _names() -> Iterator[str]:

@@ -37,8 +37,9 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
         """
         topic_id = urlsafe_b64encode(self.topic_id.bytes).decode().rstrip("=")
         encoded = f"resequencer/{_FORMAT} {topic_id} {self.partitions} {self.text}"
-        if len(encoded) > MOST_CHARACTERS:
-            problem = f"the metadata of its position has {len(encoded)} characters, brokers take {MOST_CHARACTERS}"
+        length = len(encoded.encode("utf-16-le", "surrogatepass")) // 2  # As Java counts.
+        if length > MOST_CHARACTERS:
+            problem = f"the metadata of its position has {length} characters, brokers take {MOST_CHARACTERS}"
             raise TransportRefused(what, f"{problem}. This is a defect of the service: report it")
         return encoded
 

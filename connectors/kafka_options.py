@@ -66,6 +66,12 @@ def _verbatim(*choices: str) -> Callable[[Any], str]:
     return read
 
 
+def _beginning(value: Any) -> bool:
+    if value not in ("earliest", "none"):
+        raise _Refused("earliest or none is expected: latest would pass over what was sent before the service began")
+    return bool(value == "earliest")
+
+
 _MS = _number(1, 86_400_000)
 _BYTES = _number(1, 1 << 30)
 _FLAG = _choice(true=True, false=False)
@@ -115,7 +121,7 @@ _CONSUMER: Mapping[str, _Option] = {
     "max.partition.fetch.bytes": _Option("max_partition_fetch_bytes", _BYTES),
     "max.poll.interval.ms": _Option("max_poll_interval_ms", _MS),
     "session.timeout.ms": _Option("session_timeout_ms", _MS),
-    "auto.offset.reset": _Option("begins_at_earliest", _choice(earliest=True, none=False)),
+    "auto.offset.reset": _Option("begins_at_earliest", _beginning),
 }
 
 _PRODUCER: Mapping[str, _Option] = {

@@ -35,6 +35,7 @@ class Topics:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._options = {name: value for name, value in settings.consumer.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
+        self._options["request_timeout_ms"] = settings.call_timeout_ms
         self._admin: KafkaAdminClient | None = None
         self._missing_since: float | None = None
         self.input: Topic | None = None

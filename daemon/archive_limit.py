@@ -71,7 +71,7 @@ class ArchiveLimit:
     def _position_once_left(self, partition: Partition, progress: Progress) -> Position | None:
         for _ in range(_PATIENCE_MS // _LOOK_MS):
             position = self._position(partition)
-            if position is not None and _tells_of(position, progress.highest_number):
+            if position is None or _tells_of(position, progress.highest_number):
                 return position
             self._pause(_LOOK_MS)
         return None

@@ -20,6 +20,7 @@ from daemon.system_clock import SystemClock
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import ConfigurationError
 from guardian.actors import Actors
+from guardian.ahead import MOST_CHARACTERS
 from guardian.cycle import Cycle
 from guardian.ownership import CycleSettings, Servers, Tools
 from guardian.patience import Patience, PatienceSettings
@@ -67,7 +68,10 @@ def compose(configuration: Configuration, wait: Callable[[int], None], is_stoppi
     patience = Patience(PatienceSettings(), wait, is_stopping)
     tools = Tools(decoder, clock, patience, _random_token)
     settings = CycleSettings(
-        strategy.name, configuration.ingress.batch_size, acknowledge_handled=_waits_for_handled(configuration)
+        strategy.name,
+        configuration.ingress.batch_size,
+        acknowledge_handled=_waits_for_handled(configuration),
+        ahead_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
     )
     return Parts(Cycle(servers, tools, settings), servers, patience, overruns)
 

@@ -20,7 +20,9 @@ class Figures:
         self.longest_wait_ms = 0
 
     def add_decisions(self, decisions: Collection[Decision]) -> None:
-        for name, of_each in zip(Tally.__struct_fields__, zip(*[astuple(each.tally) for each in decisions]), strict=False):
+        for name, of_each in zip(
+            Tally.__struct_fields__, zip(*[astuple(each.tally) for each in decisions], strict=True), strict=False
+        ):
             if name == "longest_wait_ms":
                 self.longest_wait_ms = max(self.longest_wait_ms, *of_each)
             else:

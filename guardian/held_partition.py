@@ -7,7 +7,7 @@ from domain.clock import Instant
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
 from domain.record import Partition
-from guardian.ahead import CHARACTERS_PER_RECORD, MOST_CHARACTERS, Ahead, encode
+from guardian.ahead import CHARACTERS_PER_RECORD, Ahead, encode
 from guardian.outgoing import from_pending, origin_of, outgoing, renumbered, to_pending
 from guardian.positions import Positions
 from guardian.takeover import Metadata, Takeover, last_commit
@@ -16,6 +16,9 @@ from storage.port import Commit, PartitionStore, UnitChange
 
 _THROTTLE_MS = 1_000
 """A position that moved while nothing left is published no more often: the storage knows where to read on."""
+
+_MANY_RANGES = 10_000
+"""Beyond so many, what is done ahead takes longer to write than what is saved: after a crash it may be notified again."""
 
 
 class HeldPartition:
@@ -27,7 +30,14 @@ class HeldPartition:
     """
 
     def __init__(
-        self, partition: Partition, store: PartitionStore, plan: Takeover, source: str = "", *, waits_for_handled: bool
+        self,
+        partition: Partition,
+        store: PartitionStore,
+        plan: Takeover,
+        source: str = "",
+        *,
+        waits_for_handled: bool,
+        ahead_characters: int | None = None,
     ) -> None:
         self.partition = partition
         self._source = source
@@ -40,15 +50,16 @@ class HeldPartition:
         self._heal_offset = plan.heal_offset
         self._just_read: Sequence[int] = ()
         self._waits_for_handled = waits_for_handled
+        self._ahead_characters = ahead_characters
         self._ahead = plan.ahead
 
     @property
     def room(self) -> int | None:
         """How many records may be read before what rides along could be too long; None for any number."""
-        if not self._waits_for_handled:
+        if not self._waits_for_handled or self._ahead_characters is None:
             return None
         length = len(encode(self.positions.acknowledged, self._ahead_now()))
-        return max(0, (MOST_CHARACTERS - length) // CHARACTERS_PER_RECORD - 1)
+        return max(0, (self._ahead_characters - length) // CHARACTERS_PER_RECORD - 1)
 
     def note_active(self, unit: str, offset: int) -> None:
         """A record of this unit is about to be decided."""
@@ -103,7 +114,7 @@ class HeldPartition:
         """What leaves, with the position that it stands on."""
         published = self.unpublished[-1].number if self.unpublished else self._published
         offset = max(self.positions.acknowledged, self._heal_offset)
-        ahead = encode(offset, self._ahead_now()) if self._waits_for_handled else ""
+        ahead = encode(offset, self._ahead_now()) if self._tells_ahead() else ""
         metadata = Metadata(*last_commit(self.store.header), published, ahead)
         return PartitionOutput(self.partition, self.unpublished, Position(offset, metadata.encode()))
 
@@ -111,6 +122,9 @@ class HeldPartition:
         """The transport answered: everything that was given a number has left."""
         self._published, self.unpublished = self._highest_number, ()
         self.positions.told(self.positions.acknowledged, now)
+
+    def _tells_ahead(self) -> bool:
+        return self._waits_for_handled and (self._ahead_characters is not None or len(self.positions.unsettled) < _MANY_RANGES)
 
     def _ahead_now(self) -> Ahead:
         """What is done beyond the position, before the restart or since."""

@@ -28,13 +28,15 @@ class CycleSettings(msgspec.Struct, frozen=True):
     """`batch_size` records a poll at most; `idle_ms` is how long an empty poll waits for the first one.
 
     `strategy` is its name with its keys, as states carry it. With `acknowledge_handled` a position waits for the oldest
-    stashed envelope of its partition: the source is the store.
+    stashed envelope of its partition: the source is the store. What is done beyond the position rides in its metadata, in
+    at most `ahead_characters`; None for as many as it takes, where it is left out rather than that the intake rests.
     """
 
     strategy: str
     batch_size: int = 500
     idle_ms: int = 500
     acknowledge_handled: bool = False
+    ahead_characters: int | None = None
 
 
 class Servers(NamedTuple):
@@ -140,7 +142,14 @@ class Ownership:
         log = range(self._transport.start_offset(partition), self._transport.end_offset(partition))
         plan = plan_takeover(store.header, store.pending(), position, log, is_durable=self._storage.is_durable)
         _report_gone(partition, plan)
-        held = HeldPartition(partition, store, plan, source, waits_for_handled=self._settings.acknowledge_handled)
+        held = HeldPartition(
+            partition,
+            store,
+            plan,
+            source,
+            waits_for_handled=self._settings.acknowledge_handled,
+            ahead_characters=self._settings.ahead_characters,
+        )
         if plan.must_heal:
             _log.warning(
                 "the storage of %s does not know the commit that its position stands on: reading on from offset %d; "

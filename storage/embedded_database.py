@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from storage.embedded_errors import RESTORE, RIGHTS, is_read_only, translated
+from storage.embedded_errors import RESTORE, RIGHTS, is_read_only, see_that_it_is_read, translated
 from storage.embedded_log import is_outgrown, see_that_it_is_whole, write_again
 from storage.embedded_schema import check_format, create, upgrade
-from storage.port import StorageRefused
+from storage.embedded_soundness import see_that_it_is_sound
+from storage.port import StorageRefused, StorageUnavailable
 
 # A checkpoint copies what changed into the database and syncs it. Rarely enough to spare most commits one, often enough
 # that the log stays below some 16 MB; after an outsize commit it is cut back to 64 MB.
@@ -35,7 +36,8 @@ class Database:
         self.file = file
         self._busy_timeout_ms = busy_timeout_ms
         self._connection: sqlite3.Connection | None = None
-        self._is_log_trusted = False
+        self._is_trusted = False
+        self._was_read_only = False
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -46,16 +48,14 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is alone in writing, from its beginning, and durable once it is left; undone if it raises."""
+        if not self._is_trusted:
+            self._begin_to_trust()
         with self._transaction("BEGIN IMMEDIATE") as connection:
-            if not self._is_log_trusted:
-                see_that_it_is_whole(self.file, connection)
-                write_again(self.file)
-                self._is_log_trusted = True
             yield connection
 
     def release_pages(self, at_most: int) -> None:
         """Give free pages back to the file system once they are a quarter of the file; fewer will soon be used again."""
-        with translated(self.file):
+        with self._guarded():
             connection = self._connect()
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -69,7 +69,7 @@ class Database:
         Raises:
             StorageUnavailable: The database cannot be written, while the log still can.
         """
-        with translated(self.file):
+        with self._guarded():
             connection = self._connect()
             if is_outgrown(self.file):
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -79,27 +79,59 @@ class Database:
             with translated(self.file):
                 self._connection.close()
             self._connection = None
-            self._is_log_trusted = False
+            self._is_trusted = False
+
+    def _begin_to_trust(self) -> None:
+        """What was found is looked at, and made durable, before this connection adds anything to it."""
+        with self._transaction("BEGIN") as connection:
+            see_that_it_is_sound(self.file, connection)
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            see_that_it_is_whole(self.file, connection)
+            write_again(self.file)
+        self._is_trusted = True
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with translated(self.file):
+        with self._guarded():
             connection = self._connect()
             connection.execute(begin)
             try:
                 yield connection
                 connection.execute("COMMIT")
-            except BaseException as error:
-                self._undo(connection, error)
+            except BaseException:
+                self._undo(connection)
                 raise
 
-    def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
+    def _undo(self, connection: sqlite3.Connection) -> None:
         # SQLite itself undoes some of what failed. What cannot be undone now is undone by letting go of the file.
         with suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        if connection.in_transaction or is_read_only(error):
+        if connection.in_transaction:
             self.close()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            with translated(self.file):
+                yield
+        except StorageUnavailable as error:
+            if is_read_only(error.__cause__):
+                self._let_go_of_read_only()
+            raise
+        except StorageRefused:
+            self.close()
+            see_that_it_is_read(self.file)
+            raise
+        else:
+            self._was_read_only = False
+
+    def _let_go_of_read_only(self) -> None:
+        # SQLite makes do with reading where opening for writing failed, were it only for a while; or for what the header says.
+        self.close()
+        if self._was_read_only:
+            raise StorageRefused(str(self.file), f"it can be opened for reading only, so its header is damaged; {RESTORE}")
+        self._was_read_only = True
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:

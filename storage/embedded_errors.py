@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from storage.port import StorageRefused, StorageUnavailable
 
 RESTORE = "restore it from a copy, or move it and its -wal away to begin anew: notifications may then repeat"
@@ -24,7 +26,8 @@ _GOES_AWAY = {
     # Rights are looked at before SQLite is asked: what is left are inodes and file handles.
     sqlite3.SQLITE_CANTOPEN,
 }
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
+# An error in a statement that worked before is one in the schema.
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
 _FORBIDDEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 _FORBIDDEN_BY_SYSTEM = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EOPNOTSUPP}
 
@@ -42,39 +45,42 @@ def translated(file: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         kind = _kind_of(error)
         if kind in _DAMAGED:
-            _see_that_it_is_read(file)
             raise StorageRefused(str(file), f"{error}; {RESTORE}") from error
         if kind in _FORBIDDEN and not os.access(file, os.R_OK | os.W_OK):
             raise StorageRefused(str(file), f"{error}; {RIGHTS}") from error
         if kind in _GOES_AWAY | _FORBIDDEN:
             raise StorageUnavailable(f"{file}: {error} ({error.sqlite_errorname})") from error
         raise
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise StorageRefused(str(file), f"it holds what was never written ({error}); {RESTORE}") from error
     except OSError as error:
         if error.errno in _FORBIDDEN_BY_SYSTEM:
             raise StorageRefused(str(file), f"{error.strerror}; {RIGHTS}") from error
         raise StorageUnavailable(f"{file}: {error}") from error
 
 
-def is_read_only(error: BaseException) -> bool:
-    """The connection cannot write: SQLite makes do with reading where opening for writing failed, were it only for a while."""
+def is_read_only(error: BaseException | None) -> bool:
+    """The connection cannot write, though the rights allow it."""
     return _kind_of(error) == sqlite3.SQLITE_READONLY
 
 
-def _kind_of(error: BaseException) -> int:
+def _kind_of(error: BaseException | None) -> int:
     """Extended codes carry the kind in their lowest byte; errors of the Python module itself have none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def _see_that_it_is_read(file: Path) -> None:
+def see_that_it_is_read(file: Path) -> None:
     """SQLite takes a page that the disk does not hand out for a damaged one. Only what can be read can be damaged.
 
+    No connection may be open: closing any descriptor of a file lets go of all the locks that the process has on it.
+
     Raises:
-        StorageUnavailable: It cannot be read at the moment.
+        StorageUnavailable: The disk fails to read it at the moment.
     """
     try:
         with file.open("rb") as opened:
             while opened.read(_CHUNK_BYTES):
                 pass
     except OSError as error:
-        name = errno.errorcode.get(error.errno or 0, "OSError")
-        raise StorageUnavailable(f"{file}: {name}: {error.strerror or error}") from error
+        if error.errno == errno.EIO:
+            raise StorageUnavailable(f"{file}: EIO: {error.strerror}") from error

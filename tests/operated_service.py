@@ -182,8 +182,8 @@ class OperatedService:
 
     @property
     def output_bytes(self) -> int:
-        file = self.out_directory / "notifications.jsonl"
-        return file.stat().st_size if file.exists() else 0
+        """Of notifications, also of those that were rotated."""
+        return sum(file.stat().st_size for file in self.out_directory.glob("notifications.*jsonl"))
 
     @property
     def log(self) -> str:

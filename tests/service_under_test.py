@@ -122,6 +122,7 @@ class Plan(msgspec.Struct, frozen=True):
     storage: str = "embedded"
     batch_size: int = 500
     acknowledge_handled: bool = False
+    ahead_characters: int | None = None
     resequencer: ResequencerSettings = ResequencerSettings()
     roster: RosterSettings = RosterSettings()
     retention_ms: int = 4 * 3_600_000
@@ -177,7 +178,7 @@ class Service:
         patience = Patience(PatienceSettings(), self._wait, lambda: self.is_stopping)
         self.patience = patience
         tools = Tools(decoder, self.clock, patience, lambda: f"token-{next(self._tokens)}")
-        cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, acknowledge_handled=plan.acknowledge_handled)
+        cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, plan.acknowledge_handled, plan.ahead_characters)
         self._cycle = Cycle(self._servers, tools, cycle_settings)
         # The clock stands still between two cycles.
         self._cycle.ownership.later = Later(PatienceSettings(0, 0))

@@ -103,13 +103,9 @@ class KafkaStage:
         self.partitions = [Partition(self.topics.input, number) for number in range(partitions)]
 
     def settings(self, slot: object = None, consumer: Mapping[str, Any] = {}, producer: Mapping[str, Any] = {}) -> KafkaSettings:
-        """By Kafka's names."""
-        quick = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200}
-        given = {"bootstrap.servers": self.bootstrap, "group.id": self.group} | quick | dict(consumer)
-        options, *problems = read_options(given, producer)
-        assert not any(problems), problems
+        quick = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | dict(consumer)
         slot = next(self._slots) if slot is None else slot
-        return KafkaSettings.make(self.topics, options, f"{self.group}-{slot}", MOST_BYTES)
+        return settings_of(self.bootstrap, self.topics.all, self.group, slot, quick, producer)
 
     def worker(self, slot: object = None, consumer: Mapping[str, Any] = {}, producer: Mapping[str, Any] = {}) -> KafkaWorker:
         self.workers.append(KafkaWorker(self.settings(slot, consumer, producer)))
@@ -200,6 +196,15 @@ class KafkaStage:
             yield
             if not is_killed:
                 producer.commit_transaction()
+
+
+def settings_of(
+    bootstrap: str, topics: Sequence[str], group: str, slot: object, consumer: Mapping[str, Any], producer: Mapping[str, Any]
+) -> KafkaSettings:
+    """Options by Kafka's names."""
+    options, *problems = read_options({"bootstrap.servers": bootstrap, "group.id": group, **consumer}, producer)
+    assert not any(problems), problems
+    return KafkaSettings.make(KafkaTopics(*topics), options, f"{group}-{slot}", MOST_BYTES)
 
 
 def read_to_end(reader: KafkaConsumer, topic: str) -> list[Any]:

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import re
+import subprocess
 from itertools import count
 
 import pytest
@@ -133,15 +134,26 @@ def test_a_line_that_is_longer_than_a_piece_is_one_all_the_same(directory, parti
 
 def test_the_input_can_be_made_whole_again(directory, partition_file, settings):
     """As the operations guide says."""
-    move(directory, partition_file, offset_of(45))
-    for start, piece in archived(directory).items():
-        with partition_file.open("r+b") as file:
-            file.seek(start)
-            file.write(piece)
+    for number in (30, 45):
+        move(directory, partition_file, offset_of(number))
+    for path in sorted(directory.glob("*.gz")):
+        start = int(path.name.split(".")[1].partition("-")[0])
+        command = f"gunzip -c {path} | dd of={partition_file} conv=notrunc oflag=seek_bytes seek={start}"
+        subprocess.run(command, shell=True, check=True, capture_output=True)
     (partition_file.parent / "partition-0.archived").unlink()
     assert partition_file.read_bytes() == CONTENT
     transport = FileTransport(settings, lambda ms: None, SystemFiles())
     assert transport.start_offset(P0) == 0
+
+
+def test_without_its_beginning_the_hole_costs_a_dead_letter_and_what_follows_is_read(directory, partition_file, settings):
+    move(directory, partition_file, offset_of(50))
+    (partition_file.parent / "partition-0.archived").unlink()
+    transport = FileTransport(settings, lambda ms: None, SystemFiles())
+    transport.seek(P0, transport.start_offset(P0))
+    hole, *rest = transport.poll(500, 0).records
+    assert (hole.origin.offset, hole.defect is not None) == (0, True)
+    assert [record.key for record in rest][-10:] == [b"k%d" % number for number in range(50, 60)]
 
 
 def test_archives_are_not_for_everybody_to_read(directory, partition_file):

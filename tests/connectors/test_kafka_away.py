@@ -32,7 +32,8 @@ def broker(own_server: Callable[..., Any]) -> KafkaServer:
 def stage(broker: KafkaServer) -> Iterator[KafkaStage]:
     stage = KafkaStage(broker)
     yield stage
-    broker.resume()
+    if broker.is_running:
+        broker.resume()
     stage.close()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from unicodedata import category
 
-from fuzz.independent_json import NotJson, Number, Object, TooDeep, depth_of, has_endless_integer, read_json
+from fuzz.independent_json import LONGEST_INTEGER, NotJson, Number, Object, TooDeep, depth_of, has_endless_integer, read_json
 
 from domain.bodies import MAX_DEPTH
 from domain.dead_letter import DeadLetterReason as Reason
@@ -54,12 +54,18 @@ def read_envelope(value: bytes, headers: tuple[tuple[str, bytes], ...], *, needs
         reasons.add(Reason.UNSUPPORTED_SCHEMA_VERSION)
     try:
         document = read_json(value.removeprefix(b"\xef\xbb\xbf"))
-        if depth_of(document) > MAX_DEPTH or has_endless_integer(document):
-            raise TooDeep("more than can be read")
+        if _may_be_deep(value) and depth_of(document) > MAX_DEPTH:
+            raise TooDeep("deeper than can be read")
+        if len(value) > LONGEST_INTEGER and has_endless_integer(document):
+            raise NotJson("a longer number than can be read")
         reading = _read(document, needs_sequence=needs_sequence)
     except NotJson:
         return Reading(frozenset(reasons | {Reason.UNDECODABLE}))
     return reading._replace(reasons=reading.reasons | reasons)
+
+
+def _may_be_deep(value: bytes) -> bool:
+    return value.count(b"[") + value.count(b"{") > MAX_DEPTH
 
 
 def _read(document: Any, *, needs_sequence: bool) -> Reading:

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 DEEPEST = 400
 """What is nested deeper than this may or may not be readable, for that depends on the stack."""
 
+LONGEST_INTEGER = 4_300
+"""Beyond so many digits Python reads none."""
+
 _WHITE_SPACE = " \t\n\r"
 
 
@@ -61,9 +64,24 @@ def read_json(data: bytes) -> Any:
 
 
 def read_members(data: bytes) -> list[Member] | None:
-    """The members of an object in their order, each with its own text; None if it is JSON, but no object."""
-    value, text = read_json(data), read_text(data)
-    return list(_members(text)) if isinstance(value, Object) else None
+    """The members of an object in their order, each with its own text; None if it is JSON, but no object.
+
+    Raises as `read_json`.
+    """
+    text = read_text(data)
+    if not text.lstrip(_WHITE_SPACE).startswith("{"):
+        read_json(data)
+        return None
+    try:
+        members, end = _members(text)
+    except RecursionError as error:
+        raise TooDeep("nested too deep") from error
+    except (ValueError, IndexError) as error:
+        raise NotJson(str(error)) from error
+    if text[end:].strip(_WHITE_SPACE):
+        raise NotJson("something behind the object")
+    _check(text, Object([(each.name, each.value) for each in members]))
+    return members
 
 
 def read_text(data: bytes) -> str:
@@ -85,12 +103,13 @@ def depth_of(value: Any) -> int:
 
 
 def has_endless_integer(value: Any) -> bool:
-    """One of more than 4 300 digits, beyond which Python reads none."""
-    return any(isinstance(each, Number) and each.is_integer and len(each.literal.lstrip("-")) > 4_300 for each in _all(value))
+    """One of more than `LONGEST_INTEGER` digits."""
+    numbers = (each for each in _all(value) if isinstance(each, Number) and each.is_integer)
+    return any(len(each.literal.lstrip("-")) > LONGEST_INTEGER for each in numbers)
 
 
 def _check(text: str, value: Any) -> None:
-    if depth_of(value) > DEEPEST:
+    if text.count("[") + text.count("{") > DEEPEST and depth_of(value) > DEEPEST:
         raise TooDeep("nested too deep")
     if "\\" in text:
         for each in _all(value):
@@ -120,15 +139,25 @@ def _items(value: Any) -> list[Any]:
     return [item for _, item in value.pairs] if isinstance(value, Object) else value
 
 
-def _members(text: str) -> Iterator[Member]:
-    """Of an object that was read before, so that nothing can be wrong."""
-    at = _skip(text, 0) + 1
-    while text[at := _skip(text, at)] != "}":
-        at = _skip(text, at + 1) if text[at] == "," else at
-        name, at = _DECODER.raw_decode(text, at)
-        begin = _skip(text, _skip(text, at) + 1)
-        value, at = _DECODER.raw_decode(text, begin)
-        yield Member(name, value, text[begin:at])
+def _members(text: str) -> tuple[list[Member], int]:
+    """Those of the object that the text begins with, and where it ends. Raises ValueError or IndexError if it is none."""
+    members: list[Member] = []
+    at = _skip(text, _skip(text, 0) + 1)
+    while text[at] != "}" or members:
+        name, end = _DECODER.raw_decode(text, at)
+        at = _skip(text, end)
+        if not isinstance(name, str) or text[at] != ":":
+            raise NotJson("no name")
+        begin = _skip(text, at + 1)
+        value, end = _DECODER.raw_decode(text, begin)
+        members.append(Member(name, value, text[begin:end]))
+        at = _skip(text, end)
+        if text[at] == "}":
+            break
+        if text[at] != ",":
+            raise NotJson("neither a comma nor the end")
+        at = _skip(text, at + 1)
+    return members, at + 1
 
 
 def _skip(text: str, at: int) -> int:

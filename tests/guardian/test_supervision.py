@@ -196,7 +196,7 @@ def test_damaged_parts_of_a_unit_end_the_worker_too(asked: Asked, damage: str) -
     stored = asked.stored[U]
     entry = replace(stored.stash[0], body=b"\xc1")
     asked.stored[U] = replace(stored, payment_data=b"\xc1") if damage == "payment_data" else replace(stored, stash=(entry,))
-    with pytest.raises(Escalated, match="damaged .* restore the storage from a backup") as caught:
+    with pytest.raises(Escalated, match=r"damaged .* restore the storage from a backup") as caught:
         asked.poll(asked.envelope("u", 1))
     assert caught.value.failure is Failure.STATE
 

@@ -151,6 +151,8 @@ def test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_
         f"{RESEQUENCER}.processing-timeout=200ms",
         f"{RESEQUENCER}.max-attempts=9",
         "ipf.processing-data.ingress.batch-size=50",
+        "ipf.processing-data.ingress.file.archive-every=1s",
+        f"{NOTIFICATION}.file.rotate-at=1M",
     )
     (service.directory / "failing_target.py").write_text(FAILING_TARGET, encoding="utf-8")
     rates = ("--duplicates", "5%", "--losses", "1%", "--late", "1%", "--garbage", "1%", "--late-after", "1")
@@ -176,7 +178,9 @@ def test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_
     assert verdict["good"]
     assert not any(verdict["counts"].values())
     assert min(verdict["incomplete"], verdict["late"], verdict["dead_letters"]) > 0, "deadlines, late ones and garbage"
-    assert "possible-duplicate" not in (service.out_directory / "notifications.jsonl").read_text(encoding="utf-8")
+    for each in service.out_directory.glob("notifications.*jsonl"):
+        assert "possible-duplicate" not in each.read_text(encoding="utf-8")
+    assert kills < 9 or {each.suffix for each in (service.run_directory / "archive").iterdir()} >= {".gz"}
 
 
 def _wait_of(service: OperatedService) -> UnitWait:
@@ -199,10 +203,10 @@ def _wait_until_idle(service: OperatedService) -> StatusReport:
 
 
 def _run_and_kill(service: OperatedService, chance: Random, times: int) -> None:
-    aims = (None, "out/notifications.jsonl", "state.db-wal")
+    aims = (None, "out/notifications.jsonl", "state.db-wal", "out/notifications.000001.jsonl")
     for number in range(times):
         service.start()
-        _reach_a_random_moment(service, chance, aims[number % 3])
+        _reach_a_random_moment(service, chance, aims[number % len(aims)])
         service.kill()
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from service_under_test import DEADLINE_MS, P0, Service
 
-from guardian import held_partition
 from guardian.roster import RosterSettings
 from guardian.takeover import find_metadata
 
@@ -99,9 +98,9 @@ def test_what_was_done_and_not_read_again_yet_stays_done_over_a_second_crash(new
 
 
 def test_what_no_longer_fits_into_the_metadata_stops_the_intake_until_deadlines_release_it(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    new_service: Callable[..., Service],
 ) -> None:
-    monkeypatch.setattr(held_partition, "MOST_CHARACTERS", 60)
+    service = new_service(storage="none", acknowledge_handled=True, ahead_characters=60)
     for number in range(60):
         service.tell(f"done{number}", 1)
         service.tell(f"held{number}", 2)

@@ -82,7 +82,7 @@ class Life:
         self.server = MemoryServer()
         self.settings = LayoutSettings("lives", Span(RETENTION_MS, grace_ms), **SMALL)
         self.model = ModelPartition()
-        self.now, self.horizon = 0, -1
+        self.now, self.horizon, self.farthest = 10_000, -1, -1
         self.attempts = count()
         self.tokens = count()
         self.tried: Commit | None = None
@@ -133,6 +133,7 @@ class Life:
         storage = InfinispanStorage(self.settings, connection, lambda: f"token-{next(self.tokens)}")
         store = _answered(lambda: storage.open(PARTITION))
         self._settle(store)
+        self.horizon = int(self.server.values.get("lives::forgotten-until", b"-1"))
         self.model.take(store.header.token)
         owner = Owner(connection, store, storage)
         self.owner = owner
@@ -177,23 +178,28 @@ class Life:
         loaded = _answered(lambda: self.owner.store.load(units))
         for unit in units:
             kept = self.model.units.get(unit)
-            if kept is not None and kept.waits is None and kept.changed_at <= self.horizon:
+            is_idle = kept is not None and kept.waits is None
+            if is_idle and kept.changed_at <= self.horizon:
                 assert unit not in loaded, f"{unit} was forgotten"
-                if unit not in self.owner.in_use:
-                    del self.model.units[unit]
-            else:
+            elif not (is_idle and kept.changed_at <= self.farthest and unit not in loaded):
                 assert loaded.get(unit) == (kept and kept.snapshot(unit)), unit
+            if unit not in loaded and unit not in self.owner.in_use:
+                self.model.units.pop(unit, None)
 
     def _load(self) -> None:
         self._know({f"unit-{self.chance.randrange(UNITS)}" for _ in range(4)})
 
     def _wait(self) -> None:
-        self.now += self.chance.choice((1, 50, 200, 700))
+        """A clock that is set back brings back what was not given up yet: each unit whole, or not at all."""
+        self.now += self.chance.choice((1, 50, 200, 700, -300))
+        if self.chance.random() < 0.3:
+            self._expire()
 
     def _expire(self) -> None:
         while _answered(lambda: self.owner.storage.expire(self.now)):
             pass
         self.horizon = self.now - RETENTION_MS
+        self.farthest = max(self.farthest, self.horizon)
 
     def _be_late(self) -> None:
         """One who was an owner once writes, with all that it has on its way."""
@@ -204,18 +210,27 @@ class Life:
             assert _is_lost(lambda: zombie.store.load(["unit-1"]))
 
     def _hand_over(self) -> None:
-        """Another owner comes; the one of before does not know, and may have a commit on its way that is to arrive later."""
+        """Another owner comes. The one of before does not know, and has a commit on its way: it counts, or it comes too late."""
         before = self.owner
-        late = before.late = self._next((self._change("unit-1"),))
-        if self.chance.random() < 0.5:
-            self._begin(before, late)
+        unit = f"unit-{self.chance.randrange(UNITS)}"
+        self._know({unit})
+        late = before.late = self._next((self._change(unit),))
+        match self.chance.randrange(3):
+            case 0:
+                self._begin(before, late, counts=False)
+            case 1:
+                self._begin(before, late, counts=True)
+                self.tried = late
         self.zombies = [*self.zombies[-2:], before]
         self.owner = self._come()
 
-    def _begin(self, owner: Owner, commit: Commit) -> None:
-        """Its values are written, and then nothing is heard any more: the counter does not move."""
+    def _begin(self, owner: Owner, commit: Commit, *, counts: bool) -> None:
+        """Its values are written, and then nothing is heard any more; with `counts` the counter moves."""
+        move = owner.connection.compare_and_set
 
         def silent(name: str, expected: int, update: int) -> bool:
+            if counts:
+                move(name, expected, update)
             raise StorageUnavailable("no answer")
 
         owner.connection.compare_and_set = silent

@@ -1,4 +1,4 @@
-"""Storage `infinispan`: the layout keeps the contract, whatever its sizes. On a cache in memory; on a server: test_infinispan.py."""
+"""Storage `infinispan`: the layout keeps the contract, whatever its sizes: on a cache in memory."""
 
 import pytest
 

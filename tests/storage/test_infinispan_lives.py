@@ -1,4 +1,4 @@
-"""Storage `infinispan`: random lives with failures at any request, and mistakes planted in the real code that these lives must notice."""
+"""Storage `infinispan`: random lives with failures at any request, and planted mistakes that these lives must notice."""
 
 import msgspec
 import pytest
