@@ -4,6 +4,7 @@ PYTHON ?= python3
 CONF ?= conf/application.conf
 ARGS ?=
 PAIN001 ?=
+BENCH ?= $(basename $(notdir $(wildcard benchmarks/[a-z]*.py)))
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -86,9 +87,9 @@ format: $(DEVELOPMENT) ## formats the code and mends what ruff can mend
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(DEVELOPMENT) ## the benchmarks, as ratios
-	@for each in benchmarks/[a-z]*.py; do \
-	  if [ -e "$$each" ]; then $(BIN)/python "$$each" $(ARGS) || exit 1; fi; \
+bench: $(DEVELOPMENT) ## the benchmarks, as ratios; BENCH=throughput ARGS=--large for one of them
+	@for each in $(BENCH); do \
+	  echo; echo "== $$each"; $(BIN)/python -m benchmarks.$$each $(ARGS) || exit 1; \
 	done
 
 clean: ## removes .venv, caches and build leftovers; never what the service wrote under run/

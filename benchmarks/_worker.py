@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from benchmarks._workload import CONFIGURATION, TOPIC, override
 from connectors.file_lines import Line, decode_line
 from connectors.file_sink import _encode
-from connectors.port import PartitionOutput, Polled, Position
+from connectors.port import PartitionOutput, Polled, Position, Standing
 from daemon.composition import Parts, compose
 from daemon.configuration import load
 from domain.record import Origin, Partition, Record
@@ -47,6 +47,9 @@ class MemoryTransport:
         self._position: Position | None = None
         self.left: list[bytes] = []
 
+    def standing(self) -> Standing:
+        return Standing()
+
     def assignment(self) -> list[Partition]:
         return [PARTITION]
 
@@ -66,14 +69,14 @@ class MemoryTransport:
         assert offset == self._offset, "a benchmark reads its lines once"
 
     def poll(self, max_records: int, timeout_ms: int) -> Polled:
-        records = []
+        records, offset = [], self._offset
         for line in self._lines[self._next : self._next + max_records]:
             read = decode_line(line)
             assert isinstance(read, Line)
-            records.append(Record(Origin(PARTITION, self._offset), read.value, read.key, read.headers))
-            self._offset += len(line)
-        self._next += len(records)
-        return Polled(tuple(records), {PARTITION: self._offset} if records else {}, {PARTITION: self._end})
+            records.append(Record(Origin(PARTITION, offset), read.value, read.key, read.headers))
+            offset += len(line)
+        self._next, self._offset = self._next + len(records), offset
+        return Polled(tuple(records), {PARTITION: offset} if records else {}, {PARTITION: self._end})
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         for each in outputs:

@@ -32,24 +32,27 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def made(envelopes: int) -> Iterator[Workload]:
-    """About so many envelopes in a temporary directory, as long as it is needed."""
+def made(envelopes: int, window: int = WINDOW, duplicates: str = DUPLICATES) -> Iterator[Workload]:
+    """About so many envelopes in a temporary directory, as long as it is needed; with `window` 0 they are in order."""
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
-        yield _make(Path(directory), envelopes)
+        yield _make(Path(directory), envelopes, ("--window", window, "--duplicates", duplicates))
 
 
 def override(key: str, value: object) -> str:
     return f'payment-status-notification.{key}="{value}"'
 
 
-def _make(directory: Path, envelopes: int) -> Workload:
-    units = max(1, round(envelopes / ENVELOPES_PER_UNIT))
-    shape = ("--units", units, "--seed", SEED, "--window", WINDOW, "--duplicates", DUPLICATES)
-    nothing_else = ("--losses", 0, "--late", 0, "--garbage", 0)
-    resequencer = Path(sys.executable).with_name("resequencer")
+def command(verb: str, directory: Path, *arguments: object) -> list[str]:
+    """The service's command line, with its files in the directory."""
     service = ("--config", CONFIGURATION, "--set", override("run-directory", directory))
-    command = (resequencer, "simulate", *service, *shape, *nothing_else)
-    subprocess.run([str(each) for each in command], check=True, stdout=subprocess.DEVNULL)
+    return [str(each) for each in (Path(sys.executable).with_name("resequencer"), verb, *service, *arguments)]
+
+
+def _make(directory: Path, envelopes: int, disorder: tuple[object, ...]) -> Workload:
+    units = max(1, round(envelopes / ENVELOPES_PER_UNIT))
+    nothing_else = ("--losses", 0, "--late", 0, "--garbage", 0)
+    simulate = command("simulate", directory, "--units", units, "--seed", SEED, *disorder, *nothing_else)
+    subprocess.run(simulate, check=True, stdout=subprocess.DEVNULL)
     file = directory / "in" / "partition-0.jsonl"
     with file.open("rb") as opened:
         return Workload(file, sum(1 for _ in opened))

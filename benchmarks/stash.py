@@ -101,7 +101,7 @@ def _see_order(left: list[bytes]) -> None:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rounds", type=int, default=2, help="default: %(default)s")
+    arguments.add_argument("--rounds", type=int, default=1, help="default: %(default)s")
     rounds = arguments.parse_args().rounds
     print(f"{'':32}{'sorted':>10}{'shuffled':>10}{'reversed':>10}{'of sorted':>11}{'goal':>8}")
     is_met = True

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -16,7 +17,7 @@ class _Document(msgspec.Struct):
     """`to` is the start of the first line that is still there."""
 
     format: int
-    to: int
+    to: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Beginning:

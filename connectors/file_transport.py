@@ -6,7 +6,7 @@ from connectors.file_operations import FileOperations, SystemFiles
 from connectors.file_settings import FileSettings
 from connectors.file_sink import FileSink
 from connectors.file_source import FileSource
-from connectors.port import PartitionOutput, Polled, Position
+from connectors.port import PartitionOutput, Polled, Position, Standing
 from domain.record import Partition
 
 
@@ -26,6 +26,9 @@ class FileTransport:
     def ignored_files(self) -> frozenset[str]:
         """The names in the input directory that are no partition's."""
         return self._source.ignored
+
+    def standing(self) -> Standing:
+        return Standing()
 
     def assignment(self) -> list[Partition]:
         return self._source.assignment()

@@ -1,30 +1,31 @@
 """Making clients of kafka-python so that nothing of them is left behind when they cannot be made."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from socket import socket
 from typing import Any, TypeVar
 
-from kafka import errors
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import KafkaNetSocket
 
-from connectors.kafka_errors import text_of, translated
+from connectors.kafka_errors import to_transport_error
 
 _Made = TypeVar("_Made")
 
 
 class _LastWords(logging.Handler):
-    """Keeps why a connection failed last: the clients themselves say only that time was up."""
+    """Keeps why a connection could not be made: the clients themselves say only that time was up."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.text = ""
+        self.error: KafkaError | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        if isinstance(record.msg, str) and record.msg.startswith("Connection failed") and isinstance(record.args, tuple):
-            self.text = " ".join(map(str, record.args))
+        for said in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(said, KafkaError) and not isinstance(said, KafkaTimeoutError):
+                self.error = said
 
 
 class _DirectSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships no types.
@@ -69,19 +70,20 @@ def make_client(what: str, make: Callable[..., _Made], options: Mapping[str, Any
     last_words, log = _LastWords(), logging.getLogger("kafka.net.manager")
     log.addHandler(last_words)
     try:
-        with translated(what):
-            return _made(make, dict(options) | {"kafka_client": network, "proxy_url": "direct://"}, last_words)
+        return make(**options, kafka_client=network, proxy_url="direct://")
+    except KafkaError as error:
+        _close(halves)
+        reason = last_words.error if isinstance(error, KafkaTimeoutError) else None
+        raise to_transport_error(what, reason or error) from error
     except BaseException:
-        for each in halves:
-            with suppress(Exception):  # Half made, it may fail in any way; what matters is being raised already.
-                each.close()
+        _close(halves)
         raise
     finally:
         log.removeHandler(last_words)
 
 
-def _made(make: Callable[..., _Made], options: Mapping[str, Any], last_words: _LastWords) -> _Made:
-    try:
-        return make(**options)
-    except errors.KafkaTimeoutError as error:
-        raise errors.KafkaTimeoutError(last_words.text or text_of(error)) from error
+def _close(halves: Iterable[OurNetClient]) -> None:
+    """Half made, they may fail in any way; what matters is being raised already."""
+    for each in halves:
+        with suppress(Exception):
+            each.close()

@@ -52,12 +52,22 @@ def translated(what: str) -> Iterator[None]:
         raise to_transport_error(what, error) from error
 
 
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+_HUNG_UP = "socket disconnected"
+"""All that is left of a wrong password, for the client drops an answer that comes with the end of its connection."""
+
+
 def to_transport_error(what: str, error: BaseException) -> TransportRefused | TransportUnavailable:
     """As `translated`, for an error that was caught already. Of some the client leaves nothing but the name in a text."""
     for family, remedy in _REMEDIES:
         if isinstance(error, family) or (type(error) is errors.KafkaError and family.__name__ in str(error)):
             return TransportRefused(what, f"{text_of(error)}. {remedy}")
-    return TransportUnavailable(f"{what}: {text_of(error)}")
+    text = text_of(error)
+    if _UNTRUSTED in text:
+        return TransportRefused(what, f"{text}. Check ssl.truststore.location, and the names in the brokers' certificates")
+    if _HUNG_UP in text:
+        text += "; if that goes on, check security.protocol, sasl.mechanism, sasl.username and sasl.password"
+    return TransportUnavailable(f"{what}: {text}")
 
 
 def text_of(error: BaseException) -> str:

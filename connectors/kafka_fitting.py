@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
 from connectors.kafka_records import BEGINNING_BYTES, Sending, size_of
-from connectors.kafka_settings import KafkaSettings
+from connectors.kafka_topic_names import KafkaTopics
 from connectors.port import Channel, Outgoing
 from domain.clock import Instant, instant_text
 from domain.dead_letter import DeadLetterReason
@@ -17,8 +17,8 @@ _LENGTH, _SHA256 = "dead-letter-value-length", "dead-letter-value-sha256"
 class Fitting:
     """`limits` says how many bytes a batch of each output topic may have; uncompressed, to be sure."""
 
-    def __init__(self, settings: KafkaSettings, limits: Mapping[str, int]) -> None:
-        self._settings = settings
+    def __init__(self, topics: KafkaTopics, limits: Mapping[str, int]) -> None:
+        self._topics = topics
         self._limits = limits
 
     def fit(self, each: Outgoing, now: Instant) -> Sending:
@@ -44,7 +44,7 @@ class Fitting:
         return self.fit(Outgoing(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
 
     def _sending(self, each: Outgoing) -> Sending:
-        return Sending(self._settings.topics.output(each.channel), each.key, each.headers, each.value)
+        return Sending(self._topics.output(each.channel), each.key, each.headers, each.value)
 
     def _fits(self, sending: Sending) -> bool:
         return size_of(sending.key, sending.headers, sending.value) <= self._limits[sending.topic]
@@ -59,12 +59,6 @@ class Fitting:
         yield bare
         yield bare._replace(key=None)
         yield bare._replace(key=None, headers=tuple((name, value[:200]) for name, value in ours))
-
-
-def limits_of(settings: KafkaSettings, topic_limits: Mapping[str, int]) -> dict[str, int]:
-    """The topics' own, or the producer's where that is lower."""
-    own = int(settings.producer.get("max_request_size", 1_048_576))
-    return {topic: min(limit, own) for topic, limit in topic_limits.items()}
 
 
 def _with_cut(headers: Headers, value: bytes) -> Headers:

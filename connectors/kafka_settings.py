@@ -7,7 +7,7 @@ import msgspec
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from connectors.kafka_options import ClientOptions
-from connectors.port import Channel
+from connectors.kafka_topic_names import KafkaTopics
 
 _CONSUMER_DEFAULTS: Mapping[str, Any] = {
     # What is read ahead is held in memory; a worker that was killed is missed after 10 s, not 45.
@@ -37,21 +37,6 @@ _PRODUCER_DEFAULTS: Mapping[str, Any] = {
 _PRODUCER_ALWAYS: Mapping[str, Any] = {"acks": -1, "allow_auto_create_topics": False, "metrics_enabled": False}
 
 
-class KafkaTopics(msgspec.Struct, frozen=True):
-    """The topic that is read, and those that are written."""
-
-    input: str
-    notifications: str
-    dead_letters: str
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self.input, self.notifications, self.dead_letters)))
-
-    def output(self, channel: Channel) -> str:
-        return self.notifications if channel is Channel.NOTIFICATIONS else self.dead_letters
-
-
 class KafkaSettings(msgspec.Struct, frozen=True):
     """`consumer` and `producer` are all options of kafka-python's clients, by its names.
 
@@ -75,6 +60,11 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     @property
     def transactional_id(self) -> str:
         return str(self.producer["transactional_id"])
+
+    @property
+    def max_request_bytes(self) -> int:
+        """What the producer takes of a record, by itself."""
+        return int(self.producer.get("max_request_size", 1 << 20))
 
     @property
     def look_interval_ms(self) -> int:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from time import monotonic
 
 from connectors.kafka_custody import Committed, Custody
-from connectors.kafka_fitting import Fitting, limits_of
+from connectors.kafka_fitting import Fitting
 from connectors.kafka_input import Input
 from connectors.kafka_log import LogReader
 from connectors.kafka_member import Fetched, GroupMember
@@ -22,6 +22,7 @@ from connectors.port import (
     Polled,
     Position,
     PublishRefused,
+    Standing,
     TransportRefused,
     TransportUnavailable,
 )
@@ -46,7 +47,7 @@ class KafkaTransport:
         self._input = Input(settings, self._topics)
         self._log = LogReader(settings)
         self._publisher = Publisher(settings, self._log, self._custody)
-        self._fitting = Fitting(settings, {})
+        self._fitting = Fitting(settings.topics, {})
         self._member: GroupMember | None = None
         self._next_offsets: dict[Partition, int] = {}
         self._looked_at = 0.0
@@ -55,6 +56,9 @@ class KafkaTransport:
     def notes(self) -> tuple[str, ...]:
         """Sentences for an operator: what is not as it should be, and goes on all the same."""
         return self._input.notes
+
+    def standing(self) -> Standing:
+        return Standing(self._custody.snapshot is not None, self.notes)
 
     def assignment(self) -> list[Partition]:
         self._connected()
@@ -135,11 +139,16 @@ class KafkaTransport:
     def _connected(self) -> GroupMember:
         if self._member is None:
             self._input.connect()
-            self._fitting = Fitting(self._settings, limits_of(self._settings, self._topics.limits()))
+            self._fitting = self._fitted()
             self._log.connect()
             self._publisher.connect()
             self._member = GroupMember(self._settings)
         return self._member
+
+    def _fitted(self) -> Fitting:
+        """By what the topics take now."""
+        most = self._settings.max_request_bytes
+        return Fitting(self._settings.topics, {topic: min(limit, most) for topic, limit in self._topics.limits().items()})
 
     def _look_now_and_then(self) -> None:
         if (monotonic() - self._looked_at) * 1000 > self._settings.look_interval_ms:
@@ -189,7 +198,7 @@ class KafkaTransport:
                 return
 
     def _instead(self, outgoing: Outgoing, sending: Sending, error: NotTaken) -> Sending:
-        self._fitting = Fitting(self._settings, limits_of(self._settings, self._topics.limits()))
+        self._fitting = self._fitted()
         if outgoing.channel is Channel.NOTIFICATIONS:
             letter = self._fitting.letter(outgoing, str(error), self._clock.now())
         else:

@@ -90,8 +90,23 @@ class Polled(msgspec.Struct, frozen=True):
     ends: Mapping[Partition, int]
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """How a transport stands at the moment, for operators.
+
+    `has_joined` is False until its group has said for the first time what is ours; where there is no group, it never is.
+    `notes` are sentences: what is not as it should be, and goes on all the same.
+    """
+
+    has_joined: bool = True
+    notes: tuple[str, ...] = ()
+
+
 class Transport(Protocol):
     """Records in, one transaction out. Used from one thread."""
+
+    def standing(self) -> Standing:
+        """By what is known; nobody is asked."""
+        ...
 
     def assignment(self) -> Collection[Partition]:
         """The partitions that are ours as of now; it may change between two polls.

@@ -33,7 +33,7 @@ def archive(arguments: Namespace) -> ExitCode:
         TransportUnavailable: No room, or a disk fails. What was told is moved; the same call again goes on.
     """
     configuration = load(arguments.config, arguments.overrides)
-    unsupported = configuration.unsupported()
+    unsupported = configuration.only_with_files("archive")
     if unsupported is not None:
         raise unsupported
     _refuse_other_storages(configuration)
@@ -53,14 +53,15 @@ def archive(arguments: Namespace) -> ExitCode:
 def _archive(partition: Partition, configuration: Configuration, *, as_json: bool) -> None:
     ingress = configuration.ingress
     limit = ArchiveLimit(configuration, _pause).find(partition)
-    pieces = list(
-        FileArchive(ingress.archive_directory, SystemFiles()).move(
-            ingress.file_directory / f"partition-{partition.number}.jsonl", limit.offset
-        )
-    )
-    told = _as_json(partition, pieces, limit) if as_json else _as_text(partition, pieces, limit)
-    sys.stdout.write(told + "\n")
-    sys.stdout.flush()
+    file, pieces = ingress.file_directory / f"partition-{partition.number}.jsonl", list[Piece]()
+    try:
+        for piece in FileArchive(ingress.archive_directory, SystemFiles()).move(file, limit.offset):
+            pieces.append(piece)
+    finally:
+        # Also what was moved before something failed.
+        told = _as_json(partition, pieces, limit) if as_json else _as_text(partition, pieces, limit)
+        sys.stdout.write(told + "\n")
+        sys.stdout.flush()
 
 
 def _as_text(partition: Partition, pieces: list[Piece], limit: Limit) -> str:

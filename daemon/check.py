@@ -7,13 +7,15 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
+from connectors.port import TransportRefused
 from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
 from daemon.infinispan_settings import infinispan_server
+from daemon.kafka_settings import kafka_settings
 from daemon.redis_settings import redis_settings
 from daemon.refusal import ConfigurationRefused
-from daemon.sections import StorageType
+from daemon.sections import StorageType, TransportType
 from domain.errors import ConfigurationError, TransientError
 from domain.record import Partition
 from storage.embedded_database import Database
@@ -22,7 +24,7 @@ from storage.port import StorageRefused
 Attempt = Callable[[Configuration], Sequence[str] | None]
 """Tries one thing that the service will need, and changes nothing; returns what the user should know, a sentence each.
 
-Raises a `TransientError`, a `StorageRefused` or an `OSError` that says what is out of reach.
+Raises a `TransientError`, a `StorageRefused`, a `TransportRefused` or an `OSError` that says what is out of reach.
 """
 
 _BUSY_TIMEOUT_MS = 5_000
@@ -89,7 +91,20 @@ def infinispan_is_usable(configuration: Configuration) -> Sequence[str]:
         return cache.inspect()
 
 
-ATTEMPTS: list[Attempt] = [directories_are_writable, database_is_usable, redis_is_usable, infinispan_is_usable]
+def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Looks at the topics and at the group's positions as a takeover does, but takes nothing over.
+
+    Raises:
+        TransportUnavailable, TransportRefused: As the service would meet them.
+    """
+    if configuration.ingress.transport is not TransportType.KAFKA:
+        return ()
+    from connectors.kafka_inspection import inspect  # Here, for its client takes a third of a second to import.
+
+    return inspect(kafka_settings(configuration))
+
+
+ATTEMPTS: list[Attempt] = [directories_are_writable, database_is_usable, redis_is_usable, infinispan_is_usable, kafka_is_usable]
 """What `--connect` tries, beside reading the settings and importing what the configuration names."""
 
 
@@ -126,7 +141,7 @@ def _try_all(configuration: Configuration, attempts: Sequence[Attempt]) -> tuple
             remarks.extend(attempt(configuration) or ())
         except OSError as error:
             problems.append(f"{error.filename or configuration.file}: {error.strerror or error}")
-        except (TransientError, StorageRefused) as error:
+        except (TransientError, StorageRefused, TransportRefused) as error:
             problems.append(str(error))
     return problems, remarks
 
@@ -137,12 +152,10 @@ def _problems(error: ConfigurationError) -> list[dict[str, str]]:
 
 
 def _report(configuration: Configuration, unreachable: Sequence[str], remarks: Sequence[str]) -> dict[str, object]:
-    unsupported = configuration.unsupported()
     return {
         "valid": True,
         "file": str(configuration.file),
         "warnings": [*configuration.warnings, *remarks],
-        "unsupported": [] if unsupported is None else _problems(unsupported),
         "unreachable": [*unreachable],
         "keys": {each.path: {"value": each.value, "layer": each.layer} for each in configuration.effective},
     }
@@ -151,8 +164,7 @@ def _report(configuration: Configuration, unreachable: Sequence[str], remarks: S
 def _print_text(configuration: Configuration, found: Sequence[str]) -> None:
     lines = [f"# {configuration.file} is valid. What is not the default says where it came from."]
     lines.extend(map(str, configuration.effective))
-    unsupported = configuration.unsupported()
-    remarks = [*configuration.warnings, *(str(unsupported).splitlines() if unsupported else ()), *found]
+    remarks = [*configuration.warnings, *found]
     lines.extend(f"# note: {remark}" for remark in remarks)
     sys.stdout.write("\n".join(lines) + "\n")
 

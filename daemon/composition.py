@@ -13,6 +13,7 @@ from connectors.file_transport import FileTransport
 from connectors.port import Transport
 from daemon.configuration import Configuration
 from daemon.infinispan_settings import infinispan_layout, infinispan_server
+from daemon.kafka_settings import kafka_settings
 from daemon.redis_settings import redis_settings
 from daemon.refusal import ConfigurationRefused
 from daemon.sections import Acknowledge, StorageType, TransportType
@@ -51,8 +52,8 @@ class Parts(NamedTuple):
     overruns: OverrunCounter
 
 
-def compose(configuration: Configuration, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> Parts:
-    """Make a worker; nothing is created, read or taken over yet.
+def compose(configuration: Configuration, wait: Callable[[int], None], is_stopping: Callable[[], bool], slot: int = 0) -> Parts:
+    """Make the worker of a slot; nothing is created, read or taken over yet.
 
     Raises:
         ConfigurationError: Something named in the configuration cannot be used.
@@ -64,7 +65,7 @@ def compose(configuration: Configuration, wait: Callable[[int], None], is_stoppi
     rules = Rules(strategy, overruns, resequencer_settings(configuration), SystemRandom())
     storage = _make_storage(configuration)
     roster = RosterSettings(resequencer.idle_timeout_ms, resequencer.stash_limit_bytes_per_worker, storage.is_durable)
-    servers = Servers(_make_transport(configuration, wait), storage, Actors(rules, decoder.decode, roster))
+    servers = Servers(_make_transport(configuration, wait, slot), storage, Actors(rules, decoder.decode, roster))
     patience = Patience(PatienceSettings(), wait, is_stopping)
     tools = Tools(decoder, clock, patience, _random_token)
     settings = CycleSettings(
@@ -159,8 +160,12 @@ def _make_storage(configuration: Configuration) -> Storage:
     return NoneStorage(NoneSettings(retention_ms, _IDLE_UNITS), _random_token)
 
 
-def _make_transport(configuration: Configuration, wait: Callable[[int], None]) -> Transport:
+def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
     ingress, notification = configuration.ingress, configuration.notification
+    if ingress.transport is TransportType.KAFKA:
+        from connectors.kafka_transport import KafkaTransport  # Here, for its client takes a third of a second to import.
+
+        return KafkaTransport(kafka_settings(configuration, slot), SystemClock())
     settings = FileSettings(
         ingress.topic,
         ingress.file_directory,

@@ -8,7 +8,6 @@ import msgspec
 
 from daemon.effective import EffectiveValue, effective_values
 from daemon.keys import CONSUMER_CLIENTS, INGRESS, NOTIFICATION, PRODUCER_CLIENTS, RESEQUENCER, STORAGE
-from daemon.refusal import ConfigurationRefused
 from daemon.relations import doubtful_relations
 from daemon.sections import (
     Acknowledge,
@@ -49,13 +48,12 @@ class Configuration(msgspec.Struct, frozen=True):
     effective: tuple[EffectiveValue, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def unsupported(self) -> ConfigurationError | None:
-        """What is valid, but cannot be run by this version: transports that are not built yet."""
-        problems = []
-        if self.ingress.transport is not TransportType.FILE:
-            text = "this version runs with transport = file only; set it for the ingress and the notifications"
-            problems.append(ConfigurationError(f"{INGRESS}.transport", f"{self.ingress.transport} is not available yet: {text}"))
-        return ConfigurationRefused(problems) if problems else None
+    def only_with_files(self, verb: str) -> ConfigurationError | None:
+        """What a verb that works on files is told where there are none."""
+        if self.ingress.transport is TransportType.FILE:
+            return None
+        text = f"{self.ingress.transport}: `{verb}` works on files; on topics Kafka's own tools do"
+        return ConfigurationError(f"{INGRESS}.transport", text)
 
 
 def load(file: Path = DEFAULT_FILE, overrides: Sequence[str] = ()) -> Configuration:

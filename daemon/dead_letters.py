@@ -25,7 +25,7 @@ _ORDERS: dict[str, Callable[[Namespace, FileSettings], ExitCode]] = {
 def dead_letters(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if all that was asked for was there and was done."""
     configuration = load(arguments.config, [*arguments.overrides, *arguments.more_overrides])
-    unsupported = configuration.unsupported()
+    unsupported = configuration.only_with_files("dead-letters")
     if unsupported is not None:
         raise unsupported
     ingress, output = configuration.ingress, configuration.notification.output_directory

@@ -1,4 +1,4 @@
-"""How workers ended, for the next one to report, and for `status` while there is none."""
+"""How the workers of a slot ended, for the next one to report, and for `status` while there is none."""
 
 import signal
 
@@ -17,7 +17,20 @@ class Deaths:
         self._status = status
         self._identity = identity
         self._clock = clock
-        self._tell(None)
+        self._tell(State.STARTING, None)
+
+    @property
+    def slot(self) -> int:
+        return self._identity.slot
+
+    @property
+    def told_slot(self) -> int | None:
+        """The slot, where there is more than one to tell apart."""
+        return self._identity.slot if self._identity.worker_count > 1 else None
+
+    @property
+    def name(self) -> str:
+        return "the worker" if self.told_slot is None else f"worker {self.told_slot}"
 
     @property
     def arguments(self) -> list[str]:
@@ -27,22 +40,26 @@ class Deaths:
         return ["--restarts", str(identity.restarts), *last]
 
     def note(self, code: int) -> str:
-        """How it ended (negative for a signal), in words that go on after `the worker`."""
+        """How it ended (negative for a signal), in words that go on after its name."""
         found = self._status.find()
         how = f"ended with {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
         told = f"{how} at {instant_text(self._clock.now())}"
         if found is not None and found.state is State.STOPPED and found.process_id == self._identity.process_id and found.reason:
             told = f"{told}: {found.reason}"
         self._identity = msgspec.structs.replace(self._identity, restarts=self._identity.restarts + 1, last_death=told)
-        self._tell(f"the worker {told}")
+        self._tell(State.STARTING, f"{self.name} {told}")
         return told
 
     def note_the_last(self) -> str:
         """No worker is started any more; why."""
         often = f"the {MOST_DEATHS}th time within {WITHIN_MS // 1_000} s: it is not started again"
-        reason = f"the worker {self._identity.last_death}; {often}"
-        self._tell(reason)
+        reason = f"{self.name} {self._identity.last_death}; {often}"
+        self._tell(State.STOPPED, reason)
         return reason
 
-    def _tell(self, reason: str | None) -> None:
-        self._status.write(report(self._identity, State.STARTING, reason, self._clock.now()))
+    def note_stopped(self) -> None:
+        """The service was told to stop before another worker was started: no failure."""
+        self._tell(State.STOPPED, None)
+
+    def _tell(self, state: State, reason: str | None) -> None:
+        self._status.write(report(self._identity, state, reason, self._clock.now()))

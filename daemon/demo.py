@@ -64,9 +64,6 @@ def demo(arguments: Namespace) -> ExitCode:
     configuration = load(arguments.config, overrides)
     # So that the service is stopped too.
     signal(SIGTERM, default_int_handler)
-    unsupported = configuration.unsupported()
-    if unsupported is not None:
-        raise unsupported
     plan = Plan(arguments.units, seed, pain001=tuple(arguments.pain001), late_after_ms=0)
     console = Console()
     console.print(f"{plan.units} payments from {len(plan.pain001)} pain.001 files, seed {seed}; all files in {run_directory}/")

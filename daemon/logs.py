@@ -17,6 +17,9 @@ def configure_logs(settings: Logging) -> None:
     handler.setFormatter(formatter_of(settings))
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.getLogger("Thespian").setLevel(logging.ERROR)
+    # It says each try of each connection, as warnings and errors; what matters of it is told once, by whoever waits.
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
+    logging.getLogger("kafka").propagate = False
     # A line per request.
     logging.getLogger("httpx").setLevel(logging.WARNING)
 

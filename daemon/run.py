@@ -16,6 +16,7 @@ from daemon.logs import configure_logs
 from daemon.sections import StorageType
 from daemon.status_report import Identity
 from daemon.stop_signal import StopSignal
+from daemon.supervise import supervise_in_sight
 from daemon.system_clock import SystemClock
 from daemon.verb import told_again
 from daemon.worker import Worker
@@ -24,7 +25,10 @@ _log = logging.getLogger("resequencer.daemon")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """A supervisor gives its worker the descriptor of a pipe, and tells it how those before it ended; nobody else has to know."""
+    """A supervisor gives its worker a slot and the descriptor of a pipe, and tells it how those before it ended; nobody else has
+    to know.
+    """
+    parser.add_argument("--slot", type=int, default=0, help=SUPPRESS)
     parser.add_argument("--lifeline", type=int, help=SUPPRESS)
     parser.add_argument("--restarts", type=int, default=0, help=SUPPRESS)
     parser.add_argument("--last-death", help=SUPPRESS)
@@ -34,16 +38,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> ExitCode:
     """Until SIGTERM or SIGINT; the first drains and ends with 0, a second one ends at once.
 
-    A worker under a supervisor has a lifeline; its locks are its supervisor's, and it drains when the lifeline is cut.
+    A worker under a supervisor has a lifeline; its locks are its supervisor's, and it drains when the lifeline is cut. Where
+    more than one worker is configured, the supervisor runs here.
     """
     lifeline = None if arguments.lifeline is None else Lifeline(arguments.lifeline)
     stop = StopSignal(lifeline)
     stop.install()
     configuration = load(arguments.config, arguments.overrides)
-    unsupported = configuration.unsupported()
-    if unsupported is not None:
-        raise unsupported
     refuse_unusable(configuration)
+    if lifeline is None and configuration.worker_count > 1:
+        return supervise_in_sight(arguments, configuration)
     configure_logs(configuration.logging)
     if lifeline is None:
         acquire_locks(configuration)
@@ -51,7 +55,15 @@ def run(arguments: Namespace) -> ExitCode:
     _warn(configuration)
     process_id = os.getpid() if lifeline is None else os.getppid()
     with closing(Archiving(told_again(arguments), configuration.ingress.archive_every_ms)) as archiving:
-        identity = Identity(process_id, str(configuration.file), SystemClock().now(), arguments.restarts, arguments.last_death)
+        identity = Identity(
+            process_id,
+            str(configuration.file),
+            SystemClock().now(),
+            arguments.restarts,
+            arguments.last_death,
+            arguments.slot,
+            configuration.worker_count,
+        )
         worker = Worker(configuration, stop.wait, lambda: stop.is_set, identity, archiving.look)
         calm_collector()
         worker.run()

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from daemon.hocon import Document, Plain, Resolved, parse_file, parse_text, resolve
+from daemon.kafka_client_options import refused_options
 from daemon.keys import INGRESS, KEYS, NOTIFICATION, find_nearest, is_client_option, is_section
 from daemon.kinds import Choice, Duration, Mismatch
 from daemon.refusal import ConfigurationRefused
@@ -45,7 +46,9 @@ def settle(file: Path, overrides: Sequence[str]) -> SettledValues:
         except Mismatch:
             problems.append(ConfigurationError(path, _mismatch(path, resolved.values[path])))
     options = {path: raw for path, raw in resolved.values.items() if is_client_option(path) and raw is not None}
-    problems.extend(_wrong_options(options))
+    strange = {path: raw for path, raw in options.items() if not isinstance(raw, bool | int | float | str)}
+    problems.extend(_wrong_options(strange))
+    problems.extend(refused_options({path: raw for path, raw in options.items() if path not in strange}))
     problems.extend(broken_relations(values))
     if not problems:
         # A key can only be missing where something else was put in place of it or of its section, which is told above.
@@ -112,11 +115,8 @@ def _shown(path: str, raw: Plain) -> str:
 
 def _wrong_options(options: Mapping[str, Plain]) -> Iterator[ConfigurationError]:
     for path, raw in options.items():
-        if not isinstance(raw, bool | int | float | str):
-            shown = _shown(path, raw)
-            yield ConfigurationError(
-                path, f"{shown} is refused; Kafka's options are a text, a number (milliseconds, bytes) or a boolean"
-            )
+        text = f"{_shown(path, raw)} is refused; Kafka's options are a text, a number (milliseconds, bytes) or a boolean"
+        yield ConfigurationError(path, text)
 
 
 def _option(path: str, raw: Plain) -> Any:

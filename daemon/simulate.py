@@ -14,12 +14,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from daemon.composition import resequencer_settings
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
+from daemon.kafka_settings import kafka_settings
+from daemon.sections import TransportType
 from domain.errors import ConfigurationError
 from simulator.arguments import Judge, plan_from
+from simulator.input import Input
+from simulator.input_files import InputFiles
 from simulator.pacer import Pacer
 from simulator.plan import Plan
-from simulator.simulation import Summary
-from simulator.simulation import simulate as run_simulation
+from simulator.simulation import Summary, simulate_into
 
 _SEEDS = 1_000_000
 
@@ -27,17 +30,17 @@ _SEEDS = 1_000_000
 def simulate(arguments: Namespace) -> ExitCode:
     """Write what the arguments ask for, late lines included, and print what was written."""
     configuration = load(arguments.config, arguments.overrides)
-    unsupported = configuration.unsupported()
-    if unsupported is not None:
-        raise unsupported
     judge = Judge(resequencer_settings(configuration).deadline_ms, configuration.ingress.max_record_bytes)
     try:
         plan = plan_from(arguments, drawn_seed=draw_seed(), judge=judge)
     except ValueError as error:
         raise ConfigurationError("simulate", str(error)) from error
+    if configuration.ingress.transport is TransportType.KAFKA:
+        # Brokers take no record as large as that, unless they are told to.
+        plan = msgspec.structs.replace(plan, max_value_bytes=None)
     pacer = Pacer(steady_ms, pause)
     try:
-        summary = _write(plan, pacer, configuration.ingress.file_directory, expected_file(arguments.expected, configuration))
+        summary = _write(plan, pacer, configuration, expected_file(arguments.expected, configuration))
     except KeyboardInterrupt:
         sys.stderr.write("resequencer: stopped; what was written stays, but not all of it is expected: verify will say so\n")
         return ExitCode.NOT_SO
@@ -64,7 +67,15 @@ def pause(milliseconds: int) -> None:
     sleep(milliseconds / 1_000)
 
 
-def _write(plan: Plan, pacer: Pacer, source: Path, expected: Path) -> Summary:
+def _open_input(plan: Plan, configuration: Configuration) -> Input:
+    if configuration.ingress.transport is TransportType.FILE:
+        return InputFiles(configuration.ingress.file_directory, plan.partitions)
+    from simulator.kafka_input import KafkaInput  # Here, for Kafka's client takes a third of a second to import.
+
+    return KafkaInput(kafka_settings(configuration))
+
+
+def _write(plan: Plan, pacer: Pacer, configuration: Configuration, expected: Path) -> Summary:
     console = Console(stderr=True)
     with _progress(console) as progress:
         task = progress.add_task(f"units of seed {plan.seed}", total=plan.units, rate="")
@@ -72,7 +83,8 @@ def _write(plan: Plan, pacer: Pacer, source: Path, expected: Path) -> Summary:
         def has_written(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total, rate=f"{pacer.rate:,.0f} lines/s")
 
-        return run_simulation(plan, source, expected, has_written, partial(_pause_for_late_ones, progress), pacer)
+        pause_for_late_ones = partial(_pause_for_late_ones, progress)
+        return simulate_into(lambda: _open_input(plan, configuration), plan, expected, has_written, pause_for_late_ones, pacer)
 
 
 def _progress(console: Console) -> Progress:

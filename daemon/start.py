@@ -16,8 +16,9 @@ from daemon.exit_code import ExitCode
 from daemon.run_lock import NAME as LOCK
 from daemon.run_lock import UNKNOWN, AlreadyRunning, find_holder
 from daemon.service_log import NAME
-from daemon.status_file import StatusFile
+from daemon.service_report import find_reports, service_report
 from daemon.status_report import State
+from daemon.system_clock import SystemClock
 from daemon.verb import told_again
 
 _START_SECONDS = 60
@@ -29,9 +30,6 @@ _LAST_WORDS = 5
 def start(arguments: Namespace) -> ExitCode:
     """Return when the service is ready (0) or has failed, and say why. What is only away is waited for, for a minute."""
     configuration = load(arguments.config, arguments.overrides)
-    unsupported = configuration.unsupported()
-    if unsupported is not None:
-        raise unsupported
     refuse_unusable(configuration)
     run_directory = configuration.notification.run_directory
     holder = find_holder(run_directory)
@@ -80,18 +78,18 @@ def _spawn(arguments: Namespace, run_directory: Path) -> subprocess.Popen[bytes]
 
 def _wait_until_ready(supervisor: subprocess.Popen[bytes], configuration: Configuration) -> ExitCode:
     run_directory = configuration.notification.run_directory
-    status, log = StatusFile(run_directory), run_directory / NAME
-    report = None
+    log, report = run_directory / NAME, None
     for _ in _looks(_START_SECONDS):
         if supervisor.poll() is not None:
             return _failed(supervisor.returncode, log)
-        found = status.find()
-        report = found if found is not None and found.process_id == supervisor.pid else report
+        found = find_reports(run_directory)
+        if found and found[0].process_id == supervisor.pid:
+            report = service_report(found, SystemClock().now(), is_running=True)
         if report is not None and report.state == State.READY:
             sys.stdout.write(f"ready: process {supervisor.pid}, log {log}\n")
             return ExitCode.DONE
     state = report.state if report is not None else State.STARTING
-    why = report and (report.reason or report.last_death)
+    why = report and (report.whole.reason or report.whole.last_death)
     reason = f": {why}" if why else ""
     sys.stderr.write(f"resequencer: not ready within {_START_SECONDS} s, and still trying: {state}{reason}; log {log}\n")
     return ExitCode.NOT_SO

@@ -16,15 +16,16 @@ _SPARE_BYTES = 1_024
 
 
 class StatusFile:
-    """`status.json` in the run directory, replaced whole. A full disk must not stop the service, nor keep it from saying so.
+    """`status.json` in the run directory, `status-K.json` for slot K after the first; replaced whole.
 
+    A full disk must not stop the service, nor keep it from saying so.
     The file is padded to whole blocks with some to spare, and then written over where it lies. Where that fails too it is
     said once.
     """
 
-    def __init__(self, run_directory: Path) -> None:
-        self._path = run_directory / "status.json"
-        self._fresh = run_directory / "status.json.new"
+    def __init__(self, run_directory: Path, slot: int = 0) -> None:
+        self._path = run_directory / (f"status-{slot}.json" if slot else "status.json")
+        self._fresh = self._path.with_suffix(".json.new")
         self._has_failed = False
 
     def write(self, report: StatusReport) -> None:
@@ -40,7 +41,7 @@ class StatusFile:
         """The last report, None if there is none that can be read (of another version, of another user)."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=StatusReport)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
     def _replace(self, content: bytes) -> None:

@@ -6,9 +6,13 @@ from enum import StrEnum
 
 import msgspec
 
+from connectors.port import Standing
 from domain.clock import Instant
+from domain.record import Partition
 from guardian.cycle import Cycle
+from guardian.figures import CycleTimes
 from guardian.held_partition import HeldPartition
+from guardian.later import Untaken
 from guardian.messages import Surveyed
 from resequencer.messages import UnitKey
 from storage.port import Waits
@@ -40,13 +44,28 @@ class UnitWait(msgspec.Struct, frozen=True):
 
 
 class PartitionStatus(msgspec.Struct, frozen=True):
-    """How far a partition was read and acknowledged, and what has not left yet. `held_by` is the offset that holds it back."""
+    """How far a partition was read and acknowledged, and what has not left yet. `held_by` is the offset that holds it back.
+
+    `slot` holds it. `lag` is how far its log went on beyond `read_to` when it was last polled: offsets on Kafka, bytes on files.
+    """
 
     partition: str
     read_to: int
     acknowledged: int
     unpublished: int
     held_by: int | None
+    slot: int = 0
+    lag: int | None = None
+
+
+class UntakenPartition(msgspec.Struct, frozen=True):
+    """One that is assigned to `slot` and cannot be taken over yet: what is away, in which words, when it is tried again."""
+
+    partition: str
+    away: str
+    reason: str
+    next_try_at: str
+    slot: int = 0
 
 
 class Units(msgspec.Struct, frozen=True):
@@ -60,9 +79,10 @@ class Units(msgspec.Struct, frozen=True):
 
 
 class StatusReport(msgspec.Struct, frozen=True):
-    """One report; instants in ISO 8601 (UTC), counts since the start of the process.
+    """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
 
-    `restarts` counts the workers that died under this supervisor, `last_death` is how the last of them did.
+    `restarts` counts the workers that died in this slot under this supervisor, `last_death` is how the last of them did.
+    `notes` are sentences: what is not as it should be, and goes on all the same.
     """
 
     state: State
@@ -80,6 +100,16 @@ class StatusReport(msgspec.Struct, frozen=True):
     longest_wait_ms: int = 0
     restarts: int = 0
     last_death: str | None = None
+    slot: int = 0
+    worker_count: int = 1
+    untaken: tuple[UntakenPartition, ...] = ()
+    last_cycle: CycleTimes | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_standing_by(self) -> bool:
+        """Ready, and no partition is left for it."""
+        return self.state is State.READY and not self.partitions
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -90,6 +120,8 @@ class Identity(msgspec.Struct, frozen=True):
     started_at: Instant
     restarts: int = 0
     last_death: str | None = None
+    slot: int = 0
+    worker_count: int = 1
 
 
 def report(identity: Identity, state: State, reason: str | None, now: Instant) -> StatusReport:
@@ -103,21 +135,26 @@ def report(identity: Identity, state: State, reason: str | None, now: Instant) -
         instant_text(now),
         restarts=identity.restarts,
         last_death=identity.last_death,
+        slot=identity.slot,
+        worker_count=identity.worker_count,
     )
 
 
-def with_figures(plain: StatusReport, cycle: Cycle, surveyed: Surveyed, overruns: int) -> StatusReport:
+def with_figures(plain: StatusReport, cycle: Cycle, surveyed: Surveyed, standing: Standing, overruns: int) -> StatusReport:
     figures, ownership = cycle.figures, cycle.ownership
     counts = {**figures.counts, "heals": ownership.heals, "ownership_lost": ownership.losses, "overruns": overruns}
     return msgspec.structs.replace(
         plain,
         units=Units(surveyed.active, surveyed.waiting, surveyed.stashed, surveyed.stashed_bytes, surveyed.backlogged),
         oldest_waits=tuple(_unit_wait(key, waits) for key, waits in surveyed.oldest),
-        partitions=tuple(map(_partition_status, ownership.held.values())),
+        partitions=tuple(_partition_status(held, plain.slot, figures.ends) for held in ownership.held.values()),
         counts=counts,
         notifications=dict(figures.notifications),
         dead_letters=dict(figures.dead_letters),
         longest_wait_ms=figures.longest_wait_ms,
+        untaken=tuple(_untaken_partition(name, each, plain.slot) for name, each in ownership.later.untaken.items()),
+        last_cycle=figures.last_cycle,
+        notes=standing.notes,
     )
 
 
@@ -135,8 +172,18 @@ def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
     return UnitWait(key.unit, str(key.partition), waits.waits_for, waits.kind.value, since, until, waits.stashed)
 
 
-def _partition_status(held: HeldPartition) -> PartitionStatus:
-    positions, head = held.positions, held.positions.head
+def _partition_status(held: HeldPartition, slot: int, ends: Mapping[Partition, int]) -> PartitionStatus:
+    positions, head, end = held.positions, held.positions.head, ends.get(held.partition)
     return PartitionStatus(
-        str(held.partition), held.read_to, positions.acknowledged, len(held.unpublished), head.offset if head else None
+        str(held.partition),
+        held.read_to,
+        positions.acknowledged,
+        len(held.unpublished),
+        head.offset if head else None,
+        slot,
+        None if end is None else max(0, end - held.read_to),
     )
+
+
+def _untaken_partition(partition: Partition, untaken: Untaken, slot: int) -> UntakenPartition:
+    return UntakenPartition(str(partition), untaken.what, untaken.reason, instant_text(untaken.next_at), slot)

@@ -1,9 +1,13 @@
 """`resequencer supervise`: the service with its supervisor in the foreground; what `start` runs in the background."""
 
 import os
+import signal
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from time import sleep
+
+import msgspec
 
 from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
@@ -17,22 +21,36 @@ from daemon.status_report import Identity
 from daemon.supervisor import Supervisor
 from daemon.system_clock import SystemClock
 from daemon.verb import told_again
+from daemon.worker_slot import WorkerSlot
 
 _ORPHAN_SECONDS = 15
-"""The worker of a supervisor that was killed ends its cycle first; so long it may hold the locks."""
+"""The workers of a supervisor that was killed end their cycles first; so long they may hold the locks."""
 _TRY_SECONDS = 0.2
 
 
 def supervise(arguments: Namespace) -> ExitCode:
-    """Until SIGTERM or SIGINT; 1 if the worker cannot be kept alive, and the status says why."""
+    """Until SIGTERM or SIGINT; 1 if a worker cannot be kept alive, and the status says why."""
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
     locks = _acquire_patiently(configuration)
-    run_directory = configuration.notification.run_directory
-    log = ServiceLog(run_directory, configuration.logging)
-    clock = SystemClock()
-    deaths = Deaths(StatusFile(run_directory), Identity(os.getpid(), str(configuration.file), clock.now()), clock)
-    return Supervisor([sys.executable, "-m", "daemon", "run", *told_again(arguments)], locks, log, deaths).run()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    log = ServiceLog(configuration.notification.run_directory, configuration.logging)
+    return Supervisor(_slots(arguments, configuration, locks, log)).run()
+
+
+def supervise_in_sight(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    """The same for somebody who looks on: what is said goes to stderr, and it ends with the terminal."""
+    locks = acquire_locks(configuration)
+    log = ServiceLog(None, configuration.logging)
+    return Supervisor(_slots(arguments, configuration, locks, log)).run()
+
+
+def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[int], log: ServiceLog) -> list[WorkerSlot]:
+    command = [sys.executable, "-m", "daemon", "run", *told_again(arguments)]
+    run_directory, count, clock = configuration.notification.run_directory, configuration.worker_count, SystemClock()
+    ours = Identity(os.getpid(), str(configuration.file), clock.now(), worker_count=count)
+    deaths = [Deaths(StatusFile(run_directory, slot), msgspec.structs.replace(ours, slot=slot), clock) for slot in range(count)]
+    return [WorkerSlot(command, locks, log, each) for each in deaths]
 
 
 def _acquire_patiently(configuration: Configuration) -> list[int]:

@@ -1,108 +1,117 @@
-"""The supervisor: starts the worker, keeps its log, starts it again when it dies, and lets it drain when told to stop."""
+"""The supervisor: starts a worker in each slot, starts it again when it dies, and lets all drain when told to stop."""
 
 import logging
 import os
+import selectors
 import signal
-import subprocess
 from collections.abc import Sequence
-from time import sleep
+from time import monotonic
 from types import FrameType
 
-from daemon.deaths import Deaths
 from daemon.exit_code import ExitCode
-from daemon.restart_policy import RestartPolicy
-from daemon.service_log import ServiceLog
-from daemon.system_clock import SystemClock
+from daemon.worker_slot import WorkerSlot
 
 _log = logging.getLogger("resequencer.supervisor")
 _DRAIN_SECONDS = 30
-_SLICE_MS = 100
 _FINAL = (ExitCode.USAGE, ExitCode.CONFIGURATION_REFUSED)
 """Starting again cannot help."""
 
 
 class Supervisor:
-    """One worker at a time, as a child process that ends when this one does.
+    """Watches over the slots of one service, all at once and in one thread.
 
-    `command` starts a worker when `--lifeline`, a descriptor and what it is told of the deaths before are appended;
-    `descriptors` are the locks, which it holds too so that nobody takes its place before it has ended.
+    A slot whose worker cannot be kept alive ends the whole service: the others drain.
     """
 
-    def __init__(self, command: Sequence[str], descriptors: Sequence[int], log: ServiceLog, deaths: Deaths) -> None:
-        self._command = command
-        self._descriptors = descriptors
-        self._service_log = log
-        self._deaths = deaths
-        self._policy = RestartPolicy()
-        self._clock = SystemClock()
-        self._worker: subprocess.Popen[bytes] | None = None
-        self._lifeline: int | None = None
-        self._is_stopping = False
+    def __init__(self, slots: Sequence[WorkerSlot]) -> None:
+        assert slots
+        self._slots = slots
+        self._woken, self._waking = os.pipe()
+        self._times_told = 0
+        self._is_late = False
+        self._is_draining = False
+        self._failure: ExitCode | None = None
+        self._last_codes: list[int] = []
 
     def run(self) -> ExitCode:
-        """Until SIGTERM or SIGINT, or until the worker cannot be kept alive.
+        """Until SIGTERM or SIGINT, or until a worker cannot be kept alive.
 
-        The first signal lets the worker drain, for 30 s at most; a second one ends it at once.
+        The first signal lets the workers drain, for 30 s at most in all; a second one ends them at once.
         """
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, self._stop)
-        signal.signal(signal.SIGALRM, self._lose_patience)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        while True:
-            code = self._live_once()
-            if self._is_stopping:
-                return ExitCode.DONE if code == 0 else ExitCode.NOT_SO
-            if code in _FINAL:
-                _log.error("the worker ended with %d: starting it again cannot help", code)
-                return ExitCode(code)
-            told, pause_ms = self._deaths.note(code), self._policy.note_death(self._clock.now())
-            if pause_ms is None:
-                _log.error("%s", self._deaths.note_the_last())
-                return ExitCode.NOT_SO
-            _log.warning("the worker %s; it is started again in %.1f s", told, pause_ms / 1_000)
-            if not self._has_waited(pause_ms):
-                return ExitCode.DONE
+        self._heed_signals()
+        while any(slot.is_running or slot.starts_at is not None for slot in self._slots):
+            self._start_who_is_due()
+            self._listen()
+            self._obey()
+            self._bury()
+        signal.alarm(0)
+        if self._failure is not None:
+            return self._failure
+        return ExitCode.NOT_SO if any(self._last_codes) else ExitCode.DONE
 
-    def _live_once(self) -> int:
-        """Start a worker and keep its log until it has ended; how it ended, negative for a signal."""
-        theirs, self._lifeline = os.pipe()
-        command = [*self._command, "--lifeline", str(theirs), *self._deaths.arguments]
-        passed = (theirs, *self._descriptors)
-        self._worker = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked before.
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=passed
-        )
-        os.close(theirs)
-        if self._is_stopping:
-            self._cut()
-        assert self._worker.stdout is not None
-        for line in self._worker.stdout:
-            self._service_log.write(line)
-        code = self._worker.wait()
-        self._cut()
-        return code
+    def _heed_signals(self) -> None:
+        """A signal only leaves its mark and wakes the loop: nothing is interrupted half-way."""
+        for descriptor in (self._woken, self._waking):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD):
+            signal.signal(number, self._mark)
 
-    def _stop(self, number: int, frame: FrameType | None) -> None:
+    def _mark(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self._is_stopping:
-            self._lose_patience(number, None)
-            return
-        self._is_stopping = True
+        if number == signal.SIGALRM:
+            self._is_late = True
+        elif number != signal.SIGCHLD:
+            self._times_told += 1
+
+    def _obey(self) -> None:
+        if self._times_told and not self._is_draining:
+            self._drain()
+        if self._times_told > 1 or self._is_late:
+            for slot in self._slots:
+                slot.kill()
+
+    def _drain(self) -> None:
+        self._is_draining = True
         signal.alarm(_DRAIN_SECONDS)
-        self._cut()
+        for slot in self._slots:
+            slot.drain()
 
-    def _lose_patience(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if self._worker is not None and self._worker.poll() is None:
-            self._worker.kill()
+    def _start_who_is_due(self) -> None:
+        for slot in self._slots:
+            if slot.starts_at is not None and slot.starts_at <= monotonic():
+                slot.start()
 
-    def _cut(self) -> None:
-        lifeline, self._lifeline = self._lifeline, None
-        if lifeline is not None:
-            os.close(lifeline)
+    def _listen(self) -> None:
+        """Until a worker speaks or ends, a signal comes, or the next start is due."""
+        due = [slot.starts_at for slot in self._slots if slot.starts_at is not None]
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._woken, selectors.EVENT_READ)
+            for slot in self._slots:
+                if slot.said is not None:
+                    selector.register(slot.said, selectors.EVENT_READ, slot)
+            ready = selector.select(max(0.0, min(due) - monotonic()) if due else None)
+        for key, _ in ready:
+            if isinstance(key.data, WorkerSlot):
+                key.data.listen()
+            else:
+                os.read(self._woken, 4_096)
 
-    def _has_waited(self, milliseconds: int) -> bool:
-        """False as soon as it is to stop."""
-        while milliseconds > 0 and not self._is_stopping:
-            sleep(min(milliseconds, _SLICE_MS) / 1_000)
-            milliseconds -= _SLICE_MS
-        return not self._is_stopping
+    def _bury(self) -> None:
+        for slot in self._slots:
+            code = slot.find_end()
+            if code is not None:
+                self._note_end(slot, code)
+
+    def _note_end(self, slot: WorkerSlot, code: int) -> None:
+        if self._is_draining:
+            self._last_codes.append(code)
+        elif code in _FINAL:
+            _log.error("%s ended with %d: starting it again cannot help", slot.name, code)
+            self._fail(ExitCode(code))
+        elif not slot.note_death(code):
+            self._fail(ExitCode.NOT_SO)
+
+    def _fail(self, code: ExitCode) -> None:
+        self._failure = code
+        self._drain()

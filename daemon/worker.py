@@ -17,6 +17,7 @@ _log = logging.getLogger("resequencer.daemon")
 _REPORT_MS = 500
 _EXPIRE_MS = 10_000
 _REASONS = {State.HEALING: "what the storage has forgotten is read again"}
+_NOT_JOINED = "the group has not said yet which partitions are this worker's"
 _MANY = 100
 """When a call forgot so many idle units there are probably more, and waiting for them would let the storage grow."""
 
@@ -39,13 +40,14 @@ class Worker:
         self._is_stopping = is_stopping
         self._sleep = wait
         self._beside = beside
-        self._status = StatusFile(configuration.notification.run_directory)
+        self._status = StatusFile(configuration.notification.run_directory, identity.slot)
         self._identity = identity
         self._reported_at = self._expired_at = 0
         self._has_begun = False
+        self._told: State | None = None
         self._parts: Parts | None = None
         self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
-        self._parts = compose(configuration, self._wait, is_stopping)
+        self._parts = compose(configuration, self._wait, is_stopping, identity.slot)
 
     def run(self) -> None:
         """Until told to stop; drains and lets go of everything in the end.
@@ -56,8 +58,7 @@ class Worker:
         parts, reason = self._get_parts(), None
         try:
             while not self._is_stopping():
-                parts.cycle.run_once()
-                self._note_ready()
+                self._run_cycle()
                 self._look_after()
             self._drain()
         except Stopped as error:
@@ -68,24 +69,22 @@ class Worker:
         finally:
             self._leave(parts, reason)
 
+    def _run_cycle(self) -> None:
+        """It has begun when a cycle is through that knew what is ours: what was assigned before it, it has tried to take over."""
+        parts = self._get_parts()
+        has_joined = parts.servers.transport.standing().has_joined
+        parts.cycle.run_once()
+        self._has_begun = self._has_begun or has_joined
+
     def _get_parts(self) -> Parts:
         assert self._parts is not None
         return self._parts
 
-    def _note_ready(self) -> None:
-        if self._has_begun:
-            return
-        ownership = self._get_parts().cycle.ownership
-        if not ownership.later.untaken and not ownership.is_healing:
-            self._has_begun = True
-            _log.info("ready")
-            self._reported_at = 0
-
     def _look_after(self) -> None:
         """What has to be done now and then beside the cycles."""
-        now = self._clock.now()
-        if _is_over(_REPORT_MS, self._reported_at, now):
-            self._report(now, self._state())
+        now, state = self._clock.now(), self._state()
+        if state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
+            self._report(now, state)
         if _is_over(_EXPIRE_MS, self._expired_at, now):
             parts = self._get_parts()
             gone = parts.patience.until_answered("storage", lambda: parts.servers.storage.expire(now))
@@ -119,14 +118,24 @@ class Worker:
     def _report(self, now: Instant, state: State, reason: str | None = None) -> None:
         parts = self._get_parts()
         plain = report(self._identity, state, reason or self._reason(state), now)
-        surveyed = parts.servers.actors.survey(Survey())
-        self._status.write(with_figures(plain, parts.cycle, surveyed, parts.overruns.overruns))
+        surveyed, standing = parts.servers.actors.survey(Survey()), parts.servers.transport.standing()
+        self._status.write(with_figures(plain, parts.cycle, surveyed, standing, parts.overruns.overruns))
         self._reported_at = now
+        self._tell(state)
+
+    def _tell(self, state: State) -> None:
+        """Each time that it becomes ready. What it was not ready for has been said by whoever missed it."""
+        if state is State.READY and self._told is not State.READY:
+            _log.info("ready")
+        self._told = state
 
     def _reason(self, state: State) -> str | None:
         parts = self._get_parts()
         untaken = next(iter(parts.cycle.ownership.later.untaken.values()), None)
-        return parts.patience.reason or (untaken.reason if untaken else _REASONS.get(state))
+        why = parts.patience.reason or (untaken.reason if untaken else parts.cycle.refusal)
+        if why is None and state is State.STARTING and not parts.servers.transport.standing().has_joined:
+            return _NOT_JOINED
+        return why or _REASONS.get(state)
 
     def _state(self) -> State:
         parts = self._get_parts()
@@ -135,6 +144,8 @@ class Worker:
         untaken = parts.cycle.ownership.later.untaken
         if untaken:
             return State(f"{next(iter(untaken.values())).what} away")
+        if parts.cycle.refusal is not None:
+            return State.OUTPUT_AWAY
         if parts.cycle.ownership.is_healing:
             return State.HEALING
         if self._is_stopping():

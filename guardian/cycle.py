@@ -8,6 +8,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 from connectors.port import Polled, PublishRefused
@@ -18,7 +19,7 @@ from domain.envelope import DataEnvelope
 from domain.errors import OwnershipLost
 from domain.notification import Notification
 from domain.record import Partition, Record
-from guardian.figures import Figures
+from guardian.figures import CycleTimes, Figures
 from guardian.held_partition import HeldPartition
 from guardian.messages import Prepare, Settle
 from guardian.ownership import CycleSettings, Ownership, Servers, Tools
@@ -55,7 +56,8 @@ class Cycle:
         self.ownership = Ownership(servers, tools, settings)
         self._pace = Pace(settings.batch_size, _CYCLE_MS)
         self.figures = Figures()
-        self._is_refused = False
+        self.refusal: str | None = None
+        """Why nothing may leave at the moment, though the output is there."""
 
     def run_once(self) -> bool:
         """One cycle; whether anything was committed.
@@ -73,15 +75,26 @@ class Cycle:
         began_at = self._tools.clock.now()
         arrivals = self._decode(polled)
         decisions = self._decide(polled_at, polled, arrivals)
+        decided_at = self._tools.clock.now()
         committed = self._commit_all(polled.next_offsets, arrivals, decisions)
+        committed_at = self._tools.clock.now()
         # Also of a partition in which nothing happened: its last positions may not have been due yet.
-        self._publish([held for held in self.ownership.held.values() if held.has_news(self._tools.clock.now())])
-        self._pace.note(max(len(polled.records), len(decisions)), self._tools.clock.now() - began_at)
+        self._publish([held for held in self.ownership.held.values() if held.has_news(committed_at)])
+        self._note_times(polled, decisions, (polled_at, began_at, decided_at, committed_at, self._tools.clock.now()))
         return bool(committed)
 
     def close(self) -> None:
         """The last acknowledgement on the way down: positions that moved since they were last published."""
         self._publish([held for held in self.ownership.held.values() if held.positions.has_moved()])
+
+    def _note_times(self, polled: Polled, decisions: Sequence[Decided], instants: Sequence[Instant]) -> None:
+        """Between two of the instants, a step each: poll, decide, commit, publish."""
+        taken = max(len(polled.records), len(decisions))
+        self._pace.note(taken, instants[-1] - instants[1])
+        self.figures.ends = polled.ends
+        if taken:
+            spans = [max(0, after - before) for before, after in pairwise(instants)]
+            self.figures.last_cycle = CycleTimes(len(polled.records), *spans)
 
     def _owes(self) -> bool:
         """Something was committed and may not leave yet: nothing is read before it has, or memory would grow."""
@@ -136,6 +149,8 @@ class Cycle:
         return settled.decisions
 
     def _note_activity(self, stopped: Iterable[UnitKey], arrivals: Arrivals) -> None:
+        if not self._settings.acknowledge_handled:
+            return
         held = self.ownership.held
         for key in stopped:
             if key.partition in held:
@@ -193,15 +208,15 @@ class Cycle:
         except PublishRefused as error:
             self._note_refused(error)
             return
-        self._is_refused = False
+        self.refusal = None
         for held in news:
             held.note_published(self._tools.clock.now())
 
     def _note_refused(self, error: PublishRefused) -> None:
         """What was to leave stays pending; the transport gets the chance to find out what is still ours."""
-        if not self._is_refused:
+        if self.refusal is None:
             _log.warning("nothing may leave at the moment: %s", error)
-        self._is_refused = True
+        self.refusal = str(error)
         self.figures.counts["publications_refused"] += 1
         self._tools.patience.until_answered("source", partial(self._transport.poll, 0, _REJOIN_MS))
 

@@ -1,23 +1,43 @@
 """What a worker has done since it started, counted for operators."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
+import msgspec
 from msgspec.structs import astuple
 
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
+from domain.record import Partition
 from resequencer.unit import Decision, Tally
 
 
+class CycleTimes(msgspec.Struct, frozen=True):
+    """How long the steps of one cycle took, waiting for servers that were away included; `poll_ms` with the wait for input.
+
+    `records` came; what was woken without any is decided, too.
+    """
+
+    records: int
+    poll_ms: int
+    decide_ms: int
+    commit_ms: int
+    publish_ms: int
+
+
 class Figures:
-    """Counters that only grow, by name; `longest_wait_ms` is the longest that anything handled had been stashed."""
+    """Counters that only grow, by name; `longest_wait_ms` is the longest that anything handled had been stashed.
+
+    `last_cycle` is that of the last one that had anything to do; `ends` is where the logs ended when they were last polled.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.notifications: Counter[str] = Counter()
         self.dead_letters: Counter[str] = Counter()
         self.longest_wait_ms = 0
+        self.last_cycle: CycleTimes | None = None
+        self.ends: Mapping[Partition, int] = {}
 
     def add_decisions(self, decisions: Collection[Decision]) -> None:
         for name, of_each in zip(

@@ -4,6 +4,7 @@ The steps are those of docs/decisions/0004-exactly-once.md.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
@@ -20,8 +21,8 @@ class Metadata(msgspec.Struct, frozen=True, array_like=True):
     """
 
     token: str
-    commit: int
-    published: int
+    commit: Annotated[int, msgspec.Meta(ge=0)]
+    published: Annotated[int, msgspec.Meta(ge=0)]
     ahead: str = ""
 
     def encode(self) -> str:
@@ -88,7 +89,7 @@ def find_metadata(text: str) -> Metadata | None:
     """Our metadata, or None for what another program wrote."""
     try:
         return msgspec.json.decode(text, type=Metadata)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

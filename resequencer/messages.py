@@ -1,7 +1,5 @@
 """What the guardian and a resequencer actor say to each other. Frozen: Thespian hands messages over without copying them."""
 
-from typing import NamedTuple
-
 import msgspec
 
 from domain.clock import Instant
@@ -11,8 +9,8 @@ from resequencer.unit import Decision, Wake
 from storage.port import Snapshot
 
 
-class UnitKey(NamedTuple):
-    """A unit of work in its partition: what one resequencer is for."""
+class UnitKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A unit of work in its partition: what one resequencer is for. Looked up a dozen times a turn, so it keeps its hash."""
 
     partition: Partition
     unit: str

@@ -73,22 +73,24 @@ class Stash(msgspec.Struct, frozen=True, gc=False):
 
     def add(self, stashed: Stashed) -> Stash:
         name, envelope = stashed.rank.lane, stashed.envelope
+        ids = self.ids.add(envelope.id_hash, envelope.digest)
+        if not self.lanes:
+            return Stash((name,), ((stashed,),), ids, stashed.size, stashed)
         at = bisect_left(self.names, name)
         lane = self._lane(at, name)
-        if lane:
-            below = bisect_left(lane, _descending(stashed), key=_descending)
-            names, fuller = self.names, (*lane[:below], stashed, *lane[below:])
-        else:
-            names, fuller = (*self.names[:at], name, *self.names[at:]), (stashed,)
-        lanes = (*self.lanes[:at], fuller, *self.lanes[at + bool(lane) :]) if self.lanes else (fuller,)
-        ids = self.ids.add(envelope.id_hash, envelope.digest)
-        return Stash(names, lanes, ids, self.size + stashed.size, self.oldest or stashed)
+        below = bisect_left(lane, _descending(stashed), key=_descending)
+        names = self.names if lane else (*self.names[:at], name, *self.names[at:])
+        fuller = (*lane[:below], stashed, *lane[below:])
+        lanes = (*self.lanes[:at], fuller, *self.lanes[at + bool(lane) :])
+        return Stash(names, lanes, ids, self.size + stashed.size, self.oldest)
 
     def without_top(self, stashed: Stashed) -> Stash:
         """Without this envelope, which is the top of its lane."""
         at = bisect_left(self.names, stashed.rank.lane)
         lane = self.lanes[at]
         assert lane[-1] is stashed, "only the top of a lane leaves"
+        if len(self) == 1:
+            return _EMPTY
         rest = (lane[:-1],) if len(lane) > 1 else ()
         names = self.names if rest else (*self.names[:at], *self.names[at + 1 :])
         lanes = (*self.lanes[:at], *rest, *self.lanes[at + 1 :])
@@ -97,6 +99,9 @@ class Stash(msgspec.Struct, frozen=True, gc=False):
 
     def _lane(self, at: int, name: str) -> Lane:
         return self.lanes[at] if at < len(self.names) and self.names[at] == name else ()
+
+
+_EMPTY = Stash()
 
 
 def _descending(stashed: Stashed) -> tuple[int, int]:

@@ -13,6 +13,8 @@ from typing import Self
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LOOK_SECONDS = 0.001
+_RUNNING, _ANY = b"RSDTtIKWP", b"RSDTtIKWPZX"
+"""Letters of proc(5): all but Z and X, which have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class Process:
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ]
         pid = os.posix_spawn(command[0], list(command), environment, file_actions=actions, setsid=True)
-        return cls(pid, _began(pid) or 0, _BOOT.read_text().strip())
+        fields = _fields(Path(f"/proc/{pid}/stat"))
+        return cls(pid, int(fields[19]) if fields else 0, _BOOT.read_text().strip())
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -52,11 +55,11 @@ class Process:
     @property
     def is_running(self) -> bool:
         """Also while it is paused; no longer once it has ended and only waits to be reaped."""
-        return _began(self.pid) == self.began and _BOOT.read_text().strip() == self.boot
+        return self._is_it(_RUNNING)
 
     def send(self, number: signal.Signals) -> bool:
         """Signal it; false if it has ended. The id cannot pass to another process between the look and the signal."""
-        descriptor = self._open()
+        descriptor = self._open(_RUNNING)
         if descriptor is None:
             return False
         try:
@@ -68,8 +71,11 @@ class Process:
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Whether it ended in time. It need not be a child of ours; if it is one, it is reaped."""
-        descriptor = self._open()
+        """Whether it ended in time, with all of its threads: the first may be gone while another still holds a port.
+
+        It need not be a child of ours; if it is one, it is reaped.
+        """
+        descriptor = self._open(_ANY)
         if descriptor is not None:
             ended = select.poll()
             ended.register(descriptor, select.POLLIN)
@@ -104,21 +110,22 @@ class Process:
         while not self.wait(60):
             pass
 
-    def _open(self) -> int | None:
+    def _open(self, states: bytes) -> int | None:
+        """A descriptor of it, None if it is in none of these states or is another one."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return None
-        if self.is_running:
+        if self._is_it(states):
             return descriptor
         os.close(descriptor)
         return None
 
-
-def _began(pid: int) -> int | None:
-    """When the process began, None if there is none or it has ended."""
-    fields = _fields(Path(f"/proc/{pid}/stat"))
-    return None if fields is None or fields[0] in b"ZX" else int(fields[19])
+    def _is_it(self, states: bytes) -> bool:
+        fields = _fields(Path(f"/proc/{self.pid}/stat"))
+        if fields is None or fields[0] not in states:
+            return False
+        return int(fields[19]) == self.began and _BOOT.read_text().strip() == self.boot
 
 
 def _is_stopped(pid: int) -> bool:

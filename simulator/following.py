@@ -1,6 +1,7 @@
 """Compares what comes out with what the simulator expects, while it comes."""
 
 import fcntl
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,8 +62,10 @@ class Following:
     complete, so that what comes twice is noticed, and 300 for each dead letter.
     """
 
-    def __init__(self, rules: Rules, files: Compared) -> None:
+    def __init__(self, rules: Rules, files: Compared, catch_up: Callable[[], None] = lambda: None) -> None:
+        """`catch_up` brings the files up to date, where they are copies of something else."""
         self._rules = rules
+        self._catch_up = catch_up
         self._expected, self._notifications, self._dead_letters = map(TailedFile, files)
         self._open: dict[str, bytes] = {}
         self._seen: dict[str, list[ObservedNotification]] = {}
@@ -80,6 +83,7 @@ class Following:
             TransportRefused: A file cannot be read, was cut, or the expectations are damaged.
         """
         before = self._progress
+        self._catch_up()
         is_behind = all(self._read_output() for _ in range(_BLOCKS))
         # In this order: what has come so far was expected before, unless somebody is writing still.
         is_being_written = self._is_being_written()

@@ -4,6 +4,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from connectors.file_lines import partition_of
 from connectors.port import TransportRefused
 
 _LINES_PER_FLUSH = 500
@@ -38,8 +39,14 @@ class InputFiles:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._close_all()
 
-    def append(self, partition: int, line: bytes) -> int:
-        """The byte offset at which the line begins. What was appended can be read after the next `flush` at the latest."""
+    def partition_of(self, key: bytes) -> int:
+        return partition_of(key, len(self._files))
+
+    def append(self, partition: int, line: bytes) -> None:
+        self.append_and_tell(partition, line)
+
+    def append_and_tell(self, partition: int, line: bytes) -> int:
+        """The byte offset at which the line begins."""
         offset = self._offsets[partition]
         try:
             self._files[partition].write(line)

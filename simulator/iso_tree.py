@@ -7,6 +7,7 @@ from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped
 from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
 from domain.errors import ResequencerError
+from domain.identifiers import shown
 
 IsoTree: TypeAlias = "str | dict[str, IsoTree] | list[IsoTree]"
 """A text; the fields of an element; or what repeats. An element with an attribute is `{"Ccy": "EUR", "value": "12.50"}`."""
@@ -73,7 +74,7 @@ def _parse(document: bytes) -> Element:
 
 def _tree(element: Element, *, depth: int) -> IsoTree:
     if depth > _DEEPEST:
-        raise XmlRefused(f"<{_tag(element)}> lies deeper than {_DEEPEST} elements, which is no ISO 20022 message")
+        raise XmlRefused(f"{shown(_tag(element))} lies deeper than {_DEEPEST} elements, which is no ISO 20022 message")
     fields: dict[str, IsoTree] = {key: value for key, value in element.attrib.items() if not key.startswith("{")}
     children = list(element)
     if not children:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from domain.errors import ResequencerError
+from domain.identifiers import shown
 from simulator.iso_tree import IsoDocument, IsoTree, XmlRefused, parse_iso_xml
 
 _NAMESPACE = re.compile(r"urn:iso:std:iso:20022:tech:xsd:(pain\.001\.001\.\d\d)")
@@ -68,7 +69,8 @@ def _initiation(document: IsoDocument, name: str) -> tuple[dict[str, IsoTree], s
     """The fields of `CstmrCdtTrfInitn`, and the name of the message."""
     found = _NAMESPACE.fullmatch(document.namespace)
     if found is None or document.name != "Document":
-        raise Pain001Refused(name, f"not a pain.001: its root is <{document.name}> of namespace {document.namespace!r}")
+        what = f"its root is {shown(document.name)} of namespace {shown(document.namespace)}"
+        raise Pain001Refused(name, f"not a pain.001: {what}")
     initiation = document.tree.get("CstmrCdtTrfInitn") if isinstance(document.tree, dict) else None
     if not isinstance(initiation, dict):
         raise Pain001Refused(name, "not a pain.001: no <CstmrCdtTrfInitn> in its <Document>")

@@ -1,4 +1,4 @@
-"""Writes the simulated envelopes as input of the file transport, and what is expected to come of them."""
+"""Writes the simulated envelopes as input of the service, and what is expected to come of them."""
 
 import fcntl
 from collections.abc import Callable, Iterator, Sequence
@@ -11,12 +11,13 @@ from typing import BinaryIO
 
 import msgspec
 
-from connectors.file_lines import Line, encode_line, partition_of
+from connectors.file_lines import Line, encode_line
 from connectors.port import TransportRefused
 from domain.dead_letter import DeadLetterReason
 from simulator.disorder import Chances, Disordered, Fate, Rates, disordered
 from simulator.expectation import Expected, ExpectedGarbage
 from simulator.garbage import deal_garbage
+from simulator.input import Input
 from simulator.input_files import InputFiles
 from simulator.mixing import Place, mixed
 from simulator.pacer import Pacer, Pause
@@ -57,22 +58,29 @@ class Summary(msgspec.Struct, frozen=True):
 def simulate(
     plan: Plan, in_directory: Path, expected_file: Path, progress: Progress, pause: Pause, pacer: Pacer | None = None
 ) -> Summary:
-    """Append the plan's lines to the partition files of `in_directory` and what they should lead to to `expected_file`.
+    """As `simulate_into`, with the partition files of a directory."""
+    return simulate_into(lambda: InputFiles(in_directory, plan.partitions), plan, expected_file, progress, pause, pacer)
+
+
+def simulate_into(
+    open_input: Callable[[], Input], plan: Plan, expected_file: Path, progress: Progress, pause: Pause, pacer: Pacer | None = None
+) -> Summary:
+    """Append the plan's lines to an input and what they should lead to to `expected_file`.
 
     All but the late lines are written when `pacer` says, without one as fast as they can be; then, if there are late ones,
     `pause` is called once and they follow. Memory holds the window and the payments under way, whatever the number of units.
 
     Raises:
         Pain001Refused: A pain.001 file cannot be used; nothing was written.
-        TransportRefused: The files cannot be written.
+        TransportRefused, TransportUnavailable: The input or the file cannot be written.
     """
     payments = [payment for file in plan.pain001 for payment in read_payments(file)]
     try:
         with ExitStack() as stack:
-            files = stack.enter_context(InputFiles(in_directory, plan.partitions))
+            target = stack.enter_context(open_input())
             expected = stack.enter_context(_open_expected(expected_file))
             late_lines = stack.enter_context(SpooledTemporaryFile(max_size=_SPOOLED_BYTES))
-            run = _Run(plan, files, expected, late_lines, pacer)
+            run = _Run(plan, target, expected, late_lines, pacer)
             run.write(payments, progress)
             run.flush()
             if run.has_late_lines:
@@ -91,13 +99,13 @@ class _Run:
     def __init__(
         self,
         plan: Plan,
-        files: InputFiles,
+        target: Input,
         expected: BinaryIO,
         late_lines: SpooledTemporaryFile[bytes],
         pacer: Pacer | None,
     ) -> None:
         self._plan = plan
-        self._files = files
+        self._target = target
         self._expected = expected
         self._late_lines = late_lines
         self._pacer = pacer
@@ -132,7 +140,7 @@ class _Run:
         self.flush()
 
     def flush(self) -> None:
-        self._files.flush()
+        self._target.flush()
         self._expected.flush()
 
     def summary(self) -> Summary:
@@ -146,7 +154,7 @@ class _Run:
         envelope = unit.envelope(at, contradicts=copy.contradicts)
         key = unit.simulated.expected.unit.encode()
         line = encode_line(Line(envelope.value, key, envelope.headers))
-        partition = partition_of(key, self._plan.partitions)
+        partition = self._target.partition_of(key)
         if copy.fate is Fate.LATE:
             self._late_lines.write(b"%d %b %b" % (partition, _REFUSED if is_refused else _TAKEN, line))
         else:
@@ -155,9 +163,10 @@ class _Run:
 
     def _write_garbage(self) -> None:
         garbage = next(self._garbage)
-        partition = partition_of(garbage.key, self._plan.partitions)
+        partition = self._target.partition_of(garbage.key)
         self._await_line()
-        offset = self._append(partition, garbage.line)
+        self._counts["lines"] += 1
+        offset = self._target.append_and_tell(partition, garbage.line)
         self._expect(ExpectedGarbage(garbage.kind, partition, offset, garbage.reason.value))
         self._counts["garbage"] += 1
 
@@ -166,18 +175,18 @@ class _Run:
             self._pacer.await_line(self._timetable.due_ms, self.flush)
         self._timetable.add_line()
 
-    def _append(self, partition: int, line: bytes, *, is_refused: bool = False) -> int:
+    def _append(self, partition: int, line: bytes, *, is_refused: bool) -> None:
         """One that is refused is expected where it is written: of late ones that is known only then."""
         self._counts["lines"] += 1
-        offset = self._files.append(partition, line)
-        if is_refused:
-            reason = DeadLetterReason.CONFLICTING_DUPLICATE.value
-            self._expect(ExpectedGarbage(reason, partition, offset, reason))
-            self._counts["conflicts"] += 1
-        return offset
+        if not is_refused:
+            self._target.append(partition, line)
+            return
+        offset, reason = self._target.append_and_tell(partition, line), DeadLetterReason.CONFLICTING_DUPLICATE.value
+        self._expect(ExpectedGarbage(reason, partition, offset, reason))
+        self._counts["conflicts"] += 1
 
     def _finish(self, unit: UnitArrivals, progress: Progress) -> None:
-        partition = partition_of(unit.simulated.expected.unit.encode(), self._plan.partitions)
+        partition = self._target.partition_of(unit.simulated.expected.unit.encode())
         expected = unit.expectation(partition)
         self._expect(expected)
         counts, envelopes = self._counts, expected.envelopes

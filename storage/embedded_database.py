@@ -52,6 +52,7 @@ class Database:
             self._begin_to_trust()
         with self._transaction("BEGIN IMMEDIATE") as connection:
             yield connection
+        self._was_read_only = False
 
     def release_pages(self, at_most: int) -> None:
         """Give free pages back to the file system once they are a quarter of the file; fewer will soon be used again."""
@@ -123,8 +124,6 @@ class Database:
             self.close()
             see_that_it_is_read(self.file)
             raise
-        else:
-            self._was_read_only = False
 
     def _let_go_of_read_only(self) -> None:
         # SQLite makes do with reading where opening for writing failed, were it only for a while; or for what the header says.

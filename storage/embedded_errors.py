@@ -44,14 +44,14 @@ def translated(file: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         kind = _kind_of(error)
-        if kind in _DAMAGED:
+        if kind in _DAMAGED or (kind == 0 and isinstance(error, sqlite3.OperationalError)):
             raise StorageRefused(str(file), f"{error}; {RESTORE}") from error
         if kind in _FORBIDDEN and not os.access(file, os.R_OK | os.W_OK):
             raise StorageRefused(str(file), f"{error}; {RIGHTS}") from error
         if kind in _GOES_AWAY | _FORBIDDEN:
             raise StorageUnavailable(f"{file}: {error} ({error.sqlite_errorname})") from error
         raise
-    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+    except (ValueError, msgspec.DecodeError) as error:
         raise StorageRefused(str(file), f"it holds what was never written ({error}); {RESTORE}") from error
     except OSError as error:
         if error.errno in _FORBIDDEN_BY_SYSTEM:
@@ -65,7 +65,7 @@ def is_read_only(error: BaseException | None) -> bool:
 
 
 def _kind_of(error: BaseException | None) -> int:
-    """Extended codes carry the kind in their lowest byte; errors of the Python module itself have none."""
+    """Extended codes carry the kind in their lowest byte. Errors of the Python module have none: text that is no UTF-8."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from domain.errors import OwnershipLost
 from storage.infinispan_link import PartitionLink, page_name, segment_name
@@ -37,9 +38,7 @@ class Loss:
         if link.may_lag and self._missed[name] <= _LOOKS:
             raise StorageUnavailable(f"{name} is not there yet, or lost: the cache is asynchronous") from missing
         del self._missed[name]
-        _log.error(
-            "%s has lost %s: its partition is forgotten as a whole, and healed by reading its records again", link.name, name
-        )
+        _log.error("the cache has lost %s: its partition is forgotten as a whole, and healed by reading its records again", name)
 
     def forget(self, link: PartitionLink, root: Segment) -> None:
         """Make the partition stand on nothing: an empty header that keeps what numbering must go on from.
@@ -63,6 +62,6 @@ def everything(root: Segment) -> Iterator[str]:
         yield from part_names(segment.name, segment.parts)
     for leaf in manifest.leaves:
         yield from part_names(leaf.name, leaf.parts)
-    for (first, token), (end, _) in zip(manifest.origins, (*manifest.origins[1:], (manifest.head, 0)), strict=True):
+    for (first, token), (end, _) in pairwise((*manifest.origins, (manifest.head, 0))):
         for page in range(max(first, manifest.tail), end):
             yield page_name(token, page)

@@ -70,9 +70,12 @@ def joined(kind: Kind, name: str, first: bytes, read: Callable[[str], bytes]) ->
     if version != FORMAT_VERSION:
         text = f"has format {version}, this version of the service knows {FORMAT_VERSION}"
         raise StorageRefused(name, f"{text}; start the newer version that wrote it, or name another cache")
-    others = part_names(name, count_parts(length))[1:]
-    payload = first[_FRAME.size :] if not others else b"".join((first[_FRAME.size :], *map(read, others)))
-    if len(payload) != length or crc32(payload) != checksum:
+    if len(first) != min(PART_BYTES, _FRAME.size + length):
+        raise _damaged(name, "is cut")
+    payload, others = first[_FRAME.size :], count_parts(length) - 1
+    if others:
+        payload = b"".join((payload, *(read(f"{name}~{number + 1}") for number in range(others))))
+    if crc32(payload) != checksum:
         raise _damaged(name, "is damaged: its checksum is wrong")
     return payload
 

@@ -11,7 +11,7 @@ from random import Random
 from typing import Protocol, TypeVar
 
 from connectors.file_operations import SystemFiles
-from connectors.port import PartitionOutput, Polled, Position, PublishRefused, Transport, TransportUnavailable
+from connectors.port import PartitionOutput, Polled, Position, PublishRefused, Standing, Transport, TransportUnavailable
 from domain.clock import Instant
 from domain.record import Partition
 from storage.port import Commit, Header, PartitionStore, Pending, Snapshot, Storage, StorageUnavailable, Waits
@@ -119,6 +119,9 @@ class StruckTransport:
     def __init__(self, inner: Transport, steps: Steps) -> None:
         self._inner = inner
         self._steps = steps
+
+    def standing(self) -> Standing:
+        return self._inner.standing()
 
     def assignment(self) -> Collection[Partition]:
         return self._around("assignment", self._inner.assignment)

@@ -300,7 +300,7 @@ def _find_difference(outcome: Outcome, expected: Outcome) -> str | None:
     marked += [each.position for each in outcome.dead if each.is_possible_duplicate]
     if marked:
         return f"marked possible-duplicate though nothing was forgotten: {marked}"
-    return _first_difference(_by_unit(outcome.told), _by_unit(expected.told), outcome.dead, expected.dead)
+    return first_difference(by_unit(outcome.told), by_unit(expected.told), outcome.dead, expected.dead)
 
 
 def _find_difference_but_for_marked_ones(outcome: Outcome, expected: Outcome) -> str | None:
@@ -315,7 +315,7 @@ def _find_difference_but_for_marked_ones(outcome: Outcome, expected: Outcome) ->
         if letter.position in dead and not letter.is_possible_duplicate:
             return f"dead twice and not marked: {letter}"
         dead.setdefault(letter.position, letter)
-    return _first_difference(_by_unit(tuple(told.values())), _by_unit(expected.told), tuple(dead.values()), expected.dead)
+    return first_difference(by_unit(tuple(told.values())), by_unit(expected.told), tuple(dead.values()), expected.dead)
 
 
 def _find_loss(outcome: Outcome, expected: Outcome) -> str | None:
@@ -330,12 +330,12 @@ def _find_loss(outcome: Outcome, expected: Outcome) -> str | None:
         if letter.position in dead_before and not letter.is_possible_duplicate:
             return f"dead twice and not marked: {letter}"
         dead_before.add(letter.position)
-        known.add(_identity_of(letter))
-    wanted = {each.identity for each in expected.told} | {_identity_of(letter) for letter in expected.dead}
+        known.add(identity_of(letter))
+    wanted = {each.identity for each in expected.told} | {identity_of(letter) for letter in expected.dead}
     return f"lost: {sorted(wanted - known)}" if wanted - known else None
 
 
-def _identity_of(letter: Dead) -> str:
+def identity_of(letter: Dead) -> str:
     """By what an envelope is known whether it was told or buried; other records by where they lay."""
     try:
         return str(msgspec.json.decode(letter.value)["processObjects"][0]["uniqueId"])
@@ -343,14 +343,14 @@ def _identity_of(letter: Dead) -> str:
         return letter.position
 
 
-def _by_unit(told: Sequence[Told]) -> dict[str, list[tuple[object, ...]]]:
+def by_unit(told: Sequence[Told]) -> dict[str, list[tuple[object, ...]]]:
     units: defaultdict[str, list[tuple[object, ...]]] = defaultdict(list)
     for each in told:
         units[each.unit].append(each.content)
     return dict(units)
 
 
-def _first_difference(
+def first_difference(
     told: Mapping[str, object], expected: Mapping[str, object], dead: Sequence[Dead], expected_dead: Sequence[Dead]
 ) -> str | None:
     for unit in sorted(told.keys() | expected.keys()):

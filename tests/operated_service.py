@@ -90,6 +90,10 @@ class OperatedService:
 
         return ask
 
+    def has_died(self) -> bool:
+        """As by `kill -9`."""
+        return self.process is not None and self.process.poll() == -signal.SIGKILL
+
     def wait(self, seconds: float = 60) -> int:
         """Its exit code, once it has ended."""
         assert self.process is not None
@@ -130,9 +134,7 @@ class OperatedService:
         """Another verb beside the service; what it says is in `<verb>.log`."""
         with (self.directory / f"{arguments[0]}.log").open("ab") as log:
             command = self._command(*arguments)
-            self._beside.append(
-                subprocess.Popen(command, cwd=self.directory, env=self.environment, stdout=log, stderr=log)
-            )
+            self._beside.append(subprocess.Popen(command, cwd=self.directory, env=self.environment, stdout=log, stderr=log))
         return self._beside[-1]
 
     def wait_for_report(self, is_so: Callable[[StatusReport], bool], what: str, seconds: float = 60) -> StatusReport:
@@ -147,6 +149,19 @@ class OperatedService:
         found = wait_until(find, what, seconds)
         assert found is not None
         return found
+
+    def wait_until_idle(self) -> StatusReport:
+        """Until everything that was written has been read and nothing waits; the counts are those of this process only."""
+        ends = {
+            int(file.stem.removeprefix("partition-")): file.stat().st_size for file in self.in_directory.glob("partition-*.jsonl")
+        }
+
+        def is_idle(report: StatusReport) -> bool:
+            read = {int(each.partition.rpartition("-")[2]): each.read_to for each in report.partitions}
+            unpublished = sum(each.unpublished for each in report.partitions)
+            return read == ends and report.units.waiting == 0 and unpublished == 0 and report.state == State.READY
+
+        return self.wait_for_report(is_idle, "everything is read and nothing waits")
 
     # What goes in and what comes out
 

@@ -44,7 +44,7 @@ class PartReader:
             encoded = _encode(self._decode_strictly(body))
         except (msgspec.DecodeError, ValueError, RecursionError):
             return None
-        return encoded if _is_plain(encoded.decode()) else None
+        return encoded if _is_plain(encoded) else None
 
     def conformed(self, body: bytes) -> bytes:
         """The valid children, looked for one by one."""
@@ -55,6 +55,9 @@ class PartReader:
         return _encode(self._kind.conform(value) or {})
 
 
-def _is_plain(encoded: str) -> bool:
+def _is_plain(encoded: bytes) -> bool:
     """No element without a child, no string that is blank, nothing that XML forbids; now and then it is wrong about a text."""
-    return encoded.isprintable() and "\\" not in encoded and '" ' not in encoded and "{}" not in encoded
+    if b"\\" in encoded or b'" ' in encoded or b"{}" in encoded:
+        return False
+    # Other control characters than this one are written with a backslash.
+    return b"\x7f" not in encoded if encoded.isascii() else encoded.decode().isprintable()

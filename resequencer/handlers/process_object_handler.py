@@ -38,12 +38,12 @@ class ProcessObjectHandler:
             report = encode_report(message_id, now, setting, process_object.reason_code, self._originals.get(data.mds))
             notifications.append(
                 Notification(
-                    notification_id=message_id,
-                    unit=envelope.unit,
-                    status=setting.transaction_status,
-                    value=self._target_type(report, data),
-                    headers=_headers(message_id, envelope, setting, marks),
-                    origin=envelope.record.origin,
+                    message_id,
+                    envelope.unit,
+                    setting.transaction_status,
+                    self._target_type(report, data),
+                    _headers(message_id, envelope, setting, marks),
+                    envelope.record.origin,
                 )
             )
         return Handled(tuple(notifications), unmatched)

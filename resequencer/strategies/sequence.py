@@ -67,6 +67,8 @@ class Sequence:
         return Expectation(state.expected, state.observed, given_up)
 
     def is_late(self, state: Expectation, envelope: DataEnvelope) -> bool:
+        if not state.given_up:
+            return False
         number = number_of(envelope)
         return number + 1 < state.expected and _is_in(state.given_up, number)
 

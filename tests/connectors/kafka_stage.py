@@ -12,7 +12,8 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from waiting import wait_until
 
 from connectors.kafka_options import read_options
-from connectors.kafka_settings import KafkaSettings, KafkaTopics
+from connectors.kafka_settings import KafkaSettings
+from connectors.kafka_topic_names import KafkaTopics
 from connectors.kafka_transport import KafkaTransport
 from connectors.port import Channel, Outgoing, PartitionOutput, Polled, Position, PublishRefused, TransportUnavailable
 from domain.record import Headers, Partition, Record

@@ -282,7 +282,9 @@ def test_a_file_system_that_gives_nothing_back_is_told_and_nothing_is_lost(direc
     assert len(archived(directory)) == 1
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x00" * 20, b'{"format":1}', b'{"format":1,"to":"5"}', b"\xff", b"[" * 5000])
+@pytest.mark.parametrize(
+    "damage", [b"", b"\x00" * 20, b'{"format":1}', b'{"format":1,"to":"5"}', b'{"format":1,"to":-5}', b"\xff", b"[" * 5000]
+)
 def test_a_damaged_beginning_is_refused_with_the_remedy(directory, partition_file, settings, damage):
     (partition_file.parent / "partition-0.archived").write_bytes(damage)
     with pytest.raises(TransportRefused, match=r"partition-0.archived: is damaged .* the second number in the name of the last"):

@@ -6,18 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.kafka_fitting import Fitting
-from connectors.kafka_options import ClientOptions
 from connectors.kafka_records import BEGINNING_BYTES, Sending, size_of
-from connectors.kafka_settings import KafkaSettings, KafkaTopics
+from connectors.kafka_topic_names import KafkaTopics
 from connectors.port import Channel, Outgoing
 
 NOW = 1_774_740_835_941
 TOPICS = KafkaTopics("in", "out", "dead")
-SETTINGS = KafkaSettings.make(TOPICS, ClientOptions({"group_id": "g"}, {}), "t", 1 << 20)
 
 
 def fit(outgoing: Outgoing, out: int = 1_000, dead: int = 1_000) -> Sending:
-    return Fitting(SETTINGS, {"out": out, "dead": dead}).fit(outgoing, NOW)
+    return Fitting(TOPICS, {"out": out, "dead": dead}).fit(outgoing, NOW)
 
 
 def notification(value: bytes) -> Outgoing:

@@ -7,7 +7,8 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from connectors.kafka_options import read_options
-from connectors.kafka_settings import KafkaSettings, KafkaTopics
+from connectors.kafka_settings import KafkaSettings
+from connectors.kafka_topic_names import KafkaTopics
 
 CONSUMER = {"bootstrap.servers": "a:1, b:2", "group.id": "g"}
 

@@ -9,7 +9,7 @@ from kafka import TopicPartition
 from waiting import wait_until
 
 from connectors.kafka_metadata import OffsetMetadata
-from connectors.kafka_settings import KafkaTopics
+from connectors.kafka_topic_names import KafkaTopics
 from connectors.kafka_transport import KafkaTransport
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.record import Partition

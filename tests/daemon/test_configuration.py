@@ -88,7 +88,6 @@ def test_the_shipped_configuration_runs_files_embedded_and_in_sequence():
     assert configuration.ingress.transport is configuration.notification.transport is TransportType.FILE
     assert configuration.resequencer.storage_type is StorageType.EMBEDDED
     assert configuration.resequencer.strategy == "SEQUENCE"
-    assert configuration.unsupported() is None
 
 
 def test_the_run_directory_is_named_after_the_file_and_holds_the_rest(loaded):
@@ -173,13 +172,19 @@ def test_an_override_is_hocon_and_beats_the_file_and_the_environment(loaded, mon
 
 
 @pytest.mark.parametrize("section", CLIENTS)
-def test_any_option_of_a_kafka_client_is_taken_with_or_without_quotes(loaded, section):
-    text = f'{section} {{ "bootstrap.servers" = "a:1,b:2", session.timeout.ms = 6000, enable.idempotence = true }}'
-    configuration = loaded(text)
+def test_options_of_the_kafka_clients_are_taken_with_or_without_quotes(loaded, section):
+    configuration = loaded(f'{section} {{ "client.id" = "psn, 1", request.timeout.ms = 6000, ssl.ca.location = ca.pem }}')
     clients = configuration.ingress.kafka_clients if section == CLIENTS[0] else configuration.notification.kafka_clients
-    assert {"bootstrap.servers": "a:1,b:2", "session.timeout.ms": 6000, "enable.idempotence": True}.items() <= dict(
-        clients
-    ).items()
+    assert {"client.id": "psn, 1", "request.timeout.ms": 6000, "ssl.ca.location": "ca.pem"}.items() <= dict(clients).items()
+
+
+def test_options_that_kafka_does_not_have_or_that_the_service_sets_itself_are_refused_by_their_full_path(refused):
+    problems = refused(f"{CLIENTS[0]} {{ enable.auto.commit = true, session.timout.ms = 1 }}\n{CLIENTS[1]}.acks = 1")
+    assert problems == {
+        f"{CLIENTS[0]}.enable.auto.commit": "it is always false: positions leave together with the notifications that they stand on",
+        f"{CLIENTS[0]}.session.timout.ms": "the service does not know this option; the nearest is session.timeout.ms",
+        f"{CLIENTS[1]}.acks": "it is always all: a notification that a broker alone has is lost with it",
+    }
 
 
 def test_every_known_strategy_and_ones_own_are_taken(loaded):
@@ -202,7 +207,7 @@ def test_a_secret_never_shows_in_a_repr(loaded):
     configuration = loaded(
         f"""payment-status-notification.storage {{
           infinispan.password = "'s3cret'", redis.url = "redis://:s3cret@cache:6379/0" }}
-        {CLIENTS[0]} {{ sasl.password = s3cret, sasl.jaas.config = "x password=s3cret" }}"""
+        {CLIENTS[0]} {{ sasl.password = s3cret, sasl.jaas.config = "a.Login required username=\\"u\\" password=\\"s3cret\\";" }}"""
     )
     assert "s3cret" not in repr(configuration)
     assert not [each for each in configuration.effective if "s3cret" in str(each)]

@@ -8,7 +8,7 @@ import pytest
 
 from daemon.command_line import main
 from daemon.run_lock import NAME, RunLock
-from daemon.status import STALE_MS, state_of
+from daemon.service_report import STALE_MS, state_of
 from daemon.status_file import StatusFile
 from daemon.status_report import Identity, State, StatusReport, UnitWait, report
 from daemon.system_clock import SystemClock

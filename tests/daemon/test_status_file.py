@@ -33,7 +33,10 @@ def test_everything_in_a_report_survives_the_file(tmp_path):
     assert StatusFile(tmp_path).find() == full
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"state": "dancing"}', b"\xff\xfe"])
+DEEP = b'{"more":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"state": "dancing"}', b"\xff\xfe", b'{"state":"\xff"}', DEEP])
 def test_what_cannot_be_read_is_no_report(tmp_path, content):
     (tmp_path / "status.json").write_bytes(content)
     assert StatusFile(tmp_path).find() is None

@@ -120,7 +120,6 @@ def test_the_configuration_of_the_readme_is_valid(tmp_path):
     (block,) = fenced("hocon", text_of("README.md"))
     write(tmp_path, {"conf/own.conf": block})
     configuration = load(tmp_path / "conf/own.conf")
-    assert configuration.unsupported() is None
     assert configuration.warnings == ()
 
 

@@ -6,7 +6,9 @@ and shown; `python -m fuzz.run TARGET --input FILE` tries it again.
 
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import redirect_stderr
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path
 from random import Random
 
@@ -15,7 +17,8 @@ import atheris
 # The independent readings too: of what msgspec reads in C they tell one input from another.
 _OURS = ["domain", "connectors", "resequencer", "guardian", "daemon", "storage", "fuzz"]
 
-with atheris.instrument_imports(include=_OURS, enable_loader_override=False):
+with redirect_stderr(StringIO()), atheris.instrument_imports(include=_OURS, enable_loader_override=False):
+    # It would name each module.
     from fuzz.targets import TARGETS, Target
 
 LONGEST_INPUT = 8_192

@@ -10,7 +10,9 @@ from fuzz import (
     fuzz_decoding,
     fuzz_file_lines,
     fuzz_notification_settings,
+    fuzz_pain001_files,
     fuzz_payment_parts,
+    fuzz_position_metadata,
     fuzz_positions,
     fuzz_status_report,
     fuzz_stored_unit,
@@ -46,7 +48,11 @@ TARGETS = {
     "payment-parts": Target(
         fuzz_payment_parts.check, fuzz_payment_parts.seeds, TOKENS + fuzz_status_report.TOKENS, fuzz_payment_parts.mutate
     ),
+    "pain001-files": Target(fuzz_pain001_files.check, fuzz_pain001_files.seeds, TOKENS + fuzz_pain001_files.TOKENS),
     "stored-unit": Target(fuzz_stored_unit.check, fuzz_stored_unit.seeds, TOKENS + fuzz_stored_unit.TOKENS),
     "positions": Target(fuzz_positions.check, fuzz_positions.seeds, TOKENS + fuzz_positions.TOKENS),
+    "position-metadata": Target(
+        fuzz_position_metadata.check, fuzz_position_metadata.seeds, TOKENS + fuzz_position_metadata.TOKENS
+    ),
     "dead-letters": Target(fuzz_dead_letters.check, fuzz_dead_letters.seeds, TOKENS + fuzz_dead_letters.TOKENS),
 }

@@ -215,7 +215,7 @@ def test_a_dropped_partition_leaves_nothing_behind() -> None:
     act(one, C)
     act(one, ELSEWHERE, waits(21_000, size=7))
     one.dues(21_000, {P0: 0, P1: 0}, READ)
-    assert sorted(one.drop(P0)) == [A, C]
+    assert set(one.drop(P0)) == {A, C}
     assert (one.active, one.backlogged, one.stashed_bytes, list(one.waits)) == (1, 1, 7, [ELSEWHERE])
     assert one.dues(90_000, READ, READ).wakes == {ELSEWHERE: Wake.DEADLINE}
 

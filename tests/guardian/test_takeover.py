@@ -142,6 +142,13 @@ def test_metadata_survives_its_text() -> None:
     assert len(metadata.encode()) < 4_096
 
 
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '["t",1]', '["t",-1,2]', '["t",1,-2]', '["t",1,2,3]', "[" * 100_000, '["t",1,2,"",' + "[" * 100_000]
+)
+def test_what_another_program_wrote_is_no_metadata_of_ours(text: str) -> None:
+    assert find_metadata(text) is None
+
+
 def test_records_that_the_retention_took_before_they_were_read_are_named() -> None:
     behind = replace(HEADER, next_offset=60)
     planned = plan(behind, position())

@@ -33,7 +33,7 @@ def service(new_service: Callable[..., OperatedService]) -> OperatedService:
 def new_daemon(new_service: Callable[..., OperatedService]) -> Iterator[Callable[..., Daemon]]:
     made: list[Daemon] = []
 
-    def make(*overrides: str, **what: str) -> Daemon:
+    def make(*overrides: str, **what: Any) -> Daemon:
         made.append(Daemon(new_service(*overrides, **what)))
         return made[-1]
 

@@ -4,9 +4,12 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from errno import ENOSPC
+from pathlib import Path
 from random import Random
 
 import pytest
+from faulty_disk import Call, FaultyDisk
 from operated_daemon import Daemon, has_ended
 from operated_service import NOTIFICATION, RESEQUENCER
 from waiting import wait_until
@@ -143,6 +146,24 @@ def test_logs_that_follow_go_on_when_the_log_is_rotated(daemon: Daemon) -> None:
     daemon.log_file.write_text("a line of the new one\n")
     wait_until(lambda: "a line of the new one" in printed.read_text(), "the new log is followed")
     follower.kill()
+
+
+def test_a_log_that_cannot_be_written_stops_nobody_and_goes_on_when_it_can(
+    new_daemon: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    disk = FaultyDisk.make(tmp_path / "faults")
+    daemon = new_daemon(f"{RESEQUENCER}.stash-timeout=200ms", environment=disk.environment)
+    daemon.start()
+    fault = disk.fail("service.log", Call.WRITE, ENOSPC)
+    daemon.service.tell("uow-1", 2)
+    daemon.wait_for(lambda report: report.counts.get("handled") == 1, "it is released, and a line says so")
+    wait_until(lambda: fault.struck, "the line finds no room")
+    assert daemon.is_ready()
+    fault.lift()
+    daemon.service.tell("uow-2", 2)
+    wait_until(lambda: "of unit uow-2" in daemon.log_file.read_text(), "a line stands in the log again")
+    assert daemon.report is not None
+    assert daemon.report.restarts == 0
 
 
 def test_draining_takes_the_reports_state_to_stopped(daemon: Daemon) -> None:

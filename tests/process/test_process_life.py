@@ -13,7 +13,7 @@ import pytest
 from operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from waiting import wait_until
 
-from daemon.status_report import State, StatusReport, UnitWait
+from daemon.status_report import UnitWait
 
 pytestmark = pytest.mark.slow
 
@@ -133,7 +133,7 @@ def test_a_stop_under_load_loses_and_doubles_nothing(new_service: Callable[..., 
     assert service.stop() == 0
     between = len(service.notifications())
     service.start()
-    _wait_until_idle(service)
+    service.wait_until_idle()
     assert service.stop() == 0
     assert 0 < between < len(service.notifications())
     verdict = json.loads(service.verb("verify", "--json").stdout)
@@ -164,13 +164,13 @@ def test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_
     chance = Random(int(os.environ.get("KILL_SEED", "1")))
     _run_and_kill(service, chance, kills - kills // 3)
     service.start()
-    _wait_until_idle(service)
+    service.wait_until_idle()
     service.kill()
     simulation.send_signal(signal.SIGCONT)
     assert simulation.wait(60) == 0
     _run_and_kill(service, chance, kills // 3)
     service.start()
-    _wait_until_idle(service)
+    service.wait_until_idle()
     assert service.stop() == 0
     verified = service.verb("verify", "--json", "--set", f"{NOTIFICATION}.target-type=report")
     assert verified.returncode == 0, verified.stdout
@@ -186,20 +186,6 @@ def test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_
 def _wait_of(service: OperatedService) -> UnitWait:
     report = service.wait_for_report(lambda report: len(report.oldest_waits) == 1, "one unit waits")
     return report.oldest_waits[0]
-
-
-def _wait_until_idle(service: OperatedService) -> StatusReport:
-    """Until everything that was written has been read and nothing waits; the counts are those of this process only."""
-    ends = {
-        int(file.stem.removeprefix("partition-")): file.stat().st_size for file in service.in_directory.glob("partition-*.jsonl")
-    }
-
-    def is_idle(report: StatusReport) -> bool:
-        read = {int(each.partition.rpartition("-")[2]): each.read_to for each in report.partitions}
-        unpublished = sum(each.unpublished for each in report.partitions)
-        return read == ends and report.units.waiting == 0 and unpublished == 0 and report.state == State.READY
-
-    return service.wait_for_report(is_idle, "everything is read and nothing waits")
 
 
 def _run_and_kill(service: OperatedService, chance: Random, times: int) -> None:

@@ -1,7 +1,10 @@
 """What the real process does with what it cannot use: one clear line, an exit code, and nothing lost."""
 
 import json
+import os
+import re
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,6 @@ HEADER = "process_flow_name,event_name,transaction_status,reason_code,additional
     [
         (f"{RESEQUENCER}.stratgy=SEQUENCE", f"{RESEQUENCER}.strategy"),
         (f"{RESEQUENCER}.stash-timeout=0s", "stash-timeout"),
-        (f"{RESEQUENCER}.storage-type=redis", "not available yet"),
         (f"{RESEQUENCER}.strategy=nowhere.to_be:Found", "nowhere"),
         (f"{RESEQUENCER}.strategy=json:loads", "json:loads"),
         (f"{NOTIFICATION}.target-type=nowhere.to_be:found", "nowhere"),
@@ -42,27 +44,36 @@ def test_a_refused_configuration_is_a_line_and_creates_nothing(service: Operated
 
 
 def test_a_damaged_database_is_refused_by_name_and_left_as_it_is(service: OperatedService) -> None:
-    service.start_and_wait()
+    service.start_and_wait(f"{RESEQUENCER}.stash-timeout=10m")
     service.tell("uow-1", 1, 3)
     service.wait_for("uow-1", 1)
     assert service.stop() == 0
     database = service.run_directory / "state.db"
     whole = database.read_bytes()
-    for damage in (_noise, _nothing, _cut, _newer):
+    for damage in (_noise, _nothing, _cut, _text, _header, _pages, _newer):
         database.write_bytes(whole)
         damage(database)
         damaged = database.read_bytes()
         ended = service.verb("run")
         assert ended.returncode == 1, damage.__name__
-        assert ended.stderr.splitlines()[-1].startswith("resequencer: run/application/state.db: "), damage.__name__
+        last = ended.stderr.splitlines()[-1]
+        assert last.startswith("resequencer: run/application/state.db: "), damage.__name__
+        assert re.search("restore it from a copy|start the newer version", last), damage.__name__
         assert "Traceback" not in ended.stderr
         assert database.read_bytes() == damaged, damage.__name__
     assert service.verb("status").stdout.startswith("not running: it ended with: run/application/state.db: its format is 99")
     database.write_bytes(whole)
-    service.start_and_wait()
+    service.start_and_wait(f"{RESEQUENCER}.stash-timeout=10m")
     service.tell("uow-1", 2)
     service.wait_for("uow-1", 1, 2, 3)
     assert service.stop() == 0
+
+
+def test_a_directory_in_the_place_of_the_database_is_refused_by_name(service: OperatedService) -> None:
+    (service.run_directory / "state.db").mkdir(parents=True)
+    ended = service.verb("run")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "resequencer: run/application/state.db: this is no file; name another one"
 
 
 def test_a_missing_database_is_not_taken_for_a_new_beginning(service: OperatedService) -> None:
@@ -99,6 +110,50 @@ def test_an_input_file_that_became_shorter_is_refused_and_nothing_is_lost(servic
     service.tell("uow-1", 3)
     service.start_and_wait()
     service.wait_for("uow-1", 1, 2, 3)
+    assert service.stop() == 0
+
+
+@pytest.mark.parametrize("name", ["notifications.jsonl", "dead-letters.jsonl"])
+def test_an_output_that_was_cut_or_edited_is_refused_by_name_and_nothing_is_lost(service: OperatedService, name: str) -> None:
+    service.start_and_wait()
+    service.tell("uow-1", 1)
+    service.append(b"not a record")
+    service.wait_for("uow-1", 1)
+    service.wait_for_report(lambda report: bool(report.dead_letters) and not report.partitions[0].unpublished, "both have left")
+    assert service.stop() == 0
+    file = service.out_directory / name
+    whole = file.read_bytes()
+    for damaged, problem in [
+        (whole[:-30], f"has {len(whole) - 30} bytes where {len(whole)} were written: it was cut"),
+        (b"x" + whole, f"no line ends at byte {len(whole)}, up to which it was written: it was edited"),
+    ]:
+        file.write_bytes(damaged)
+        ended = service.verb("run")
+        assert ended.returncode == 1
+        assert ended.stderr.splitlines()[-1].startswith(f"resequencer: run/application/out/{name}: {problem}. ")
+        assert service.verb("status").stdout.startswith("not running: it ended with: run/application/out/")
+        assert file.read_bytes() == damaged
+    file.write_bytes(whole)
+    service.start_and_wait()
+    service.tell("uow-1", 2)
+    service.wait_for("uow-1", 1, 2)
+    assert service.stop() == 0
+    assert len(service.dead_letters()) == 1
+
+
+def test_an_output_that_is_cut_while_it_runs_ends_it_at_the_next_line_with_the_reason(service: OperatedService) -> None:
+    service.start_and_wait()
+    service.tell("uow-1", 1)
+    service.wait_for("uow-1", 1)
+    file = service.out_directory / "notifications.jsonl"
+    whole = file.read_bytes()
+    os.truncate(file, len(whole) - 30)
+    service.tell("uow-1", 2)
+    assert service.wait() == 1
+    assert "notifications.jsonl: has " in service.log.splitlines()[-1]
+    file.write_bytes(whole)
+    service.start_and_wait()
+    service.wait_for("uow-1", 1, 2)
     assert service.stop() == 0
 
 
@@ -165,6 +220,26 @@ def _nothing(database: Path) -> None:
 
 def _cut(database: Path) -> None:
     database.write_bytes(database.read_bytes()[:-100])
+
+
+def _text(database: Path) -> None:
+    database.write_text("Notes on the service\n" * 400, encoding="utf-8")
+
+
+def _header(database: Path) -> None:
+    _flip(database, range(16, 24))
+
+
+def _pages(database: Path) -> None:
+    """In each page but the first some bytes, where its cells are."""
+    _flip(database, [at for page in range(4_096, database.stat().st_size, 4_096) for at in range(page, page + 16)])
+
+
+def _flip(database: Path, places: Iterable[int]) -> None:
+    content = bytearray(database.read_bytes())
+    for at in places:
+        content[at] ^= 0x5A
+    database.write_bytes(content)
 
 
 def _newer(database: Path) -> None:

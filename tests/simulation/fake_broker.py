@@ -185,15 +185,22 @@ class FakeBroker:
             self._end(transaction, is_commit=False)
             transaction.epoch += 1
 
-    def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """The group's position.
+    def committed(self, partition: TopicPartition, *, is_stable: bool = True) -> OffsetAndMetadata | None:
+        """The group's position; as it stands, where a stable one is not asked for.
 
         Raises:
             KafkaTimeoutError: A transaction that holds it is undecided.
         """
-        if any(partition in each.offsets for each in self.transactions.values()):
+        if is_stable and any(partition in each.offsets for each in self.transactions.values()):
             raise errors.KafkaTimeoutError("UNSTABLE_OFFSET_COMMIT")
         return self.group.committed.get(partition)
+
+    def reset(self, partition: TopicPartition, position: OffsetAndMetadata | None) -> None:
+        """As an operator does while the group has no members; None deletes it."""
+        assert not self.group.members
+        self.group.committed.pop(partition, None)
+        if position is not None:
+            self.group.committed[partition] = position
 
     def _checked(self, transactional_id: str, epoch: int) -> Transaction:
         transaction = self.transactions[transactional_id]

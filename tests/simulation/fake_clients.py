@@ -23,6 +23,10 @@ class Line(Protocol):
         """What `call` answers, if it gets there and its answer gets back; else `failure`, whatever became of it."""
         ...
 
+    def leave_on_its_way(self, call: Callable[[], object]) -> None:
+        """A request that nobody waits for any more; it may arrive all the same."""
+        ...
+
     def choose(self, count: int) -> int:
         """Below `count`, by chance."""
         ...
@@ -40,9 +44,10 @@ class Delivered(NamedTuple):
 class FakeConsumer:
     """A group member if it subscribes; else it only looks at logs and positions."""
 
-    def __init__(self, broker: FakeBroker, line: Line) -> None:
+    def __init__(self, broker: FakeBroker, line: Line, options: Mapping[str, Any]) -> None:
         self._broker = broker
         self._line = line
+        self._is_stable = options.get("isolation_level") == "read_committed"
         self._listener: Any = None
         self._member = NOBODY
         self._generation = -1
@@ -50,7 +55,7 @@ class FakeConsumer:
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
-        self._stale: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        self._unanswered: dict[TopicPartition, list[OffsetAndMetadata | None]] = {}
 
     # The group
 
@@ -82,13 +87,27 @@ class FakeConsumer:
             self._broker.group.remove(self._member)
             self._member = NOBODY
 
+    def hear(self) -> None:
+        """What the client's own thread learns between two polls: that it was thrown out, or that its join was answered.
+
+        Callbacks wait for the next poll.
+        """
+        known = self._broker.group.members.get(self._member)
+        if self._member == NOBODY:
+            return
+        if known is None:
+            self._fall_out()
+        elif self._state == MemberState.REBALANCING and known.generation > max(0, self._generation):
+            self._generation = known.generation
+
     def _follow_group(self) -> None:
         group = self._broker.group
         if self._member not in group.members:
-            self._be_evicted()
+            self._fall_out()
+            self._tell_of_the_loss()
             self._member, self._state = group.add(), MemberState.REBALANCING
         member = group.members[self._member]
-        if member.generation > self._generation and self._line.choose(2):
+        if member.generation > max(0, self._generation) and self._line.choose(2):
             # In mid-rebalance the new generation goes with the old assignment.
             self._generation = member.generation
             return
@@ -111,9 +130,12 @@ class FakeConsumer:
             self._listener.on_partitions_assigned(came)
         self._state = MemberState.STABLE
 
-    def _be_evicted(self) -> None:
-        """Told as lost, as revoked, or not at all: all three were seen; and what is kept may have been somebody else's since."""
-        if self._member == NOBODY:
+    def _fall_out(self) -> None:
+        self._generation, self._member, self._state = -1, NOBODY, MemberState.UNJOINED
+
+    def _tell_of_the_loss(self) -> None:
+        """As lost, as revoked, or not at all: all three were seen; and what is kept may have been somebody else's since."""
+        if not self._assigned:
             return
         how = self._line.choose(3)
         if how == 0:
@@ -122,7 +144,6 @@ class FakeConsumer:
             self._listener.on_partitions_revoked(self._assigned)
         if how < 2:
             self._assigned, self._positions, self._paused = frozenset(), {}, set()
-        self._generation, self._member, self._state = -1, NOBODY, MemberState.UNJOINED
 
     # Reading
 
@@ -139,11 +160,11 @@ class FakeConsumer:
         return fetched, moved
 
     def _read(self, partition: TopicPartition, at_most: int) -> tuple[list[Delivered], int]:
-        log, end, found = self._broker.logs[partition], self._broker.stable_end(partition), list[Delivered]()
+        log, end, found = self._broker.logs[partition], self._end(partition), list[Delivered]()
         at = self._positions[partition]
         while at < end and (len(found) < at_most or log[at].record is None):
             record = log[at].record
-            if record is not None and log[at].is_aborted is False:
+            if record is not None and (log[at].is_aborted is False or not self._is_stable):
                 found.append(Delivered(at, record.key, record.value, record.headers))
             at += 1
         return found, at
@@ -170,20 +191,38 @@ class FakeConsumer:
 
     def end_offsets(self, partitions: Sequence[TopicPartition], **_: Any) -> dict[TopicPartition, int]:
         def look() -> dict[TopicPartition, int]:
-            return {each: self._broker.stable_end(each) for each in partitions}
+            return {each: self._end(each) for each in partitions}
 
         return self._line.ask("ends", look, errors.KafkaTimeoutError("no answer"))
 
+    def _end(self, partition: TopicPartition) -> int:
+        return self._broker.stable_end(partition) if self._is_stable else len(self._broker.logs[partition])
+
     def committed(self, partition: TopicPartition, **_: Any) -> OffsetAndMetadata | None:
-        """A question that was not answered in time stays: whoever asks next gets its answer, however old."""
-        if partition in self._stale:
-            return self._stale.pop(partition)
-        try:
-            return self._line.ask("committed", lambda: self._broker.committed(partition), errors.KafkaTimeoutError("no answer"))
-        except errors.KafkaTimeoutError:
-            if self._line.choose(2):
-                self._stale[partition] = self._broker.group.committed.get(partition)
-            raise
+        """A question that was not answered in time stays: whoever asks next gets its answer, however old.
+
+        While the position is undecided the question is repeated, and the last one may be answered when nobody waits for it.
+        """
+        if old := self._unanswered.pop(partition, None):
+            return old[0]
+        answer = self._unanswered[partition] = list[OffsetAndMetadata | None]()
+
+        def question() -> None:
+            answer[:] = [self._broker.committed(partition, is_stable=self._is_stable)]
+
+        self._line.ask("committed", self._repeated(question), errors.KafkaTimeoutError("no answer"), may_come_late=True)
+        del self._unanswered[partition]
+        return answer[0]
+
+    def _repeated(self, question: Callable[[], None]) -> Callable[[], None]:
+        def ask() -> None:
+            try:
+                question()
+            except errors.KafkaTimeoutError:
+                self._line.leave_on_its_way(question)
+                raise
+
+        return ask
 
 
 class FakeFuture:
@@ -205,13 +244,14 @@ class FakeProducer:
         self._line = line
         self._id = transactional_id
         self._epoch = -1
+        self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._waiting: list[tuple[TopicPartition, Stored, FakeFuture]] = []
 
     def init_transactions(self) -> None:
         def init() -> None:
             self._epoch = self._broker.init(self._id)
 
-        self._line.ask("init_transactions", init, errors.KafkaTimeoutError("no answer"))
+        self._line.ask("init_transactions", init, errors.KafkaTimeoutError("no answer"), may_come_late=True)
 
     def begin_transaction(self) -> None:
         """Nobody is asked."""
@@ -219,10 +259,15 @@ class FakeProducer:
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
+        """What the group refused stays here, and goes along with the next ones."""
+        self._offsets.update(offsets)
+        asked = dict(self._offsets)
+
         def add(epoch: int = self._epoch) -> None:
-            self._broker.add_offsets(self._id, epoch, offsets, group)
+            self._broker.add_offsets(self._id, epoch, asked, group)
 
         self._line.ask("add_offsets", add, errors.KafkaTimeoutError("no answer"), may_come_late=True)
+        self._offsets.clear()
 
     def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> FakeFuture:
         future = FakeFuture()
@@ -241,6 +286,12 @@ class FakeProducer:
             self._broker.end(self._id, epoch, is_commit=True)
 
         self._line.ask("commit", commit, errors.KafkaTimeoutError("no answer"), may_come_late=True)
+
+    def abort_transaction(self) -> None:
+        def abort(epoch: int = self._epoch) -> None:
+            self._broker.end(self._id, epoch, is_commit=False)
+
+        self._line.ask("abort", abort, errors.KafkaTimeoutError("no answer"), may_come_late=True)
 
     def close(self, **_: Any) -> None:
         """What is open stays open until its time is up, or the id is used again."""

@@ -1,14 +1,15 @@
 """A storage that several workers share, durable but for what a test lets it forget. It passes the storages' contract."""
 
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Collection
+from copy import copy, deepcopy
 
 from domain.record import Partition
 from storage.none import NonePartitionStore, NoneSettings, NoneStorage
 from storage.none_memory import KeptPartition, Memory
 from storage.port import Header
 
-_RETENTION_MS = 4 * 3_600_000
+_NEVER_MS = 1 << 50
+_EMPTY = KeptPartition(Header("", 0))
 
 
 class SharedPartitionStore(NonePartitionStore):
@@ -16,7 +17,7 @@ class SharedPartitionStore(NonePartitionStore):
 
     @property
     def _kept(self) -> KeptPartition:
-        return self._memory.partitions.get(self._partition) or KeptPartition(Header("", 0))
+        return self._memory.partitions.get(self._partition, _EMPTY)
 
     @_kept.setter
     def _kept(self, _: KeptPartition) -> None:
@@ -26,7 +27,7 @@ class SharedPartitionStore(NonePartitionStore):
 class SharedStorage(NoneStorage):
     """As one worker sees it. What one commits, all see; nothing goes with a process."""
 
-    def __init__(self, memory: Memory, random_token: Callable[[], str], retention_ms: int = _RETENTION_MS) -> None:
+    def __init__(self, memory: Memory, random_token: Callable[[], str], retention_ms: int = _NEVER_MS) -> None:
         super().__init__(NoneSettings(retention_ms, 1_000_000), random_token)
         self._memory = memory
 
@@ -47,8 +48,12 @@ class Backup:
 
     def __init__(self, memory: Memory) -> None:
         self._partitions = deepcopy(memory.partitions)
+        self._idle = copy(memory._idle)
 
-    def restore(self, memory: Memory) -> None:
-        """All that came later is forgotten."""
-        memory.partitions.clear()
-        memory.partitions.update(deepcopy(self._partitions))
+    def restore(self, memory: Memory, partitions: Collection[Partition]) -> None:
+        """All that came later in these is forgotten."""
+        for partition in partitions:
+            memory.release(partition)
+            if partition in self._partitions:
+                memory.partitions[partition] = deepcopy(self._partitions[partition])
+                memory._idle |= {key: at for key, at in self._idle.items() if Partition(*key[:2]) == partition}

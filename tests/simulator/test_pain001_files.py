@@ -120,6 +120,8 @@ def test_an_older_message_says_its_name():
         (document("<GrpHdr>" + "<x>" * 3_000 + "</x>" * 3_000 + "</GrpHdr>"), "deeper than 64"),
         (b'<?xml version="1.0" encoding="no-such-code"?><a/>', "encoding"),
         (b"<a>\xff\xfe</a>", "not well-formed"),
+        (document("", "x" * 5_000), "not a pain.001"),
+        (document("<GrpHdr>" + f"<{'x' * 999}>" * 70 + f"</{'x' * 999}>" * 70 + "</GrpHdr>"), "deeper than 64"),
     ],
 )
 def test_what_is_no_pain001_is_refused_with_file_and_problem(content: bytes, problem: str):
@@ -127,6 +129,8 @@ def test_what_is_no_pain001_is_refused_with_file_and_problem(content: bytes, pro
         parse_payments(content, name="some/file.xml")
     assert str(refused.value).startswith("some/file.xml: ")
     assert problem in refused.value.problem
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 400
 
 
 def test_a_file_that_is_not_there_is_refused_by_its_name(tmp_path: Path):

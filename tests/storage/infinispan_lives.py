@@ -63,13 +63,17 @@ class Connection(MemoryCache):
 
 
 class Owner:
-    """Somebody who opened the partition. `in_use` has the units that it knows, by the instant of its last look at them."""
+    """Somebody who opened the partition.
+
+    `in_use` has the units that it knows, by the instant of its last look at them; `refused` those that it was told do not exist.
+    """
 
     def __init__(self, connection: Connection, store: InfinispanPartitionStore, storage: InfinispanStorage) -> None:
         self.connection = connection
         self.store = store
         self.storage = storage
         self.in_use: dict[str, int] = {}
+        self.refused: set[str] = set()
         self.late: Commit | None = None
 
 
@@ -147,7 +151,7 @@ class Life:
         known = dict(store.header.history)
         tried, self.tried = self.tried, None
         if tried is not None and known[self.model.token] == tried.number:
-            self.model.apply(tried)
+            self._apply(tried)
         assert known[self.model.token] == self.model.commit
 
     def _commit(self) -> None:
@@ -161,9 +165,17 @@ class Life:
         self.tried = commit
         _answered(lambda: self.owner.store.commit(commit))
         self.tried = None
-        self.model.apply(commit)
+        self._apply(commit)
         if self.chance.random() < 0.1:
             _answered(lambda: self.owner.store.commit(commit))
+
+    def _apply(self, commit: Commit) -> None:
+        """To a unit that it was told does not exist, the owner begins anew."""
+        for change in commit.changes:
+            if change.unit in self.owner.refused:
+                self.model.units.pop(change.unit, None)
+                self.owner.refused.remove(change.unit)
+        self.model.apply(commit)
 
     def _know(self, units: set[str]) -> None:
         """Units that are not in use are loaded; those that were forgotten begin anew."""
@@ -183,8 +195,7 @@ class Life:
                 assert unit not in loaded, f"{unit} was forgotten"
             elif not (is_idle and kept.changed_at <= self.farthest and unit not in loaded):
                 assert loaded.get(unit) == (kept and kept.snapshot(unit)), unit
-            if unit not in loaded and unit not in self.owner.in_use:
-                self.model.units.pop(unit, None)
+            (self.owner.refused.discard if unit in loaded or unit in self.owner.in_use else self.owner.refused.add)(unit)
 
     def _load(self) -> None:
         self._know({f"unit-{self.chance.randrange(UNITS)}" for _ in range(4)})
@@ -215,12 +226,9 @@ class Life:
         unit = f"unit-{self.chance.randrange(UNITS)}"
         self._know({unit})
         late = before.late = self._next((self._change(unit),))
-        match self.chance.randrange(3):
-            case 0:
-                self._begin(before, late, counts=False)
-            case 1:
-                self._begin(before, late, counts=True)
-                self.tried = late
+        if (chance := self.chance.randrange(3)) < 2:
+            self.tried = late
+            self._begin(before, late, counts=chance == 1)
         self.zombies = [*self.zombies[-2:], before]
         self.owner = self._come()
 

@@ -1,0 +1,155 @@
+"""TLS, SASL/SCRAM and rights against a real broker that asks for all of them."""
+
+import gc
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
+from waiting import wait_until
+
+from connectors.kafka_transport import KafkaTransport
+from connectors.port import TransportRefused, TransportUnavailable
+from servers.kafka import KafkaServer, KafkaSettings
+from tests.connectors.kafka_stage import KafkaStage, KafkaWorker, notification, values_of
+
+pytestmark = pytest.mark.slow
+
+APP, PASSWORD = "app", "correct horse"
+
+
+@pytest.fixture(scope="module")
+def broker(server_directory: Path) -> Iterator[KafkaServer]:
+    server = KafkaServer(server_directory / f"own-{uuid4().hex}", KafkaSettings(tls=True, users={APP: PASSWORD}))
+    yield server.start()
+    server.kill()
+
+
+@pytest.fixture(autouse=True)
+def sockets_of_the_client() -> Iterator[None]:
+    """kafka-python leaves those whose handshake failed to the garbage collection, which warns of each."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture
+def stage(broker: KafkaServer) -> Iterator[KafkaStage]:
+    stage = KafkaStage(broker)
+    yield stage
+    stage.close()
+
+
+def all_rights(stage: KafkaStage) -> list[ACL]:
+    return [
+        allow(ResourceType.TOPIC, stage.topics.input, ACLOperation.READ),
+        allow(ResourceType.TOPIC, stage.topics.notifications, ACLOperation.WRITE),
+        allow(ResourceType.TOPIC, stage.topics.dead_letters, ACLOperation.WRITE),
+        allow(ResourceType.GROUP, stage.group, ACLOperation.READ),
+        allow(ResourceType.TRANSACTIONAL_ID, stage.group, ACLOperation.WRITE, prefix=True),
+        allow(ResourceType.TRANSACTIONAL_ID, stage.group, ACLOperation.DESCRIBE, prefix=True),
+    ]
+
+
+def allow(kind: ResourceType, name: str, operation: ACLOperation, *, prefix: bool = False) -> ACL:
+    pattern = ACLResourcePatternType.PREFIXED if prefix else ACLResourcePatternType.LITERAL
+    return ACL(f"User:{APP}", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name, pattern))
+
+
+def grant(stage: KafkaStage, rights: Sequence[ACL]) -> None:
+    with stage.kafka.admin() as admin:
+        admin.create_acls(rights)
+
+
+def secured(stage: KafkaStage, **given: object) -> KafkaWorker:
+    """A worker that comes in by the door that asks for everything."""
+    options = {
+        "bootstrap.servers": stage.kafka.sasl_tls_bootstrap,
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.location": str(stage.kafka.certificates.authority),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": APP,
+        "sasl.password": PASSWORD,
+        "default.api.timeout.ms": 3_000,
+    }
+    return stage.worker(consumer=options | {name.replace("_", "."): value for name, value in given.items()})
+
+
+def refusal(worker: KafkaWorker) -> TransportRefused:
+    return wait_until(lambda: _refused(worker), "the refusal")
+
+
+def _refused(worker: KafkaWorker) -> TransportRefused | None:
+    try:
+        worker.poll()
+        for each in worker.read_to:
+            worker.publish(each, notification(1, b"a"))
+    except TransportRefused as error:
+        return error
+    except TransportUnavailable:
+        return None
+    return None
+
+
+def test_a_worker_reads_and_publishes_over_tls_with_scram_and_no_more_rights_than_it_needs(stage: KafkaStage) -> None:
+    grant(stage, all_rights(stage))
+    stage.send(b"a")
+    worker = secured(stage)
+    stage.poll_until(lambda: worker.records, "the record", worker)
+    worker.publish(stage.partitions[0], notification(1, b"left"))
+    assert worker.values() == [b"a"]
+    assert values_of(stage.outputs()) == [b"left"]
+
+
+def test_tls_alone_and_scram_alone_do_as_well(stage: KafkaStage, broker: KafkaServer) -> None:
+    grant(stage, all_rights(stage))
+    plain = {"security_protocol": "SASL_PLAINTEXT", "bootstrap_servers": broker.sasl_bootstrap}
+    stage.settle(secured(stage, **plain))
+
+
+def test_a_wrong_password_is_named_as_what_it_may_be_and_not_told(stage: KafkaStage) -> None:
+    """The client drops the broker's answer; the broker hangs up."""
+    with pytest.raises(TransportUnavailable, match=r"check security.protocol, sasl.mechanism, sasl.username and") as caught:
+        secured(stage, sasl_password="battery staple").poll()
+    assert "battery" not in str(caught.value)
+
+
+def test_a_broker_that_cannot_be_trusted_is_refused(stage: KafkaStage, tmp_path: Path) -> None:
+    other = KafkaServer(tmp_path / "other", KafkaSettings(tls=True)).certificates.authority
+    error = refusal(secured(stage, ssl_truststore_location=str(other)))
+    assert "certificate verify failed" in error.problem
+    assert "Check ssl.truststore.location" in error.problem
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        (0, "Give the user Read and Describe on the input topic"),
+        (1, "Write and Describe on the outputs"),
+        (3, "Give the user Read on the group group.id"),
+        (4, "Give the user Write and Describe on the transactional ids"),
+    ],
+)
+def test_a_right_that_is_missing_is_named(stage: KafkaStage, missing: int, told: str) -> None:
+    rights = all_rights(stage)
+    del rights[missing]
+    if missing == 4:
+        rights.pop()
+    grant(stage, rights)
+    assert told in str(refusal(secured(stage)))
+
+
+def test_a_topic_that_may_be_looked_at_but_not_read_is_refused(stage: KafkaStage) -> None:
+    rights = [allow(ResourceType.TOPIC, stage.topics.input, ACLOperation.DESCRIBE), *all_rights(stage)[1:]]
+    grant(stage, rights)
+    error = refusal(secured(stage))
+    assert error.what == f"topic {stage.topics.input}"
+    assert "no right to read it. Give the user Read and Describe on the input topic" in error.problem
+
+
+def test_the_password_is_in_no_text_of_the_settings(stage: KafkaStage) -> None:
+    transport: KafkaTransport = secured(stage).transport
+    assert PASSWORD not in repr(transport)

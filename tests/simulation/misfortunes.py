@@ -1,0 +1,121 @@
+"""What befalls workers on their way to the servers, by chance: at each step, and between the steps of anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Protocol, TypeVar
+
+import msgspec
+from crash_points import Crash
+from kafka import errors
+
+from domain.errors import ResequencerError
+
+Answer = TypeVar("Answer")
+_STANDS_STILL = (1, 2, 4, 8, 16, 32)
+
+
+class Dangers(msgspec.Struct, frozen=True):
+    """How likely each misfortune is at a step; `eviction` is so between two stretches of work."""
+
+    crash: float = 0.0
+    lost_request: float = 0.0
+    lost_answer: float = 0.0
+    pause: float = 0.0
+    eviction: float = 0.0
+
+    @classmethod
+    def drawn(cls, random: Random) -> Dangers:
+        return cls(
+            random.choice((0.0, 0.003, 0.02)),
+            random.choice((0.0, 0.005, 0.03)),
+            random.choice((0.0, 0.005, 0.03)),
+            random.choice((0.01, 0.03, 0.1)),
+            random.choice((0.0, 0.02, 0.1)),
+        )
+
+
+class Stricken(Protocol):
+    """Who can be struck: a worker."""
+
+    slot: int
+
+    def stand_still(self, turns: int) -> None:
+        """Let the others go on, for so many turns. Raises Crash if it is killed where it stands."""
+        ...
+
+
+class Misfortunes:
+    """Nothing happens while it is not `armed`. `trace` names what did, in order, `count` says how much it was.
+
+    `late` are requests that were given up and are still on their way.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.dangers = Dangers.drawn(random)
+        self.armed = False
+        self.steps = 0
+        self.count = 0
+        self.crashes = 0
+        self.trace: list[str] = []
+        self.late: list[Callable[[], object]] = []
+
+    def note(self, text: str) -> None:
+        self.count += 1
+        self.trace.append(f"{self.steps}: {text}")
+
+    def crash(self, slot: int, where: str) -> Crash:
+        self.crashes += 1
+        self.note(f"worker {slot} dies {where}")
+        return Crash(where)
+
+    def ask(
+        self, who: Stricken, name: str, call: Callable[[], Answer], failure: Exception, *, may_come_late: bool = False
+    ) -> Answer:
+        """What `call` answers, if it gets there and its answer gets back; else `failure`, whatever became of it."""
+        try:
+            if self._is_lost(who, f"before {name}", self.dangers.lost_request):
+                raise failure
+        except (Crash, type(failure)):
+            if may_come_late:
+                self.leave_on_its_way(call)
+            raise
+        answer = call()
+        if self._is_lost(who, f"after {name}", self.dangers.lost_answer):
+            raise failure
+        return answer
+
+    def leave_on_its_way(self, call: Callable[[], object]) -> None:
+        """Nobody waits for it any more; it may arrive all the same."""
+        if self.armed and self.random.random() < 0.5:
+            self.late.append(call)
+
+    def let_one_arrive(self) -> None:
+        """A request that was given up; its answer goes nowhere."""
+        if not self.late:
+            return
+        call = self.late.pop(self.random.randrange(len(self.late)))
+        self.note("a late request arrives")
+        try:
+            call()
+        except (errors.KafkaError, ResequencerError):
+            return
+
+    def _is_lost(self, who: Stricken, where: str, likely: float) -> bool:
+        if not self.armed:
+            return False
+        self.steps += 1
+        drawn = self.random.random() - self.dangers.crash
+        if drawn < 0:
+            raise self.crash(who.slot, where)
+        if drawn < likely:
+            self.note(f"worker {who.slot} gets no answer {where}")
+            return True
+        if drawn < likely + self.dangers.pause:
+            self.note(f"worker {who.slot} stands still {where}")
+            who.stand_still(self.random.choice(_STANDS_STILL))
+        elif drawn > 0.95 - self.dangers.crash:
+            self.let_one_arrive()
+        return False

@@ -1,0 +1,50 @@
+"""A storage whose answers get lost, and whose requests arrive when nobody waits for them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, Protocol, TypeVar
+
+from crash_points import StruckStore
+
+from domain.record import Partition
+from simulation.shared_storage import SharedPartitionStore, SharedStorage
+from storage.port import Commit, StorageUnavailable
+
+Answer = TypeVar("Answer")
+
+
+class StorageLine(Protocol):
+    """What lies between a worker and its storage."""
+
+    def ask(self, name: str, call: Callable[[], Answer], failure: Exception, *, may_come_late: bool = False) -> Answer:
+        """What `call` answers, if it gets there and its answer gets back; else `failure`, whatever became of it."""
+        ...
+
+
+class StruckPartitionStore(StruckStore):
+    """As its owner sees it: who had no answer knows no new header, whether it was stored or not."""
+
+    def __init__(self, inner: SharedPartitionStore, line: StorageLine) -> None:
+        super().__init__(inner, line, lambda: None)  # type: ignore[arg-type]  # Of the steps, `around` alone is asked for.
+        self._line = line
+
+    def commit(self, commit: Commit) -> None:
+        sent = copy(self._inner)
+        self._line.ask("commit", lambda: sent.commit(commit), StorageUnavailable("no answer to commit"), may_come_late=True)
+        self._inner = sent
+
+    def _around(self, name: str, call: Callable[[], Any]) -> Any:
+        return self._line.ask(name, call, StorageUnavailable(f"no answer to {name}"))
+
+
+class StruckSharedStorage(SharedStorage):
+    """As one worker sees it."""
+
+    line: StorageLine
+
+    def open(self, partition: Partition) -> StruckPartitionStore:  # type: ignore[override]
+        opened = super().open
+        store = self.line.ask("open", lambda: opened(partition), StorageUnavailable("no answer to open"), may_come_late=True)
+        return StruckPartitionStore(store, self.line)

@@ -1,0 +1,104 @@
+"""What is promised with storage `none` and `acknowledge = when-handled`, and how a life is judged by it (decision 14).
+
+* Nothing is lost: what is told or buried when nothing happens is told or buried, whatever does.
+* Nothing repeats of a unit that never goes idle between its envelopes: none of its envelopes is told twice. Of any other, one
+  is told at most as often as it came. No record is buried twice.
+* A unit of which nothing was released by a deadline or a bound, and nothing had to be tried again, is told exactly as it is
+  when nothing happens: who reads it again comes to the same, and in time. Released units are read again with new deadlines.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from random import Random
+
+import msgspec
+from crash_simulation import Outcome, Workload, by_unit, first_difference, identity_of
+from msgspec.structs import replace
+from simulation.reading import to_stored
+
+_NEVER_MS = 1 << 40
+_ROOM, _TIGHT_ROOM = 3_800, 60
+
+
+def prepared_without_storage(work: Workload, random: Random) -> Workload:
+    """Mostly no unit ever goes idle."""
+    roster = replace(work.plan.roster, can_reload=False, stash_bytes=1 << 20)
+    if random.random() < 0.6:
+        roster = replace(roster, idle_timeout_ms=_NEVER_MS)
+    return work._replace(plan=replace(work.plan, storage="none", acknowledge_handled=True, roster=roster))
+
+
+def ahead_characters(seed: int, work: Workload) -> int:
+    """How much a position can say of what is done ahead. It may be little only where units let it go again."""
+    is_tight = work.plan.roster.idle_timeout_ms < _NEVER_MS and Random(f"ahead {seed}").random() < 0.5
+    return _TIGHT_ROOM if is_tight else _ROOM
+
+
+def judged_without_storage(outcome: Outcome, expected: Outcome, work: Workload, room: int) -> Outcome:
+    if outcome.problem is not None:
+        return outcome
+    came = _Came(work)
+    problem = _find_mark(outcome) or _find_loss(outcome, expected) or _find_repetition(outcome, came)
+    if problem is None and room == _ROOM:
+        problem = _find_difference(outcome, expected, work)
+    return outcome._replace(problem=problem)
+
+
+class _Came:
+    """How often each envelope came, and which units may have gone idle between two of theirs."""
+
+    def __init__(self, work: Workload) -> None:
+        self.times: Counter[str] = Counter()
+        self._instants: defaultdict[str, list[int]] = defaultdict(list)
+        self._idle_timeout_ms = work.plan.roster.idle_timeout_ms
+        now = 0
+        for phase in work.phases:
+            now += phase.advance_ms
+            for _, line in phase.lines:
+                self._note(to_stored(line).value, now)
+
+    def rests(self, unit: str) -> bool:
+        """It may go idle before the last of its envelopes has come."""
+        instants = self._instants[unit]
+        return instants[-1] - instants[0] >= self._idle_timeout_ms
+
+    def _note(self, value: bytes | None, now: int) -> None:
+        try:
+            envelope = msgspec.json.decode(value or b"")
+            self.times[envelope["processObjects"][0]["uniqueId"]] += 1
+            self._instants[envelope["processingContext"]["unitOfWorkId"]].append(now)
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return
+
+
+def _find_mark(outcome: Outcome) -> str | None:
+    marked = [each for each in (*outcome.told, *outcome.dead) if each.is_possible_duplicate]
+    return f"marked possible-duplicate, though nothing is ever healed: {marked[0]}" if marked else None
+
+
+def _find_loss(outcome: Outcome, expected: Outcome) -> str | None:
+    known, wanted = (
+        {each.identity for each in which.told} | {identity_of(each) for each in which.dead} for which in (outcome, expected)
+    )
+    return f"lost: {sorted(wanted - known)}" if wanted - known else None
+
+
+def _find_repetition(outcome: Outcome, came: _Came) -> str | None:
+    units = {each.identity: each.unit for each in outcome.told}
+    for identity, times in Counter(each.identity for each in outcome.told).items():
+        if times > (came.times[identity] if came.rests(units[identity]) else 1):
+            return f"told {times} times: {identity}, which came {came.times[identity]} times"
+    buried = Counter(each.position for each in outcome.dead)
+    return next((f"buried {times} times: {position}" for position, times in buried.items() if times > 1), None)
+
+
+def _find_difference(outcome: Outcome, expected: Outcome, work: Workload) -> str | None:
+    """Of the units that nothing happened to but what comes of their order."""
+    released = {each.unit for each in expected.told if each.incomplete is not None or each.is_late}
+    tried_again = {identity.split("#")[0] for identity in work.away_until}
+    told, wanted = (_but_for(by_unit(each.told), released | tried_again) for each in (outcome, expected))
+    return first_difference(told, wanted, (), ())
+
+
+def _but_for(told: Mapping[str, Sequence[object]], units: set[str]) -> dict[str, Sequence[object]]:
+    return {unit: contents for unit, contents in told.items() if unit not in units}

@@ -1,0 +1,129 @@
+"""A worker's slot: whoever dies in it is started again in it. Its work can be left standing in the middle of any step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crash_points import Crash
+from driving import NoChance
+from greenlet import getcurrent, greenlet
+from simulation.fake_clients import FakeConsumer
+from simulation.struck_storage import StruckSharedStorage
+
+from connectors.kafka_options import ClientOptions
+from connectors.kafka_settings import KafkaSettings, KafkaTopics
+from connectors.kafka_transport import KafkaTransport
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from guardian.actors import Actors
+from guardian.cycle import Cycle
+from guardian.later import Later
+from guardian.ownership import CycleSettings, Servers, Tools
+from guardian.patience import Patience, PatienceSettings
+from resequencer.rules import Rules
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from service_under_test import TOPIC
+from storage.none import NoneSettings, NoneStorage
+from storage.port import Storage
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+Answer = TypeVar("Answer")
+NOTIFICATIONS, DEAD_LETTERS = "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS"
+_TOPICS = KafkaTopics(TOPIC, NOTIFICATIONS, DEAD_LETTERS)
+
+
+class Worker:
+    """`consumer` is its group member, made by its transport; `cycle` is None while it is dead."""
+
+    def __init__(self, world: World, slot: int) -> None:
+        self._world = world
+        self.slot = slot
+        self.cycle: Cycle | None = None
+        self.actors: Actors | None = None
+        self.consumer: FakeConsumer | None = None
+        self._stretch: greenlet | None = None
+        self._stands_until = 0
+
+    @property
+    def member(self) -> str:
+        """Its name in the group, empty if it is in none."""
+        return self.consumer.group_metadata().member_id if self.consumer is not None else ""
+
+    @property
+    def stands_still(self) -> bool:
+        return self._stretch is not None and self._world.turn < self._stands_until
+
+    def go_on(self) -> bool:
+        """With its cycle, or with the next one, until that ends or stands still: whether anything was committed."""
+        self._stretch = self._stretch or greenlet(self._live)
+        has_committed = self._stretch.switch()
+        if self._stretch is not None and self._stretch.dead:
+            self._stretch = None
+        return bool(has_committed)
+
+    def stand_still(self, turns: int) -> None:
+        self._stands_until = self._world.turn + turns
+        getcurrent().parent.switch()
+
+    def die(self) -> None:
+        """As by `kill -9`: the brokers do not hear of it."""
+        stretch, self._stretch = self._stretch, None
+        if stretch is not None and stretch is not getcurrent() and not stretch.dead:
+            stretch.throw(Crash("killed where it stood"))
+            return
+        if self.actors is not None:
+            self.actors.close()
+        self.cycle = self.consumer = self.actors = None
+
+    def held(self) -> list[Any]:
+        return list(self.cycle.ownership.held.values()) if self.cycle else []
+
+    def words(self) -> str:
+        if self.cycle is None:
+            return "dead"
+        untaken = {str(each): why.reason for each, why in self.cycle.ownership.later.untaken.items()}
+        return f"holds {[str(each.partition) for each in self.held()]}, cannot take {untaken}"
+
+    # What its clients and its storage ask
+
+    def ask(self, name: str, call: Callable[[], Answer], failure: Exception, *, may_come_late: bool = False) -> Answer:
+        return self._world.misfortunes.ask(self, name, call, failure, may_come_late=may_come_late)
+
+    def leave_on_its_way(self, call: Callable[[], object]) -> None:
+        self._world.misfortunes.leave_on_its_way(call)
+
+    def choose(self, count: int) -> int:
+        return self._world.random.randrange(count) if self._world.misfortunes.armed else count - 1
+
+    # Its life
+
+    def _live(self) -> bool:
+        try:
+            return (self.cycle or self._start()).run_once()
+        except Crash:
+            self.die()
+            return True
+
+    def _start(self) -> Cycle:
+        world, plan = self._world, self._world.plan
+        strategy = make_strategy(StrategySettings(plan.strategy))
+        decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=strategy.needs_sequence))
+        settings = KafkaSettings.make(_TOPICS, ClientOptions({"group_id": "group"}, {}), f"group-{self.slot}", 1 << 20)
+        rules = Rules(strategy, world.handler, plan.resequencer, NoChance())
+        self.actors = Actors(rules, decoder.decode, plan.roster)
+        servers = Servers(KafkaTransport(settings, world.clock), self._new_storage(), self.actors)
+        tools = Tools(decoder, world.clock, Patience(PatienceSettings(), lambda _: None, lambda: False), world.token)
+        waits = plan.acknowledge_handled
+        self.cycle = Cycle(servers, tools, CycleSettings(strategy.name, plan.batch_size, 0, waits, world.ahead_characters))
+        self.cycle.ownership.later = Later(PatienceSettings(0, 0))
+        return self.cycle
+
+    def _new_storage(self) -> Storage:
+        plan = self._world.plan
+        if plan.storage == "none":
+            return NoneStorage(NoneSettings(plan.retention_ms, 250_000), self._world.token)
+        storage = StruckSharedStorage(self._world.memory, self._world.token, plan.retention_ms)
+        storage.line = self
+        return storage
