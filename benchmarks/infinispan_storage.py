@@ -130,6 +130,7 @@ def of_idle(server: InfinispanServer, sizes: list[int], waiting: int) -> None:
     with storage_on(server, "memory", "idle") as storage:
         filler, chance = Filler(storage.open(partition), 700), random.Random(1)
         for size in sizes:
+            filler.store = storage.open(partition)
             while filler.count < size:
                 filler.commit()
             store, count = filler.store, filler.count
@@ -144,7 +145,8 @@ def of_idle(server: InfinispanServer, sizes: list[int], waiting: int) -> None:
             )
             show("commit", costs(20, filler.commit))
             show("takeover", costs(3, lambda: taken_over(server, partition)))
-        while filler.count < sizes[-1] + waiting:
+        filler.store, reached = storage.open(partition), filler.count + waiting
+        while filler.count < reached:
             filler.commit(WAITS)
         print(f"and {waiting:,} units that wait")
         show("takeover", costs(3, lambda: taken_over(server, partition)))
@@ -169,7 +171,7 @@ def main() -> None:
     calm_collector()
     logging.getLogger("resequencer").setLevel(logging.ERROR)
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
-        server = InfinispanServer(Path(directory), InfinispanSettings(java_options=("-Xmx6g",))).start()
+        server = InfinispanServer(Path(directory), InfinispanSettings(java_options=("-Xmx5g",))).start()
         try:
             for cache, definition in CACHES.items():
                 server.create_cache(cache, {"local-cache": definition})

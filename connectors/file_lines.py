@@ -133,20 +133,21 @@ def _header_value(header: _Header) -> bytes:
 def _wrap_headers(headers: Headers) -> dict[str, str] | list[_Header] | None:
     if not headers:
         return None
-    try:
-        texts = {name: value.decode() for name, value in headers}
-    except UnicodeDecodeError:
-        texts = {}
-    if len(texts) == len(headers) and "".join(texts.values()).isprintable():
-        return texts
-    return _wrap_odd_headers(headers)
-
-
-def _wrap_odd_headers(headers: Headers) -> dict[str, str] | list[_Header]:
-    texts = {name: text for name, value in headers if (text := _find_text(value)) is not None}
+    texts = _short_texts(headers) or {name: text for name, value in headers if (text := _find_text(value)) is not None}
     if len(texts) == len(headers):
         return texts
     return [_wrap_header(name, value) for name, value in headers]
+
+
+def _short_texts(headers: Headers) -> dict[str, str] | None:
+    """The values as strings if none of them has a character that would make it longer, as is the rule."""
+    together = b"".join([value for _, value in headers])
+    if len(together.translate(None, _LONG_ESCAPES)) < len(together):
+        return None
+    try:
+        return {name: value.decode() for name, value in headers}
+    except UnicodeDecodeError:
+        return None
 
 
 def _wrap_header(name: str, value: bytes) -> _Header:

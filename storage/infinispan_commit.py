@@ -135,6 +135,7 @@ def take_up(contents: Contents, prepared: Prepared) -> None:
     if prepared.leaf is not None:
         archive.add(prepared.leaf.row, prepared.leaf.whole, prepared.leaf.end)
     archive.pin(segment.pins)
+    archive.pin(page for unit, page in fold.pages_of_units().items() if contents.is_in_use(unit))
     archive.tidy()
     contents.forget_found()
     if segment.changes:

@@ -9,8 +9,8 @@ from storage.infinispan_leaf import Leaf, decode_leaf
 from storage.infinispan_link import PartitionLink, page_name, segment_name
 from storage.infinispan_page import Page
 from storage.infinispan_records import UnitRecord, WaitsRow, combined, waits_of
-from storage.infinispan_segment import Manifest, Segment, WindowRow
-from storage.infinispan_values import Kind
+from storage.infinispan_segment import Manifest, Segment, WindowRow, encode_segment
+from storage.infinispan_values import Kind, count_parts
 from storage.infinispan_window import Progress, Window
 from storage.port import Waits
 
@@ -27,7 +27,7 @@ class Contents:
         self._link = link
         self.header = root.header
         self.attempt = root.attempt
-        self.root = WindowRow(segment_name(root.stand), 1, 0)
+        self.root = WindowRow(segment_name(root.stand), count_parts(len(encode_segment(root))), 0)
         self.has_root_changes = bool(root.changes)
         self.archive = Archive(root.manifest)
         self.window = Window()

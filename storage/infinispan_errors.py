@@ -20,8 +20,8 @@ _REFUSALS: dict[int, str] = {
 
 
 @contextmanager
-def translated(server: str) -> Iterator[None]:
-    """Make a request of `server`.
+def translated(server: str, request: str) -> Iterator[None]:
+    """Make a request of `server`; `request` says which.
 
     Raises:
         StorageUnavailable: It gave no answer in time.
@@ -33,9 +33,9 @@ def translated(server: str) -> Iterator[None]:
         if _is_untrusted(error):
             problem = f"its certificate is not trusted ({error}); set storage.infinispan.tls.ca-file to who signed it"
             raise StorageRefused(server, problem) from error
-        raise StorageUnavailable(f"{server}: {str(error) or type(error).__name__}") from error
+        raise StorageUnavailable(f"{server}: {request}: {str(error) or type(error).__name__}") from error
     except httpx.HTTPError as error:
-        raise StorageUnavailable(f"{server}: {str(error) or type(error).__name__}") from error
+        raise StorageUnavailable(f"{server}: {request}: {str(error) or type(error).__name__}") from error
 
 
 def refuse(server: str, response: httpx.Response) -> NoReturn:

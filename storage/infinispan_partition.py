@@ -76,7 +76,7 @@ class InfinispanPartitionStore:
         prepared, self._tried = self._tried.prepared, None
         take_up(self._contents, prepared)
         self._forgotten.note_committed(prepared.segment.changes)
-        self._delete_garbage(_DELETED_PER_COMMIT + len(prepared.fold.pages))
+        self._delete_garbage(_DELETED_PER_COMMIT + len(prepared.fold.pages) + len(self._contents.garbage) // 50)
 
     def forget_old(self) -> int:
         """How many units in old pages are given up now; the pages go with the next commits. Bounded work per call."""

@@ -134,7 +134,7 @@ class InfinispanRest:
             is_bytes = isinstance(body, bytes)
             headers = {"Content-Type": BINARY if is_bytes else "application/json"}
             content = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        with translated(self._server):
+        with translated(self._server, f"{method} {url.removeprefix(self._server)}"):
             response = self._connected().request(method, url, content=content, headers=headers)
         if response.status_code not in expected:
             refuse(self._server, response)

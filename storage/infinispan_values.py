@@ -34,7 +34,7 @@ class Value(NamedTuple):
 
 
 class Missing(Exception):
-    """A value that another one names is not there. Never leaves the storage: see `PartitionLink.explained`."""
+    """A value that another one names is not there. Never leaves the storage: `infinispan_loss.py` explains it."""
 
 
 def cut(value: Value) -> list[tuple[str, bytes]]:

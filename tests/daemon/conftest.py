@@ -1,6 +1,8 @@
 """Configurations written for one test."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,18 @@ def refused(write: Callable[..., Path]) -> Callable[..., dict[str, str]]:
         return {each.path: each.problem for each in problems}
 
     return load_text
+
+
+@pytest.fixture
+def logging_as_it_was() -> Iterator[None]:
+    """After a test that has set up a log of its own."""
+    root = logging.getLogger()
+    before = root.level, root.handlers[:], logging.raiseExceptions
+    yield
+    for handler in root.handlers:
+        if handler not in before[1]:
+            with suppress(OSError):
+                handler.close()
+    root.setLevel(before[0])
+    root.handlers[:] = before[1]
+    logging.raiseExceptions = before[2]

@@ -61,11 +61,6 @@ def test_json_holds_every_key_with_its_layer(capsys):
     }
 
 
-def test_what_this_version_cannot_run_is_a_note_not_a_refusal(write, capsys):
-    assert main(["check", "--config", str(write(""))]) == 0
-    assert "# note: ipf.processing-data.ingress.transport: kafka is not available yet" in capsys.readouterr().out
-
-
 def test_connect_tells_what_is_out_of_reach(write, tmp_path, capsys, monkeypatch):
     (tmp_path / "file").touch()
     file = write(f'payment-status-notification.run-directory = "{tmp_path}/file/run"')

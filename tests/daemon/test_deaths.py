@@ -63,3 +63,16 @@ def test_the_last_death_says_that_no_other_follows(deaths, status):
     assert status.find().reason == (
         f"the worker was killed by SIGKILL at {AT}; the 10th time within 60 s: it is not started again"
     )
+
+
+def test_one_of_several_workers_is_told_of_by_its_slot(status):
+    deaths = Deaths(status, msgspec.structs.replace(OURS, slot=1, worker_count=2), Clock())
+    deaths.note(-9)
+    found = status.find()
+    assert (found.slot, found.worker_count, found.reason) == (1, 2, f"worker 1 was killed by SIGKILL at {AT}")
+
+
+def test_a_service_that_is_stopped_before_the_next_worker_began_has_not_failed(deaths, status):
+    deaths.note(-9)
+    deaths.note_stopped()
+    assert (status.find().state, status.find().reason) == (State.STOPPED, None)

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from operated_service import envelope_line
 
-from connectors.port import TransportRefused, TransportUnavailable
+from connectors.port import PublishRefused, Standing, TransportRefused, TransportUnavailable
 from daemon import worker
 from daemon.configuration import Configuration
 from daemon.status_file import StatusFile
-from daemon.status_report import Identity, State, StatusReport
+from daemon.status_report import Identity, State, StatusReport, UntakenPartition, instant_of, instant_text
 from daemon.worker import Worker
+from domain.record import Partition
 from guardian.actors import ActorsFailed
+from guardian.figures import CycleTimes
 
 NOW = 1_774_740_835_941
 
@@ -229,3 +231,81 @@ def test_the_report_names_the_oldest_waits_and_how_far_each_partition_was_read(o
     ]
     assert last.dead_letters == {"undecodable": 1}
     assert last.counts["overruns"] == last.counts["ownership_lost"] == last.counts["heals"] == 0
+
+
+def test_it_says_ready_once_and_again_when_it_is_so_again(operator, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    transport = operator.parts.servers.transport
+    answer = transport.poll
+
+    def poll(*arguments):
+        if 1_000 <= operator.now - NOW < 5_000:
+            raise TransportUnavailable("no route")
+        return answer(*arguments)
+
+    monkeypatch.setattr(transport, "poll", poll)
+    operator.until = lambda: operator.now >= NOW + 10_000
+    operator.worker.run()
+    said = [each.getMessage() for each in caplog.records if "read" in each.getMessage() or "the source" in each.getMessage()]
+    assert said == ["ready", "the source is away, trying again until it is back: no route", "the source is back", "ready"]
+
+
+def test_it_is_not_ready_before_its_group_has_said_what_is_its_own(operator, monkeypatch):
+    joined_at = NOW + 2_000
+    transport = operator.parts.servers.transport
+    monkeypatch.setattr(transport, "standing", lambda: Standing(has_joined=operator.now >= joined_at))
+    operator.until = lambda: operator.now >= NOW + 5_000
+    operator.worker.run()
+    assert operator.states == [State.STARTING, State.READY, State.DRAINING, State.STOPPED]
+    ready = next(each for each in operator.reports if each.state == State.READY)
+    assert instant_of(ready.reported_at) > joined_at, "a cycle that knew what is ours is through"
+    waiting = [each for each in operator.reports[1:] if instant_of(each.reported_at) < joined_at]
+    assert {each.reason for each in waiting} == {"the group has not said yet which partitions are this worker's"}
+
+
+def test_while_nothing_may_leave_it_is_not_ready_and_says_why(operator, monkeypatch):
+    operator.append(envelope_line("uow-1", 1))
+    transport = operator.parts.servers.transport
+    answer, poll = transport.publish, transport.poll
+
+    def publish(outputs):
+        if operator.parts.cycle.ownership.held and operator.now < NOW + 2_000:
+            raise PublishRefused("not ours at the moment: T-0")
+        return answer(outputs)
+
+    def rejoin(most, milliseconds):
+        operator.now += milliseconds
+        return poll(most, 0) if most == 0 else poll(most, milliseconds)
+
+    monkeypatch.setattr(transport, "publish", publish)
+    monkeypatch.setattr(transport, "poll", rejoin)
+    operator.until = lambda: operator.now >= NOW + 4_000
+    operator.worker.run()
+    refused = [each for each in operator.reports if each.state == State.OUTPUT_AWAY]
+    assert {each.reason for each in refused} == {"not ours at the moment: T-0"}
+    assert operator.states[-3:] == [State.READY, State.DRAINING, State.STOPPED]
+
+
+def test_the_report_tells_the_lag_what_is_put_off_the_last_cycles_times_and_notes(operator, monkeypatch):
+    operator.append(*(envelope_line("uow-1", each) for each in (1, 2, 3)))
+    parts, transport = operator.parts, operator.parts.servers.transport
+    answer = transport.poll
+    partition = Partition("T", 7)
+    parts.cycle.ownership.later.put_off(partition, "storage", "no answer", NOW)
+
+    def poll(most, milliseconds):
+        operator.now += 30
+        return answer(min(most, 2), milliseconds)
+
+    monkeypatch.setattr(transport, "poll", poll)
+    monkeypatch.setattr(transport, "standing", lambda: Standing(notes=("the topic has grown",)))
+    monkeypatch.setattr(parts.cycle.ownership.later, "forget", lambda _: None)
+    operator.until = lambda: bool(operator.reports[-1].last_cycle)
+    operator.worker.run()
+    last = operator.reports[-1]
+    size = (operator.configuration.ingress.file_directory / "partition-0.jsonl").stat().st_size
+    assert [(each.slot, each.lag) for each in last.partitions] == [(0, size - last.partitions[0].read_to)]
+    assert 0 < last.partitions[0].lag < size
+    assert last.untaken == (UntakenPartition("T-7", "storage", "no answer", instant_text(NOW + 100)),)
+    assert last.last_cycle == CycleTimes(2, 30, 0, 0, 0)
+    assert last.notes == ("the topic has grown",)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 NOTIFICATIONS, DEAD_LETTERS = "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS"
 _TOPICS = KafkaTopics(TOPIC, NOTIFICATIONS, DEAD_LETTERS)
+_SESSION_TURNS = 6
 
 
 class Worker:
@@ -64,7 +65,10 @@ class Worker:
         return bool(has_committed)
 
     def stand_still(self, turns: int) -> None:
+        """Let the others go on. The group misses it if that takes longer than a session may."""
         self._stands_until = self._world.turn + turns
+        if turns > _SESSION_TURNS:
+            self._world.throw_out(self.member)
         getcurrent().parent.switch()
 
     def die(self) -> None:

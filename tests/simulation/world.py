@@ -80,8 +80,8 @@ class World:
         quiet = 0
         self.send([self.coming.popleft() for _ in range(len(self.coming))])
         for _ in range(rounds):
-            self._bury_the_dead()
             moved = [self._let_work(worker) for worker in self.workers]
+            self._bury_the_dead()
             quiet = 0 if any(moved) or not self._is_all_done() else quiet + 1
             if quiet == 2:
                 return None
@@ -99,6 +99,12 @@ class World:
             self.broker.append(INPUT[number], to_stored(line))
             if self._gaps.random() < 0.1:
                 self.broker.append(INPUT[number], None)
+
+    def throw_out(self, member: str) -> None:
+        """The group does not hear of this one for a session."""
+        if member in self.broker.group.members:
+            self.broker.group.remove(member)
+            self.misfortunes.note("somebody is thrown out of the group")
 
     def keep_backup(self) -> None:
         """What `forget` will go back to."""
@@ -138,8 +144,7 @@ class World:
         if drawn() < 0.1:
             self.misfortunes.let_one_arrive()
         if drawn() < self.misfortunes.dangers.eviction and self.broker.group.members:
-            self.broker.group.remove(self.random.choice(sorted(self.broker.group.members)))
-            self.misfortunes.note("somebody is thrown out of the group")
+            self.throw_out(self.random.choice(sorted(self.broker.group.members)))
         if drawn() < 0.03 and self.broker.transactions:
             self.broker.time_out(self.random.choice(sorted(self.broker.transactions)))
         if drawn() < 0.3 and (consumer := self.random.choice(self.workers).consumer) is not None:

@@ -28,12 +28,16 @@ def _accept(listening: socket.socket, context: ssl.SSLContext, port: int) -> Non
 
 
 def _serve(plain: socket.socket, context: ssl.SSLContext, port: int) -> None:
-    with suppress(OSError), plain, context.wrap_socket(plain, server_side=True) as client:
-        with socket.create_connection(("127.0.0.1", port)) as server:
-            back = Thread(target=_pass_on, args=(server, client), daemon=True)
-            back.start()
-            _pass_on(client, server)
-            back.join()
+    with (
+        suppress(OSError),
+        plain,
+        context.wrap_socket(plain, server_side=True) as client,
+        socket.create_connection(("127.0.0.1", port)) as server,
+    ):
+        back = Thread(target=_pass_on, args=(server, client), daemon=True)
+        back.start()
+        _pass_on(client, server)
+        back.join()
 
 
 def _pass_on(source: socket.socket, target: socket.socket) -> None:

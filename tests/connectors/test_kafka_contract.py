@@ -1,0 +1,38 @@
+"""The contract of transports on a real broker."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from connectors.kafka_transport import KafkaTransport
+from connectors.port import Channel
+from domain.record import Partition
+from servers.kafka import KafkaServer
+from tests.connectors.contract import TransportContract
+from tests.connectors.kafka_stage import FixedClock, KafkaStage
+
+pytestmark = pytest.mark.slow
+
+
+class KafkaHarness:
+    def __init__(self, stage: KafkaStage) -> None:
+        self._stage = stage
+        self.partitions = stage.partitions
+
+    def make(self) -> KafkaTransport:
+        return KafkaTransport(self._stage.settings("slot"), FixedClock())
+
+    def send(self, partition: Partition, *values: bytes) -> None:
+        self._stage.send(*values, partition=partition.number)
+
+    def left(self, channel: Channel) -> Sequence[Any]:
+        return self._stage.outputs(channel)
+
+
+class TestKafkaContract(TransportContract):
+    @pytest.fixture
+    def harness(self, kafka: KafkaServer) -> Iterator[KafkaHarness]:
+        stage = KafkaStage(kafka)
+        yield KafkaHarness(stage)
+        stage.close()

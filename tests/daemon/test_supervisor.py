@@ -1,0 +1,193 @@
+"""The supervisor with workers that are tiny processes: each slot on its own, and all of them together at the end."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from waiting import wait_until
+
+from daemon import restart_policy
+from daemon.deaths import Deaths
+from daemon.exit_code import ExitCode
+from daemon.sections import LogFormat, Logging
+from daemon.service_log import ServiceLog
+from daemon.status_file import StatusFile
+from daemon.status_report import Identity, State
+from daemon.supervisor import Supervisor
+from daemon.system_clock import SystemClock
+from daemon.worker_slot import WorkerSlot
+
+BEGIN = """
+import os, select, sys
+slot, lifeline = int(sys.argv[2]), int(sys.argv[4])
+lives = f"lives-{slot}"
+with open(lives, "ab") as file:
+    file.write(b"x")
+life = os.path.getsize(lives)
+print("begun", life, flush=True)
+def drain():
+    select.select([lifeline], [], [])
+    print("drained", flush=True)
+"""
+"""Slot and lifeline as a worker is told; `life` counts the workers of this slot from 1."""
+
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD)
+
+
+class Service:
+    """Slots whose workers run `life`; the log is a file beside them."""
+
+    def __init__(self, directory: Path, life: str, count: int) -> None:
+        self.directory = directory
+        clock = SystemClock()
+        log = ServiceLog(directory, Logging(LogFormat.TEXT, "info"))
+        deaths = [
+            Deaths(StatusFile(directory, slot), Identity(os.getpid(), "fake", clock.now(), slot=slot, worker_count=count), clock)
+            for slot in range(count)
+        ]
+        self.slots = [WorkerSlot([sys.executable, "-S", "-c", BEGIN + life], (), log, each) for each in deaths]
+
+    def run(self, until: Callable[[], object] | None = None, *signals: signal.Signals) -> ExitCode:
+        """Once `until` is so the supervisor gets the first signal, the others when it has been drained for."""
+        watcher = Thread(target=self._watch, args=(until, signals))
+        watcher.start()
+        try:
+            return Supervisor(self.slots).run()
+        finally:
+            watcher.join()
+
+    @property
+    def log(self) -> str:
+        file = self.directory / "service.log"
+        return file.read_text() if file.exists() else ""
+
+    def lives(self, slot: int) -> int:
+        file = self.directory / f"lives-{slot}"
+        return file.stat().st_size if file.exists() else 0
+
+    def _watch(self, until: Callable[[], object] | None, signals: tuple[signal.Signals, ...]) -> None:
+        if until is None:
+            return
+        wait_until(until, "what the test waits for", 30)
+        for each in signals:
+            os.kill(os.getpid(), each)
+            wait_until(lambda: all(slot._lifeline is None for slot in self.slots), "it drains", 30)
+
+
+@pytest.fixture
+def new_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Service]]:
+    monkeypatch.chdir(tmp_path)
+    before = [(each, signal.getsignal(each)) for each in _SIGNALS]
+    made: list[Service] = []
+
+    def make(life: str, count: int = 2) -> Service:
+        made.append(Service(tmp_path, life, count))
+        return made[-1]
+
+    yield make
+    signal.set_wakeup_fd(-1)
+    signal.alarm(0)
+    for number, handler in before:
+        signal.signal(number, handler)
+    for slot in [each for service in made for each in service.slots]:
+        slot.kill()
+
+
+def test_told_to_stop_every_worker_drains_and_the_end_is_good(new_service):
+    service = new_service("drain()")
+    assert service.run(lambda: service.log.count("begun 1") == 2, signal.SIGTERM) is ExitCode.DONE
+    assert {"drained [slot=0]", "drained [slot=1]"} <= set(service.log.splitlines())
+
+
+def test_a_worker_that_fails_at_its_end_makes_the_end_bad(new_service):
+    service = new_service("drain(); sys.exit(slot)")
+    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM) is ExitCode.NOT_SO
+
+
+def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(new_service):
+    service = new_service("os.kill(os.getpid(), 9) if slot == 1 and life < 3 else drain()")
+    assert service.run(lambda: "begun 3 [slot=1]" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert (service.lives(0), service.lives(1)) == (1, 3)
+    assert "worker 1 was killed by SIGKILL at " in service.log
+    assert "it is started again in 0.2 s" in service.log
+    assert "it is started again in 0.4 s" in service.log
+
+
+def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_drain(new_service, monkeypatch):
+    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    service = new_service("sys.exit(1) if slot == 1 else drain()")
+    assert service.run() is ExitCode.NOT_SO
+    assert "drained [slot=0]" in service.log
+    told = StatusFile(service.directory, 1).find()
+    assert told is not None
+    assert told.state is State.STOPPED
+    assert told.reason is not None
+    assert told.reason.startswith("worker 1 ended with 1 at ")
+    assert told.reason.endswith("it is not started again")
+
+
+def test_a_refused_configuration_ends_the_service_with_its_own_code(new_service):
+    service = new_service("sys.exit(3) if slot == 1 else drain()")
+    assert service.run() is ExitCode.CONFIGURATION_REFUSED
+    assert service.lives(1) == 1
+    assert "drained [slot=0]" in service.log
+    assert "worker 1 ended with 3: starting it again cannot help" in service.log
+
+
+def test_a_second_signal_ends_those_at_once_that_still_drain(new_service):
+    service = new_service("drain(); slot and select.select([], [], [])")
+    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM, signal.SIGTERM) is ExitCode.NOT_SO
+
+
+def test_who_does_not_end_in_time_is_killed(new_service, monkeypatch):
+    monkeypatch.setattr("daemon.supervisor._DRAIN_SECONDS", 1)
+    service = new_service("drain(); slot and select.select([], [], [])")
+    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGINT) is ExitCode.NOT_SO
+    assert service.log.count("drained") == 2
+
+
+def test_a_worker_that_waits_to_be_started_again_is_not_started_to_be_stopped(new_service, monkeypatch):
+    monkeypatch.setattr(restart_policy, "FIRST_PAUSE_MS", 600_000)
+    monkeypatch.setattr(restart_policy, "LONGEST_PAUSE_MS", 600_000)
+    service = new_service("sys.exit(1) if slot == 1 else drain()")
+    assert service.run(lambda: "it is started again in 600.0 s" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert service.lives(1) == 1
+    told = StatusFile(service.directory, 1).find()
+    assert told is not None
+    assert (told.state, told.reason) == (State.STOPPED, None)
+
+
+def test_the_only_worker_is_called_so_and_its_lines_stay_as_they_are(new_service):
+    service = new_service("os.kill(os.getpid(), 9) if life == 1 else drain()", count=1)
+    assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert "the worker was killed by SIGKILL at " in service.log
+    assert "begun 2\n" in service.log
+
+
+def test_last_words_without_a_newline_are_kept_and_who_inherits_the_log_holds_nobody_up(new_service):
+    life = """
+if life == 1:
+    if os.fork() == 0:
+        select.select([lifeline], [], [])
+        os._exit(0)
+    sys.stdout.write("last words")
+    sys.stdout.flush()
+    os._exit(1)
+drain()
+"""
+    service = new_service(life, count=1)
+    assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert "last words\n" in service.log
+
+
+def test_each_worker_is_told_how_those_before_it_in_its_slot_ended(new_service):
+    service = new_service("print(sys.argv[5:], flush=True); sys.exit(7) if life == 1 and slot == 0 else drain()")
+    service.run(lambda: service.log.count("begun") == 3 and service.log.count("--restarts") == 3, signal.SIGTERM)
+    assert "['--restarts', '0'] [slot=1]" in service.log
+    assert "['--restarts', '1', '--last-death', 'ended with 7 at " in service.log

@@ -1,0 +1,136 @@
+"""Several workers of one service on a real broker and a real Redis, as an operator has them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from operated_daemon import Daemon, has_ended
+from operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
+from waiting import wait_until
+
+from daemon.service_report import ServiceReport, find_reports, service_report
+from daemon.status_report import State
+from daemon.system_clock import SystemClock
+
+if TYPE_CHECKING:
+    from servers.kafka import KafkaServer
+    from servers.redis import RedisServer
+
+pytestmark = pytest.mark.slow
+
+CONSUMER = f"{INGRESS}.kafka.consumer"
+
+
+@pytest.fixture
+def workers_on(
+    kafka: KafkaServer, redis_server: RedisServer, fresh_name: Callable[[str], str], tmp_path: Path
+) -> Iterator[Callable[..., Daemon]]:
+    """Services with topics, a group and a namespace of their own."""
+    made: list[Daemon] = []
+
+    def make(count: int, partitions: int) -> Daemon:
+        name = fresh_name("workers")
+        topics = [f"{name}-{each}" for each in ("in", "out", "dead")]
+        kafka.create_topics(*topics, partitions=partitions)
+        service = OperatedService(
+            tmp_path,
+            f"{INGRESS}.transport=kafka",
+            f"{NOTIFICATION}.transport=kafka",
+            f'{CONSUMER}.kafka-clients.bootstrap.servers="{kafka.bootstrap}"',
+            f"{CONSUMER}.kafka-clients.group.id={name}",
+            f"{CONSUMER}.kafka-clients.group.instance.id={name}",
+            f"{CONSUMER}.topic={topics[0]}",
+            f"{NOTIFICATION}.kafka.producer.topic={topics[1]}",
+            f"{NOTIFICATION}.dead-letters.topic={topics[2]}",
+            f"{NOTIFICATION}.worker.count={count}",
+            f"{NOTIFICATION}.storage.namespace={name}",
+            f'{NOTIFICATION}.storage.redis.url="{redis_server.url}"',
+            f"{RESEQUENCER}.storage-type=redis",
+            f"{RESEQUENCER}.stash-timeout=2s",
+        )
+        made.append(Daemon(service))
+        return made[-1]
+
+    yield make
+    for daemon in made:
+        daemon.service.verb("stop")
+        daemon.service.clear_away()
+
+
+def test_two_workers_share_the_partitions_and_whichever_is_killed_nothing_is_lost_doubled_or_misplaced(
+    workers_on: Callable[..., Daemon],
+) -> None:
+    daemon = workers_on(count=2, partitions=4)
+    daemon.start()
+    assert _holders(daemon) == {0, 1}
+    simulated = daemon.service.verb("simulate", "--units", "300", "--late", "0", "--losses", "1%", "--seed", "5", seconds=120)
+    assert simulated.returncode == 0, simulated.stderr
+    for slot in (0, 1):
+        worker = _worker_in(daemon, slot)
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda killed=worker, of=slot: _find_worker(daemon, of) not in (None, killed), "another one begins")
+        wait_until(lambda: _report(daemon).state == State.READY, "both are ready", 90)
+        assert _holders(daemon) == {0, 1}
+    verified = lambda: daemon.service.verb("verify", seconds=120)  # noqa: E731 - Asked again until it is so.
+    wait_until(lambda: verified().returncode == 0, "every promise is held", 120, 1)
+    assert [each.restarts for _, each in _report(daemon).workers] == [1, 1]
+    assert daemon.service.verb("stop").returncode == 0
+    log = daemon.log_file.read_text()
+    assert "worker 0 was killed by SIGKILL" in log
+    assert "resequencer.daemon: ready [slot=0]" in log
+    assert "resequencer.daemon: drained [slot=1]" in log
+
+
+def test_a_worker_for_which_no_partition_is_left_stands_by_and_takes_over_when_another_one_goes(
+    workers_on: Callable[..., Daemon],
+) -> None:
+    daemon = workers_on(count=2, partitions=1)
+    daemon.start()
+    standing_by = next(each.slot for _, each in _report(daemon).workers if each.is_standing_by)
+    assert f"worker {standing_by}: ready, no partition is left for it, it stands by" in daemon.service.verb("status").stdout
+
+
+def test_in_the_foreground_both_drain_on_one_signal(workers_on: Callable[..., Daemon]) -> None:
+    service = workers_on(count=2, partitions=2).service
+    service.start()
+    wait_until(lambda: service.verb("status").returncode == 0, "both are ready", 90, 0.5)
+    assert service.stop() == 0
+    assert "drained [slot=0]" in service.log
+    assert "drained [slot=1]" in service.log
+
+
+def test_workers_whose_supervisor_is_gone_end_and_a_start_waits_for_them(workers_on: Callable[..., Daemon]) -> None:
+    daemon = workers_on(count=2, partitions=2)
+    daemon.start()
+    workers = [_worker_in(daemon, slot) for slot in (0, 1)]
+    os.kill(daemon.supervisor, signal.SIGKILL)
+    daemon.start()
+    assert all(map(has_ended, workers))
+    assert _holders(daemon) == {0, 1}
+
+
+def _report(daemon: Daemon) -> ServiceReport:
+    reports = find_reports(daemon.service.run_directory)
+    assert reports
+    return service_report(reports, SystemClock().now(), is_running=True)
+
+
+def _holders(daemon: Daemon) -> set[int]:
+    return {each.slot for each in _report(daemon).whole.partitions}
+
+
+def _worker_in(daemon: Daemon, slot: int) -> int:
+    return wait_until(lambda: _find_worker(daemon, slot), f"a worker in slot {slot}") or 0
+
+
+def _find_worker(daemon: Daemon, slot: int) -> int | None:
+    for child in Path(f"/proc/{daemon.supervisor}/task/{daemon.supervisor}/children").read_text().split():
+        command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+        if b"--slot" in command and int(command[command.index(b"--slot") + 1]) == slot:
+            return int(child)
+    return None
