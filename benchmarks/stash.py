@@ -21,7 +21,6 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks._worker import in_process, on_files, run_through
-from benchmarks._workload import override
 from connectors.file_lines import Line, encode_line
 from daemon.collector import calm_collector
 
@@ -34,7 +33,6 @@ ORDERS: dict[str, Callable[[list[int]], object]] = {
     "shuffled": random.Random(7).shuffle,
     "reversed": list.reverse,
 }
-NOBODY_GIVES_UP = override("resequencer.stash-timeout", "1h")
 
 
 class Shape(NamedTuple):
@@ -66,7 +64,7 @@ def worker(order: str, shape: str) -> float:
 
 
 def _settings(shape: str) -> tuple[str, ...]:
-    return (NOBODY_GIVES_UP, f"ipf.processing-data.ingress.batch-size={SHAPES[shape].batch_size}")
+    return (f"ipf.processing-data.ingress.batch-size={SHAPES[shape].batch_size}",)
 
 
 def _lines(order: str, shape: str) -> list[bytes]:

@@ -17,7 +17,7 @@ class _Document(msgspec.Struct):
     """`to` is the start of the first line that is still there."""
 
     format: int
-    to: Annotated[int, msgspec.Meta(ge=0)]
+    to: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Beginning:

@@ -29,7 +29,8 @@ class Positions(msgspec.Struct, frozen=True):
     rotated: Mapping[str, int] = {}
 
 
-_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""What a database takes too."""
 
 
 class _Format(msgspec.Struct):

@@ -18,7 +18,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     in_directory: Path
     out_directory: Path
     max_value_bytes: int = 5 * 1024 * 1024
-    poll_interval_ms: int = 50
+    poll_interval_ms: int = 20
     rotate_bytes: int | None = None
     notifications_kept: int | None = None
 

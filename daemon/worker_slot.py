@@ -12,6 +12,7 @@ from daemon.service_log import ServiceLog
 
 _log = logging.getLogger("resequencer.supervisor")
 _READ_BYTES = 65_536
+_READS = 8
 _LONGEST_LINE_BYTES = 1024 * 1024
 
 
@@ -68,8 +69,10 @@ class WorkerSlot:
         self._starts_at = None
 
     def listen(self) -> None:
-        """Put into the log what it has said by now."""
-        while self._said is not None:
+        """Put into the log what it has said by now; of one that never stops, a part."""
+        for _ in range(_READS):
+            if self._said is None:
+                return
             try:
                 said = os.read(self._said, _READ_BYTES)
             except BlockingIOError:

@@ -4,7 +4,7 @@ The steps are those of docs/decisions/0004-exactly-once.md.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -12,6 +12,9 @@ from msgspec.structs import replace
 from connectors.port import Position
 from guardian.ahead import Ahead, decode
 from storage.port import Header, Pending
+
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""What a database takes too."""
 
 
 class Metadata(msgspec.Struct, frozen=True, array_like=True):
@@ -21,8 +24,8 @@ class Metadata(msgspec.Struct, frozen=True, array_like=True):
     """
 
     token: str
-    commit: Annotated[int, msgspec.Meta(ge=0)]
-    published: Annotated[int, msgspec.Meta(ge=0)]
+    commit: _Count
+    published: _Count
     ahead: str = ""
 
     def encode(self) -> str:

@@ -9,7 +9,7 @@ from storage.infinispan_loss import Loss
 from storage.infinispan_segment import Manifest, Segment, Stand, WindowRow, encode_segment, token_of, token_text
 from storage.infinispan_values import Kind, Missing, Value, count_parts, part_names
 from storage.ownership import succeeded
-from storage.port import StorageUnavailable
+from storage.port import Header, StorageUnavailable
 
 _TRIES = 10
 
@@ -78,7 +78,7 @@ class Opening:
         return self._segment_on(last, WindowRow(name, count_parts(size), 0))
 
     def _first_segment(self) -> Segment:
-        return Segment(succeeded(None, self._new_token(())), manifest=Manifest(garbage=tuple(self._unanswered)))
+        return Segment(succeeded(None, self._new_token(None)), manifest=Manifest(garbage=tuple(self._unanswered)))
 
     def _segment_on(self, last: Segment, row: WindowRow) -> Segment:
         old = last.manifest
@@ -89,7 +89,7 @@ class Opening:
         else:
             garbage += part_names(row.name, row.parts)
         manifest = Manifest(window, old.leaves, old.origins, old.tail, old.head, tuple(garbage))
-        header = succeeded(last.header, self._new_token(last.header.history))
+        header = succeeded(last.header, self._new_token(last.header))
         return Segment(header, None, manifest, last.pending)
 
     def _abandoned(self, last: Segment) -> list[str]:
@@ -105,8 +105,9 @@ class Opening:
         pages = [page_name(stand.token, page) for page in range(last.manifest.head, segment.manifest.head)]
         return [*part_names(name, count_parts(size)), *leaves, *pages]
 
-    def _new_token(self, history: tuple[tuple[str, int], ...]) -> str:
-        used = {token for token, _ in history}
+    def _new_token(self, header: Header | None) -> str:
+        """One that no owner had, as far as the header remembers: under its names something may lie."""
+        used = {header.token, *dict(header.history)} if header is not None else set()
         while (token := token_text(token_of(self._random_token()))) in used:
             pass
         return token

@@ -13,9 +13,7 @@ _SETTINGS: Mapping[str, Any] = {
         "file-store": {"shared": False, "purge": False, "preload": True, "data": {"sync-writes": True}},
     },
 }
-_CLUSTERED: Mapping[str, Any] = {"mode": "SYNC", "owners": 2, "partition-handling": {"when-split": "DENY_READ_WRITES"}}
-
-CLUSTERED_DEFINITION: Mapping[str, Any] = {"distributed-cache": {**_CLUSTERED, **_SETTINGS}}
+CLUSTERED_DEFINITION: Mapping[str, Any] = {"distributed-cache": {"mode": "SYNC", "owners": 2, **_SETTINGS}}
 LOCAL_DEFINITION: Mapping[str, Any] = {"local-cache": _SETTINGS}
 """What a cache is made with that is not there: synchronous, on disk, and every write is on the disk before it is answered."""
 

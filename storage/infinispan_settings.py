@@ -32,8 +32,8 @@ class LayoutSettings(msgspec.Struct, frozen=True):
 
     namespace: str
     span: Span
-    window_bytes: int = 64 * 2**20
-    least_window_bytes: int = 4 * 2**20
+    window_bytes: int = 32 * 2**20
+    least_window_bytes: int = 2 * 2**20
     window_segments: int = 128
     least_fold_bytes: int = 2**20
     page_memory_bytes: int = 32 * 2**20

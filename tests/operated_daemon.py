@@ -20,7 +20,7 @@ class Daemon:
         self.log_file = service.run_directory / "service.log"
 
     def start(self) -> None:
-        started = self.service.verb("start")
+        started = self.service.verb("start", seconds=90)
         assert started.returncode == 0, started.stderr
 
     @property

@@ -15,13 +15,18 @@ from daemon.status_file import StatusFile
 from daemon.status_report import StatusReport
 
 MB = 1_000_000
+_ENOUGH_MINUTES = 5
 
 
 class Allowance(NamedTuple):
-    """How far the last median may lie above the first: by this share of it, and by so much more."""
+    """How far the last median may lie above the first: by this share of it, and by so much more.
+
+    What `follows_load` at the moment is as uneven as a busy machine makes the load, unless it is seen over minutes.
+    """
 
     share: float
     slack: float
+    follows_load: bool = False
 
 
 # The resident memory of a Python process moves by arenas of 1 MB, a database by the pages that are free at the moment.
@@ -30,11 +35,11 @@ FIGURES = {
     "supervisor memory (MB)": Allowance(0.05, 2),
     "worker file handles": Allowance(0, 3),
     "supervisor file handles": Allowance(0, 1),
-    "actors": Allowance(0.15, 30),
-    "units that wait": Allowance(0.5, 20),
+    "actors": Allowance(0.15, 30, follows_load=True),
+    "units that wait": Allowance(0.5, 20, follows_load=True),
     "database (MB)": Allowance(0.15, 1),
     "write-ahead log (MB)": Allowance(0.1, 2),
-    "input on disk (MB)": Allowance(0.3, 3),
+    "input on disk (MB)": Allowance(0.3, 3, follows_load=True),
     "notifications.jsonl (MB)": Allowance(0.5, 0.5),
     "positions.json (KB)": Allowance(0, 2),
     "status.json (KB)": Allowance(0, 5),
@@ -56,25 +61,30 @@ class SteadyState:
         for name, value in zip(FIGURES, self._figures(worker, supervisor, report), strict=True):
             self._samples[name].append(value)
 
-    def grown(self) -> list[str]:
-        """The figures whose median in the last quarter of the samples lies above what the first allows."""
-        return [
-            f"{name}: {first:.1f} → {last:.1f}"
-            for name, (first, last) in self.medians().items()
-            if last > first * (1 + FIGURES[name].share) + FIGURES[name].slack
-        ]
+    def grown(self, minutes: float) -> list[str]:
+        """The figures whose median in the last quarter of these minutes lies above what the first allows."""
+        grown = []
+        for name, (first, _, _, last) in self.medians().items():
+            share, slack, follows_load = FIGURES[name]
+            if last > first * (1 + (2 if follows_load and minutes < _ENOUGH_MINUTES else share)) + slack:
+                grown.append(f"{name}: {first:.1f} → {last:.1f}")
+        return grown
 
-    def medians(self) -> dict[str, tuple[float, float]]:
-        """Of the first and the last quarter."""
+    def medians(self) -> dict[str, list[float]]:
+        """Of each quarter of the samples."""
         quarter = len(next(iter(self._samples.values()))) // 4
         assert quarter, "too few samples"
-        return {name: (median(each[:quarter]), median(each[-quarter:])) for name, each in self._samples.items()}
+        return {
+            name: [median(each[begin : begin + quarter]) for begin in range(0, 4 * quarter, quarter)]
+            for name, each in self._samples.items()
+        }
 
     def table(self) -> str:
-        rows = [f"{'':26}{'first quarter':>15}{'last quarter':>15}{'least':>10}{'most':>10}"]
-        for name, (first, last) in self.medians().items():
-            each = self._samples[name]
-            rows.append(f"{name:26}{first:15.1f}{last:15.1f}{min(each):10.1f}{max(each):10.1f}")
+        titles = ("1st quarter", "2nd quarter", "3rd quarter", "4th quarter", "least", "most")
+        rows = [" " * 26 + "".join(f"{title:>13}" for title in titles)]
+        for name, medians in self.medians().items():
+            values = (*medians, min(self._samples[name]), max(self._samples[name]))
+            rows.append(f"{name:26}" + "".join(f"{value:13.1f}" for value in values))
         return "\n".join(rows)
 
     def _figures(self, worker: int, supervisor: int, report: StatusReport) -> Sequence[float]:

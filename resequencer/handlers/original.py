@@ -1,13 +1,11 @@
 """What a status report repeats of the original payment, made once per payment data and kept as it will be written."""
 
-from collections.abc import Mapping
-
 import msgspec
 
 from resequencer.handlers.pain001_parts import INSTRUCTION, MESSAGE, TRANSACTION
 from resequencer.handlers.part_reader import Fields, PartReader
 from resequencer.handlers.simple_types import NOT_PROVIDED
-from resequencer.payment_data import Bodies
+from resequencer.payment_data import Bodies, PaymentData
 
 DEFAULT_MESSAGE_NAME = "pain.001.001.09"
 KEPT_PAYMENTS = 4_096
@@ -48,28 +46,28 @@ class Originals:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, mds: Bodies) -> Original:
+    def get(self, data: PaymentData) -> Original:
         """Parts that are missing leave their fields out, or NOTPROVIDED where the schema demands one.
 
         Raises:
             PermanentError: A body is no JSON, not UTF-8, or nested too deep to be read.
         """
-        kept = self._kept.get(mds)
+        kept = self._kept.get(data.mds)
         if kept is not None:
             return kept
-        made = _make(dict(mds))
-        if sum(len(body) for _, body in mds) <= LARGEST_KEPT_BYTES:
+        made = _make(data)
+        if sum(len(body) for _, body in data.mds) <= LARGEST_KEPT_BYTES:
             if len(self._kept) >= KEPT_PAYMENTS:
                 del self._kept[next(iter(self._kept))]
-            self._kept[mds] = made
+            self._kept[data.mds] = made
         return made
 
 
-def _make(bodies: Mapping[str, bytes]) -> Original:
-    message = _read(MESSAGE, bodies)
+def _make(data: PaymentData) -> Original:
+    message = _read(MESSAGE, data)
     header = _fields_of(message, "GrpHdr")
-    payment = _read(INSTRUCTION, bodies)
-    transfer = _read(TRANSACTION, bodies)
+    payment = _read(INSTRUCTION, data)
+    transfer = _read(TRANSACTION, data)
     number = header.get("NbOfTxs")
     party = _members(InitgPty=header.get("InitgPty"))
     identification = _original_identification(_fields_of(transfer, "PmtId"))
@@ -84,8 +82,8 @@ def _make(bodies: Mapping[str, bytes]) -> Original:
     )
 
 
-def _read(reader: PartReader, bodies: Mapping[str, bytes]) -> Fields:
-    body = bodies.get(reader.object_type)
+def _read(reader: PartReader, data: PaymentData) -> Fields:
+    body = data.find_mds(reader.object_type)
     return _NOTHING if body is None else reader.read(body)
 
 

@@ -35,7 +35,7 @@ class ProcessObjectHandler:
                 unmatched += 1
                 continue
             message_id = notification_id(envelope.unit, envelope.envelope_id, index)
-            report = encode_report(message_id, now, setting, process_object.reason_code, self._originals.get(data.mds))
+            report = encode_report(message_id, now, setting, process_object.reason_code, self._originals.get(data))
             notifications.append(
                 Notification(
                     message_id,

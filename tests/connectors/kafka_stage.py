@@ -72,6 +72,10 @@ class KafkaWorker:
     def holds(self, *partitions: Partition) -> bool:
         return self.read_to.keys() == set(partitions)
 
+    def has_to_join(self) -> bool:
+        """Whether the client has heard that the group changes."""
+        return bool(self.transport._member._consumer._coordinator.need_rejoin())
+
     def publish(self, partition: Partition, *outgoing: Outgoing, metadata: str = '["m",1,1]', offset: int | None = None) -> None:
         offset = self.read_to[partition] if offset is None else offset
         self.transport.publish([PartitionOutput(partition, outgoing, Position(offset, metadata))])
@@ -135,11 +139,18 @@ class KafkaStage:
         wait_until(ask, what)
 
     def rebalance(self, *workers: KafkaWorker) -> None:
-        """Have a bystander come and go, who reads another topic: a new generation, and everybody keeps what he has."""
+        """Have a bystander come and go: a new generation, and everybody keeps what he has."""
+        with self.bystander() as joined:
+            self.poll_until(joined, "another generation", *workers)
+
+    @contextmanager
+    def bystander(self) -> Iterator[Callable[[], bool]]:
+        """A member of the group who reads another topic; whether it has joined yet."""
         options = {"group_id": self.group, "partition_assignment_strategy": (CooperativeStickyAssignor,)}
         with closing(KafkaConsumer(self.topics.dead_letters, bootstrap_servers=self.bootstrap, **options)) as bystander:
             joining = self._threads.submit(wait_until, lambda: bystander.poll(500) or bystander.assignment(), "the bystander")
-            self.poll_until(joining.done, "another generation", *workers)
+            yield joining.done
+            joining.result()
 
     def send(
         self, *values: bytes | None, partition: int = 0, key: bytes | None = b"k", headers: Headers = (), **options: Any

@@ -146,6 +146,7 @@ def test_what_is_beyond_stays_until_a_higher_number_was_published(transport, reo
 ENTRY = b'{"format":1,"lengths":{},"partitions":[{"topic":"T","partition":0,"metadata":"m",%b}]}'
 IMPOSSIBLE = [
     ENTRY % b'"offset":-1',
+    ENTRY % b'"offset":9223372036854775808',
     ENTRY % b'"offset":1,"beyond":[[1,1000000000000000]]',
     b'{"format":1,"lengths":{"notifications.jsonl":-1},"partitions":[]}',
 ]

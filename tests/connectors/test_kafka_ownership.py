@@ -151,13 +151,42 @@ def test_while_a_position_is_undecided_its_partition_waits_and_the_others_are_re
     first, _ = stage.partitions
     worker = stage.worker()
     stage.settle(worker)
-    with stage.undecided_position(first, 0, START):
+    same = stage.committed(first)
+    with stage.undecided_position(first, *same[:2]):
         stage.rebalance(worker)
         stage.send(b"held up")
         stage.send(b"goes on", partition=1)
         stage.poll_until(lambda: b"goes on" in worker.values(), "the record of the other partition", worker)
         assert worker.values() == [b"goes on"]
     stage.poll_until(lambda: len(worker.records) == 2, "what was held up", worker)
+
+
+def test_what_came_in_the_very_poll_in_which_the_group_changed_is_read_again_once_it_is_ours(stage: KafkaStage) -> None:
+    first, _ = stage.partitions
+    worker = stage.worker()
+    stage.settle(worker)
+    same = stage.committed(first)
+    with stage.undecided_position(first, *same[:2]), stage.bystander() as joined:
+        wait_until(worker.has_to_join, "word of the bystander")
+        stage.send(b"held up")
+        polled = worker.poll(timeout_ms=10_000)
+        assert (polled.records, polled.next_offsets) == ((), {})
+        stage.poll_until(joined, "another generation", worker)
+    stage.poll_until(lambda: worker.records, "what was held up", worker)
+    assert worker.values() == [b"held up"]
+    assert worker.taken_over.count(first) == 1
+
+
+def test_a_leader_whose_followers_are_slow_to_join_again_does_not_fall_silent(stage: KafkaStage) -> None:
+    """Who leads joins again because the topic has grown; kafka-python 3.0.12 forgets that, unless it ends within one poll."""
+    one, two = (stage.worker(consumer={"metadata.max.age.ms": 300}) for _ in range(2))
+    stage.poll_until(lambda: len(one.read_to) == len(two.read_to) == 1, "one partition each", one, two)
+    with stage.kafka.admin() as admin:
+        admin.create_partitions({stage.topics.input: 4})
+    for each in (one, two):
+        for _ in range(20):
+            each.poll(timeout_ms=50)
+    stage.poll_until(lambda: len(one.read_to) == len(two.read_to) == 2, "two partitions each", one, two)
 
 
 def test_what_a_killed_predecessor_left_open_is_ended_at_the_start(stage: KafkaStage) -> None:

@@ -45,6 +45,7 @@ class Service:
 
     def __init__(self, directory: Path, life: str, count: int) -> None:
         self.directory = directory
+        self.supervisor: Supervisor | None = None
         clock = SystemClock()
         log = ServiceLog(directory, Logging(LogFormat.TEXT, "info"))
         deaths = [
@@ -58,7 +59,8 @@ class Service:
         watcher = Thread(target=self._watch, args=(until, signals))
         watcher.start()
         try:
-            return Supervisor(self.slots).run()
+            self.supervisor = Supervisor(self.slots)
+            return self.supervisor.run()
         finally:
             watcher.join()
 
@@ -141,13 +143,15 @@ def test_a_refused_configuration_ends_the_service_with_its_own_code(new_service)
 
 
 def test_a_second_signal_ends_those_at_once_that_still_drain(new_service):
-    service = new_service("drain(); slot and select.select([], [], [])")
+    service = new_service("drain(); slot and select.select([], [], [], 60)")
     assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM, signal.SIGTERM) is ExitCode.NOT_SO
+    assert service.supervisor is not None
+    assert not service.supervisor._is_late, "nobody waited for the 30 s"
 
 
 def test_who_does_not_end_in_time_is_killed(new_service, monkeypatch):
     monkeypatch.setattr("daemon.supervisor._DRAIN_SECONDS", 1)
-    service = new_service("drain(); slot and select.select([], [], [])")
+    service = new_service("drain(); slot and select.select([], [], [], 60)")
     assert service.run(lambda: service.log.count("begun") == 2, signal.SIGINT) is ExitCode.NOT_SO
     assert service.log.count("drained") == 2
 

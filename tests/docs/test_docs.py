@@ -14,6 +14,7 @@ import pytest
 from connectors.file_lines import Line, decode_line
 from daemon.configuration import load
 from daemon.exit_code import ExitCode
+from daemon.service_report import NOT_RUNNING, STALE
 from daemon.status_report import State
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
@@ -72,6 +73,12 @@ def test_every_make_target_that_is_named_exists(page):
     assert named - targets == set()
 
 
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_benchmark_that_is_named_exists(page):
+    named = set(re.findall(r"(?:-m benchmarks\.|BENCH=)([a-z_]+)", page.read_text(encoding="utf-8")))
+    assert named <= {each.stem for each in ROOT.glob("benchmarks/[a-z]*.py")}
+
+
 def test_every_decision_is_in_the_index_under_its_number():
     index = text_of("docs/decisions/README.md")
     for page in sorted(ROOT.glob("docs/decisions/[0-9]*.md")):
@@ -99,8 +106,8 @@ def test_the_number_of_remembered_envelopes_is_the_one_of_the_code():
 
 def test_operators_are_told_of_every_state_and_exit_code():
     operations = text_of("docs/operations.md")
-    # The last report of one that has ended says `stopped`; status then says that it does not run.
-    assert [state for state in State if f"`{state}`" not in operations] == [State.STOPPED]
+    first_cells = "".join(line.split("|")[1] for line in operations.splitlines() if line.startswith("| "))
+    assert [state for state in (*State, STALE, NOT_RUNNING) if f"`{state}`" not in first_cells] == []
     assert re.findall(r"^\| ([0-9]+) \|", operations, re.MULTILINE) == [str(code.value) for code in ExitCode]
 
 

@@ -2,11 +2,11 @@
 
 import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from zlib import crc32
 
 from fuzz.independent_json import NotJson, Number, Object, read_json
+from fuzz.scratch import scratch
 
 from daemon.configuration import Configuration, load
 from daemon.hocon import Plain, parse_text, resolve
@@ -21,7 +21,7 @@ TOKENS = (
     *(b"payment-status-notification", b"resequencer", b".", b"transport", b"file", b"${ipf}", b"${?HOME}", b"[A, B]", b"null"),
 )
 
-_directory = TemporaryDirectory()
+_directory = scratch()
 _FILE = Path(_directory.name) / "service.conf"
 
 

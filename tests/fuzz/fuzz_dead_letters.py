@@ -1,11 +1,10 @@
 """Target `dead-letters`: whatever stands in the output directory, looking at dead letters and requeueing them harms nothing."""
 
-import logging
 from contextlib import closing
 from pathlib import Path
 from shutil import rmtree
-from tempfile import TemporaryDirectory
 
+from fuzz.scratch import scratch
 from fuzz.simulated import simulated_lines
 from fuzz.unsynced_files import UnsyncedFiles
 
@@ -27,9 +26,8 @@ TOKENS = (
 )
 INPUT = b'{"value":1}\n'
 
-_root = TemporaryDirectory()
+_root = scratch()
 _OUT, _IN = Path(_root.name) / "out", Path(_root.name) / "in"
-logging.getLogger("connectors").setLevel(logging.CRITICAL)
 
 
 def check(data: bytes) -> None:

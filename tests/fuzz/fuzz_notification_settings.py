@@ -3,9 +3,10 @@
 import csv
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
+
+from fuzz.scratch import scratch
 
 from daemon.composition import load_notification_settings
 from domain.errors import ConfigurationError
@@ -34,7 +35,7 @@ TOKENS = (
     b"F,E,ACCP,,\n",
 )
 
-_directory = TemporaryDirectory()
+_directory = scratch()
 _FILE = Path(_directory.name) / "settings.csv"
 
 

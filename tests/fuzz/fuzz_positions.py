@@ -1,12 +1,11 @@
 """Target `positions`: any `positions.json`, and any metadata in it, is read or known to be damaged."""
 
 import json
-import logging
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from fuzz.independent_json import NotJson, Number, read_json
+from fuzz.scratch import scratch
 from fuzz.unsynced_files import UnsyncedFiles
 
 from connectors.file_positions import Positions, PositionsFile
@@ -16,10 +15,9 @@ from guardian.takeover import Metadata, find_metadata
 
 TOKENS = (b'"format":', b'"lengths":', b'"partitions":', b'"beyond":', b'"metadata":', b"[[1,9]]", b"[[5,1000000000000000]]")
 
-_directory = TemporaryDirectory()
+_directory = scratch()
 _FILE = PositionsFile(Path(_directory.name) / "positions.json", UnsyncedFiles())
 _path = Path(_directory.name) / "positions.json"
-logging.getLogger("connectors.file_positions").setLevel(logging.CRITICAL)
 
 
 def check(data: bytes) -> None:
@@ -52,8 +50,8 @@ def _check_content(positions: Positions, document: Any) -> None:
     assert positions.lengths == document["lengths"]
     said = {(each["topic"], each["partition"]): (each["offset"], each["metadata"]) for each in document["partitions"]}
     assert {tuple(name): (each.offset, each.metadata) for name, each in positions.partitions.items()} == said
-    assert all(length >= 0 for length in positions.lengths.values())
-    assert all(name.number >= 0 <= each.offset for name, each in positions.partitions.items())
+    numbers = [*positions.lengths.values(), *(each.offset for each in positions.partitions.values())]
+    assert all(0 <= each < 2**63 for each in numbers)
 
 
 def _check_round_trip(positions: Positions) -> None:

@@ -4,6 +4,7 @@ What it learns stays in `.fuzz/<target>/`, so that the next run goes on from the
 and shown; `python -m fuzz.run TARGET --input FILE` tries it again.
 """
 
+import logging
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import redirect_stderr
@@ -27,6 +28,8 @@ _SHARE_OF_OURS = 0.5
 
 def main() -> None:
     arguments = _arguments()
+    # What is refused is said in the log; here it is refused thousands of times a second.
+    logging.disable(logging.CRITICAL)
     target = TARGETS[arguments.target]
     if arguments.input:
         target.check(arguments.input.read_bytes())

@@ -143,7 +143,19 @@ def test_metadata_survives_its_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '["t",1]', '["t",-1,2]', '["t",1,-2]', '["t",1,2,3]', "[" * 100_000, '["t",1,2,"",' + "[" * 100_000]
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '["t",1]',
+        '["t",-1,2]',
+        '["t",1,-2]',
+        f'["t",1,{2**63}]',
+        '["t",1,2,3]',
+        "[" * 100_000,
+        '["t",1,2,"",' + "[" * 100_000,
+    ],
 )
 def test_what_another_program_wrote_is_no_metadata_of_ours(text: str) -> None:
     assert find_metadata(text) is None

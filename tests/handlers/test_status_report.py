@@ -293,12 +293,12 @@ def test_a_payment_too_large_to_be_kept_is_reported_all_the_same(
     transfer["Unknown"] = "x" * 100_000
     data = data_of(message, instruction, transfer)
     assert report_of(data) == clean
-    originals.get(data.mds)
+    originals.get(data)
     assert len(originals) == 0
 
 
 def test_of_more_payments_than_are_kept_the_earliest_is_forgotten(data_of: Callable[..., Any]) -> None:
     originals = Originals()
     for number in range(KEPT_PAYMENTS + 2):
-        originals.get(data_of({"GrpHdr": {"MsgId": f"M-{number}"}}).mds)
+        originals.get(data_of({"GrpHdr": {"MsgId": f"M-{number}"}}))
     assert len(originals) == KEPT_PAYMENTS

@@ -29,7 +29,7 @@ SAMPLE_SECONDS = 0.25 if MINUTES < 1 else 2.0
 CONFIGURATION = (
     f"{RESEQUENCER}.processing-timeout=1s",
     f"{RESEQUENCER}.idle-timeout=2s",
-    f"{RESEQUENCER}.stash-timeout=5s",
+    f"{RESEQUENCER}.stash-timeout=10s",
     f"{RESEQUENCER}.retention=18s",
     f"{NOTIFICATION}.file.rotate-at={'1M' if MINUTES < 5 else '16M'}",
     f"{INGRESS}.file.archive-every={'5s' if MINUTES < 5 else '60s'}",
@@ -48,7 +48,7 @@ def test_a_steady_load_makes_nothing_grow_and_every_promise_is_held(daemon: Oper
     # Late ones would come behind all others, when their units are long forgotten.
     disorder = "--window 300 --duplicates 2% --conflicts 0.2% --losses 1% --late 0 --garbage 0.5% --partitions 2 --seed 4"
     simulation = daemon.begin_verb("simulate", "--units", str(units), "--rate", f"{RATE}/s", *disorder.split())
-    assert daemon.verb("start").returncode == 0
+    assert daemon.verb("start", seconds=120).returncode == 0
     steady = SteadyState(daemon)
     sleep(WARM_UP_SECONDS)
     began = monotonic()
@@ -66,7 +66,7 @@ def test_a_steady_load_makes_nothing_grow_and_every_promise_is_held(daemon: Oper
     assert min(verdict["incomplete"], verdict["dead_letters"]) > 0
     assert len(list(daemon.out_directory.glob("notifications.0*.jsonl"))) >= 3
     _assert_all_was_archived(daemon)
-    assert steady.grown() == []
+    assert steady.grown(MINUTES) == []
 
 
 def _is_idle(service: OperatedService) -> bool:
@@ -84,7 +84,7 @@ def _assert_all_was_archived(service: OperatedService) -> None:
     assert archived.returncode == 0, archived.stderr
     for file in service.in_directory.glob("*.jsonl"):
         names = sorted(each.name for each in (service.run_directory / "archive").glob(f"{file.stem}.*.gz"))
-        assert len(names) >= 3
+        assert len(names) >= 2
         ranges = [tuple(map(int, re.findall(r"\d{16}", name))) for name in names]
         ends = [end for _, end in ranges]
         assert [start for start, _ in ranges] == [0, *ends[:-1]]

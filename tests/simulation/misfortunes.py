@@ -14,10 +14,15 @@ from domain.errors import ResequencerError
 
 Answer = TypeVar("Answer")
 _STANDS_STILL = (1, 2, 4, 8, 16, 32)
+_WHERE_IT_HURTS = frozenset(("open", "committed", "init_transactions", "add_offsets", "produce", "commit"))
+_HOW_MUCH_MORE_OFTEN = 6
 
 
 class Dangers(msgspec.Struct, frozen=True):
-    """How likely each misfortune is at a step; `eviction` is so between two stretches of work."""
+    """How likely each misfortune is at a step; `eviction` is so between two stretches of work.
+
+    At steps that change something, or that what follows relies upon, it is more likely.
+    """
 
     crash: float = 0.0
     lost_request: float = 0.0
@@ -28,10 +33,10 @@ class Dangers(msgspec.Struct, frozen=True):
     @classmethod
     def drawn(cls, random: Random) -> Dangers:
         return cls(
-            random.choice((0.0, 0.003, 0.02)),
-            random.choice((0.0, 0.005, 0.03)),
-            random.choice((0.0, 0.005, 0.03)),
-            random.choice((0.01, 0.03, 0.1)),
+            random.choice((0.0, 0.001, 0.008)),
+            random.choice((0.0, 0.002, 0.01)),
+            random.choice((0.0, 0.002, 0.01)),
+            random.choice((0.005, 0.015, 0.05)),
             random.choice((0.0, 0.02, 0.1)),
         )
 
@@ -76,14 +81,14 @@ class Misfortunes:
     ) -> Answer:
         """What `call` answers, if it gets there and its answer gets back; else `failure`, whatever became of it."""
         try:
-            if self._is_lost(who, f"before {name}", self.dangers.lost_request):
+            if self._is_lost(who, "before", name, self.dangers.lost_request):
                 raise failure
         except (Crash, type(failure)):
             if may_come_late:
                 self.leave_on_its_way(call)
             raise
         answer = call()
-        if self._is_lost(who, f"after {name}", self.dangers.lost_answer):
+        if self._is_lost(who, "after", name, self.dangers.lost_answer):
             raise failure
         return answer
 
@@ -103,19 +108,22 @@ class Misfortunes:
         except (errors.KafkaError, ResequencerError):
             return
 
-    def _is_lost(self, who: Stricken, where: str, likely: float) -> bool:
+    def _is_lost(self, who: Stricken, when: str, name: str, likely: float) -> bool:
         if not self.armed:
             return False
         self.steps += 1
-        drawn = self.random.random() - self.dangers.crash
+        drawn = self.random.random()
+        if drawn > 0.97:
+            self.let_one_arrive()
+        if name in _WHERE_IT_HURTS:
+            drawn /= _HOW_MUCH_MORE_OFTEN
+        drawn -= self.dangers.crash
         if drawn < 0:
-            raise self.crash(who.slot, where)
+            raise self.crash(who.slot, f"{when} {name}")
         if drawn < likely:
-            self.note(f"worker {who.slot} gets no answer {where}")
+            self.note(f"worker {who.slot} gets no answer {when} {name}")
             return True
         if drawn < likely + self.dangers.pause:
-            self.note(f"worker {who.slot} stands still {where}")
+            self.note(f"worker {who.slot} stands still {when} {name}")
             who.stand_still(self.random.choice(_STANDS_STILL))
-        elif drawn > 0.95 - self.dangers.crash:
-            self.let_one_arrive()
         return False

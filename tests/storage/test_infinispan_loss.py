@@ -224,3 +224,14 @@ def test_a_commit_cannot_be_decided_anew_while_it_may_still_count(harness):
         put(store, idle("second"))
     store.commit(first)
     assert store.load(["first", "second"]).keys() == {"first"}
+
+
+def test_a_token_that_somebody_had_is_not_taken_again(harness):
+    tokens = iter(["a", "a", "a", "b", "a", "b", "c"])
+    opened = []
+    for _ in range(3):
+        storage = harness.make()
+        storage._random_token = lambda: next(tokens)
+        opened.append(storage.open(PARTITION).header.token)
+    assert len(set(opened)) == 3
+    assert list(tokens) == []

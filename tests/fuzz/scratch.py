@@ -1,0 +1,10 @@
+"""A directory for the files of one target, in memory where the machine has such a place: no disk is meant."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+_IN_MEMORY = Path("/dev/shm")
+
+
+def scratch() -> "TemporaryDirectory[str]":
+    return TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None)
