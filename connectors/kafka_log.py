@@ -64,8 +64,9 @@ class LogReader:
 
     def close(self) -> None:
         if self._consumer is not None:
-            self._consumer.close(timeout_ms=self._settings.undecided_wait_ms)
-            self._consumer = None
+            consumer, self._consumer = self._consumer, None
+            with translated("closing"):
+                consumer.close(timeout_ms=self._settings.undecided_wait_ms)
 
     def _connected(self) -> KafkaConsumer:
         if self._consumer is None:

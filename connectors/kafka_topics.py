@@ -77,8 +77,9 @@ class Topics:
 
     def close(self) -> None:
         if self._admin is not None:
-            self._admin.close()
-            self._admin = None
+            admin, self._admin = self._admin, None
+            with translated("closing"):
+                admin.close()
 
     def _connected(self) -> KafkaAdminClient:
         if self._admin is None:

@@ -50,6 +50,7 @@ class KafkaTransport:
         self._fitting = Fitting(settings.topics, {})
         self._member: GroupMember | None = None
         self._next_offsets: dict[Partition, int] = {}
+        self._waiting: set[Partition] = set()
         self._looked_at = 0.0
 
     @property
@@ -106,14 +107,20 @@ class KafkaTransport:
         # Before the records, for ends may not be later than they; and if there is no answer, nothing is lost.
         ends = self._log.ends(custody.sought) if max_records else {}
         readable = [each for each in custody.sought if custody.is_readable(each)]
-        fetched = member.poll(readable, max_records, timeout_ms)
-        snapshot = member.find_snapshot()
-        custody.note_group(snapshot, member.take_disturbed())
-        self._look_again()
+        try:
+            fetched = member.poll(readable, max_records, timeout_ms)
+            snapshot = member.find_snapshot()
+            custody.note_group(snapshot, member.take_disturbed())
+            self._look_again()
+        except BaseException:
+            # What came is not handed out, so it has to come again.
+            self._put_back(member, readable)
+            raise
         delivered = [each for each in fetched.next_offsets if snapshot is not None and custody.is_readable(each)]
         self._put_back(member, fetched.next_offsets.keys() - set(delivered))
-        self._next_offsets |= {each: fetched.next_offsets[each] for each in delivered}
-        return Polled(self._records(fetched, delivered), {each: fetched.next_offsets[each] for each in delivered}, ends)
+        moved = {each: fetched.next_offsets[each] for each in delivered}
+        self._next_offsets |= moved
+        return Polled(self._records(fetched, delivered), moved, ends)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         self._connected()
@@ -161,25 +168,30 @@ class KafkaTransport:
         One that cannot be told yet is looked at again the next time, and is neither read nor published for until then.
         """
         suspects = self._custody.suspects()
+        self._waiting &= set(suspects)
         until = monotonic() + 2 * self._settings.undecided_wait_ms / 1000
         if suspects:
             self._publisher.settle()
         for partition in suspects:
-            try:
-                found = self._log.position(partition, self._publisher.asked_under())
-            except TransportUnavailable as error:
+            if not self._is_looked_at(partition) and monotonic() > until:
+                return
+
+    def _is_looked_at(self, partition: Partition) -> bool:
+        try:
+            found = self._log.position(partition, self._publisher.asked_under())
+        except TransportUnavailable as error:
+            if partition not in self._waiting:
                 _LOG.info("%s waits: %s", partition, error)
-                if monotonic() > until:
-                    return
-            else:
-                if not self._custody.compare(partition, found):
-                    _LOG.warning("%s was another worker's in the meantime: it is taken over anew", partition)
+            self._waiting.add(partition)
+            return False
+        if not self._custody.compare(partition, found):
+            _LOG.warning("%s was another worker's in the meantime: it is taken over anew", partition)
+        return True
 
     def _put_back(self, member: GroupMember, partitions: Iterable[Partition]) -> None:
         """What came of them is not handed out: it is read again."""
-        for each in partitions:
-            if each in self._custody.sought:
-                member.seek(each, self._next_offsets[each])
+        for each in self._custody.sought.intersection(partitions):
+            member.seek(each, self._next_offsets[each])
 
     def _records(self, fetched: Fetched, delivered: Sequence[Partition]) -> tuple[Record, ...]:
         limit = self._settings.max_value_bytes

@@ -20,6 +20,7 @@ def configure_logs(settings: Logging) -> None:
     # It says each try of each connection, as warnings and errors; what matters of it is told once, by whoever waits.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     logging.getLogger("kafka").propagate = False
+    logging.getLogger("kafka").setLevel(logging.WARNING)
     # A line per request.
     logging.getLogger("httpx").setLevel(logging.WARNING)
 

@@ -56,6 +56,13 @@ class _Children(dict[str, ActorAddress]):
         return iter(self.values())
 
 
+class _Ref(ActorRef):
+    """What its actor sends goes straight to the queue; Thespian asks the system for its base and the base for the queue."""
+
+    def actor_send(self, toActorAddr: ActorAddress, msg: object) -> None:
+        self._system._systemBase._pendingSends.append(PendingSend(self._addr, msg, toActorAddr))
+
+
 class _Wakeup(NamedTuple):
     due: float  # Seconds of Thespian's own clock; first, because the heap orders by it.
     number: int
@@ -143,7 +150,7 @@ class InProcessSystemBase(ActorSystemBase):
             ref = super()._newRefAndActor(actorSystem, parentAddr, actorAddr, actorClass, sourceHash, **options)
         else:
             actor = _make_actor(actorClass, is_primary=options.get("isTopLevel", False))
-            ref = ActorRef(actorSystem, parentAddr, actorAddr, actor, sourceHash)
+            ref = _Ref(actorSystem, parentAddr, actorAddr, actor, sourceHash)
             if actor:
                 actor._myRef = ref
         ref._yung = _Children()

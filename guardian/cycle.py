@@ -18,7 +18,7 @@ from domain.decoding import Refusal
 from domain.envelope import DataEnvelope
 from domain.errors import OwnershipLost
 from domain.notification import Notification
-from domain.record import Partition, Record
+from domain.record import Partition
 from guardian.figures import CycleTimes, Figures
 from guardian.held_partition import HeldPartition
 from guardian.messages import Prepare, Settle
@@ -124,7 +124,8 @@ class Cycle:
             if isinstance(decoded, Refusal):
                 letters[partition].append(DeadLetter(record, decoded.reason, decoded.error, now))
                 continue
-            counts["differing_keys"] += _has_other_key(record, decoded)
+            if record.key is not None and record.key != decoded.unit.encode():
+                counts["differing_keys"] += 1  # It is accepted all the same: only the partition matters.
             envelopes[partition][decoded.unit].append(decoded)
         counts["records"] += len(polled.records)
         for partition in polled.next_offsets.keys() & held.keys():
@@ -230,8 +231,3 @@ class Cycle:
                     release.envelopes, release.unit, release.waited_ms / 1000, release.cause.value, release.missing,
                     extra={"unit": release.unit, "partition": str(partition), "position": release.source_position},
                 )  # fmt: skip
-
-
-def _has_other_key(record: Record, envelope: DataEnvelope) -> bool:
-    """A key that differs from the unit is accepted: only the partition matters. It is counted."""
-    return record.key is not None and record.key != envelope.unit.encode()

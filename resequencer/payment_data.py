@@ -24,7 +24,7 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def refuse_too_many(self, envelope: DataEnvelope) -> None:
         """Raises PermanentError if the envelope could bring more than `MOST_OBJECTS` objects into the unit."""
-        if not _has_objects(envelope):
+        if not (envelope.mds_objects or envelope.pds_objects or envelope.custom_objects):
             return
         held = len(self.mds) + len(self.pds) + len(self.custom)
         came = len(envelope.mds_objects) + len(envelope.pds_objects) + len(envelope.custom_objects)
@@ -39,7 +39,7 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def absorb(self, envelope: DataEnvelope) -> PaymentData:
         """With the envelope's objects taken over; the same value if it has none."""
-        if not _has_objects(envelope):
+        if not (envelope.mds_objects or envelope.pds_objects or envelope.custom_objects):
             return self
         return PaymentData(
             _merge(self.mds, [(each.object_type, each.body) for each in envelope.mds_objects]),
@@ -53,10 +53,6 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if came == PaymentData():
             return self
         return PaymentData(_merge(came.mds, self.mds), _merge(came.pds, self.pds), _merge(came.custom, self.custom))
-
-
-def _has_objects(envelope: DataEnvelope) -> bool:
-    return bool(envelope.mds_objects or envelope.pds_objects or envelope.custom_objects)
 
 
 def _merge(known: Bodies, came: Iterable[tuple[str, bytes]]) -> Bodies:

@@ -136,6 +136,8 @@ class InfinispanRest:
             content = body if isinstance(body, bytes) else msgspec.json.encode(body)
         with translated(self._server, f"{method} {url.removeprefix(self._server)}"):
             response = self._connected().request(method, url, content=content, headers=headers)
+        # It has been read. Left there, it makes a cycle that holds on to the bodies until the collector comes, which is rarely.
+        del response.stream
         if response.status_code not in expected:
             refuse(self._server, response)
         return response

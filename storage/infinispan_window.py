@@ -52,7 +52,7 @@ class _Recent:
     __slots__ = ("bases", "changes", "covered")
 
     def __init__(self) -> None:
-        self.changes: deque[tuple[int, UnitRecord]] = deque()
+        self.changes: list[tuple[int, UnitRecord]] = []
         self.covered = -1
         self.bases: Sequence[int] | None = None
 
@@ -141,6 +141,6 @@ class Window:
         self.size -= segment.size
         for unit in segment.units:
             recent = self._recent[unit]
-            recent.changes.popleft()
+            del recent.changes[0]
             if not recent.changes:
                 del self._recent[unit]

@@ -1,5 +1,8 @@
 """The numbers of flows: an envelope's own, and the last of each flow as an immutable table of a few rows."""
 
+from collections.abc import Callable
+from operator import attrgetter
+
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
 
@@ -9,10 +12,8 @@ MOST_FLOWS = 256
 LastPerFlow = tuple[tuple[str, int], ...]
 
 
-def number_of(envelope: DataEnvelope) -> int:
-    """Its sequence, which the decoder makes sure of for a strategy that needs one."""
-    assert envelope.sequence is not None
-    return envelope.sequence
+number_of: Callable[[DataEnvelope], int] = attrgetter("sequence")
+"""Its sequence, which the decoder makes sure of for a strategy that needs one."""
 
 
 def last_of(table: LastPerFlow, flow: str) -> int:

@@ -176,6 +176,55 @@ def test_positions_of_a_newer_version_are_refused_and_left_alone(reopen, setting
     assert positions.read_text() == '{"format":2,"lengths":5}'
 
 
+def test_a_line_that_a_power_cut_tore_in_its_middle_is_cut_off_with_what_follows(transport, reopen, positions, notifications):
+    transport.publish([output(outgoing(1))])
+    before = positions.read_bytes()
+    transport.publish([output(outgoing(2), outgoing(3), outgoing(4))])
+    positions.write_bytes(before)
+    lines = notifications.read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2][:20] + bytes(10) + lines[2][30:]
+    notifications.write_bytes(b"".join(lines))
+    again = reopen()
+    assert again.position(P0).beyond == {2}
+    again.publish([output(outgoing(2), outgoing(3), outgoing(4), offset=2)])
+    assert numbers(notifications) == ["T-0#1", "T-0#2", "T-0#3", "T-0#4"]
+
+
+def test_what_left_before_a_crash_is_written_again_where_it_stands(transport, reopen, positions, notifications, new_files):
+    """A sync may have failed before: what can be read need not be on the disk."""
+    transport.publish([output(outgoing(1))])
+    before, length = positions.read_bytes(), notifications.stat().st_size
+    transport.publish([output(outgoing(2), outgoing(3))])
+    positions.write_bytes(before)
+    whole, written = notifications.read_bytes(), []
+
+    class Noting(new_files):
+        def write(self, descriptor, data):
+            written.append((self.paths[descriptor], os.lseek(descriptor, 0, os.SEEK_CUR), bytes(data)))
+            return super().write(descriptor, data)
+
+    assert reopen(Noting()).position(P0).beyond == {2, 3}
+    assert written == [(notifications, length, whole[length:])]
+    assert notifications.read_bytes() == whole
+
+
+def test_the_name_of_the_positions_is_synced_when_a_partition_is_new(transport, new_files, settings):
+    synced = []
+
+    class Noting(new_files):
+        def fsync(self, descriptor):
+            synced.append(self.paths[descriptor].name)
+            super().fsync(descriptor)
+
+    noting = FileTransport(settings, lambda ms: None, Noting())
+    for partition, expected in ((P0, True), (P0, False), (P1, True), (P1, False)):
+        noting.position(P0)
+        synced.clear()
+        noting.publish([output(partition=partition)])
+        assert (synced == ["positions.json.tmp", "out"]) is expected, synced
+    noting.close()
+
+
 @pytest.mark.parametrize("channel", Channel)
 def test_a_last_line_torn_at_any_byte_is_mended(transport, reopen, settings, channel):
     path = settings.out_directory / f"{channel}.jsonl"

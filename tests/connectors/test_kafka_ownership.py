@@ -177,6 +177,23 @@ def test_what_came_in_the_very_poll_in_which_the_group_changed_is_read_again_onc
     assert worker.taken_over.count(first) == 1
 
 
+def test_a_poll_that_fails_after_records_have_come_loses_none_of_them(stage: KafkaStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = stage.worker()
+    stage.settle(worker)
+    stage.send(b"a", b"b")
+    for name in ("find_snapshot", "take_disturbed"):
+        with monkeypatch.context() as patch:
+            patch.setattr(worker.transport._member, name, _fails)
+            with pytest.raises(TransportUnavailable, match="planted"):
+                worker.transport.poll(1, 5_000)
+    stage.poll_until(lambda: len(worker.records) == 2, "both records", worker)
+    assert worker.values() == [b"a", b"b"]
+
+
+def _fails() -> None:
+    raise TransportUnavailable("planted")
+
+
 def test_a_leader_whose_followers_are_slow_to_join_again_does_not_fall_silent(stage: KafkaStage) -> None:
     """Who leads joins again because the topic has grown; kafka-python 3.0.12 forgets that, unless it ends within one poll."""
     one, two = (stage.worker(consumer={"metadata.max.age.ms": 300}) for _ in range(2))

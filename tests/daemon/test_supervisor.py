@@ -134,6 +134,12 @@ def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_dr
     assert told.reason.endswith("it is not started again")
 
 
+def test_each_slot_counts_its_own_deaths(new_service, monkeypatch):
+    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 3)
+    service = new_service("os.kill(os.getpid(), 9) if life < 3 else drain()")
+    assert service.run(lambda: service.log.count("begun 3") == 2, signal.SIGTERM) is ExitCode.DONE
+
+
 def test_a_refused_configuration_ends_the_service_with_its_own_code(new_service):
     service = new_service("sys.exit(3) if slot == 1 else drain()")
     assert service.run() is ExitCode.CONFIGURATION_REFUSED

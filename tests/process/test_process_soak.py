@@ -47,8 +47,8 @@ def test_a_steady_load_makes_nothing_grow_and_every_promise_is_held(daemon: Oper
     units = round(RATE * (WARM_UP_SECONDS + MINUTES * 60) / LINES_PER_UNIT)
     # Late ones would come behind all others, when their units are long forgotten.
     disorder = "--window 300 --duplicates 2% --conflicts 0.2% --losses 1% --late 0 --garbage 0.5% --partitions 2 --seed 4"
-    simulation = daemon.begin_verb("simulate", "--units", str(units), "--rate", f"{RATE}/s", *disorder.split())
     assert daemon.verb("start", seconds=120).returncode == 0
+    simulation = daemon.begin_verb("simulate", "--units", str(units), "--rate", f"{RATE}/s", *disorder.split())
     steady = SteadyState(daemon)
     sleep(WARM_UP_SECONDS)
     began = monotonic()

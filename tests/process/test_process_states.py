@@ -6,7 +6,9 @@ import re
 import signal
 import time
 from collections.abc import Callable
+from contextlib import chdir, redirect_stdout
 from errno import EIO, ENOSPC
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from operated_daemon import Daemon
 from operated_service import OperatedService, envelope_line
 from waiting import wait_until
 
+from daemon.command_line import main
 from daemon.status_file import StatusFile
 from daemon.status_report import State
 
@@ -37,14 +40,14 @@ def service(new_service: Callable[..., OperatedService], disk: FaultyDisk) -> Op
 
 
 def said(service: OperatedService) -> list[str]:
-    """The lines, with N for each process id and T for each instant, without sizes and durations.
+    """The lines, with N for each process id and T for each instant, without sizes and durations; 0 goes with ready alone.
 
-    Exit code 0 goes with ready alone.
+    Asked from within this process: who is held would be stale before another one has begun on a busy machine.
     """
-    asked = service.verb("status")
-    lines = INSTANT.sub("T", re.sub(r"process \d+", "process N", asked.stdout)).splitlines()
-    assert asked.returncode == (lines[0] != State.READY)
-    assert asked.stderr == ""
+    with chdir(service.directory), redirect_stdout(StringIO()) as printed:
+        code = main(["status", *service.arguments])
+    lines = INSTANT.sub("T", re.sub(r"process \d+", "process N", printed.getvalue())).splitlines()
+    assert code == (lines[0] != State.READY)
     return [line for line in lines if not line.startswith(("on disk: ", "last cycle with work: "))]
 
 
@@ -87,7 +90,7 @@ def test_ready(service: OperatedService) -> None:
         "units: 2 active, 1 waiting with 1 stashed envelopes",
         "records 3, handled 2, duplicates 0, released units 0, dead letters 0",
         "notifications 2: ACTC 1, RCVD 1",
-        f"IPF_PROCESSING_DATA-0: read to {end}, acknowledged {end}, 0 to leave",
+        f"IPF_PROCESSING_DATA-0: read to {end}, 0 behind, acknowledged {end}, 0 to leave",
         "waits since T: uow-2 for sequence:1 (1 stashed, deadline at T)",
     ]
 
@@ -104,7 +107,7 @@ def test_healing(service: OperatedService, disk: FaultyDisk) -> None:
     wait_until(lambda: held.struck, "its third report")
     lines = said(service)
     assert lines[0] == "healing: what the storage has forgotten is read again"
-    assert re.fullmatch(r"IPF_PROCESSING_DATA-0: read to [1-9]\d*, acknowledged \d+, \d+ to leave", lines[-1])
+    assert re.match(r"IPF_PROCESSING_DATA-0: read to [1-9]\d*, [1-9]\d* behind, ", lines[-1])
     held.lift()
     until_it_says(service, State.READY)
 

@@ -1,5 +1,6 @@
 """Storage `infinispan`: who is let in, what cache is used, and what becomes of it when its server goes; on real servers."""
 
+import gc
 import logging
 from contextlib import closing, suppress
 
@@ -236,3 +237,23 @@ def test_a_server_that_is_paused_is_unavailable_after_the_time_out_and_the_same_
     assert answered(lambda: store.load(["a", "b"])).keys() == {"a", "b"}
     assert store.header.commit == 2
     harness.close()
+
+
+def test_requests_leave_nothing_to_the_garbage_collector(infinispan, fresh_name):
+    """A worker's collector comes rarely, and bodies are large."""
+    with closing(rest(infinispan, cache=fresh_name("cycles"))) as cache:
+        cache.set_up()
+        cache.create_counter("cycles")
+
+        def ask():
+            cache.put("key", b"value")
+            cache.get("key")
+            cache.get("missing")
+            cache.compare_and_set("cycles", 0, 0)
+            cache.delete("key")
+
+        ask()
+        gc.collect()
+        for _ in range(10):
+            ask()
+        assert gc.collect() < 10
