@@ -1,6 +1,6 @@
 """What the Infinispan storage costs on a real server: `python -m benchmarks.infinispan_storage [--help]`.
 
-Requests: what one costs by what it carries, and a poll's 500 units as single entries and as one value: why the layout is as it is.
+Requests: what one costs by what it carries, and a poll's 500 units as single entries and as one value.
 Commits of 500 units each, all of them new, into a cache on disk, synced with every write, on disk, and in memory: until every
 commit also folds as much as it brings. Then what lies idle grows; at each size, loads of 500 units at random among them, of 500
 that came last, of 500 that do not exist; and the takeover by a new process, also with many units that wait.
@@ -128,28 +128,28 @@ def of_commits(server: InfinispanServer, cache: str, size: int, rounds: int) -> 
 def of_idle(server: InfinispanServer, sizes: list[int], waiting: int) -> None:
     partition = Partition("T", 0)
     with storage_on(server, "memory", "idle") as storage:
-        filler, chance = Filler(storage.open(partition), 700), random.Random(1)
+        filler = Filler(storage.open(partition), 700)
         for size in sizes:
-            filler.store = storage.open(partition)
             while filler.count < size:
                 filler.commit()
-            store, count = filler.store, filler.count
-            print(f"beside {count:,} idle units: ms, longest, client")
-            if count:
-                show(
-                    "load of 500, at random", costs(5, lambda: store.load([name(chance.randrange(count)) for _ in range(UNITS)]))
-                )
-                show("load of 500, the last", costs(5, lambda: store.load([name(count - each) for each in range(1, UNITS)])))
-            show(
-                "load of 500 that do not exist", costs(20, lambda: store.load([f"{secrets.token_hex(9)}" for _ in range(UNITS)]))
-            )
+            print(f"beside {filler.count:,} idle units: ms, longest, client")
+            of_loads(filler)
             show("commit", costs(20, filler.commit))
             show("takeover", costs(3, lambda: taken_over(server, partition)))
-        filler.store, reached = storage.open(partition), filler.count + waiting
+            filler.store = storage.open(partition)
+        reached = filler.count + waiting
         while filler.count < reached:
             filler.commit(WAITS)
-        print(f"and {waiting:,} units that wait")
+        print(f"beside {reached - waiting:,} idle units and {waiting:,} that wait")
         show("takeover", costs(3, lambda: taken_over(server, partition)))
+
+
+def of_loads(filler: Filler) -> None:
+    load, count, chance = filler.store.load, filler.count, random.Random(1)
+    if count:
+        show("load of 500, at random", costs(5, lambda: load([name(chance.randrange(count)) for _ in range(UNITS)])))
+        show("load of 500, the last", costs(5, lambda: load([name(count - each) for each in range(1, UNITS)])))
+    show("load of 500 that do not exist", costs(20, lambda: load([secrets.token_hex(9) for _ in range(UNITS)])))
 
 
 def taken_over(server: InfinispanServer, partition: Partition) -> None:

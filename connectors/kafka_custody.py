@@ -74,9 +74,9 @@ class Custody:
             snapshot = self.snapshot._replace(assigned=self.snapshot.assigned.difference(disturbed))
         self.snapshot = snapshot
         assigned = self.snapshot.assigned if self.snapshot else frozenset()
+        # It stays lost until it was told: what is taken away and given back between two looks must not seem to be kept.
         for partition in self._known.keys() - assigned:
             self.lose(partition)
-        self._lost &= assigned
 
     def suspects(self) -> list[Partition]:
         """Those whose position has to be looked at again before they are read or published for."""

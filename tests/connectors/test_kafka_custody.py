@@ -99,6 +99,15 @@ def test_what_was_taken_away_and_given_back_in_one_poll_is_left_out_once() -> No
     assert custody.assignment() == [P0]
 
 
+def test_what_was_taken_away_and_given_back_between_two_looks_is_left_out_once() -> None:
+    """Two polls may come before the next look: the second one after a publication that was refused."""
+    custody = holding(P0)
+    custody.note_group(group(2), set())
+    custody.note_group(group(3, P0), {P0})
+    assert custody.assignment() == []
+    assert custody.assignment() == [P0]
+
+
 def test_what_is_assigned_to_somebody_else_is_forgotten() -> None:
     custody = holding(P0, P1)
     custody.note_group(group(2, P1), set())

@@ -11,6 +11,7 @@ from storage.embedded_database import Database
 
 N = "payment-status-notification"
 R = f"{N}.resequencer"
+I = f"{N}.storage.infinispan"  # noqa: E741 - beside N and R.
 
 
 @pytest.fixture
@@ -114,6 +115,42 @@ def test_a_redis_url_that_cannot_be_understood_is_refused_if_it_is_used(check):
     assert code == 3
     assert said.startswith(f"resequencer: {N}.storage.redis.url: names the port of 'host:port' wrongly")
     assert "s3cret" not in said
+
+
+@pytest.mark.slow
+def test_an_infinispan_cache_is_looked_at_and_none_is_made(check, infinispan, fresh_name):
+    name = fresh_name("checked")
+    on_infinispan = (f"{R}.storage-type=cache", f'{I}.url="{infinispan.url}"', f"{I}.cache={name}")
+    code, report = check(*on_infinispan, as_json=True)
+    assert code == 0
+    assert "is not there and will be made" in report["warnings"][0]
+    with infinispan.client() as client:
+        assert name not in client.get("/rest/v2/caches").json()
+    infinispan.create_cache(name, {"local-cache": {"expiration": {"max-idle": 1_000}}})
+    code, said = check(*on_infinispan)
+    assert code == 4
+    assert "take its max-idle away" in said
+    code, said = check(*on_infinispan[:-1], f'{I}.url="http://127.0.0.1:1"')
+    assert code == 4
+    assert "Connection refused" in said
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (f'{I}.url="http://user:s3cret@localhost:11222"', f"{I}.url: holds a login"),
+        (f'{I}.url="http://localhost:port"', f"{I}.url: cannot be understood"),
+        (f'{I}.url="http://:11222"', f"{I}.url: is no address of a server"),
+        (f'{I}.url="http://localhost?x=1"', f"{I}.url: is no address of a server"),
+        (f"{I}.tls.ca-file=nowhere.pem", f"{I}.tls.ca-file: nowhere.pem cannot be read"),
+    ],
+)
+def test_what_is_said_of_an_infinispan_server_is_refused_if_it_is_used(check, override, said):
+    assert check(override) == (0, "")
+    code, told = check(f"{R}.storage-type=infinispan", override)
+    assert code == 3
+    assert told.startswith(f"resequencer: {said}")
+    assert "s3cret" not in told
 
 
 def test_a_directory_that_should_have_been_mounted_is_missed(check, tmp_path):

@@ -75,7 +75,8 @@ def test_connect_tells_what_is_out_of_reach(write, tmp_path, capsys, monkeypatch
 def test_connect_writes_nothing(write, tmp_path):
     file = write(
         f"""ipf.processing-data.ingress.transport = file
-        payment-status-notification {{ transport = file, run-directory = "{tmp_path}/new/run", resequencer.storage-type = embedded }}"""
+        payment-status-notification {{
+          transport = file, run-directory = "{tmp_path}/new/run", resequencer.storage-type = embedded }}"""
     )
     assert main(["check", "--connect", "--config", str(file)]) == 0
     assert not (tmp_path / "new").exists()

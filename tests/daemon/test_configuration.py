@@ -181,7 +181,9 @@ def test_options_of_the_kafka_clients_are_taken_with_or_without_quotes(loaded, s
 def test_options_that_kafka_does_not_have_or_that_the_service_sets_itself_are_refused_by_their_full_path(refused):
     problems = refused(f"{CLIENTS[0]} {{ enable.auto.commit = true, session.timout.ms = 1 }}\n{CLIENTS[1]}.acks = 1")
     assert problems == {
-        f"{CLIENTS[0]}.enable.auto.commit": "it is always false: positions leave together with the notifications that they stand on",
+        f"{CLIENTS[0]}.enable.auto.commit": (
+            "it is always false: positions leave together with the notifications that they stand on"
+        ),
         f"{CLIENTS[0]}.session.timout.ms": "the service does not know this option; the nearest is session.timeout.ms",
         f"{CLIENTS[1]}.acks": "it is always all: a notification that a broker alone has is lost with it",
     }
@@ -207,7 +209,8 @@ def test_a_secret_never_shows_in_a_repr(loaded):
     configuration = loaded(
         f"""payment-status-notification.storage {{
           infinispan.password = "'s3cret'", redis.url = "redis://:s3cret@cache:6379/0" }}
-        {CLIENTS[0]} {{ sasl.password = s3cret, sasl.jaas.config = "a.Login required username=\\"u\\" password=\\"s3cret\\";" }}"""
+        {CLIENTS[0]} {{
+          sasl.password = s3cret, sasl.jaas.config = "a.Login required username=\\"u\\" password=\\"s3cret\\";" }}"""
     )
     assert "s3cret" not in repr(configuration)
     assert not [each for each in configuration.effective if "s3cret" in str(each)]

@@ -99,7 +99,8 @@ def _texts(value: Any) -> set[str]:
     if isinstance(value, Number):
         return {value.literal, str(int(value.literal)) if value.is_integer else value.literal}
     if isinstance(value, str):
-        return {xml_text(value), value.strip(" \t\r\n")}
+        stripped = value.strip(" \t\r\n")
+        return {xml_text(value), stripped, xml_text(stripped)}
     return {"true" if value else "false"} if isinstance(value, bool) else set()
 
 

@@ -103,9 +103,10 @@ def test_a_worker_for_which_no_partition_is_left_stands_by_and_takes_over_when_a
 
 
 def test_in_the_foreground_both_drain_on_one_signal(workers_on: Callable[..., Daemon]) -> None:
-    service = workers_on(count=2, partitions=2).service
-    service.start()
-    wait_until(lambda: service.verb("status").returncode == 0, "both are ready", 90, 0.5)
+    daemon = workers_on(count=2, partitions=2)
+    service = daemon.service.start()
+    wait_until(lambda: find_reports(service.run_directory), "they report")
+    _wait_until_shared(daemon)
     assert service.stop() == 0
     assert "drained [slot=0]" in service.log
     assert "drained [slot=1]" in service.log

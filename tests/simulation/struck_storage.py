@@ -7,9 +7,9 @@ from copy import copy
 from typing import Any, Protocol, TypeVar
 
 from crash_points import StruckStore
+from simulation.shared_storage import SharedPartitionStore, SharedStorage
 
 from domain.record import Partition
-from simulation.shared_storage import SharedPartitionStore, SharedStorage
 from storage.port import Commit, StorageUnavailable
 
 Answer = TypeVar("Answer")

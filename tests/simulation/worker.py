@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crash_points import Crash
 from driving import NoChance
 from greenlet import getcurrent, greenlet
+from service_under_test import TOPIC
 from simulation.fake_clients import FakeConsumer
 from simulation.struck_storage import StruckSharedStorage
 
@@ -22,7 +23,6 @@ from guardian.ownership import CycleSettings, Servers, Tools
 from guardian.patience import Patience, PatienceSettings
 from resequencer.rules import Rules
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from service_under_test import TOPIC
 from storage.none import NoneSettings, NoneStorage
 from storage.port import Storage
 
@@ -53,11 +53,16 @@ class Worker:
         return self.consumer.group_metadata().member_id if self.consumer is not None else ""
 
     @property
+    def is_midway(self) -> bool:
+        """It stands, or waits, in the middle of a cycle."""
+        return self._stretch is not None
+
+    @property
     def stands_still(self) -> bool:
-        return self._stretch is not None and self._world.turn < self._stands_until
+        return self.is_midway and self._world.turn < self._stands_until
 
     def go_on(self) -> bool:
-        """With its cycle, or with the next one, until that ends or stands still: whether anything was committed."""
+        """With its cycle, or with the next one, until it ends, stands still or waits: whether anything was committed."""
         self._stretch = self._stretch or greenlet(self._live)
         has_committed = self._stretch.switch()
         if self._stretch is not None and self._stretch.dead:
@@ -70,6 +75,10 @@ class Worker:
         if turns > _SESSION_TURNS:
             self._world.throw_out(self.member)
         getcurrent().parent.switch()
+
+    def wait(self, _: int) -> None:
+        """Something is away: the others go on meanwhile."""
+        self.stand_still(1)
 
     def die(self) -> None:
         """As by `kill -9`: the brokers do not hear of it."""
@@ -118,7 +127,7 @@ class Worker:
         rules = Rules(strategy, world.handler, plan.resequencer, NoChance())
         self.actors = Actors(rules, decoder.decode, plan.roster)
         servers = Servers(KafkaTransport(settings, world.clock), self._new_storage(), self.actors)
-        tools = Tools(decoder, world.clock, Patience(PatienceSettings(), lambda _: None, lambda: False), world.token)
+        tools = Tools(decoder, world.clock, Patience(PatienceSettings(), self.wait, lambda: False), world.token)
         waits = plan.acknowledge_handled
         self.cycle = Cycle(servers, tools, CycleSettings(strategy.name, plan.batch_size, 0, waits, world.ahead_characters))
         self.cycle.ownership.later = Later(PatienceSettings(0, 0))

@@ -76,7 +76,7 @@ class World:
         self.misfortunes.armed = False
 
     def calm(self, rounds: int = 400) -> str | None:
-        """All that is coming has come, and no more misfortunes: everybody goes on until nothing moves. Why it does not end, if so."""
+        """All that is coming has come, no more misfortunes: all go on until nothing moves. Why it does not end, if so."""
         quiet = 0
         self.send([self.coming.popleft() for _ in range(len(self.coming))])
         for _ in range(rounds):
@@ -169,7 +169,8 @@ class World:
     def _is_all_done(self) -> bool:
         held = [each for worker in self.workers for each in worker.held()]
         return (
-            len(held) == len(INPUT)
+            not any(worker.is_midway for worker in self.workers)
+            and len(held) == len(INPUT)
             and not self.broker.group.is_rebalancing
             and all(each.room == 0 or each.read_to == self.broker.stable_end(TopicPartition(*each.partition)) for each in held)
             and not any(each.unpublished for each in held)
