@@ -1,5 +1,7 @@
 """Workers on Kafka, killed, paused, thrown out of the group and left without answers: what leaves is what would anyway."""
 
+import re
+
 import pytest
 from simulation.lives import Life, reference, replay_command, simulate
 
@@ -12,8 +14,15 @@ def live_through(seeds: range, life: Life) -> int:
     for seed in seeds:
         outcome = simulate(seed, life)
         misfortunes += outcome.strikes
+        if life is Life.NONE and _is_a_late_duplicate(outcome.problem):
+            continue
         assert outcome.problem is None, f"{outcome.problem}\nreplay it with: {replay_command(seed, life)}"
     return misfortunes
+
+
+def _is_a_late_duplicate(problem: str | None) -> bool:
+    """Without a storage, a second copy that comes when its unit is not remembered any more is told again (decision 14)."""
+    return problem is not None and re.fullmatch(r"told (\d) times: .*, which came \1 times", problem) is not None
 
 
 def test_a_seed_is_lived_through_the_same_way_each_time() -> None:
