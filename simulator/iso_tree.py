@@ -68,7 +68,7 @@ def _parse(document: bytes) -> Element:
     except DefusedXmlException as error:
         raise XmlRefused("declares a DTD or entities, which no ISO 20022 message does") from error
     except (ValueError, LookupError) as error:
-        raise XmlRefused(f"its character encoding cannot be read: {error}") from error
+        raise XmlRefused(f"its character encoding cannot be read: {str(error)[:200]}") from error
     return root
 
 

@@ -145,3 +145,9 @@ def test_every_real_file_gives_its_payments(shared_samples: Path):
     assert found["moov-001-03-gistfile1"] == 3
     assert found["moov-001-03-sepa_payment_naujas_1"] == 1
     assert len(found) >= 9
+
+
+def test_an_encoding_with_an_endless_name_is_refused_in_a_line():
+    with pytest.raises(Pain001Refused) as refused:
+        parse_payments(b'<?xml version="1.0" encoding="UTF-' + b"9" * 5_000 + b'"?><Document/>', name="payments.xml")
+    assert len(str(refused.value)) < 500
