@@ -23,7 +23,7 @@ from daemon.system_clock import SystemClock
 from daemon.verb import told_again
 from daemon.worker_slot import WorkerSlot
 
-_ORPHAN_SECONDS = 15
+_ORPHAN_SECONDS = 35
 """The workers of a supervisor that was killed end their cycles first; so long they may hold the locks."""
 _TRY_SECONDS = 0.2
 

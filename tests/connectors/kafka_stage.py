@@ -130,10 +130,13 @@ class KafkaStage:
         self.poll_until(is_settled, "every partition held by one", *workers)
 
     def poll_until(self, question: Callable[[], object], what: str, *workers: KafkaWorker) -> None:
-        """Let these poll, side by side as workers do, until it is so."""
+        """Let these poll, side by side as workers do, until it is so; brokers that do not answer yet are asked again."""
 
         def ask() -> bool:
-            list(self._threads.map(KafkaWorker.poll, workers))
+            try:
+                list(self._threads.map(KafkaWorker.poll, workers))
+            except TransportUnavailable:
+                return False
             return bool(question())
 
         wait_until(ask, what)
