@@ -103,7 +103,7 @@ def storage_on(server: InfinispanServer, cache: str, namespace: str) -> Iterator
 
 def of_requests(server: InfinispanServer, cache: str, rounds: int) -> None:
     print(f"requests, cache {cache}: ms, longest, client")
-    with closing(InfinispanRest(ServerSettings(server.url, cache))) as rest:
+    with closing(InfinispanRest(ServerSettings(server.url, cache, timeout_ms=60_000))) as rest:
         for size in (1_000, 16_000, 128_000, 1_000_000):
             body = os.urandom(size)
             show(f"PUT {size:9,} B", costs(rounds, lambda body=body: rest.put("one", body)))

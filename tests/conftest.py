@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:  # The clients take a second to import, which tests without servers need not wait for.
     from shared_servers import SharedServers
@@ -20,6 +21,10 @@ if TYPE_CHECKING:  # The clients take a second to import, which tests without se
     from servers.kafka import KafkaServer
     from servers.redis import RedisServer
     from servers.redis_cluster import RedisCluster
+
+# How long an example takes is the machine's doing, not the test's.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ class Accounting:
                 at = letters_at.pop(place, None)
                 fate, notifications = self._account(place, line, None if at is None else _letter_at(letters, at))
                 assert notified.pop(place, 0) == notifications, (place, fate, line)
-                self.fates[fate] += 1
+                self.fates[str(fate)] += 1
         assert not letters_at, f"dead letters of no record: {list(letters_at)[:3]}"
         assert not notified, f"notifications of no record: {list(notified)[:3]}"
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.errors import InvalidReplicationFactorError
 from waiting import wait_until
 
 from connectors.kafka_options import read_options
@@ -81,17 +82,25 @@ class KafkaWorker:
         self.transport.publish([PartitionOutput(partition, outgoing, Position(offset, metadata))])
 
     def publish_at_last(self, partition: Partition, *outgoing: Outgoing, metadata: str) -> None:
-        """As a guardian does: what was refused stays pending until the group has settled; it is still held then."""
+        """As a guardian does: what was refused stays pending until the group has settled; a partition that was taken away
+        meanwhile is read anew, and what had left all the same is told by its position."""
+        position = Position(self.read_to[partition], metadata)
 
         def try_it() -> bool:
-            try:
-                self.publish(partition, *outgoing, metadata=metadata)
-            except PublishRefused:
-                self.transport.poll(0, 100)
-                return False
-            return True
+            taken_over = len(self.taken_over)
+            with suppress(PublishRefused, TransportUnavailable):
+                if self.read_to.get(partition) == position.offset:
+                    self.publish(partition, *outgoing, metadata=metadata)
+                    return True
+            with suppress(TransportUnavailable):
+                self.poll(max_records=int(self.read_to.get(partition, 0) < position.offset))
+                return len(self.taken_over) > taken_over and self._has_left(position, partition)
+            return False
 
         wait_until(try_it, "the publication")
+
+    def _has_left(self, position: Position, partition: Partition) -> bool:
+        return partition in self.read_to and self.transport.position(partition) == position
 
 
 class KafkaStage:
@@ -104,7 +113,7 @@ class KafkaStage:
         self.workers: list[KafkaWorker] = []
         self._slots = count()
         self._threads = ThreadPoolExecutor(8)
-        kafka.create_topics(*self.topics.all, partitions=partitions, config=config)
+        wait_until(lambda: self._makes_topics(partitions, config or {}), "the topics")
         self.partitions = [Partition(self.topics.input, number) for number in range(partitions)]
 
     def settings(self, slot: object = None, consumer: Mapping[str, Any] = {}, producer: Mapping[str, Any] = {}) -> KafkaSettings:
@@ -181,12 +190,17 @@ class KafkaStage:
             (producer.abort_transaction if abort else producer.commit_transaction)()
 
     def outputs(self, channel: Channel = Channel.NOTIFICATIONS) -> list[Any]:
-        """What a reader of committed records sees, up to the end as of now."""
-        with closing(self.reader()) as reader:
-            return read_to_end(reader, self.topics.output(channel))
+        """What a reader of committed records sees once every transaction is decided, up to the end as of then.
 
-    def reader(self, group: str | None = None) -> KafkaConsumer:
-        options = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+        A commit is answered before its markers are written.
+        """
+        topic = self.topics.output(channel)
+        with closing(self.reader()) as reader, closing(self.reader(isolation_level="read_uncommitted")) as uncommitted:
+            wait_until(lambda: _ends(reader, topic) == _ends(uncommitted, topic), "the outcome of the last transaction")
+            return read_to_end(reader, topic)
+
+    def reader(self, group: str | None = None, isolation_level: str = "read_committed") -> KafkaConsumer:
+        options = {"isolation_level": isolation_level, "auto_offset_reset": "earliest", "enable_auto_commit": False}
         return KafkaConsumer(bootstrap_servers=self.bootstrap, group_id=group, **options)
 
     def committed(self, partition: Partition) -> OffsetAndMetadata | None:
@@ -212,6 +226,13 @@ class KafkaStage:
             if not is_killed:
                 producer.commit_transaction()
 
+    def _makes_topics(self, partitions: int, config: Mapping[str, str]) -> bool:
+        try:
+            self.kafka.create_topics(*self.topics.all, partitions=partitions, config=config)
+        except InvalidReplicationFactorError:  # A broker that was not given the processor for seconds counts as gone.
+            return False
+        return True
+
 
 def settings_of(
     bootstrap: str, topics: Sequence[str], group: str, slot: object, consumer: Mapping[str, Any], producer: Mapping[str, Any]
@@ -223,14 +244,19 @@ def settings_of(
 
 
 def read_to_end(reader: KafkaConsumer, topic: str) -> list[Any]:
-    names = [TopicPartition(topic, number) for number in sorted(reader.partitions_for_topic(topic))]
-    reader.assign(names)
+    ends, found = _ends(reader, topic), []
+    reader.assign(list(ends))
     reader.seek_to_beginning()
-    ends, found = reader.end_offsets(names), []
     while any(reader.position(name) < end for name, end in ends.items()):
         for records in reader.poll(timeout_ms=200).values():
             found.extend(records)
     return found
+
+
+def _ends(reader: KafkaConsumer, topic: str) -> dict[TopicPartition, int]:
+    names = [TopicPartition(topic, number) for number in sorted(reader.partitions_for_topic(topic))]
+    ends: dict[TopicPartition, int] = reader.end_offsets(names)
+    return ends
 
 
 def notification(number: int, value: bytes = b"{}", key: bytes | None = b"unit", headers: Headers = ()) -> Outgoing:

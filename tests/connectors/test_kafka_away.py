@@ -68,19 +68,11 @@ def test_calls_end_in_time_and_all_goes_on_when_the_broker_is_back(stage: KafkaS
     within(10, lambda: worker.transport.source(first))
     within(10, lambda: worker.transport.end_offset(first))
     broker.resume() if fault == "pause" else broker.start()
-    wait_until(lambda: _publishes(worker, first), "the publication")
+    worker.publish_at_last(first, notification(1, b"a"), metadata='["t",1,1]')
     stage.send(b"b")
     stage.poll_until(lambda: worker.values()[-1] == b"b", "the record after it", worker)
     assert values_of(stage.outputs()) == [b"a"]
     assert worker.transport.position(first) == Position(1, '["t",1,1]')
-
-
-def _publishes(worker: Any, partition: Any) -> bool:
-    try:
-        worker.publish_at_last(partition, notification(1, b"a"), metadata='["t",1,1]')
-    except TransportUnavailable:
-        return False
-    return True
 
 
 def test_a_worker_that_starts_without_brokers_leaves_nothing_behind(stage: KafkaStage, broker: KafkaServer) -> None:
@@ -110,7 +102,7 @@ def test_a_worker_whose_outcome_is_not_known_leaves_nothing_behind(stage: KafkaS
     assert _open_files() <= before[0] + 2
     assert threading.active_count() <= before[1]
     broker.start()
-    wait_until(lambda: _publishes(worker, first), "the publication")
+    worker.publish_at_last(first, notification(1, b"a"), metadata='["t",1,1]')
     assert values_of(stage.outputs()) == [b"a"]
 
 

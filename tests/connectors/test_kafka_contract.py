@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from connectors.kafka_transport import KafkaTransport
 from connectors.port import Channel
@@ -15,13 +16,19 @@ from tests.connectors.kafka_stage import FixedClock, KafkaStage
 pytestmark = pytest.mark.slow
 
 
+# The contract tells nothing about how long an answer takes, and a machine that tests run on may be busy.
+PATIENT = {"default.api.timeout.ms": 20_000}
+PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
+
+
 class KafkaHarness:
     def __init__(self, stage: KafkaStage) -> None:
         self._stage = stage
         self.partitions = stage.partitions
 
     def make(self) -> KafkaTransport:
-        return KafkaTransport(self._stage.settings("slot"), FixedClock())
+        settings = self._stage.settings("slot", PATIENT, PATIENT_PRODUCER)
+        return KafkaTransport(replace(settings, undecided_wait_ms=20_000), FixedClock())
 
     def send(self, partition: Partition, *values: bytes) -> None:
         self._stage.send(*values, partition=partition.number)

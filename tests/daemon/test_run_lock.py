@@ -3,10 +3,12 @@
 import errno
 import fcntl
 import os
+from pathlib import Path
 
 import pytest
 
 from daemon import run_lock
+from daemon.command_line import main
 from daemon.run_lock import NAME, UNKNOWN, AlreadyRunning, DirectoryUnusable, RunLock, find_holder
 
 
@@ -90,3 +92,14 @@ def test_a_file_is_held_without_the_directory_that_it_lies_in(tmp_path):
     RunLock(tmp_path, "two.db").acquire()
     assert find_holder(tmp_path) is None
     RunLock(tmp_path).acquire()
+
+
+def test_stopping_a_holder_that_had_no_room_for_its_id_says_how_to_find_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    directory = Path("run/application")
+    lock = RunLock(directory)
+    lock.acquire()
+    (directory / NAME).write_bytes(b"")
+    assert main(["stop"]) == 1
+    assert "find it with 'fuser run/application/lock'" in capsys.readouterr().err
+    lock.release()

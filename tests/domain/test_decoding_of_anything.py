@@ -50,13 +50,12 @@ def decoded(value: bytes, needs_sequence: bool = True) -> DataEnvelope | Refusal
 
 
 @given(st.binary(), st.booleans())
-@settings(deadline=None)
 def test_arbitrary_bytes_never_raise(value: bytes, needs_sequence: bool) -> None:
     decoded(value, needs_sequence)
 
 
 @given(ANYTHING | LIKE_AN_ENVELOPE, st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_arbitrary_json_never_raises(value: object, needs_sequence: bool) -> None:
     decoded(json.dumps(value).encode(), needs_sequence)
 
@@ -109,7 +108,7 @@ def _otherwise(draw: st.DrawFn, name: str, value: Any) -> Any:
 
 
 @given(st.data(), wires())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_an_envelope_written_otherwise_says_the_same(data: st.DataObject, wire: dict[str, Any]) -> None:
     plain = decoded(json.dumps(wire, separators=(",", ":"), ensure_ascii=False).encode())
     assert isinstance(plain, DataEnvelope), plain
@@ -141,7 +140,7 @@ def test_an_envelope_cut_anywhere_is_a_refusal(valid: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_mutated_envelope_is_an_envelope_or_a_refusal(valid: bytes, data: st.DataObject) -> None:
     """Bytes replaced, cut out, doubled and put in, at a few places."""
     value = valid

@@ -45,7 +45,7 @@ def main() -> None:
             f"-max_len={LONGEST_INPUT}",
             f"-artifact_prefix={directory}/",
             f"-dict={directory / 'tokens'}",
-            *("-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=0" if arguments.quiet else "-verbosity=1"),
+            *("-timeout=300", "-rss_limit_mb=2048", "-print_final_stats=1", f"-verbosity={0 if arguments.quiet else 1}"),
             str(corpus),
         ],
         target.check,

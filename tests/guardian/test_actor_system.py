@@ -439,7 +439,7 @@ def traces_by_actor(make_system: Callable[[], ActorSystem], clock: Clock, batche
     return seen
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batches=_batches)
 def test_every_actor_sees_what_it_would_see_in_the_plain_base(batches: list[list[Step]]) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from guardian.positions import Head, Positions
@@ -172,7 +172,6 @@ def histories(draw: st.DrawFn) -> tuple[int, list[tuple[list[int], int, list[int
 
 
 @given(histories())
-@settings(deadline=None)
 def test_it_agrees_with_a_set_of_offsets(history: tuple[int, list[tuple[list[int], int, list[int]]]]) -> None:
     start, polls = history
     positions, model, head, since = Positions(start, 0), set[int](), None, 0
@@ -194,7 +193,6 @@ def test_it_agrees_with_a_set_of_offsets(history: tuple[int, list[tuple[list[int
 
 
 @given(st.permutations(range(8)))
-@settings(deadline=None)
 def test_in_whatever_order_all_are_settled_the_end_is_acknowledged(order: list[int]) -> None:
     positions = settled(positions_of(range(0, 80, 10), 85), *(offset * 10 for offset in order))
     assert positions.acknowledged == 85

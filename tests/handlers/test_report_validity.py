@@ -194,7 +194,7 @@ def seeds(sample_payments: dict[str, Any], example: Any) -> list[str]:
     return [*real, *[json.dumps(example())] * len(real)]
 
 
-ENOUGH = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+ENOUGH = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 PLENTY = settings(ENOUGH, max_examples=1_500)
 
 

@@ -59,7 +59,7 @@ def test_none_of_the_20_interleavings_that_keep_each_flows_own_order_breaks_it(e
         assert in_flow_order(unit.handled)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(2, 1_000), st.integers())
 def test_any_permutation_of_up_to_1000_comes_out_in_exact_order(count, seed):
     make, unit = Envelopes(), drive("SEQUENCE", stash_limit=1_000)

@@ -129,7 +129,7 @@ def test_promise_4_whatever_a_storage_forgets_nothing_is_lost_and_nothing_repeat
 
 
 @given(st.permutations(range(1, 9)), st.integers(1, 8))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_promise_5_a_units_notifications_leave_in_order(
     tmp_path_factory: pytest.TempPathFactory, came: list[int], batch: int
 ) -> None:

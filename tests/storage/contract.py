@@ -160,7 +160,6 @@ class StorageContract:
     @example({"'; DROP TABLE units; --", '"', "\\", "%", "_", "{a}", "{b}", "*", "a:b", "a|b", "null", "0", "00", "1e3"})
     @settings(
         max_examples=25,
-        deadline=None,
         # The partition is new in each example, and each implementation runs the same test.
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
     )

@@ -215,4 +215,4 @@ class StorageMachine(RuleBasedStateMachine):
             storage.close()
 
 
-machine_settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+machine_settings = settings(max_examples=30, stateful_step_count=30)

@@ -8,9 +8,10 @@ from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from domain.record import Partition
-from storage.port import Pending, StashEntry, StorageUnavailable, UnitChange
+from storage.port import PartitionStore, Pending, StashEntry, Storage, StorageUnavailable, UnitChange
 from tests.storage.contract import PARTITION, WAITS, following, put
 
 UNITS = [f"unit-{number}" for number in range(40)]
@@ -143,7 +144,8 @@ def test_two_processes_share_a_new_file_and_one_outlives_the_other(embedded_on_d
 
 
 def assert_that_the_last_commit_is_whole(embedded, number: int, last: int) -> None:
-    store = embedded.make().open(Partition("killed", number))
+    storage = embedded.make()
+    store = wait_until(lambda: _opened(storage, Partition("killed", number)), "the file's other user lets us write")
     ((_, stored),) = store.header.history
     # One more may have been stored without having been answered; never one less.
     assert stored in (last, last + 1)
@@ -156,6 +158,13 @@ def assert_that_the_last_commit_is_whole(embedded, number: int, last: int) -> No
         assert snapshot.stash == (StashEntry(stored, body * 500),)
     assert len(store.waiting()) == 200
     assert list(store.pending()) == [Pending(stored, body)]
+
+
+def _opened(storage: Storage, partition: Partition) -> PartitionStore | None:
+    try:
+        return storage.open(partition)
+    except StorageUnavailable:
+        return None
 
 
 @contextmanager

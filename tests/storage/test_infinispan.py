@@ -1,5 +1,7 @@
 """Storage `infinispan`: the contract on a real server."""
 
+from uuid import uuid4
+
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -11,13 +13,15 @@ from tests.storage.model import StorageMachine, machine_settings
 
 pytestmark = pytest.mark.slow
 
-CACHE = "contract"
+IN_MEMORY = {"local-cache": {"encoding": {"media-type": "application/octet-stream"}}}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rest(infinispan):
-    """Makes connections to the server of the whole run."""
-    return lambda: InfinispanRest(ServerSettings(infinispan.url, CACHE))
+    """Makes connections to a cache of its own: in memory, for what is committed hundreds of times need not wait for the disk."""
+    name = f"contract-{uuid4().hex[:12]}"
+    infinispan.create_cache(name, IN_MEMORY)
+    return lambda: InfinispanRest(ServerSettings(infinispan.url, name, timeout_ms=120_000))
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ IN_MEMORY = {"local-cache": {"encoding": {"media-type": "application/octet-strea
 
 
 def rest(server, **changes):
-    return InfinispanRest(ServerSettings(**{"url": server.url, "cache": "state", "timeout_ms": 2_000} | changes))
+    return InfinispanRest(ServerSettings(**{"url": server.url, "cache": "state", "timeout_ms": 30_000} | changes))
 
 
 def harness_on(server, **changes):
