@@ -13,7 +13,8 @@ from connectors.kafka_settings import KafkaSettings
 from connectors.kafka_topics import Topics
 
 _LINES_PER_FLUSH = 5_000
-_FLUSH_SECONDS = 60
+_FLUSH_SECONDS = 300
+"""So long a broker is waited for in the middle of a simulation: half of one is of no use, for nobody knows what to expect."""
 
 
 class KafkaInput:
@@ -29,7 +30,8 @@ class KafkaInput:
             self._partitions = topics.look().partitions
         finally:
             topics.close()
-        own = {"transactional_id": None, "max_request_size": 4 * settings.max_value_bytes, "delivery_timeout_ms": 120_000}
+        patience = {"delivery_timeout_ms": 1_000 * _FLUSH_SECONDS}
+        own = {"transactional_id": None, "max_request_size": 4 * settings.max_value_bytes, **patience}
         self._producer: KafkaProducer = make_client("the input", KafkaProducer, {**settings.producer, **own})
         self._sent: list[Any] = []
 

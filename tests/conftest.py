@@ -27,6 +27,15 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Here, for a process that spreads the tests over others reads no other conftest."""
+    from fault_table import render, rows_of
+
+    if rows := rows_of(each for reports in terminalreporter.stats.values() for each in reports):
+        terminalreporter.section("faults")
+        terminalreporter.write("\n".join(render(rows)) + "\n")
+
+
 @pytest.fixture(scope="session")
 def server_directory() -> Iterator[Path]:
     """Of this run. When the last of its processes has ended, whatever runs in it is stopped, and it is removed."""

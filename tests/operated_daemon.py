@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from operated_service import OperatedService
@@ -36,6 +37,15 @@ class Daemon:
         """The supervisor's only child."""
         children = Path(f"/proc/{self.supervisor}/task/{self.supervisor}/children").read_text().split()
         return int(children[0]) if children else None
+
+    def find_worker(self, slot: int) -> int | None:
+        """The process that is in the slot now; None while it is being started again."""
+        for child in Path(f"/proc/{self.supervisor}/task/{self.supervisor}/children").read_text().split():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+                if b"--slot" in command and int(command[command.index(b"--slot") + 1]) == slot:
+                    return int(child)
+        return None
 
     def wait_for(self, is_so: Callable[[StatusReport], bool], what: str) -> None:
         wait_until(lambda: self.report is not None and is_so(self.report), what)

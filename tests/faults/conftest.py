@@ -1,0 +1,81 @@
+"""Campaigns of faults: all of them with FAULTS=all, else a short choice. FAULT_SEED=N picks their moments."""
+
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+import pytest
+from fault_table import PROPERTY
+
+from tests.faults.campaign import Campaign
+from tests.faults.stage import Stage
+
+IS_ALL = os.environ.get("FAULTS") == "all"
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
+SEED = int(os.environ.get("FAULT_SEED") or zlib.crc32(RUN.encode()) % 1_000_000)
+"""The same in all processes of a run."""
+
+UNITS, RATE = ("250", "200/s") if IS_ALL else ("60", "150/s")
+"""Of each simulation. Its last lines are what a campaign waits for at its end."""
+
+
+class Opens(Protocol):
+    def __call__(self, fault: str, storage: str, *overrides: str, **options: Any) -> Any: ...
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A campaign without a short form is left out, unless all were asked for."""
+    left_out = [each for each in items if not IS_ALL and _times(each) == 0]
+    if left_out:
+        items[:] = [each for each in items if each not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture
+def times(request: pytest.FixtureRequest) -> int:
+    """How often to strike."""
+    return _times(request.node) or 0
+
+
+@pytest.fixture
+def campaign(own_server: Callable[..., Any], tmp_path: Path, record_property: Callable[[str, object], None]) -> Opens:
+    """Opens a campaign; when that is left, everything is drained, verified, noted and judged.
+
+    `overrides` are the service's, `arguments` the simulator's beyond what it does in each campaign.
+    """
+
+    @contextmanager
+    def begin(fault: str, storage: str, *overrides: str, arguments: tuple[str, ...] = (), **options: Any) -> Iterator[Campaign]:
+        print(f"FAULT_SEED={SEED}: {fault}, {storage}")
+        chance = Random(f"{SEED}/{fault}/{storage}")
+        stage = Stage(own_server, tmp_path, storage, chance, *overrides, **options)
+        try:
+            stage.start()
+            campaign = Campaign(stage, fault, SEED, "--units", UNITS, "--rate", RATE, *arguments)
+            try:
+                yield campaign
+                row = campaign.finish()
+            finally:
+                campaign.give_up()
+            record_property(PROPERTY, list(row))  # Which, unlike a row, finds its way from one process to another.
+            campaign.judge(row)
+        finally:
+            stage.close()
+
+    return begin
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> Random:
+    """What the test itself draws from."""
+    return Random(f"{SEED}/{request.node.nodeid}")
+
+
+def _times(item: pytest.Item) -> int | None:
+    """None of a test that is no campaign."""
+    marker = item.get_closest_marker("faults")
+    return None if marker is None else marker.kwargs["all" if IS_ALL else "short"]

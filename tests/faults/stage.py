@@ -1,0 +1,189 @@
+"""A broker and a storage of their own, a service of two workers on them as a daemon, and relays between them if wanted."""
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+from operated_daemon import Daemon
+from operated_service import INGRESS, NOTIFICATION, OperatedService
+from waiting import wait_until
+
+from daemon.service_report import ServiceReport, find_reports, service_report
+from daemon.status_report import State
+from daemon.system_clock import SystemClock
+from servers.kafka import KafkaServer, KafkaSettings
+from tests.connectors.kafka_stage import read_to_end
+from tests.faults.relay import Relay
+from tests.faults.storages import STORAGES, prepare
+
+PARTITIONS = 4
+SESSION_SECONDS = 6
+PATIENCE_SECONDS = 240
+"""For whatever has to happen some time: a machine may be very busy."""
+
+_CONSUMER = f"{INGRESS}.kafka.consumer"
+_CLIENTS = f"{_CONSUMER}.kafka-clients"
+
+
+class Stage:
+    """`relays` stand between the workers and each server if it `is_relayed`; who feeds and who verifies goes straight there."""
+
+    def __init__(
+        self,
+        own_server: Callable[..., Any],
+        directory: Path,
+        storage: str,
+        chance: Random,
+        *overrides: str,
+        is_relayed: bool = False,
+    ) -> None:
+        self.chance = chance
+        self.directory = directory
+        self.storage_name = storage
+        self._kind = STORAGES[storage]
+        self.broker: KafkaServer = own_server(KafkaServer)
+        self.storage: Any = own_server(self._kind.kind, self._kind.settings) if self._kind.kind else None
+        self.relays = [Relay(Random(chance.random())) for _ in range(2 if self.storage else 1)] if is_relayed else []
+        self._name = f"faults-{uuid4().hex[:12]}"
+        self.topics = [f"{self._name}-{each}" for each in ("in", "out", "dead")]
+        self._start_servers()
+        self._overrides = (*self._all_overrides(), *overrides)
+        self.daemon = Daemon(OperatedService(directory / "first", *self._overrides))
+        self._others: list[Daemon] = []
+
+    @property
+    def service(self) -> OperatedService:
+        return self.daemon.service
+
+    def start(self) -> None:
+        self.daemon.start()
+        wait_until(self.holds_all, "every partition is held", PATIENCE_SECONDS, 0.1)
+
+    def another(self) -> Daemon:
+        """A second service of the same group, as on another machine, not started yet."""
+        name = f"other-{len(self._others)}"
+        own = f"{_CLIENTS}.group.instance.id={self._name}-{name}"
+        self._others.append(Daemon(OperatedService(self.directory / name, *self._overrides, own)))
+        return self._others[-1]
+
+    def close(self) -> None:
+        for each in (self.daemon, *self._others):
+            each.service.verb("stop", seconds=PATIENCE_SECONDS)
+        for relay in self.relays:
+            relay.close()
+
+    # What is known of it
+
+    @property
+    def report(self) -> ServiceReport:
+        """Of the first service."""
+        reports = wait_until(lambda: find_reports(self.service.run_directory), "it reports")
+        return service_report(reports, SystemClock().now(), is_running=True)
+
+    def holds_all(self) -> bool:
+        report = self.report
+        return report.state == State.READY and len(report.whole.partitions) == PARTITIONS
+
+    def read_to(self) -> dict[str, int]:
+        """How far any worker of any service says it has read; what a dead one said stays true."""
+        found: dict[str, int] = {}
+        for each in (self.daemon, *self._others):
+            for report in find_reports(each.service.run_directory):
+                for partition in report.partitions:
+                    found[partition.partition] = max(found.get(partition.partition, 0), partition.read_to)
+        return found
+
+    def has_read(self, ends: dict[str, int]) -> bool:
+        read_to = self.read_to()
+        return all(read_to.get(partition, 0) >= end for partition, end in ends.items())
+
+    def is_idle(self, ends: dict[str, int]) -> bool:
+        """Whether everything up to `ends` was read, has left, and nothing waits."""
+        report = self.report.whole
+        unpublished = sum(each.unpublished for each in report.partitions)
+        return self.holds_all() and self.has_read(ends) and report.units.waiting == 0 and unpublished == 0
+
+    def ends(self) -> dict[str, int]:
+        """How far the input goes by now; waits for the broker."""
+
+        def ask() -> dict[str, int] | None:
+            try:
+                with closing(self._reader()) as reader:
+                    names = [TopicPartition(self.topics[0], number) for number in range(PARTITIONS)]
+                    ends = reader.end_offsets(names, timeout_ms=5_000)
+            except KafkaError:
+                return None
+            return {f"{each.topic}-{each.partition}": end for each, end in ends.items()}
+
+        return wait_until(ask, "the broker answers", PATIENCE_SECONDS, 0.1) or {}
+
+    def possible_duplicates(self) -> int:
+        """So many notifications carry the mark."""
+        with closing(self._reader()) as reader:
+            found = read_to_end(reader, self.topics[1])
+        return sum(any(name == "possible-duplicate" for name, _ in each.headers) for each in found)
+
+    def verb(self, *arguments: str, seconds: float) -> Any:
+        """Another verb with the service's configuration, straight at the broker."""
+        return self.service.verb(*arguments, "--set", _at(self.broker.bootstrap), seconds=seconds)
+
+    def _reader(self) -> KafkaConsumer:
+        options = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+        return KafkaConsumer(bootstrap_servers=self.broker.bootstrap, proxy_url="direct://", **options)
+
+    # Its making
+
+    def _start_servers(self) -> None:
+        for relay in self.relays[:1]:
+            self.broker.settings = _relayed(self.broker.ports, relay)
+        servers = [each for each in (self.broker, self.storage) if each]
+        for each in servers:
+            each.launch()
+        for each in servers:
+            each.wait_until_ready(PATIENCE_SECONDS)
+        prepare(self.storage_name, self.storage)
+        self.broker.create_topics(*self.topics, partitions=PARTITIONS)
+
+    def _all_overrides(self) -> list[str]:
+        bootstrap, port = self.broker.bootstrap, self.storage.ports[self._kind.port] if self.storage else None
+        if self.relays:
+            bootstrap = f"127.0.0.1:{self.relays[0].port}"
+        if self.relays[1:]:
+            self.relays[1].target, port = port, self.relays[1].port
+        source, output, dead = self.topics
+        return [
+            f"{INGRESS}.transport=kafka",
+            f"{NOTIFICATION}.transport=kafka",
+            f"{_CLIENTS}.group.id={self._name}",
+            f"{_CLIENTS}.session.timeout.ms={SESSION_SECONDS * 1_000}",
+            _at(bootstrap),
+            f"{_CONSUMER}.topic={source}",
+            f"{NOTIFICATION}.kafka.producer.topic={output}",
+            f"{NOTIFICATION}.dead-letters.topic={dead}",
+            f"{NOTIFICATION}.worker.count=2",
+            f"{NOTIFICATION}.storage.namespace={self._name}",
+            f"{NOTIFICATION}.resequencer.strategy=SEQUENCE",
+            *self._kind.overrides_on(port),
+        ]
+
+
+def _at(bootstrap: str) -> str:
+    return f'{_CLIENTS}.bootstrap.servers="{bootstrap}"'
+
+
+def _relayed(ports: Any, relay: Relay) -> KafkaSettings:
+    """A listener that calls itself by the relay's port, beside the one that calls itself by its own."""
+    own, behind, controller = (f"127.0.0.1:{ports[name]}" for name in ("kafka", "tls", "controller"))
+    relay.target = ports["tls"]
+    return KafkaSettings(
+        properties={
+            "listeners": f"PLAINTEXT://{own},RELAYED://{behind},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{own},RELAYED://127.0.0.1:{relay.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,RELAYED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+    )

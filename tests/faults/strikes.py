@@ -1,0 +1,129 @@
+"""What is done to a service and its servers, by the real means. Each returns when all that it took away is back."""
+
+import os
+import signal
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from random import Random
+from time import monotonic, sleep
+
+from operated_daemon import Daemon
+from waiting import wait_until
+
+from servers.server import Server
+from tests.faults.stage import PATIENCE_SECONDS, SESSION_SECONDS, Stage
+
+Strike = Callable[[Stage, Random], None]
+
+_MOST_DEATHS, _WITHIN_SECONDS = 8, 61
+"""A supervisor gives up at the tenth death in a slot within a minute."""
+
+_deaths: defaultdict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=_MOST_DEATHS))
+
+
+def kill_worker(stage: Stage, chance: Random) -> None:
+    """One that may just have been started, too."""
+    slot, now = chance.randrange(2), monotonic()
+    recent = _deaths[str(stage.directory), slot]
+    if len(recent) == _MOST_DEATHS and now - recent[0] < _WITHIN_SECONDS:
+        slot = 1 - slot
+        recent = _deaths[str(stage.directory), slot]
+    if len(recent) == _MOST_DEATHS:
+        sleep(max(0, recent[0] + _WITHIN_SECONDS - now))
+    _send(stage.daemon, slot, signal.SIGKILL)
+    recent.append(monotonic())
+
+
+def pause_worker(stage: Stage, chance: Random) -> None:
+    """Longer than its session lasts: the group gives its partitions away, and then it goes on where it stood."""
+    slot = chance.randrange(2)
+    worker = _send(stage.daemon, slot, signal.SIGSTOP)
+    sleep(SESSION_SECONDS + chance.uniform(1, 5))
+    os.kill(worker, signal.SIGCONT)
+
+
+def kill_broker(stage: Stage, chance: Random) -> None:
+    _kill(stage.broker, chance)
+
+
+def pause_broker(stage: Stage, chance: Random) -> None:
+    _pause(stage.broker, chance.uniform(1, 15))
+
+
+def kill_storage(stage: Stage, chance: Random) -> None:
+    _kill(stage.storage, chance)
+
+
+def pause_storage(stage: Stage, chance: Random) -> None:
+    _pause(stage.storage, chance.uniform(1, 10))
+
+
+def join_and_leave(stage: Stage, chance: Random) -> None:
+    """Two rebalances: another service comes, and goes in good order or dies with all its workers."""
+    other = stage.another()
+    other.start()
+    sleep(chance.uniform(0, 4))
+    if chance.random() < 0.5:
+        for slot in range(2):
+            _send(other, slot, signal.SIGKILL)
+        os.kill(other.supervisor, signal.SIGKILL)
+    else:
+        stopped = other.service.verb("stop", seconds=PATIENCE_SECONDS)
+        assert stopped.returncode == 0, stopped.stderr
+
+
+def cut_connections(stage: Stage, chance: Random) -> None:
+    chance.choice(stage.relays).cut()
+
+
+def half_close_connections(stage: Stage, chance: Random) -> None:
+    chance.choice(stage.relays).half_close()
+
+
+def slow_down(stage: Stage, chance: Random) -> None:
+    relay = chance.choice(stage.relays)
+    relay.slow_down(chance.uniform(0.01, 0.3))
+    sleep(chance.uniform(2, 6))
+    relay.mend()
+
+
+def fall_silent(stage: Stage, chance: Random) -> None:
+    """And then what was sent is lost, or comes late."""
+    relay = chance.choice(stage.relays)
+    relay.fall_silent()
+    sleep(chance.uniform(1, 12))
+    if chance.random() < 0.5:
+        relay.cut()
+    relay.mend()
+
+
+NETWORK: Mapping[str, Strike] = {
+    "connections reset": cut_connections,
+    "connections half closed": half_close_connections,
+    "slow network": slow_down,
+    "silent network": fall_silent,
+}
+
+
+def _send(daemon: Daemon, slot: int, number: signal.Signals) -> int:
+    """To the worker in the slot, once there is one."""
+    while True:
+        worker = wait_until(lambda: daemon.find_worker(slot), f"a worker in slot {slot}", PATIENCE_SECONDS)
+        assert worker is not None
+        try:
+            os.kill(worker, number)
+        except ProcessLookupError:
+            continue
+        return worker
+
+
+def _kill(server: Server, chance: Random) -> None:
+    server.kill()
+    sleep(chance.uniform(0, 2))
+    server.start(PATIENCE_SECONDS)
+
+
+def _pause(server: Server, seconds: float) -> None:
+    server.pause()
+    sleep(seconds)
+    server.resume()
