@@ -9,10 +9,8 @@ from connectors.file_errors import translated
 from connectors.file_lines import Line, decode_line
 from connectors.file_operations import FileOperations, write_all
 from connectors.file_scan import scan
+from connectors.filed_letter import REQUEUED_FROM
 from connectors.port import TransportRefused
-
-REQUEUED_FROM = "requeued-from"
-"""The header that carries the number of the dead letter: what a requeued record is recognised by."""
 
 _MENTION = REQUEUED_FROM.encode()
 

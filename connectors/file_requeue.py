@@ -3,32 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from connectors.file_dead_letter_actions import ActionsFile, LetterId, Requeued, Requeueing
-from connectors.file_dead_letters import DeadLettersFile, FiledLetter
+from connectors.dead_letter_actions import LetterId, Requeued, Requeueing
+from connectors.dead_letter_desk import Outcome, Sign
+from connectors.dead_letter_portions import portions
+from connectors.file_dead_letter_actions import ActionsFile
+from connectors.file_dead_letters import DeadLettersFile
 from connectors.file_lines import Line, encode_line
 from connectors.file_operations import FileOperations
-from connectors.file_partition_end import REQUEUED_FROM, PartitionEnd, Wanted
+from connectors.file_partition_end import PartitionEnd, Wanted
+from connectors.filed_letter import FiledLetter
 from connectors.port import TransportRefused
-
-MOST_AT_ONCE = 500
-MOST_BYTES_AT_ONCE = 8 * 1024 * 1024
-
-
-class Signature(NamedTuple):
-    """Who acts, and when, as text."""
-
-    by: str
-    at: str
-
-
-class Outcome(NamedTuple):
-    """What became of one dead letter: where its record stands in the input again, or why it does not."""
-
-    number: str
-    position: str | None
-    problem: str | None = None
 
 
 class Requeue:
@@ -47,7 +33,7 @@ class Requeue:
         letters: DeadLettersFile,
         actions: ActionsFile,
         files: FileOperations,
-        sign: Callable[[], Signature],
+        sign: Sign,
     ) -> None:
         self._in_directory = in_directory
         self._letters = letters
@@ -64,7 +50,7 @@ class Requeue:
 
     def requeue(self, letters: Iterable[FiledLetter]) -> Iterator[Outcome]:
         """Requeue them in this order, a portion at a time; the outcomes of a portion come when it is durable."""
-        for portion in _portions(letters):
+        for portion in portions(letters):
             begun, refused = self._begin(portion)
             if begun:
                 self._actions.append(begun)
@@ -126,23 +112,8 @@ def _by_partition(items: Iterable[_Item], partition: Callable[[_Item], int]) -> 
     return ((number, list(group)) for number, group in groupby(sorted(items, key=partition), partition))
 
 
-def _portions(letters: Iterable[FiledLetter]) -> Iterator[list[FiledLetter]]:
-    portion, size = list[FiledLetter](), 0
-    for each in letters:
-        portion.append(each)
-        size += len(each.letter.record.value)
-        if len(portion) == MOST_AT_ONCE or size >= MOST_BYTES_AT_ONCE:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
-
-
 def _line(letter: FiledLetter) -> bytes:
-    """The record as it came, with the mark in place of one that an earlier requeue gave it."""
-    record = letter.letter.record
-    headers = tuple(each for each in record.headers if each[0] != REQUEUED_FROM)
-    return encode_line(Line(record.value, record.key, (*headers, (REQUEUED_FROM, letter.number.encode()))))
+    return encode_line(Line(letter.letter.record.value, letter.letter.record.key, letter.headers_to_requeue))
 
 
 def _position(intent: Requeueing, offset: int) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from connectors.file_dead_letter_actions import ActionsFile, Requeueing
+from connectors.dead_letter_actions import Requeueing
+from connectors.file_dead_letter_actions import ActionsFile
 from connectors.file_operations import SystemFiles
 from connectors.file_positions import PositionsFile
 from connectors.port import Position

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from connectors.file_dead_letter_actions import Action, Discarded, LetterId, Requeued
-from connectors.file_dead_letters import FiledLetter
+from connectors.dead_letter_actions import Action, Discarded, LetterId, Requeued
+from connectors.filed_letter import FiledLetter
 
 WhyNot = Callable[[FiledLetter, Action | None], str | None]
 """Why an order cannot be carried out on a letter whose last action is this; None if it can."""

@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from connectors.file_dead_letter_actions import NEW, Action, ActionsFile, Discarded, Requeued
-from connectors.file_dead_letters import DeadLettersFile, FiledLetter
-from connectors.file_operations import SystemFiles
-from connectors.file_settings import FileSettings
+from connectors.dead_letter_actions import NEW, Action, Discarded, Requeued
+from connectors.dead_letter_desk import Desk, last_actions
+from connectors.filed_letter import FiledLetter
 from daemon.dead_letter_report import DeadLetterReport
 from daemon.exit_code import ExitCode
 from domain.clock import instant_text
@@ -23,58 +22,43 @@ from domain.printable import printable
 class DeadLetterUnknown(ResequencerError):
     """No dead letter has this number."""
 
-    def __init__(self, number: str, file: DeadLettersFile) -> None:
-        super().__init__(f"{number}: no dead letter has this number in {where_read(file)}")
+    def __init__(self, number: str, where: str) -> None:
+        super().__init__(f"{number}: no dead letter has this number in {where}")
 
 
-def where_read(file: DeadLettersFile) -> str:
-    """The file, and which others beside it are not read."""
-    others = file.find_others()
-    return f"{file.path}" + (f" (only that is read, not {', '.join(map(printable, others))})" if others else "")
-
-
-def list_letters(arguments: Namespace, settings: FileSettings) -> ExitCode:
+def list_letters(arguments: Namespace, desk: Desk) -> ExitCode:
     """A line or a JSON object each, in the order in which they were set aside."""
-    file, last = _file(settings), _actions(settings).last()
+    last = last_actions(desk)
     with DeadLetterReport(as_json=arguments.json) as report:
-        for filed in file.letters():
+        for filed in desk.letters():
             action = last.get(filed.letter_id)
             facts = _facts(filed, action.state if action else NEW)
             if _is_asked_for(arguments, filed, facts):
                 report.tell("  ".join(str(fact or "-") for fact in facts.values()), facts)
-    sys.stderr.write(f"resequencer: {report.count} dead letters of {where_read(file)}\n")
+    sys.stderr.write(f"resequencer: {report.count} dead letters of {desk.where}\n")
     return ExitCode.DONE
 
 
-def show_letter(arguments: Namespace, settings: FileSettings) -> ExitCode:
+def show_letter(arguments: Namespace, desk: Desk) -> ExitCode:
     """Everything about one of them, or the bytes of its value and nothing else.
 
     Raises:
         DeadLetterUnknown: There is no such number.
     """
-    file = _file(settings)
-    filed = next((each for each in file.letters() if each.number == arguments.number), None)
+    filed = next((each for each in desk.letters() if each.number == arguments.number), None)
     if filed is None:
-        raise DeadLetterUnknown(arguments.number, file)
+        raise DeadLetterUnknown(arguments.number, desk.where)
     if arguments.raw:
         sys.stdout.flush()
         sys.stdout.buffer.write(filed.letter.record.value)
         sys.stdout.buffer.flush()
         return ExitCode.DONE
-    history = [action for action in _actions(settings).read() if action.letter_id == filed.letter_id]
+    history = [action for action in desk.actions() if action.letter_id == filed.letter_id]
     if arguments.json:
         sys.stdout.write(json.dumps(_everything(filed, history), indent=2) + "\n")
     else:
         sys.stdout.write("".join(line + "\n" for line in _lines(filed, history)))
     return ExitCode.DONE
-
-
-def _file(settings: FileSettings) -> DeadLettersFile:
-    return DeadLettersFile(settings.out_directory, SystemFiles())
-
-
-def _actions(settings: FileSettings) -> ActionsFile:
-    return ActionsFile(settings.out_directory, SystemFiles())
 
 
 def _facts(filed: FiledLetter, state: str) -> dict[str, str | None]:

@@ -2,19 +2,21 @@
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from connectors.file_dead_letter_actions import NEW, Discarded, Requeued, Requeueing
-from connectors.file_settings import FileSettings
+from connectors.dead_letter_actions import NEW, Discarded, Requeued, Requeueing
+from connectors.dead_letter_desk import AskedFor, Desk
 from daemon.configuration import load
+from daemon.dead_letter_desks import open_desk
 from daemon.dead_letter_orders import discard, requeue
 from daemon.dead_letter_views import list_letters, show_letter
 from daemon.exit_code import ExitCode
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
 
-_ORDERS: dict[str, Callable[[Namespace, FileSettings], ExitCode]] = {
+_ORDERS: dict[str, Callable[[Namespace, Desk], ExitCode]] = {
     "list": list_letters,
     "show": show_letter,
     "requeue": requeue,
@@ -25,12 +27,8 @@ _ORDERS: dict[str, Callable[[Namespace, FileSettings], ExitCode]] = {
 def dead_letters(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if all that was asked for was there and was done."""
     configuration = load(arguments.config, [*arguments.overrides, *arguments.more_overrides])
-    unsupported = configuration.only_with_files("dead-letters")
-    if unsupported is not None:
-        raise unsupported
-    ingress, output = configuration.ingress, configuration.notification.output_directory
-    settings = FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes)
-    return _ORDERS[arguments.order](arguments, settings)
+    with closing(open_desk(configuration, _asked_for(arguments))) as desk:
+        return _ORDERS[arguments.order](arguments, desk)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -47,6 +45,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         each.add_argument("--set", action="extend", nargs="+", default=[], dest="more_overrides", help=SUPPRESS)
         each.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
         add(each)
+
+
+def _asked_for(arguments: Namespace) -> AskedFor:
+    """By one number, by several, by an instant, or all of them: each order takes some of these."""
+    one = getattr(arguments, "number", None)
+    return AskedFor(getattr(arguments, "since", None), tuple(getattr(arguments, "numbers", ())) or ((one,) if one else ()))
 
 
 def _add_list(parser: ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from daemon.configuration import Configuration
+from daemon.run_lock import NAME as LOCK
 from daemon.service_log import NAME
 
 _BLOCK_BYTES = 512
@@ -46,7 +47,7 @@ def in_words(use: dict[str, Taken]) -> str:
 def _names(directory: Path) -> list[Path]:
     try:
         with os.scandir(directory) as entries:
-            return [directory / each.name for each in entries if each.is_file(follow_symlinks=False)]
+            return [directory / each.name for each in entries if each.is_file(follow_symlinks=False) and each.name != LOCK]
     except OSError:
         return []
 

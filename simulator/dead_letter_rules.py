@@ -16,7 +16,8 @@ _At = tuple[int, int]
 class DeadLetterCheck:
     """Compares dead letters with what was written to become one, by source position; either may be told of first.
 
-    Keeps in memory what is expected, and the position of each that came.
+    Keeps in memory what is expected, and the position of each that came. Which of two came first says nothing: on topics they
+    may be in two partitions.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -24,6 +25,7 @@ class DeadLetterCheck:
         self._expected: dict[_At, ExpectedGarbage] = {}
         self._early: dict[_At, list[ObservedDeadLetter]] = {}
         self._came: set[_At] = set()
+        self._unmarked: set[_At] = set()
         self.count = 0
 
     @property
@@ -64,9 +66,11 @@ class DeadLetterCheck:
                 findings.add(Finding(Deviation.DEAD_LETTER_MISSING, _where(position), what))
 
     def _compare(self, position: _At, letter: ObservedDeadLetter, findings: Findings) -> None:
-        if position in self._came:
-            if not letter.is_possible_duplicate:
+        if not letter.is_possible_duplicate:
+            if position in self._unmarked:
                 findings.add(Finding(Deviation.DEAD_LETTER_DOUBLED, _where(position), f"{letter.reason} came again"))
+            self._unmarked.add(position)
+        if position in self._came:
             return
         self._came.add(position)
         expected = self._expected.pop(position)

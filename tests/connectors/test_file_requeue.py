@@ -6,13 +6,15 @@ import json
 
 import pytest
 
-from connectors import file_requeue
-from connectors.file_dead_letter_actions import ActionsFile, Requeued, Requeueing
+from connectors import dead_letter_portions
+from connectors.dead_letter_actions import Requeued, Requeueing
+from connectors.dead_letter_desk import Signature
+from connectors.file_dead_letter_actions import ActionsFile
 from connectors.file_dead_letters import DeadLettersFile
 from connectors.file_line_reader import FoundLine
 from connectors.file_lines import Line, decode_line, encode_line
 from connectors.file_operations import SystemFiles
-from connectors.file_requeue import Requeue, Signature
+from connectors.file_requeue import Requeue
 from connectors.file_transport import FileTransport
 from connectors.port import Channel, Outgoing, PartitionOutput, Position, TransportRefused, TransportUnavailable
 from domain.record import Partition
@@ -127,7 +129,7 @@ def test_each_goes_to_the_partition_that_it_came_from_in_the_order_in_which_it_w
 
 
 def test_many_go_in_portions_each_once(settings, monkeypatch):
-    monkeypatch.setattr(file_requeue, "MOST_AT_ONCE", 7)
+    monkeypatch.setattr(dead_letter_portions, "MOST_AT_ONCE", 7)
     set_aside(settings, *(letter(number) for number in range(1, 51)))
     assert [each.number for each in Desk(settings).call()] == [f"T-0#{number}" for number in range(1, 51)]
     assert len(records(settings)) == 50

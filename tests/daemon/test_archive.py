@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from service_under_test import Service
 
-from connectors.file_dead_letter_actions import ActionsFile, Requeueing
+from connectors.dead_letter_actions import Requeueing
+from connectors.file_dead_letter_actions import ActionsFile
 from connectors.file_operations import SystemFiles
 from connectors.port import TransportRefused
 from daemon import archive_limit

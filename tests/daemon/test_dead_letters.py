@@ -434,7 +434,15 @@ def test_the_options_of_every_verb_may_stand_before_or_behind_the_order(desk, tm
     assert desk("list", "--set", f"{NOTIFICATION}.resequencer.stratgy=X")[0] == 3
 
 
-def test_a_transport_that_is_not_there_yet_is_refused(desk):
-    code, _, err = desk("list", "--set", f"{NOTIFICATION}.transport=kafka", "ipf.processing-data.ingress.transport=kafka")
-    assert code == 3
-    assert "`dead-letters` works on files; on topics Kafka's own tools do" in err
+@pytest.mark.parametrize("order", [["list"], ["show", name(1)], ["requeue", "--all"], ["discard", name(1), "--because", "x"]])
+def test_brokers_that_are_away_are_out_of_reach(desk, order):
+    ingress = "ipf.processing-data.ingress"
+    clients = '{ bootstrap.servers = "127.0.0.1:1", default.api.timeout.ms = 1000 }'
+    on_kafka = [
+        f"{NOTIFICATION}.transport=kafka",
+        f"{ingress}.transport=kafka",
+        f"{ingress}.kafka.consumer.kafka-clients={clients}",
+    ]
+    code, out, err = desk(*order, "--set", *on_kafka)
+    assert (code, out) == (4, "")
+    assert err.startswith("resequencer: the brokers: ")

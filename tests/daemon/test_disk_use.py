@@ -25,6 +25,8 @@ def test_a_service_that_never_ran_takes_nothing(configuration):
 
 
 def test_each_kind_of_file_is_counted_once(configuration, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "lock").touch()
     for name in ("out/notifications.jsonl", "out/notifications.000001.jsonl", "state.db", "state.db-wal", "service.log.1"):
         write(tmp_path / name, 40_960)
     use = disk_use(configuration)

@@ -8,10 +8,13 @@ from fuzz.scratch import scratch
 from fuzz.simulated import simulated_lines
 from fuzz.unsynced_files import UnsyncedFiles
 
-from connectors.file_dead_letter_actions import ActionsFile, Requeueing
-from connectors.file_dead_letters import DeadLettersFile, FiledLetter
+from connectors.dead_letter_actions import Requeueing
+from connectors.dead_letter_desk import Signature
+from connectors.file_dead_letter_actions import ActionsFile
+from connectors.file_dead_letters import DeadLettersFile
 from connectors.file_lines import Line, decode_line, encode_line
-from connectors.file_requeue import Requeue, Signature
+from connectors.file_requeue import Requeue
+from connectors.filed_letter import FiledLetter
 from connectors.port import Channel, Outgoing, TransportRefused
 from daemon.dead_letter_choice import choose, why_not_requeue
 from domain.dead_letter import DeadLetter, DeadLetterReason

@@ -278,6 +278,16 @@ def test_dead_letters_are_compared_with_the_garbage(judged: Callable):
     assert whole.found() == {Deviation.UNREADABLE: 1}
 
 
+def test_a_dead_letter_may_come_again_marked_and_also_before_the_one_that_is_not(judged: Callable):
+    whole = judged(units=150, **(CALM | {"garbage": 0.05}))
+    whole.dead_letters.insert(
+        0, edited(whole.dead_letters[0], lambda read: read["headers"].update({"possible-duplicate": "true"}))
+    )
+    assert whole.found() == {}
+    whole.dead_letters.append(whole.dead_letters[1])
+    assert whole.found() == {Deviation.DEAD_LETTER_DOUBLED: 1}
+
+
 def test_a_wrong_sequence_need_not_be_a_dead_letter_where_nothing_is_ordered_by_it(judged: Callable):
     whole = judged(FULL, units=150, **(CALM | {"garbage": 0.05}))
     whole.dead_letters = [each for each in whole.dead_letters if "sequence" not in (header(each, "dead-letter-reason") or "")]
