@@ -143,22 +143,24 @@ class Cycle:
         prepared = self._actors.prepare(question)
         snapshots = self._load(prepared.unknown)
         held = self.ownership.held
-        self._note_activity(prepared.stopped, arrivals)
+        self._note_activity(prepared.stopped, arrivals, question)
         known = {key: tuple(came) for key, came in arrivals.envelopes.items() if key.partition in held}
         settled = self._actors.settle(Settle(self._tools.clock.now(), known, snapshots))
         self._next_wake_at = settled.next_wake_at
         return settled.decisions
 
-    def _note_activity(self, stopped: Iterable[UnitKey], arrivals: Arrivals) -> None:
+    def _note_activity(self, stopped: Iterable[UnitKey], arrivals: Arrivals, asked: Prepare) -> None:
         if not self._settings.acknowledge_handled:
             return
         held = self.ownership.held
         for key in stopped:
             if key.partition in held:
-                held[key.partition].note_idle(key.unit)
+                held[key.partition].note_idle(key.unit, asked.ends.get(key.partition, 0))
         for key, came in arrivals.envelopes.items():
             if key.partition in held:
                 held[key.partition].note_active(key.unit, came[0].record.origin.offset)
+        for name, each in held.items():
+            each.let_idle_go(asked.read_to[name])
 
     def _load(self, unknown: Iterable[UnitKey]) -> dict[UnitKey, Snapshot]:
         """The snapshots of units without an actor: one read per partition."""
@@ -202,6 +204,7 @@ class Cycle:
     def _publish(self, news: Sequence[HeldPartition]) -> None:
         """Let it leave together: on Kafka one transaction."""
         if not news:
+            self.refusal = None  # What was refused went away with its partition.
             return
         outputs = [held.output() for held in news]
         try:

@@ -52,6 +52,7 @@ class HeldPartition:
         self._waits_for_handled = waits_for_handled
         self._ahead_characters = ahead_characters
         self._ahead = plan.ahead
+        self._idle: dict[str, int] = {}
 
     @property
     def room(self) -> int | None:
@@ -64,11 +65,23 @@ class HeldPartition:
     def note_active(self, unit: str, offset: int) -> None:
         """A record of this unit is about to be decided."""
         if self._waits_for_handled:
+            self._idle.pop(unit, None)
             self.positions.hold(unit, offset)
 
-    def note_idle(self, unit: str) -> None:
-        """The unit's actor is gone."""
-        self.positions.let_go(unit)
+    def note_idle(self, unit: str, end: int) -> None:
+        """The unit's actor is gone, when the log went on to `end`: up to there more of the unit may lie, for after an outage
+        all units have been idle for long.
+        """
+        self._idle[unit] = end
+
+    def let_idle_go(self, read_to: int) -> None:
+        """The position waits no longer for idle units of which nothing came until all was read that lay there by then."""
+        while self._idle:
+            unit, end = next(iter(self._idle.items()))  # The first to fall idle: the log was shortest then.
+            if end > read_to:
+                return
+            del self._idle[unit]
+            self.positions.let_go(unit)
 
     @property
     def is_healing(self) -> bool:

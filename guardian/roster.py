@@ -91,7 +91,8 @@ class Roster:
     def note(self, decided: Decided, now: Instant) -> None:
         """An active unit took a turn.
 
-        A turn that changed nothing does not keep its actor alive: it must have stopped before its state expires in storage.
+        A turn that changed nothing does not keep its actor alive: it must have stopped before its state expires in storage. One
+        that was released is over; but where only the source remembers it, its position waits for it until it is idle.
         """
         key, decision = decided.key, decided.decision
         waits = decision.waits
@@ -102,7 +103,7 @@ class Roster:
                 self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
         else:
             self._wakeups.arm(key, waits.wakes_at)
-        if decision.is_over:
+        if decision.is_over and self._settings.can_reload:
             self._over.append(key)
 
     def dues(self, now: Instant, read_to: Mapping[Partition, int], ends: Mapping[Partition, int], limit: int = AT_ONCE) -> Dues:
@@ -124,8 +125,12 @@ class Roster:
         let_go = list(islice(self._backlog.let_go(read_to), limit))
         for key in let_go:
             waits = self.waits.get(key)
-            if waits is not None and waits.kind is WaitKind.DEADLINE and waits.wakes_at <= now:
+            if waits is None or waits.kind is not WaitKind.DEADLINE:
+                continue
+            if waits.wakes_at <= now:
                 wakes[key] = Wake.DEADLINE
+            else:  # It has begun to wait anew, or the clock was set back while its backlog was read.
+                self._wakeups.arm(key, waits.wakes_at)
         self._is_behind = max(len(due), len(let_go)) >= limit or bool(self._over)
         for key in self._heaviest():
             if self._settings.can_reload:

@@ -104,6 +104,20 @@ def test_what_may_not_leave_stays_pending_and_nothing_is_read_until_it_has_left(
     assert service.cycle.figures.counts["publications_refused"] == 3
 
 
+def test_what_may_not_leave_is_missed_no_longer_than_its_partition_is_held(
+    service: Service, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.put()
+    service.start().run()
+    service.tell("u", 1)
+    group.refusals = [PublishRefused("the group has moved on")]
+    service.cycle.run_once()
+    assert service.cycle.refusal == "the group has moved on"
+    monkeypatch.setattr(service.servers.transport, "assignment", list, raising=False)
+    service.cycle.run_once()
+    assert service.cycle.refusal is None
+
+
 def test_what_may_not_leave_on_the_way_down_leaves_with_the_next_owner(service: Service, group: Group) -> None:
     service.put()
     service.start().run()

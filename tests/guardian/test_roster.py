@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from domain.record import Partition
-from guardian.roster import Roster, RosterSettings
+from guardian.roster import Dues, Roster, RosterSettings
 from resequencer.messages import Decided, UnitKey
 from resequencer.unit import Decision, Release, Tally, Wake
 from storage.port import UnitChange, WaitKind, Waits
@@ -130,6 +130,15 @@ def test_a_unit_that_waits_anew_within_a_long_backlog_waits_for_its_own_end() ->
     assert one.dues(83_000, {P0: 500}, {P0: 500}).wakes == {A: Wake.DEADLINE}
 
 
+def test_a_deadline_is_not_lost_when_the_clock_is_set_back_while_its_backlog_is_read() -> None:
+    one = roster()
+    act(one, A, waits(21_000))
+    one.dues(21_000, {P0: 10}, {P0: 100})
+    assert one.dues(15_000, {P0: 100}, {P0: 100}).wakes == {}
+    assert one.next_wake_at == 21_000
+    assert one.dues(21_000, {P0: 100}, {P0: 100}).wakes == {A: Wake.DEADLINE}
+
+
 def test_a_unit_that_waits_in_storage_is_woken_without_an_actor() -> None:
     one = roster()
     one.arm(A, waits(21_000))
@@ -142,6 +151,25 @@ def test_who_is_over_stops_at_the_next_occasion() -> None:
     one.activate(A)
     one.note(decided(A, is_over=True), 0)
     assert one.dues(1, READ, READ).stops == (A,)
+
+
+def test_who_is_over_stays_until_it_is_idle_where_only_the_source_remembers_it() -> None:
+    """Its position waits for its actor: a duplicate of what it told must not meet a unit that knows nothing."""
+    one = roster(can_reload=False)
+    one.activate(A)
+    one.note(decided(A, is_over=True), 0)
+    assert one.dues(29_999, READ, READ).stops == ()
+    assert one.dues(30_000, READ, READ).stops == (A,)
+
+
+def test_who_is_over_and_stays_holds_no_stash_in_memory() -> None:
+    one = roster(stash_bytes=100, can_reload=False)
+    for key in (A, B, C):
+        act(one, key, waits(21_000, size=40))
+    assert one.dues(1, READ, READ).wakes == {A: Wake.BOUND}
+    one.note(decided(A, is_over=True), 1)
+    assert (one.stashed_bytes, one.active) == (80, 3)
+    assert one.dues(2, READ, READ) == Dues({}, ())
 
 
 def test_who_is_woken_is_not_stopped_at_the_same_time() -> None:

@@ -145,6 +145,22 @@ def test_what_is_released_lets_the_position_go(service: Service) -> None:
     assert service.sequences("u") == [2, 3]
 
 
+def test_a_duplicate_of_what_was_released_is_not_told_again_though_the_worker_died_in_between(service: Service) -> None:
+    service.tell("u", 2)
+    service.run()
+    service.run_after(DEADLINE_MS)
+    service.run_after(2_000)
+    service.kill()
+    service.start()
+    service.tell("u", 2)
+    service.run()
+    for _ in range(3):
+        service.run_after(IDLE_MS)
+    assert service.sequences("u") == [2]
+    service.stop()
+    assert service.stored_positions == {0: service.input_size()}
+
+
 def test_nothing_is_marked_after_a_restart_for_it_forgets_by_design(service: Service) -> None:
     service.tell("u", 2)
     service.run()

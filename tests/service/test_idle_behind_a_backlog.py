@@ -1,0 +1,64 @@
+"""With storage none: after an outage all units have been idle for long, while what comes next for them lies unread."""
+
+from collections.abc import Callable
+
+import pytest
+from service_under_test import Service
+
+OUTAGE_MS = 40_000
+"""Longer than the idle timeout."""
+
+
+@pytest.fixture
+def service(new_service: Callable[..., Service]) -> Service:
+    return new_service(storage="none", acknowledge_handled=True, batch_size=1)
+
+
+def test_a_unit_that_was_idle_in_an_outage_is_still_known_when_its_worker_dies_before_the_backlog_is_read(
+    service: Service,
+) -> None:
+    service.tell("u", 1)
+    service.run()
+    service.tell("other", 1)
+    service.tell("u", 2)
+    service.clock.advance(OUTAGE_MS)
+    service.cycle.run_once()
+    service.kill()
+    service.start().run()
+    assert service.sequences("u") == [1, 2]
+
+
+def test_the_position_goes_on_once_the_backlog_is_read(service: Service) -> None:
+    service.tell("u", 1)
+    service.run()
+    at = service.input_size()
+    service.tell("other", 1, 2, 3)
+    service.run_after(OUTAGE_MS)
+    service.run_after(2_000)
+    assert service.stored_positions == {0: at}
+
+
+def test_a_unit_that_was_heard_of_in_the_backlog_holds_the_position_until_it_is_idle_again(service: Service) -> None:
+    service.tell("u", 1)
+    service.run()
+    service.tell("other", 1)
+    service.tell("u", 2)
+    service.run_after(OUTAGE_MS)
+    service.run_after(2_000)
+    assert service.stored_positions == {0: 0}
+    service.run_after(OUTAGE_MS)
+    service.run_after(2_000)
+    assert service.stored_positions == {0: service.input_size()}
+
+
+def test_a_unit_that_is_idle_lets_the_position_go_where_nothing_more_may_be_read(new_service: Callable[..., Service]) -> None:
+    """Else both would wait for each other for ever."""
+    service = new_service(storage="none", acknowledge_handled=True, batch_size=1, ahead_characters=24)
+    service.tell("u", 1)
+    service.run()
+    for number in range(30):
+        service.tell(f"other-{number}", 2)
+    service.clock.advance(OUTAGE_MS)
+    for _ in range(60):
+        service.run_after(OUTAGE_MS)
+    assert service.stored_positions == {0: service.input_size()}
