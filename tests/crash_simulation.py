@@ -65,12 +65,12 @@ class Outcome(NamedTuple):
     problem: str | None = None
 
 
-def workload(seed: int) -> Workload:
+def workload(seed: int, most_units: int = 7) -> Workload:
     random = Random(f"workload {seed}")
     strategy = random.choice(("SEQUENCE", "SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001"))
     arrivals: list[tuple[int, bytes]] = []
     identities: list[str] = []
-    for unit in range(random.randint(3, 7)):
+    for unit in range(random.randint(3, most_units)):
         partition = random.randint(0, 1)
         lines, ids = _unit(random, f"uow-{unit}", strategy)
         arrivals += [(partition, line) for line in lines]

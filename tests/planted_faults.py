@@ -10,8 +10,8 @@ import pytest
 import guardian.ownership
 import resequencer.unit_codec
 from connectors.file_sink import FileSink
-from connectors.port import PartitionOutput, Position
-from domain.errors import PermanentError
+from connectors.port import PartitionOutput, Position, PublishRefused
+from domain.errors import OwnershipLost, PermanentError
 from guardian.backlog import Backlog
 from guardian.cycle import Cycle
 from guardian.held_partition import HeldPartition
@@ -36,10 +36,19 @@ def publish_before_commit(patch: Patch) -> None:
         decisions = decided.get(held.partition, ())
         left = [*letters, *(each for decision in decisions for each in decision.outgoing)]
         commit = held.next_commit(left, decisions, self._tools.random_token())
-        self._tools.patience.until_answered("output", partial(self._transport.publish, [held.output()]))
-        self._tools.patience.until_answered("storage", partial(held.store.commit, commit))
+        has_left = True
+        try:
+            self._tools.patience.until_answered("output", partial(self._transport.publish, [held.output()]))
+        except PublishRefused:
+            has_left = False
+        try:
+            self._tools.patience.until_answered("storage", partial(held.store.commit, commit))
+        except OwnershipLost as error:
+            self.ownership.lose(held.partition, error)
+            return False
         held.note_committed(commit, decisions, self._tools.clock.now())
-        held.note_published(self._tools.clock.now())
+        if has_left:
+            held.note_published(self._tools.clock.now())
         return True
 
     patch.setattr(Cycle, "_is_committed", faulty)

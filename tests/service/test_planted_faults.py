@@ -1,5 +1,8 @@
 """Every fault that the exactly-once protocol guards against, planted: the simulation must notice, or it is decoration."""
 
+import re
+from pathlib import Path
+
 import planted_faults as plant
 import pytest
 from crash_simulation import Forgets, reference, simulate, workload
@@ -34,6 +37,13 @@ FORGETTING: tuple[tuple[Fault, Forgets], ...] = (
     (plant.heal_does_not_mark, Forgets.DATABASE),
 )
 _ALL = [(fault, Forgets.NOTHING) for fault in CRASHES] + list(FORGETTING)
+
+
+def test_the_documentation_lists_every_fault() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8").partition("One worker on files")[2]
+    assert re.findall(r"^\| (\w[\w ]+) \| \w+ \| \d+ \|$", page, re.MULTILINE) == [
+        fault.__name__.replace("_", " ") for fault, _ in _ALL
+    ]
 
 
 @pytest.mark.parametrize(("fault", "forgets"), _ALL, ids=[f"{fault.__name__}-{forgets}" for fault, forgets in _ALL])

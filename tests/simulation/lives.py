@@ -2,7 +2,7 @@
 
 Whatever happens, what leaves must be what leaves when nothing happens. Replay a seed by hand with
 
-    PYTHONPATH=tests:. .venv/bin/python -m simulation.lives SEED [crashes | database | positions | none] [--fault NAME]
+    PYTHONPATH=tests:. .venv/bin/python -m simulation.lives SEED [crashes | database | positions | clocks | none] [--fault NAME]
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from typing import NamedTuple
 
 from crash_simulation import Forgets, Outcome, Phase, Workload, judged, workload
 from msgspec.structs import replace
-from simulation.reading import read_outcome
+from simulation.clocks import MOST_MS
+from simulation.reading import find_false_mark, read_outcome
+from simulation.with_wild_clocks import judged_with_wild_clocks
 from simulation.without_storage import ahead_characters, judged_without_storage, prepared_without_storage
 from simulation.world import World
 
 from domain.errors import ResequencerError
 
-_TURNS = 36
+_TURNS = 40
+_MOST_UNITS = 16
+_AGES_MS = 1 << 30
 _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError, TypeError, AttributeError)
 
 
@@ -33,12 +37,14 @@ class Life(StrEnum):
     """The storage that they share forgets once."""
     POSITIONS = "positions"
     """The group's positions are reset once."""
+    CLOCKS = "clocks"
+    """The workers' clocks are set, forth and back, and handlers are slow."""
     NONE = "none"
     """Each worker has a storage `none` of its own: the source is the store."""
 
     @property
     def forgets(self) -> Forgets:
-        return Forgets(self) if self is not Life.NONE else Forgets.NOTHING
+        return Forgets(self) if self in (Life.DATABASE, Life.POSITIONS) else Forgets.NOTHING
 
 
 def simulate(seed: int, life: Life = Life.CRASHES, expected: Outcome | None = None) -> Outcome:
@@ -52,6 +58,8 @@ def simulate(seed: int, life: Life = Life.CRASHES, expected: Outcome | None = No
         return outcome._replace(problem=world.wrong)
     if life is Life.NONE:
         return judged_without_storage(outcome, expected, work, ahead_characters(seed, work))
+    if life is Life.CLOCKS:
+        return judged_with_wild_clocks(outcome, expected, work)
     return judged(outcome, expected, life.forgets)
 
 
@@ -63,9 +71,11 @@ def reference(seed: int, life: Life = Life.CRASHES) -> Outcome:
 
 def prepared(seed: int, life: Life) -> Workload:
     """Some units wait for longer than the idle ones are kept: whoever waits must not expire."""
-    work, random = workload(seed), Random(f"prepared {seed}")
+    work, random = workload(seed, _MOST_UNITS), Random(f"prepared {seed}")
     if life is Life.NONE:
         return prepared_without_storage(work, random)
+    if life is Life.CLOCKS:
+        return work._replace(plan=replace(work.plan, batch_size=random.choice((1, 1, 3, 500))))
     if life is Life.CRASHES and random.random() < 0.3:
         long = replace(work.plan.resequencer, stash_timeout_ms=200_000)
         return work._replace(plan=replace(work.plan, resequencer=long, retention_ms=150_000))
@@ -73,7 +83,8 @@ def prepared(seed: int, life: Life) -> Workload:
 
 
 def _world(seed: int, work: Workload, life: Life, workers: int) -> World:
-    return World(seed, work.plan, workers, ahead_characters(seed, work) if life is Life.NONE else None)
+    characters = ahead_characters(seed, work) if life is Life.NONE else None
+    return World(seed, work.plan, workers, characters, clocks_jump=life is Life.CLOCKS)
 
 
 def _lived(world: World, work: Workload, random: Random | None, life: Life) -> Outcome:
@@ -87,25 +98,31 @@ def _lived(world: World, work: Workload, random: Random | None, life: Life) -> O
         finally:
             for each in world.workers:
                 each.die()
-    return read_outcome(world.broker, world.misfortunes)._replace(problem=problem)
+    return read_outcome(world.broker, world.misfortunes)._replace(problem=problem or find_false_mark(world))
 
 
 class _Losses(NamedTuple):
-    """In which phases, and in which half of them, the storage is backed up, goes back to that, and the group is reset."""
+    """In which phases, and in which half of each, the storage is backed up, goes back to that, and the group is reset.
 
-    backup_at: int | None = None
-    forgets_at: int | None = None
-    reset_at: int | None = None
+    `is_early` backs it up before what is due in that half has happened. Between a backup and the return to it are `turns`.
+    """
+
+    backup_at: frozenset[int] = frozenset()
+    forgets_at: frozenset[int] = frozenset()
+    reset_at: frozenset[int] = frozenset()
     half: int = 0
+    is_early: bool = False
+    turns: int = 0
 
     @classmethod
     def drawn(cls, random: Random, phases: int, life: Life) -> _Losses:
-        at, half = random.randrange(phases - 5), random.randrange(2)
+        at = frozenset(random.randrange(phases - 5) for _ in range(random.randint(1, 3)))
         if life is Life.POSITIONS:
             return cls(reset_at=at)
         if life is Life.DATABASE:
-            backup_at = random.choice((None, at, at, random.randrange(at + 1)))
-            return cls(backup_at, at, at if random.random() < 0.1 else None, half)
+            backup_at = random.choice((frozenset(), at, at, frozenset((random.randrange(max(at) + 1),))))
+            reset_at = at if random.random() < 0.1 else frozenset[int]()
+            return cls(backup_at, at, reset_at, random.randrange(2), random.random() < 0.5, random.choice((4, 10, 20)))
         return cls()
 
 
@@ -124,16 +141,19 @@ class _Lived:
         for at, phase in enumerate(self._work.phases):
             if problem := self._live(at, phase):
                 return problem
-        # Who read everything again needs some time more.
+        # Who read everything again needs some time more, and so does who began to wait by a clock that was ahead.
         for _ in range(10 if self._is_struck and self._life is not Life.CRASHES else 0):
-            self._world.clock.advance(25_000)
+            self._world.clock.advance(MOST_MS if self._life is Life.CLOCKS else 25_000)
             if problem := self._world.calm():
                 return problem
-        waiting = self._world.waiting()
-        return f"still waiting: {waiting}" if waiting else None
+        if waiting := self._world.waiting():
+            return f"still waiting: {waiting}"
+        active = 0 if self._work.plan.roster.idle_timeout_ms > _AGES_MS else self._world.active()
+        return f"{active} units are still in memory" if active else None
 
     def _live(self, at: int, phase: Phase) -> str | None:
-        """Time goes by and lines come: some at once, then, when nothing is due any more, the others little by little.
+        """Time goes by and lines come: some at once, then, when nothing is due any more, the others little by little. What came
+        in an outage is all there when it ends.
 
         An attempt that is due and a record that comes at the same instant may be taken in either order, for a poll may bring
         nothing though something is there. Where there are retries, they come one after the other.
@@ -141,17 +161,17 @@ class _Lived:
         world = self._world
         if phase.is_outage:
             world.kill_all()
-        if at == self._losses.reset_at:
+        if at in self._losses.reset_at:
             world.reset_group()
         world.clock.advance(phase.advance_ms)
         if self._work.away_until and (problem := world.calm()):
             return problem
-        half = len(phase.lines) // 2
-        world.send(phase.lines[:half])
+        at_once = len(phase.lines) if phase.is_outage else len(phase.lines) // 4
+        world.send(phase.lines[:at_once])
         if problem := self._pass(at, 0):
             return problem
-        world.coming.extend(phase.lines[half:])
-        problem = self._pass(at, 1) if half < len(phase.lines) else None
+        world.coming.extend(phase.lines[at_once:])
+        problem = self._pass(at, 1) if world.coming else None
         world.expire()
         return problem
 
@@ -159,11 +179,13 @@ class _Lived:
         """A while of misfortunes, then calm."""
         world, losses = self._world, self._losses
         if self._is_struck:
-            world.live(_TURNS)
-            if (at, half) == (losses.backup_at, losses.half):
+            is_backed_up = at in losses.backup_at and half == losses.half
+            if not (is_backed_up and losses.is_early):
+                world.live(_TURNS)
+            if is_backed_up:
                 world.keep_backup()
-                world.live(_TURNS // 2)
-            if (at, half) == (losses.forgets_at, losses.half):
+                world.live(losses.turns)
+            if at in losses.forgets_at and half == losses.half:
                 world.forget()
                 world.live(_TURNS)
         return world.calm()

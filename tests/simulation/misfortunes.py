@@ -33,11 +33,11 @@ class Dangers(msgspec.Struct, frozen=True):
     @classmethod
     def drawn(cls, random: Random) -> Dangers:
         return cls(
-            random.choice((0.0, 0.001, 0.008)),
+            random.choice((0.0, 0.003, 0.02)),
             random.choice((0.0, 0.002, 0.01)),
             random.choice((0.0, 0.002, 0.01)),
             random.choice((0.005, 0.015, 0.05)),
-            random.choice((0.0, 0.02, 0.1)),
+            random.choice((0.0, 0.01, 0.05)),
         )
 
 

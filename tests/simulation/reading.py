@@ -1,19 +1,56 @@
 """Lines as records of the fake broker, and what left as the judges know it."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from crash_simulation import Outcome
-from service_under_test import Dead, Told
+from kafka.structs import TopicPartition
+from msgspec.structs import replace
+from service_under_test import TOPIC, Dead, Teller, Told
 from simulation.fake_broker import FakeBroker, Stored
 from simulation.misfortunes import Misfortunes
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS
 
 from connectors.file_lines import Line, decode_line
+from domain.clock import Instant
+from domain.envelope import DataEnvelope
+from resequencer.handlers.port import Handled, Marks
+from resequencer.payment_data import PaymentData
+
+if TYPE_CHECKING:
+    from simulation.world import World
 
 
 def to_stored(line: bytes) -> Stored:
     decoded = decode_line(line)
     return Stored(decoded.key, decoded.value, decoded.headers) if isinstance(decoded, Line) else Stored(None, line, ())
+
+
+class SourcedTeller(Teller):
+    """Tells by which record each notification was caused, too. `takes_ms` says how long that takes."""
+
+    takes_ms: Callable[[], int] = staticmethod(lambda: 0)
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        self._clock.advance(self.takes_ms())
+        (told,) = super().handle(envelope, data, marks, now).notifications
+        return Handled((replace(told, headers=(*told.headers, ("source-position", str(told.origin).encode()))),))
+
+
+def find_false_mark(world: World) -> str | None:
+    """Only what a record caused that lay there when something was forgotten may be marked as a possible duplicate."""
+    told = [(each, "source-position") for each in world.broker.decided(NOTIFICATIONS)]
+    dead = [(each, "dead-letter-source-position") for each in world.broker.decided(DEAD_LETTERS)]
+    for record, source in (*told, *dead):
+        headers = dict(record.headers)
+        place, offset = headers[source].decode().rsplit("@", 1)
+        number = int(place.rsplit("-", 1)[1])
+        if "possible-duplicate" in headers and int(offset) >= world.may_repeat_below[TopicPartition(TOPIC, number)]:
+            return f"marked possible-duplicate though nothing was forgotten since it came: {headers}"
+    return None
 
 
 def read_outcome(broker: FakeBroker, misfortunes: Misfortunes) -> Outcome:

@@ -17,7 +17,9 @@ from guardian.ahead import Ahead
 from guardian.cycle import Cycle
 from guardian.held_partition import HeldPartition
 from guardian.ownership import Ownership
+from guardian.roster import Roster
 from guardian.takeover import Takeover
+from resequencer.messages import Decided
 from storage.none_memory import KeptPartition, Memory
 from storage.ownership import LastCommit
 from storage.ownership import is_done as right_is_done
@@ -226,6 +228,18 @@ def position_goes_back_when_healing(patch: Patch) -> None:
 def position_waits_for_stashes_only(patch: Patch) -> None:
     """And not for the first record of each active unit: a duplicate behind it meets a unit that knows nothing."""
     patch.setattr(HeldPartition, "note_active", lambda *_: None)
+
+
+def what_was_released_lets_the_position_go(patch: Patch) -> None:
+    """At once, as where a storage remembers it: a duplicate of it meets a unit that knows nothing."""
+
+    def faulty(self: Roster, decided: Decided, now: int) -> None:
+        right(self, decided, now)
+        if decided.decision.is_over:
+            self._over.append(decided.key)
+
+    right = Roster.note
+    patch.setattr(Roster, "note", faulty)
 
 
 def what_waits_is_taken_for_done(patch: Patch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from crash_points import StruckStore
@@ -22,6 +23,14 @@ class StorageLine(Protocol):
         """What `call` answers, if it gets there and its answer gets back; else `failure`, whatever became of it."""
         ...
 
+    def leave_on_its_way(self, call: Callable[[], object]) -> None:
+        """A request that nobody waits for; it may arrive."""
+        ...
+
+    def choose(self, count: int) -> int:
+        """Below `count`, by chance."""
+        ...
+
 
 class StruckPartitionStore(StruckStore):
     """As its owner sees it: who had no answer knows no new header, whether it was stored or not."""
@@ -31,6 +40,9 @@ class StruckPartitionStore(StruckStore):
         self._line = line
 
     def commit(self, commit: Commit) -> None:
+        """Now and then it is sent twice."""
+        if self._line.choose(10) == 0:
+            self._line.leave_on_its_way(partial(copy(self._inner).commit, commit))
         sent = copy(self._inner)
         self._line.ask("commit", lambda: sent.commit(commit), StorageUnavailable("no answer to commit"), may_come_late=True)
         self._inner = sent

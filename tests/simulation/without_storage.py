@@ -3,8 +3,8 @@
 * Nothing is lost: what is told or buried when nothing happens is told or buried, whatever does.
 * Nothing repeats of a unit that never goes idle between its envelopes: none of its envelopes is told twice. Of any other, one
   is told at most as often as it came. No record is buried twice.
-* A unit of which nothing was released by a deadline or a bound, and nothing had to be tried again, is told exactly as it is
-  when nothing happens: who reads it again comes to the same, and in time. Released units are read again with new deadlines.
+* Such a unit of which nothing was released by a deadline or a bound, and nothing had to be tried again, is told exactly as it
+  is when nothing happens: who reads it again comes to the same, and in time. Released units are read again with new deadlines.
 """
 
 from collections import Counter, defaultdict
@@ -40,7 +40,7 @@ def judged_without_storage(outcome: Outcome, expected: Outcome, work: Workload, 
     came = _Came(work)
     problem = _find_mark(outcome) or _find_loss(outcome, expected) or _find_repetition(outcome, came)
     if problem is None and room == _ROOM:
-        problem = _find_difference(outcome, expected, work)
+        problem = _find_difference(outcome, expected, work, came)
     return outcome._replace(problem=problem)
 
 
@@ -92,11 +92,12 @@ def _find_repetition(outcome: Outcome, came: _Came) -> str | None:
     return next((f"buried {times} times: {position}" for position, times in buried.items() if times > 1), None)
 
 
-def _find_difference(outcome: Outcome, expected: Outcome, work: Workload) -> str | None:
+def _find_difference(outcome: Outcome, expected: Outcome, work: Workload, came: _Came) -> str | None:
     """Of the units that nothing happened to but what comes of their order."""
+    rested = {each.unit for each in (*outcome.told, *expected.told) if came.rests(each.unit)}
     released = {each.unit for each in expected.told if each.incomplete is not None or each.is_late}
     tried_again = {identity.split("#")[0] for identity in work.away_until}
-    told, wanted = (_but_for(by_unit(each.told), released | tried_again) for each in (outcome, expected))
+    told, wanted = (_but_for(by_unit(each.told), rested | released | tried_again) for each in (outcome, expected))
     return first_difference(told, wanted, (), ())
 
 

@@ -9,6 +9,7 @@ from crash_points import Crash
 from driving import NoChance
 from greenlet import getcurrent, greenlet
 from service_under_test import TOPIC
+from simulation.clocks import MachineClock
 from simulation.fake_clients import FakeConsumer
 from simulation.struck_storage import StruckSharedStorage
 
@@ -36,16 +37,26 @@ _SESSION_TURNS = 6
 
 
 class Worker:
-    """`consumer` is its group member, made by its transport; `cycle` is None while it is dead."""
+    """`cycle`, `actors` and `transport` are None while it is dead.
+
+    Before the turn `stands_until` it does nothing.
+    """
 
     def __init__(self, world: World, slot: int) -> None:
         self._world = world
         self.slot = slot
+        self.clock = MachineClock(world.clock)
         self.cycle: Cycle | None = None
         self.actors: Actors | None = None
-        self.consumer: FakeConsumer | None = None
+        self.transport: KafkaTransport | None = None
         self._stretch: greenlet | None = None
-        self._stands_until = 0
+        self.stands_until = 0
+
+    @property
+    def consumer(self) -> FakeConsumer | None:
+        """Its group member, once it has one."""
+        member = self.transport._member if self.transport is not None else None
+        return member._consumer if member is not None else None
 
     @property
     def member(self) -> str:
@@ -59,19 +70,25 @@ class Worker:
 
     @property
     def stands_still(self) -> bool:
-        return self.is_midway and self._world.turn < self._stands_until
+        return self._world.turn < self.stands_until
+
+    @property
+    def has_something_due(self) -> bool:
+        """Not everybody whose time has come was woken or stopped yet: a cycle takes as many as it takes records."""
+        wakes_at = self.cycle._next_wake_at if self.cycle is not None else None
+        return wakes_at is not None and wakes_at <= self.clock.now()
 
     def go_on(self) -> bool:
         """With its cycle, or with the next one, until it ends, stands still or waits: whether anything was committed."""
         self._stretch = self._stretch or greenlet(self._live)
         has_committed = self._stretch.switch()
         if self._stretch is not None and self._stretch.dead:
-            self._stretch = None
+            self._stretch, self.stands_until = None, 0
         return bool(has_committed)
 
     def stand_still(self, turns: int) -> None:
         """Let the others go on. The group misses it if that takes longer than a session may."""
-        self._stands_until = self._world.turn + turns
+        self.stands_until = self._world.turn + turns
         if turns > _SESSION_TURNS:
             self._world.throw_out(self.member)
         getcurrent().parent.switch()
@@ -82,13 +99,13 @@ class Worker:
 
     def die(self) -> None:
         """As by `kill -9`: the brokers do not hear of it."""
-        stretch, self._stretch = self._stretch, None
+        stretch, self._stretch, self.stands_until = self._stretch, None, 0
         if stretch is not None and stretch is not getcurrent() and not stretch.dead:
             stretch.throw(Crash("killed where it stood"))
             return
         if self.actors is not None:
             self.actors.close()
-        self.cycle = self.consumer = self.actors = None
+        self.cycle = self.transport = self.actors = None
 
     def held(self) -> list[Any]:
         return list(self.cycle.ownership.held.values()) if self.cycle else []
@@ -126,8 +143,9 @@ class Worker:
         settings = KafkaSettings.make(_TOPICS, ClientOptions({"group_id": "group"}, {}), f"group-{self.slot}", 1 << 20)
         rules = Rules(strategy, world.handler, plan.resequencer, NoChance())
         self.actors = Actors(rules, decoder.decode, plan.roster)
-        servers = Servers(KafkaTransport(settings, world.clock), self._new_storage(), self.actors)
-        tools = Tools(decoder, world.clock, Patience(PatienceSettings(), self.wait, lambda: False), world.token)
+        self.transport = KafkaTransport(settings, self.clock)
+        servers = Servers(self.transport, self._new_storage(), self.actors)
+        tools = Tools(decoder, self.clock, Patience(PatienceSettings(), self.wait, lambda: False), world.token)
         waits = plan.acknowledge_handled
         self.cycle = Cycle(servers, tools, CycleSettings(strategy.name, plan.batch_size, 0, waits, world.ahead_characters))
         self.cycle.ownership.later = Later(PatienceSettings(0, 0))

@@ -7,57 +7,59 @@ zombie; it may be killed where it stands.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import count
 from random import Random
-from typing import Any
-from unittest.mock import patch
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata, TopicPartition
-from service_under_test import TOPIC, FakeClock, Plan, Teller
+from service_under_test import TOPIC, FakeClock, Plan
 from simulation.fake_broker import FakeBroker
-from simulation.fake_clients import FakeAdmin, FakeConsumer, FakeProducer
 from simulation.misfortunes import Misfortunes
-from simulation.reading import to_stored
+from simulation.patching import fake_kafka
+from simulation.reading import SourcedTeller, to_stored
 from simulation.shared_storage import Backup, SharedStorage
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, Worker
 
-from connectors.kafka_bounded import Bounded
-from connectors.kafka_producer import TransactionalProducer
 from domain.record import Partition
-from guardian.messages import Survey
+from guardian.messages import Survey, Surveyed
 from storage.none_memory import Memory
 
-_CLOCKED = ("kafka_transport", "kafka_log", "kafka_publisher", "kafka_producer", "kafka_topics")
 INPUT = tuple(TopicPartition(TOPIC, number) for number in range(2))
+_UNTIL_HEALED = 1 << 60
 
 
 class World:
-    """`coming` are lines that have not been sent yet, by partition; `wrong` is the first invariant that broke.
+    """`may_repeat_below` is where each log ended when the storage forgot last, or when a reset was healed. `coming` are lines
+    that have not been sent yet, by partition; `wrong` is the first invariant that broke.
 
-    `turn` counts the stretches of work. `ahead_characters` are those that a position's metadata has for what is done beyond it.
+    `turn` counts the stretches of work. `clocks_jump` is whether machines have clocks that are set, and handlers take their
+    time. `ahead_characters` are those that a position's metadata has for what is done beyond it.
     """
 
-    def __init__(self, seed: int, plan: Plan, workers: int, ahead_characters: int | None = None) -> None:
+    def __init__(
+        self, seed: int, plan: Plan, workers: int, ahead_characters: int | None = None, *, clocks_jump: bool = False
+    ) -> None:
         self.random = Random(f"world {seed}")
         self.misfortunes = Misfortunes(self.random)
         self.plan = plan
         self.ahead_characters = ahead_characters
         self.clock = FakeClock()
-        self.handler = Teller(self.clock)
+        self.handler = SourcedTeller(self.clock)
+        self.clocks_jump = clocks_jump
+        if clocks_jump:
+            self.handler.takes_ms = self._handling_ms
         self.broker = FakeBroker({TOPIC: len(INPUT), NOTIFICATIONS: 2, DEAD_LETTERS: 1}, TOPIC)
-        self.broker.watch = self._see_that_it_goes_forward
+        self.broker.watch = self._see_position
         self.memory = Memory()
         self.coming: deque[tuple[int, bytes]] = deque()
         self.workers = [Worker(self, slot) for slot in range(workers)]
         self.turn = 0
+        self.may_repeat_below = dict.fromkeys(INPUT, 0)
         self.wrong: str | None = None
         self._backup = Backup(self.memory)
         self._tokens = count(1)
         self._gaps = Random(f"gaps {seed}")
-        self._looks = 0
         self._at_work = self.workers[0]
 
     def token(self) -> str:
@@ -66,25 +68,31 @@ class World:
     # What happens
 
     def live(self, turns: int) -> None:
-        """So many stretches of work of anybody, and what befalls them."""
+        """So many stretches of work of anybody, and what befalls them; fewer if there is nothing more to do."""
         self.misfortunes.armed = True
         for _ in range(turns):
             self.turn += 1
             self._befall()
-            if ready := [each for each in self.workers if not each.stands_still]:
-                self._let_work(self.random.choice(ready))
+            self.turn = max(self.turn, min(each.stands_until for each in self.workers))
+            self._let_work(self.random.choice([each for each in self.workers if not each.stands_still]))
+            if self.turn % 8 == 0 and not self.coming and self._is_all_done():
+                break
         self.misfortunes.armed = False
 
     def calm(self, rounds: int = 400) -> str | None:
-        """All that is coming has come, no more misfortunes: all go on until nothing moves. Why it does not end, if so."""
+        """All that is coming has come, clocks are right, no more misfortunes: all go on until nothing moves. Why it does not
+        end, or may not be so, if so.
+        """
         quiet = 0
+        for each in self.workers:
+            each.clock.ahead_ms = 0
         self.send([self.coming.popleft() for _ in range(len(self.coming))])
         for _ in range(rounds):
             moved = [self._let_work(worker) for worker in self.workers]
             self._bury_the_dead()
             quiet = 0 if any(moved) or not self._is_all_done() else quiet + 1
             if quiet == 2:
-                return None
+                return self.find_excess()
         return f"not quiet after {rounds} rounds: {[each.words() for each in self.workers]}"
 
     def kill_all(self) -> None:
@@ -115,6 +123,8 @@ class World:
         partitions = [Partition(*each) for each in INPUT]
         partitions = self.random.choice((partitions, partitions[:1], partitions[1:]))
         self._backup.restore(self.memory, partitions)
+        for each in partitions:
+            self.may_repeat_below[TopicPartition(*each)] = self.broker.stable_end(TopicPartition(*each))
         self.misfortunes.note(f"the storage forgets {', '.join(map(str, partitions))}")
 
     def reset_group(self) -> None:
@@ -123,6 +133,7 @@ class World:
         for each in INPUT:
             end = OffsetAndMetadata(self.broker.stable_end(each), "", -1)
             self.broker.reset(each, self.random.choice((None, OffsetAndMetadata(0, "", -1), end)))
+            self.may_repeat_below[each] = _UNTIL_HEALED
         self.misfortunes.note("the group is reset")
 
     def expire(self) -> None:
@@ -131,8 +142,29 @@ class World:
 
     def waiting(self) -> list[str]:
         """The units in which something waits, as the workers know them."""
-        surveys = [each.actors.survey(Survey(oldest=10)) for each in self.workers if each.actors is not None]
-        return [key.unit for survey in surveys for key, _ in survey.oldest]
+        return [key.unit for _, survey in self._surveys() for key, _ in survey.oldest]
+
+    def find_excess(self) -> str | None:
+        """What is in memory and should not be, now that all are quiet: stashes beyond their bound, units of a partition that is
+        another's, or that should have been woken.
+        """
+        for worker, survey in self._surveys():
+            if survey.stashed_bytes > self.plan.roster.stash_bytes:
+                return f"{worker.slot} has {survey.stashed_bytes} bytes of stashes in memory"
+            theirs = {key.partition for key, _ in survey.oldest} - {each.partition for each in worker.held()}
+            if theirs:
+                return f"{worker.slot} still knows units of {theirs}"
+            overdue = [key.unit for key, waits in survey.oldest if waits.wakes_at <= self.clock.now()]
+            if overdue:
+                return f"{worker.slot} has not woken {overdue}"
+        return None
+
+    def active(self) -> int:
+        """Units with an actor."""
+        return sum(survey.active for _, survey in self._surveys())
+
+    def _surveys(self) -> list[tuple[Worker, Surveyed]]:
+        return [(each, each.actors.survey(Survey(oldest=100))) for each in self.workers if each.actors is not None]
 
     def _let_work(self, worker: Worker) -> bool:
         self._at_work = worker
@@ -151,11 +183,19 @@ class World:
             consumer.hear()
         if drawn() < 0.3 and self.coming:
             self.send([self.coming.popleft()])
+        if self.clocks_jump and drawn() < 0.3:
+            worker = self.random.choice(self.workers)
+            worker.clock.jump(self.random)
+            self.misfortunes.note(f"the clock of worker {worker.slot} is {worker.clock.ahead_ms} ms ahead")
         standing = [each for each in self.workers if each.stands_still]
         if standing and drawn() < self.misfortunes.dangers.crash:
             worker = self.random.choice(standing)
             self.misfortunes.crash(worker.slot, "where it stands")
             worker.die()
+
+    def _handling_ms(self) -> int:
+        """Now and then longer than an attempt should take."""
+        return self.random.choice((0, 0, 0, 20, 4_000)) if self.misfortunes.armed else 0
 
     def _bury_the_dead(self) -> None:
         """Those that are dead are missed by the group, their transactions time out."""
@@ -169,45 +209,29 @@ class World:
     def _is_all_done(self) -> bool:
         held = [each for worker in self.workers for each in worker.held()]
         return (
-            not any(worker.is_midway for worker in self.workers)
+            not any(worker.is_midway or worker.has_something_due for worker in self.workers)
             and len(held) == len(INPUT)
             and not self.broker.group.is_rebalancing
             and all(each.room == 0 or each.read_to == self.broker.stable_end(TopicPartition(*each.partition)) for each in held)
             and not any(each.unpublished for each in held)
         )
 
-    def _see_that_it_goes_forward(self, at: TopicPartition, before: OffsetAndMetadata | None, after: OffsetAndMetadata) -> None:
+    def _see_position(self, at: TopicPartition, before: OffsetAndMetadata | None, after: OffsetAndMetadata) -> None:
+        if self.may_repeat_below[at] == _UNTIL_HEALED:
+            self.may_repeat_below[at] = self.broker.stable_end(at)
         if before is not None and after.offset < before.offset:
             self.wrong = self.wrong or f"the position of {at} went back from {before.offset} to {after.offset}"
+        settled_to = self._settled_to(at)
+        if settled_to is not None and after.offset > settled_to:
+            self.wrong = self.wrong or f"the position of {at} is {after.offset}, and what is stored ends at {settled_to}"
 
-    # How the clients are made
+    def _settled_to(self, at: TopicPartition) -> int | None:
+        """None where it cannot be told: the source is the store, or something was forgotten."""
+        if self.plan.storage == "none" or self.may_repeat_below[at]:
+            return None
+        kept = self.memory.partitions.get(Partition(*at))
+        return (kept.header.next_offset or 0) if kept is not None else 0
 
-    @contextmanager
-    def patched(self) -> Iterator[None]:
+    def patched(self) -> AbstractContextManager[None]:
         """Within it, kafka-python's clients are the fakes and time is the world's."""
-        with ExitStack() as stack:
-            for module in ("kafka_member", "kafka_log", "kafka_producer", "kafka_topics"):
-                stack.enter_context(patch(f"connectors.{module}.make_client", self._make_client))
-            for module in _CLOCKED:
-                stack.enter_context(patch(f"connectors.{module}.monotonic", self._monotonic))
-            stack.enter_context(patch("connectors.kafka_publisher._FENCES", 1_000_000))
-            stack.enter_context(patch.object(Bounded, "call", lambda _, call, __: call()))
-            stack.enter_context(patch.object(TransactionalProducer, "discard", lambda _: None))
-            yield
-
-    def _monotonic(self) -> float:
-        """Half a second goes by with each look at it: whoever waits by it comes to an end."""
-        self._looks += 1
-        return self._looks / 2
-
-    def _make_client(self, _: str, make: type, options: Mapping[str, Any]) -> Any:
-        worker = self._at_work
-        if issubclass(make, KafkaProducer):
-            return FakeProducer(self.broker, worker, options["transactional_id"])
-        if issubclass(make, KafkaConsumer):
-            consumer = FakeConsumer(self.broker, worker, options)
-            if make is not KafkaConsumer:
-                worker.consumer = consumer
-            return consumer
-        assert issubclass(make, KafkaAdminClient)
-        return FakeAdmin(self.broker)
+        return fake_kafka(self.broker, lambda: self._at_work)

@@ -1,0 +1,45 @@
+"""kafka-python's clients replaced by the fakes, and the transport's clock by one that never stands still."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from simulation.fake_broker import FakeBroker
+from simulation.fake_clients import FakeAdmin, FakeConsumer, FakeProducer, Line
+
+from connectors.kafka_bounded import Bounded
+from connectors.kafka_producer import TransactionalProducer
+
+_MAKERS = ("kafka_member", "kafka_log", "kafka_producer", "kafka_topics")
+_CLOCKED = ("kafka_transport", "kafka_log", "kafka_publisher", "kafka_producer", "kafka_topics")
+_PER_SECOND = 10
+
+
+@contextmanager
+def fake_kafka(broker: FakeBroker, line: Callable[[], Line]) -> Iterator[None]:
+    """`line` is asked, whenever a client is made, whose it is.
+
+    A tenth of a second goes by with each look at the clock: whoever waits by it comes to an end. Nobody is taken for a twin.
+    """
+    looks = count()
+
+    def make_client(_: str, make: type, options: Mapping[str, Any]) -> Any:
+        if issubclass(make, KafkaProducer):
+            return FakeProducer(broker, line(), options["transactional_id"])
+        if issubclass(make, KafkaConsumer):
+            return FakeConsumer(broker, line(), options)
+        assert issubclass(make, KafkaAdminClient)
+        return FakeAdmin(broker)
+
+    with ExitStack() as stack:
+        for module in _MAKERS:
+            stack.enter_context(patch(f"connectors.{module}.make_client", make_client))
+        for module in _CLOCKED:
+            stack.enter_context(patch(f"connectors.{module}.monotonic", lambda: next(looks) / _PER_SECOND))
+        stack.enter_context(patch("connectors.kafka_publisher._FENCES", 1_000_000))
+        stack.enter_context(patch.object(Bounded, "call", lambda _, call, __: call()))
+        stack.enter_context(patch.object(TransactionalProducer, "discard", lambda _: None))
+        yield
