@@ -5,6 +5,10 @@ from typing import Any
 import pytest
 
 
-def each_storage(*, short: int = 0, **times: int) -> list[Any]:
-    """Parameters: storages by name, each with the number of strikes in `make faults`; `short` of them in `make test`."""
-    return [pytest.param(storage, marks=pytest.mark.faults(all=most, short=short)) for storage, most in times.items()]
+def each_storage(**times: int | tuple[int, int]) -> list[Any]:
+    """Parameters: storages by name, each with its strikes in `make faults`, and in `make test` if there are any."""
+    return [_parameter(storage, *(given if isinstance(given, tuple) else (given, 0))) for storage, given in times.items()]
+
+
+def _parameter(storage: str, most: int, short: int) -> Any:
+    return pytest.param(storage, marks=pytest.mark.faults(all=most, short=short))

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Protocol
 
 import pytest
-from fault_table import PROPERTY
+from fault_table import PROPERTY, render
 
 from tests.faults.campaign import Campaign
 from tests.faults.stage import Stage
@@ -57,10 +57,12 @@ def campaign(own_server: Callable[..., Any], tmp_path: Path, record_property: Ca
             stage.start()
             campaign = Campaign(stage, fault, SEED, "--units", UNITS, "--rate", RATE, *arguments)
             try:
+                campaign.begin()
                 yield campaign
                 row = campaign.finish()
             finally:
                 campaign.give_up()
+            print("\n".join(render([row])), flush=True)
             record_property(PROPERTY, list(row))  # Which, unlike a row, finds its way from one process to another.
             campaign.judge(row)
         finally:

@@ -25,6 +25,10 @@ class Feeder:
         self._thread = Thread(target=self._run)
         self._thread.start()
 
+    @property
+    def has_failed(self) -> bool:
+        return self._failure is not None
+
     def check(self) -> None:
         """Fails if it could not go on."""
         assert self._failure is None, self._failure

@@ -88,7 +88,8 @@ class Relay:
     async def _cut(self) -> None:
         for pair in list(self._connections.items()):
             for each in pair:
-                each.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+                with suppress(OSError):  # It has just ended by itself.
+                    each.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
                 each.transport.abort()
 
     async def _half_close(self) -> None:

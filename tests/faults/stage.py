@@ -1,7 +1,7 @@
 """A broker and a storage of their own, a service of two workers on them as a daemon, and relays between them if wanted."""
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -111,30 +111,32 @@ class Stage:
     def ends(self) -> dict[str, int]:
         """How far the input goes by now; waits for the broker."""
 
-        def ask() -> dict[str, int] | None:
-            try:
-                with closing(self._reader()) as reader:
-                    names = [TopicPartition(self.topics[0], number) for number in range(PARTITIONS)]
-                    ends = reader.end_offsets(names, timeout_ms=5_000)
-            except KafkaError:
-                return None
-            return {f"{each.topic}-{each.partition}": end for each, end in ends.items()}
-
-        return wait_until(ask, "the broker answers", PATIENCE_SECONDS, 0.1) or {}
+        names = [TopicPartition(self.topics[0], number) for number in range(PARTITIONS)]
+        ends = self._ask(lambda reader: reader.end_offsets(names, timeout_ms=5_000))
+        return {f"{each.topic}-{each.partition}": end for each, end in ends.items()}
 
     def possible_duplicates(self) -> int:
         """So many notifications carry the mark."""
-        with closing(self._reader()) as reader:
-            found = read_to_end(reader, self.topics[1])
+        found = self._ask(lambda reader: read_to_end(reader, self.topics[1]))
         return sum(any(name == "possible-duplicate" for name, _ in each.headers) for each in found)
 
     def verb(self, *arguments: str, seconds: float) -> Any:
         """Another verb with the service's configuration, straight at the broker."""
         return self.service.verb(*arguments, "--set", _at(self.broker.bootstrap), seconds=seconds)
 
-    def _reader(self) -> KafkaConsumer:
+    def _ask(self, question: Callable[[KafkaConsumer], Any]) -> Any:
+        """What a reader of committed records is told; a broker that does not answer is asked again."""
         options = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
-        return KafkaConsumer(bootstrap_servers=self.broker.bootstrap, proxy_url="direct://", **options)
+
+        def ask() -> tuple[Any] | None:
+            with suppress(KafkaError):
+                reader = KafkaConsumer(bootstrap_servers=self.broker.bootstrap, proxy_url="direct://", **options)
+                with closing(reader):
+                    return (question(reader),)
+            return None
+
+        (answer,) = wait_until(ask, "the broker answers", PATIENCE_SECONDS, 0.1) or (None,)
+        return answer
 
     # Its making
 

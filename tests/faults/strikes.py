@@ -54,6 +54,12 @@ def kill_storage(stage: Stage, chance: Random) -> None:
     _kill(stage.storage, chance)
 
 
+def kill_storage_and_worker(stage: Stage, chance: Random) -> None:
+    """Whoever takes over finds out what the storage has forgotten."""
+    kill_worker(stage, chance)
+    kill_storage(stage, chance)
+
+
 def pause_storage(stage: Stage, chance: Random) -> None:
     _pause(stage.storage, chance.uniform(1, 10))
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("storage", each_storage(redis=20, infinispan=20, none=20))
 def test_a_bad_network_costs_nothing(campaign: Opens, times: int, chance: Random, storage: str) -> None:
-    patient = "payment-status-notification.resequencer.stash-timeout=10m"
+    patient = "payment-status-notification.resequencer.stash-timeout=3m"
     with campaign("bad network (slow, silent, cut, half closed)", storage, patient, is_relayed=True) as under_way:
         kinds = list(NETWORK.values()) * (times // len(NETWORK))
         chance.shuffle(kinds)

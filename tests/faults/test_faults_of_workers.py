@@ -12,10 +12,10 @@ pytestmark = pytest.mark.slow
 
 STATIC = "ipf.processing-data.ingress.kafka.consumer.kafka-clients.group.instance.id=faults"
 LOSSES = ("--losses", "0.5%")
-WAITS = "payment-status-notification.resequencer.stash-timeout=20s"
+WAITS = "payment-status-notification.resequencer.stash-timeout=30s"
 
 
-@pytest.mark.parametrize("storage", each_storage(redis=50, infinispan=30, none=30))
+@pytest.mark.parametrize("storage", each_storage(redis=50, infinispan=30, none=(30, 2)))
 def test_killed_workers_lose_double_and_misplace_nothing(campaign: Opens, times: int, chance: Random, storage: str) -> None:
     """On Redis they are static members, who have their partitions again as soon as they are back."""
     member = (STATIC,) if storage == "redis" else ()

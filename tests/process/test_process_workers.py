@@ -74,7 +74,7 @@ def test_two_workers_share_the_partitions_and_whichever_is_killed_nothing_is_los
     for slot in (0, 1):
         worker = _worker_in(daemon, slot)
         os.kill(worker, signal.SIGKILL)
-        wait_until(lambda killed=worker, of=slot: _find_worker(daemon, of) not in (None, killed), "another one begins")
+        wait_until(lambda killed=worker, of=slot: daemon.find_worker(of) not in (None, killed), "another one begins")
         _wait_until_shared(daemon)
     verified = lambda: daemon.service.verb("verify", seconds=120)  # noqa: E731 - Asked again until it is so.
     wait_until(lambda: verified().returncode == 0, "every promise is held", 120, 1)
@@ -137,12 +137,4 @@ def _holders(daemon: Daemon) -> set[int]:
 
 
 def _worker_in(daemon: Daemon, slot: int) -> int:
-    return wait_until(lambda: _find_worker(daemon, slot), f"a worker in slot {slot}") or 0
-
-
-def _find_worker(daemon: Daemon, slot: int) -> int | None:
-    for child in Path(f"/proc/{daemon.supervisor}/task/{daemon.supervisor}/children").read_text().split():
-        command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-        if b"--slot" in command and int(command[command.index(b"--slot") + 1]) == slot:
-            return int(child)
-    return None
+    return wait_until(lambda: daemon.find_worker(slot), f"a worker in slot {slot}") or 0
