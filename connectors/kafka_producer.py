@@ -21,6 +21,7 @@ from connectors.kafka_client import make_client
 from connectors.kafka_custody import Committed
 from connectors.kafka_errors import translated
 from connectors.kafka_records import Sending
+from connectors.kafka_sending import QuickProducer
 from domain.record import Partition
 
 _CLOSE_SECONDS = 1
@@ -42,7 +43,7 @@ class TransactionalProducer:
     def __init__(self, options: Mapping[str, Any], timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._bounded = Bounded()
-        self._producer: KafkaProducer = make_client("the output", KafkaProducer, options)
+        self._producer: KafkaProducer = make_client("the output", QuickProducer, options)
         try:
             with translated("the output"):
                 self._producer.init_transactions()

@@ -1,0 +1,59 @@
+"""The least that takes records from Kafka to Kafka exactly once: poll, one transaction per poll, nothing in between.
+
+The clients are set up as the service sets up its own, and have the same limits. Each record that comes makes one that leaves, of
+the size of a notification: the same headers and value each time, but for the record's key and position. Nothing is decoded,
+looked at, ordered, remembered or checked; whose partition it is, and whether a transaction succeeded, is left to the client.
+"""
+
+from collections.abc import Sequence
+
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+
+from connectors.kafka_settings import KafkaSettings
+
+Headers = Sequence[tuple[str, bytes]]
+POSITION = "source-position"
+
+
+class KafkaLoop:
+    """One member of a group of its own, and its producer."""
+
+    def __init__(self, settings: KafkaSettings, headers: Headers, value: bytes) -> None:
+        self._topic = settings.topics.notifications
+        self._headers = [each for each in headers if each[0] != POSITION]
+        self._value = value
+        self._consumer = KafkaConsumer(settings.topics.input, **settings.consumer | {"auto_offset_reset": "earliest"})
+        self._producer = KafkaProducer(**settings.producer)
+        self._producer.init_transactions()
+
+    def join(self, partitions: int) -> None:
+        """Until so many are ours. Nothing is read before: a poll that has records to hand out does not look at its group."""
+        while len(self._consumer.assignment()) < partitions:
+            self._consumer.poll(timeout_ms=100, max_records=1)
+            self._consumer.pause(*self._consumer.assignment())
+        self._consumer.seek_to_beginning()
+        self._consumer.resume(*self._consumer.paused())
+
+    def run(self, records: int, batch_size: int) -> None:
+        """Until so many were passed on, `batch_size` of them at most at once."""
+        while records > 0:
+            polled = self._consumer.poll(timeout_ms=500, max_records=batch_size)
+            if polled:
+                self._pass_on(polled)
+            records -= sum(map(len, polled.values()))
+
+    def close(self) -> None:
+        self._consumer.close(autocommit=False)
+        self._producer.close()
+
+    def _pass_on(self, polled: dict[TopicPartition, list]) -> None:  # type: ignore[type-arg]  # kafka-python ships no types.
+        producer, topic, headers, value = self._producer, self._topic, self._headers, self._value
+        producer.begin_transaction()
+        for records in polled.values():
+            for record in records:
+                position = f"{record.topic}-{record.partition}@{record.offset}".encode()
+                producer.send(topic, value, record.key, [*headers, (POSITION, position)])
+        offsets = {each: OffsetAndMetadata(records[-1].offset + 1, "", -1) for each, records in polled.items()}
+        producer.send_offsets_to_transaction(offsets, self._consumer.group_metadata())
+        producer.flush()
+        producer.commit_transaction()

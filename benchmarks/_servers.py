@@ -1,0 +1,129 @@
+"""Real servers for the benchmarks, as quick as they are meant to be: what they did ends with the benchmark."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+from uuid import uuid4
+
+import msgspec
+
+from benchmarks._workload import override
+from daemon.configuration import Configuration, load
+from daemon.kafka_settings import kafka_settings
+from servers.infinispan import InfinispanServer, InfinispanSettings
+from servers.kafka import KafkaServer, KafkaSettings
+from servers.lease import leased
+from servers.redis import RedisServer
+from simulator.kafka_input import KafkaInput
+
+PARTITIONS = 4
+_JAVA = ("-Xmx1g",)
+"""With the default compilers, as `make servers` has it."""
+
+_ROOMY_JAVA = ("-Xmx3g",)
+"""For a million idle units."""
+
+_READY = "ready"
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Addresses(msgspec.Struct, frozen=True):
+    """Where the servers are, as other processes are told; `processes` are their ids, by name."""
+
+    kafka: str
+    redis: str
+    infinispan: str
+    directory: Path
+    processes: dict[str, int]
+
+    def cpu(self) -> dict[str, float]:
+        """Seconds of CPU that each server has used since its start."""
+        return {name: _cpu_of(process) for name, process in self.processes.items()}
+
+
+class Life(NamedTuple):
+    """Names that a measurement shares with no other: its group, its output topic, its namespace and its run directory."""
+
+    name: str
+    directory: Path
+
+    def note_ready(self) -> None:
+        """Whoever lives it holds its partitions."""
+        (self.directory / _READY).touch()
+
+    def is_ready(self) -> bool:
+        return (self.directory / _READY).exists()
+
+
+@contextmanager
+def running() -> Iterator[Addresses]:
+    """Kafka, Redis that syncs each write to the disk, and Infinispan. They end with the last process that is in here."""
+    with TemporaryDirectory(prefix="resequencer-benchmark-") as parent, leased(Path(parent) / "servers") as directory:
+        kafka = KafkaServer(directory / "kafka", KafkaSettings(java_options=_JAVA))
+        redis = RedisServer(directory / "redis")
+        infinispan = InfinispanServer(directory / "infinispan", InfinispanSettings(java_options=_ROOMY_JAVA))
+        servers = {"kafka": kafka, "redis": redis, "infinispan": infinispan}
+        for each in servers.values():
+            each.launch()
+        for each in servers.values():
+            each.wait_until_ready()
+        processes = {name: process.pid for name, each in servers.items() if (process := each.process)}
+        yield Addresses(kafka.bootstrap, redis.url, infinispan.url, directory, processes)
+
+
+def new_life(servers: Addresses, kind: str) -> Life:
+    """With its topics made."""
+    life = Life(f"{kind}-{uuid4().hex[:8]}", servers.directory / "runs" / uuid4().hex[:8])
+    life.directory.mkdir(parents=True)
+    make_topics(servers, f"out-{life.name}", f"dead-{life.name}")
+    return life
+
+
+def make_topics(servers: Addresses, *names: str, partitions: int = PARTITIONS, **options: str) -> None:
+    """`options` by Kafka's names, with `_` for `.`."""
+    config = {name.replace("_", "."): value for name, value in options.items()}
+    KafkaServer(servers.directory / "kafka").create_topics(*names, partitions=partitions, config=config)
+
+
+def configured(servers: Addresses, life: Life, input_topic: str, storage: str, *chosen: str) -> Configuration:
+    """A worker on these servers, on the keys' defaults; no deadline passes, however slow the machine is."""
+    clients = f'kafka-clients {{ bootstrap.servers = "{servers.kafka}"'
+    ingress = "ipf.processing-data.ingress"
+    keys = [
+        f"{ingress}.transport = kafka",
+        f'{ingress}.kafka.consumer {{ topic = "{input_topic}", {clients}, group.id = "{life.name}" }} }}',
+        f'payment-status-notification.kafka.producer {{ topic = "out-{life.name}", {clients} }} }}',
+        override("dead-letters.topic", f"dead-{life.name}"),
+        override("transport", "kafka"),
+        override("run-directory", life.directory),
+        override("resequencer.storage-type", storage),
+        override("resequencer.strategy", "SEQUENCE"),
+        override("resequencer.stash-timeout", "1h"),
+        override("storage.namespace", life.name),
+        override("storage.redis.url", servers.redis),
+        override("storage.infinispan.url", servers.infinispan),
+    ]
+    return load(overrides=[*keys, *chosen])
+
+
+def fill(servers: Addresses, topic: str, lines: list[bytes]) -> None:
+    """Send the lines, each to its key's partition, and see them arrive."""
+    make_topics(servers, topic)
+    settings = kafka_settings(configured(servers, new_life(servers, topic), topic, "none"))
+    with KafkaInput(settings) as sink:
+        for line in lines:
+            sink.append(sink.partition_of(_key(line)), line)
+
+
+def _key(line: bytes) -> bytes:
+    key: str = msgspec.json.decode(line)["key"]
+    return key.encode()
+
+
+def _cpu_of(process: int) -> float:
+    """User and system time, fields 14 and 15 of proc(5)."""
+    fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS

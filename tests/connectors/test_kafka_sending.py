@@ -1,0 +1,63 @@
+"""Sending as the client does, only quicker."""
+
+from unittest.mock import Mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka import errors
+from kafka.partitioner.default import murmur2
+from kafka.producer.transaction_manager import TransactionalRequestResult
+
+from connectors.kafka_sending import QuickProducer, partition_of
+
+
+@given(st.binary(max_size=300), st.integers(1, 2_000))
+def test_a_key_has_the_partition_that_every_client_of_kafka_gives_it(key: bytes, count: int) -> None:
+    assert partition_of(key, count) == (murmur2(key) & 0x7FFFFFFF) % count
+
+
+def test_refused_positions_are_told_by_the_next_record() -> None:
+    producer, answer = _in_a_transaction()
+    answer.done(error=errors.CommitFailedError())
+    with pytest.raises(errors.CommitFailedError):
+        producer.send("T", b"value", b"key", [])
+
+
+def test_a_transaction_does_not_end_before_its_positions_were_taken() -> None:
+    producer, answer = _in_a_transaction()
+    answer.done(error=errors.CommitFailedError())
+    with pytest.raises(errors.CommitFailedError):
+        producer.commit_transaction()
+    producer._transaction_manager.begin_commit.assert_not_called()
+
+
+def test_each_transaction_asks_for_its_partitions_anew() -> None:
+    producer, _ = _in_a_transaction()
+    for _ in range(2):
+        producer.begin_transaction()
+        for _ in range(2):
+            producer.send("T", b"value", b"key", [])
+    assert producer._transaction_manager.maybe_add_partition_to_transaction.call_count == 2
+
+
+class _HollowProducer(QuickProducer):
+    """Without a client's insides: nothing is connected, and nothing is to be closed."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __del__(self) -> None:
+        pass
+
+
+def _in_a_transaction() -> tuple[QuickProducer, TransactionalRequestResult]:
+    """With positions that are on their way."""
+    producer, answer = _HollowProducer(), TransactionalRequestResult()
+    producer._transaction_manager, producer._sender, producer._accumulator = Mock(), Mock(), Mock()
+    producer._metadata = Mock(partitions_for_topic=lambda _: {0, 1, 2})
+    producer._accumulator.append.return_value = (Mock(), False, True, False)
+    producer._transaction_manager.send_offsets_to_transaction.return_value = answer
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({}, Mock())
+    return producer, answer
