@@ -7,8 +7,10 @@ from socket import socket
 from typing import Any, TypeVar
 
 from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.net import manager
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import KafkaNetSocket
+from kafka.net.transport import KafkaSSLTransport
 
 from connectors.kafka_errors import to_transport_error
 
@@ -43,6 +45,20 @@ class _DirectSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships
         except BaseException:
             sock.close()
             raise
+
+
+class _ClosingTransport(KafkaSSLTransport):  # type: ignore[misc]  # kafka-python ships no types.
+    """The same for a socket over which no TLS comes about, as when a balancer stands before brokers that are away."""
+
+    async def handshake(self) -> None:
+        try:
+            await super().handshake()
+        except BaseException:
+            self.close()
+            raise
+
+
+manager.KafkaSSLTransport = _ClosingTransport  # The clients know no other way to be given one.
 
 
 class OurNetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python ships no types.

@@ -29,7 +29,7 @@ _CONSUMER_ALWAYS: Mapping[str, Any] = {
     "partition_assignment_strategy": (CooperativeStickyAssignor,),
 }
 _PRODUCER_DEFAULTS: Mapping[str, Any] = {
-    "batch_size": 128 << 10,
+    "batch_size": 512 << 10,
     "reconnect_backoff_max_ms": 1_000,
     # Between the steps of a transaction; the default of 100 costs up to 400 ms from one to the next.
     "retry_backoff_ms": 5,
@@ -70,6 +70,11 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     def look_interval_ms(self) -> int:
         """How often the topics are looked at: whether the input was made anew, or has grown."""
         return int(self.consumer["metadata_max_age_ms"])
+
+    @property
+    def settling_seconds(self) -> float:
+        """Until when a group with cooperative assignment has told everybody of the next generation, and a little more."""
+        return 2 * int(self.consumer["heartbeat_interval_ms"]) / 1000
 
     @property
     def transaction_timeout_ms(self) -> int:

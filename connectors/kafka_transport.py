@@ -50,8 +50,9 @@ class KafkaTransport:
         self._fitting = Fitting(settings.topics, {})
         self._member: GroupMember | None = None
         self._next_offsets: dict[Partition, int] = {}
-        self._waiting: set[Partition] = set()
+        self._waiting: dict[Partition, int] = {}
         self._looked_at = 0.0
+        self._empty_since: float | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -59,7 +60,10 @@ class KafkaTransport:
         return self._input.notes
 
     def standing(self) -> Standing:
-        return Standing(self._custody.snapshot is not None, self.notes)
+        """Who was given nothing may be just about to get what others give up for it, and hears of it with a heartbeat."""
+        snapshot = self._custody.snapshot
+        is_settled = self._empty_since is None or monotonic() - self._empty_since > self._settings.settling_seconds
+        return Standing(snapshot is not None and is_settled, self.notes)
 
     def assignment(self) -> list[Partition]:
         self._connected()
@@ -111,6 +115,7 @@ class KafkaTransport:
             fetched = member.poll(readable, max_records, timeout_ms)
             snapshot = member.find_snapshot()
             custody.note_group(snapshot, member.take_disturbed())
+            self._note_share()
             self._look_again()
         except BaseException:
             # What came is not handed out, so it has to come again.
@@ -157,6 +162,12 @@ class KafkaTransport:
         most = self._settings.max_request_bytes
         return Fitting(self._settings.topics, {topic: min(limit, most) for topic, limit in self._topics.limits().items()})
 
+    def _note_share(self) -> None:
+        if self._custody.snapshot is None or self._custody.snapshot.assigned:
+            self._empty_since = None
+        elif self._empty_since is None:
+            self._empty_since = monotonic()
+
     def _look_now_and_then(self) -> None:
         if (monotonic() - self._looked_at) * 1000 > self._settings.look_interval_ms:
             self._input.look()
@@ -165,14 +176,15 @@ class KafkaTransport:
     def _look_again(self) -> None:
         """At the positions of partitions that the group may have given to somebody else in between.
 
-        One that cannot be told yet is looked at again the next time, and is neither read nor published for until then.
+        One that cannot be told yet is looked at again the next time, and is neither read nor published for until then. Those that
+        were looked at least often come first: nobody's wait keeps another from its turn.
         """
         suspects = self._custody.suspects()
-        self._waiting &= set(suspects)
+        self._waiting = {each: tries for each, tries in self._waiting.items() if each in suspects}
         until = monotonic() + 2 * self._settings.undecided_wait_ms / 1000
         if suspects:
             self._publisher.settle()
-        for partition in suspects:
+        for partition in sorted(suspects, key=lambda each: self._waiting.get(each, 0)):
             if not self._is_looked_at(partition) and monotonic() > until:
                 return
 
@@ -182,7 +194,7 @@ class KafkaTransport:
         except TransportUnavailable as error:
             if partition not in self._waiting:
                 _LOG.info("%s waits: %s", partition, error)
-            self._waiting.add(partition)
+            self._waiting[partition] = self._waiting.get(partition, 0) + 1
             return False
         if not self._custody.compare(partition, found):
             _LOG.warning("%s was another worker's in the meantime: it is taken over anew", partition)

@@ -93,7 +93,8 @@ class Polled(msgspec.Struct, frozen=True):
 class Standing(msgspec.Struct, frozen=True):
     """How a transport stands at the moment, for operators.
 
-    `has_joined` is False until its group has said for the first time what is ours; where there is no group, it never is.
+    `has_joined` is False until its group has said for the first time what is ours, or that nothing is left for us; where there is
+    no group, it never is.
     `notes` are sentences: what is not as it should be, and goes on all the same.
     """
 

@@ -125,9 +125,30 @@ def broken_relations(values: Values) -> Iterator[ConfigurationError]:
 
 def doubtful_relations(values: Values) -> tuple[str, ...]:
     """What is allowed, but may not be meant; a sentence each."""
-    if deadline_ms(values) <= values[_IDLE]:
-        return ()
-    return (
-        f"{_IDLE}: is below the deadline of {deadline_ms(values) / 1_000:g} s until which a stashed envelope may wait; "
-        "units in which something waits are kept alive past it",
-    )
+    return (*_long_deadline(values), *_nothing_kept(values))
+
+
+def _long_deadline(values: Values) -> Iterator[str]:
+    if deadline_ms(values) > values[_IDLE]:
+        yield (
+            f"{_IDLE}: is below the deadline of {deadline_ms(values) / 1_000:g} s until which a stashed envelope may wait; "
+            "units in which something waits are kept alive past it"
+        )
+
+
+def _nothing_kept(values: Values) -> Iterator[str]:
+    """What storage none gives up, by who keeps the input then."""
+    if values[_STORAGE_TYPE] != "none":
+        return
+    if values[_TRANSPORT] == "file":
+        yield (
+            f"{_STORAGE_TYPE}: is none: after a restart what was not handled is read again, and what left in the moment of a "
+            "crash may be notified again"
+        )
+    elif values[_ACKNOWLEDGE] == "when-settled":
+        yield (
+            f"{_ACKNOWLEDGE}: is when-settled, and {_STORAGE_TYPE} is none: what waits is acknowledged and kept by nobody, so a "
+            "worker that ends, or gives a partition away, loses it. With when-handled Kafka keeps it"
+        )
+    else:
+        yield f"{_STORAGE_TYPE}: is none: after a restart what was not handled is read again; what units knew before is gone"

@@ -13,7 +13,6 @@ from daemon.exit_code import ExitCode
 from daemon.lifeline import Lifeline
 from daemon.locks import acquire_locks
 from daemon.logs import configure_logs
-from daemon.sections import StorageType
 from daemon.status_report import Identity
 from daemon.stop_signal import StopSignal
 from daemon.supervise import supervise_in_sight
@@ -73,5 +72,3 @@ def run(arguments: Namespace) -> ExitCode:
 def _warn(configuration: Configuration) -> None:
     for warning in configuration.warnings:
         _log.warning("%s", warning)
-    if configuration.resequencer.storage_type is StorageType.NONE:
-        _log.warning("storage-type = none: after a crash what was not handled yet is read again, and notifications may repeat")

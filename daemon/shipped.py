@@ -1,7 +1,9 @@
 """The files of `conf/` that come with the service, for where the working directory has none of its own."""
 
-from importlib.resources import files
 from pathlib import Path
+
+_SHIPPED = Path(__file__).parents[1] / "conf"
+"""Beside this package; by name, a directory `conf` of an operator would be found first."""
 
 
 def find_shipped(path: Path) -> Path:
@@ -11,10 +13,10 @@ def find_shipped(path: Path) -> Path:
             return path
     except PermissionError:
         return path  # Whoever reads it says so.
-    installed = Path(str(files("conf").joinpath(path.name)))
+    installed = _SHIPPED / path.name
     return installed if installed.is_file() else path
 
 
 def read_reference() -> str:
     """The text of reference.conf, which always is that of the installed version."""
-    return files("conf").joinpath("reference.conf").read_text(encoding="utf-8")
+    return (_SHIPPED / "reference.conf").read_text(encoding="utf-8")

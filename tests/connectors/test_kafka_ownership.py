@@ -1,6 +1,7 @@
 """Who owns a partition on Kafka: what a worker must notice, what it may do no more, what it may go on with."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from time import monotonic
 
 import pytest
@@ -8,7 +9,7 @@ from waiting import wait_until
 
 from connectors.port import PartitionOutput, Position, PublishRefused, TransportUnavailable
 from servers.kafka import KafkaServer
-from tests.connectors.kafka_stage import START, KafkaStage, notification, values_of
+from tests.connectors.kafka_stage import START, KafkaStage, KafkaWorker, notification, values_of
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +33,26 @@ def test_workers_share_the_partitions_and_take_over_from_one_that_leaves(stage: 
     one.transport.close()
     stage.settle(two)
     assert two.transport.position(partition) == Position(0, "left behind")
+
+
+def test_who_will_be_given_a_partition_has_not_joined_before_and_who_is_left_out_has_after_a_while(
+    stage: KafkaStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped_clock = [monotonic()]
+    monkeypatch.setattr("connectors.kafka_transport.monotonic", lambda: stopped_clock[0])
+    one, two, three = stage.worker(), stage.worker(), stage.worker()
+    stage.settle(one)
+
+    def is_told_only_with_a_partition(worker: KafkaWorker) -> bool:
+        has_some = bool(worker.transport._custody.assignment())
+        assert worker.transport.standing().has_joined == has_some
+        return has_some
+
+    stage.poll_until(lambda: is_told_only_with_a_partition(two), "a partition that the first one gives up", one, two)
+    stage.poll_until(lambda: three.transport._custody.snapshot is not None, "the third one is a member", one, two, three)
+    assert not three.transport.standing().has_joined
+    stopped_clock[0] += 60
+    assert three.transport.standing().has_joined
 
 
 def test_nothing_is_committed_when_a_partition_goes(stage: KafkaStage) -> None:
@@ -159,6 +180,17 @@ def test_while_a_position_is_undecided_its_partition_waits_and_the_others_are_re
         stage.poll_until(lambda: b"goes on" in worker.values(), "the record of the other partition", worker)
         assert worker.values() == [b"goes on"]
     stage.poll_until(lambda: len(worker.records) == 2, "what was held up", worker)
+
+
+def test_however_many_positions_are_undecided_the_others_have_their_turn(kafka: KafkaServer) -> None:
+    with closing(KafkaStage(kafka, partitions=6)) as stage, ExitStack() as undecided:
+        worker = stage.worker()
+        stage.settle(worker)
+        for each in stage.partitions[:-1]:
+            undecided.enter_context(stage.undecided_position(each, *stage.committed(each)[:2]))
+        stage.rebalance(worker)
+        stage.send(b"goes on", partition=5)
+        stage.poll_until(lambda: worker.values() == [b"goes on"], "the record of the last partition", worker)
 
 
 def test_what_came_in_the_very_poll_in_which_the_group_changed_is_read_again_once_it_is_ours(stage: KafkaStage) -> None:

@@ -1,7 +1,7 @@
 """TLS, SASL/SCRAM and rights against a real broker that asks for all of them."""
 
 import gc
-import warnings
+import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -25,15 +25,6 @@ def broker(server_directory: Path) -> Iterator[KafkaServer]:
     server = KafkaServer(server_directory / f"own-{uuid4().hex}", KafkaSettings(tls=True, users={APP: PASSWORD}))
     yield server.start()
     server.kill()
-
-
-@pytest.fixture(autouse=True)
-def sockets_of_the_client() -> Iterator[None]:
-    """kafka-python leaves those whose handshake failed to the garbage collection, which warns of each."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 @pytest.fixture
@@ -122,6 +113,22 @@ def test_a_broker_that_cannot_be_trusted_is_refused(stage: KafkaStage, tmp_path:
     error = refusal(secured(stage, ssl_truststore_location=str(other)))
     assert "certificate verify failed" in error.problem
     assert "Check ssl.truststore.location" in error.problem
+
+
+def test_a_handshake_that_fails_leaves_no_socket_behind(stage: KafkaStage, tmp_path: Path) -> None:
+    other = KafkaServer(tmp_path / "other", KafkaSettings(tls=True)).certificates.authority
+    gc.disable()
+    try:
+        before = _sockets()
+        for _ in range(3):
+            refusal(secured(stage, ssl_truststore_location=str(other)))
+        wait_until(lambda: _sockets() <= before, "the sockets to be closed")
+    finally:
+        gc.enable()
+
+
+def _sockets() -> int:
+    return sum(isinstance(each, socket.socket) and each.fileno() >= 0 for each in gc.get_objects())
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,20 @@ def test_a_deadline_beyond_the_idle_timeout_is_allowed_with_a_warning(loaded):
     assert "300 s" in warning
 
 
+@pytest.mark.parametrize(
+    ("transport", "acknowledge", "told"),
+    [
+        ("kafka", "when-settled", "a worker that ends, or gives a partition away, loses it"),
+        ("kafka", "when-handled", "what was not handled is read again"),
+        ("file", "when-settled", "what left in the moment of a crash may be notified again"),
+    ],
+)
+def test_storage_none_says_what_it_gives_up(loaded, transport, acknowledge, told):
+    transports = f"ipf.processing-data.ingress.transport = {transport}\npayment-status-notification.transport = {transport}\n"
+    (warning,) = loaded(f"{transports}{R} {{ storage-type = none, acknowledge = {acknowledge} }}").warnings
+    assert told in warning
+
+
 def test_when_handled_is_for_no_storage_on_kafka(loaded):
     configuration = loaded(f"{R} {{ storage-type = none, acknowledge = when-handled }}")
     assert configuration.resequencer.acknowledge is Acknowledge.WHEN_HANDLED

@@ -1,8 +1,10 @@
 """The service on Kafka as an operator has it: checked, started, fed, killed, verified, stopped."""
 
+import json
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from operated_daemon import Daemon
@@ -47,6 +49,59 @@ def test_every_promise_holds_though_the_worker_is_killed(new_daemon: Callable[..
     assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
     assert verb("stop").returncode == 0
     assert "every promise was held" in verb("verify").stdout
+
+
+POISON = """
+from pathlib import Path
+
+from domain.errors import PermanentError
+
+
+def target(produced):
+    report = str(produced["report"])
+    if "ACTC" in report and not Path("cured").exists():
+        raise PermanentError("the sheet for ACTC is missing")
+    return report.encode()
+"""
+
+
+def test_what_was_set_aside_on_a_topic_is_requeued_once_when_its_cause_is_gone(
+    new_daemon: Callable[..., Daemon], on_kafka: list[str], tmp_path: Path
+) -> None:
+    ours = ('target-type = "sheets:target"', "resequencer.storage-type = embedded", "resequencer.strategy = SEQUENCE")
+    (tmp_path / "own.conf").write_text("\n".join([*on_kafka, *(f"{NOTIFICATION}.{each}" for each in ours)]), encoding="utf-8")
+    (tmp_path / "sheets.py").write_text(POISON, encoding="utf-8")
+    daemon = new_daemon(config="own.conf")
+    verb = daemon.service.verb
+    daemon.start()
+    assert (
+        verb("simulate", "--units", "40", "--garbage", "0", "--late", "0", "--losses", "0", "--duplicates", "0").returncode == 0
+    )
+    daemon.wait_for(lambda report: report.dead_letters.get("handler-failed", 0) >= 20, "the poison is set aside")
+    daemon.wait_for(lambda report: sum(each.lag or 0 for each in report.partitions) == 0, "everything is read")
+    letters = _listed(daemon)
+    assert {each["state"] for each in letters} == {"new"}
+    shown = verb("dead-letters", "show", letters[0]["number"])
+    assert "the sheet for ACTC is missing" in shown.stdout
+    discarded, *others = [each["number"] for each in letters]
+    assert verb("dead-letters", "discard", discarded, "--because", "a test").returncode == 0
+    (tmp_path / "cured").touch()
+    done = verb("dead-letters", "requeue", "--all")
+    assert (done.returncode, done.stdout.count(": requeued, now at ")) == (0, len(others)), done
+    assert verb("dead-letters", "requeue", "--all").stdout == ""
+    daemon.wait_for(lambda report: report.notifications.get("ACTC", 0) >= len(others), "they are handled")
+    assert daemon.report is not None
+    assert daemon.report.notifications["ACTC"] == len(others)
+    states = [each["state"] for each in _listed(daemon)]
+    assert (states.count("requeued"), states.count("discarded"), len(states)) == (len(others), 1, len(letters))
+    assert verb("stop").returncode == 0
+
+
+def _listed(daemon: Daemon) -> list[dict[str, str]]:
+    done = daemon.service.verb("dead-letters", "list", "--json")
+    assert done.returncode == 0, done.stderr
+    letters: list[dict[str, str]] = json.loads(done.stdout)
+    return letters
 
 
 def test_check_connect_tells_of_a_topic_that_is_missing_and_of_brokers_that_are_away(
