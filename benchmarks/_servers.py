@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -60,13 +60,16 @@ class Life(NamedTuple):
 
 @contextmanager
 def running() -> Iterator[Addresses]:
-    """Kafka, Redis that syncs each write to the disk, and Infinispan. They end with the last process that is in here."""
-    with TemporaryDirectory(prefix="resequencer-benchmark-") as parent, leased(Path(parent) / "servers") as directory:
+    """Kafka, Redis that syncs each write to the disk, and Infinispan. They end with us, even if we are killed."""
+    with ExitStack() as stack:
+        parent = stack.enter_context(TemporaryDirectory(prefix="resequencer-benchmark-", ignore_cleanup_errors=True))
+        directory = stack.enter_context(leased(Path(parent) / "servers"))
         kafka = KafkaServer(directory / "kafka", KafkaSettings(java_options=_JAVA))
         redis = RedisServer(directory / "redis")
         infinispan = InfinispanServer(directory / "infinispan", InfinispanSettings(java_options=_ROOMY_JAVA))
         servers = {"kafka": kafka, "redis": redis, "infinispan": infinispan}
         for each in servers.values():
+            stack.callback(each.kill)
             each.launch()
         for each in servers.values():
             each.wait_until_ready()

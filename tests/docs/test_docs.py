@@ -28,7 +28,7 @@ from resequencer.unit import REMEMBERED_ENVELOPES
 
 ROOT = Path(__file__).parents[2]
 PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-ROOMS = ("conf", "connectors", "daemon", "domain", "guardian", "resequencer", "simulator", "storage", "tests")
+ROOMS = ("conf", "connectors", "daemon", "domain", "enrichment", "guardian", "resequencer", "simulator", "storage", "tests")
 PATIENCE = 3
 """How many times longer than the README says it sleeps between its commands here, where a machine may be busy."""
 
@@ -44,6 +44,11 @@ def fenced(language: str, text: str) -> list[str]:
 def by_hand() -> str:
     """The README's service by hand."""
     return text_of("README.md").partition("## A first service by hand")[2].partition("\n## ")[0]
+
+
+def on_real_servers() -> str:
+    """The README's service on Kafka and Redis."""
+    return text_of("README.md").partition("## On real servers")[2].partition("\n## ")[0]
 
 
 def pieces(language: str) -> dict[str, str]:
@@ -183,3 +188,38 @@ def test_the_service_by_hand_does_what_the_readme_says(tmp_path):
     assert "uow-1 for sequence:1 (2 stashed, deadline at" in output
     first, second = shown
     assert output.endswith(f"{first}ended with 0\n{second}ended with 0\n")
+
+
+@pytest.mark.slow
+def test_the_service_on_real_servers_does_what_the_readme_says(tmp_path):
+    (commands,) = fenced("sh", on_real_servers())
+    (shown,) = fenced("text", on_real_servers())
+    assert "--units 2000 " in commands
+    checkout_of_a_user(tmp_path)
+    try:
+        # So many as that number show nothing more here.
+        done = subprocess.run(
+            ["bash", "-e"],
+            input=commands.replace("--units 2000 ", "--units 300 --late 0 "),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+    finally:
+        for target in ("stop", "servers-stop"):
+            subprocess.run(["make", target, "CONF=conf/local.conf"], cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert shown in done.stdout
+    assert re.search(r"^worker [01]: ready, [1-4] partitions$", done.stdout, re.MULTILINE)
+    assert done.stdout.endswith("stopped\nstopped: infinispan, kafka, redis\n")
+
+
+def checkout_of_a_user(directory: Path) -> None:
+    """With our virtual environment, set up already, in place of one of its own."""
+    shutil.copytree(ROOT / "conf", directory / "conf")
+    for name in ("Makefile", "setup.cfg", "pyproject.toml"):
+        shutil.copy(ROOT / name, directory)
+    (directory / ".venv").mkdir()
+    for name in ("bin", "lib", "pyvenv.cfg"):
+        (directory / ".venv" / name).symlink_to(Path(sys.prefix) / name)
+    (directory / ".venv" / ".runtime-ready").touch()
