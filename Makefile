@@ -13,10 +13,11 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignor
 RUNTIME := $(VENV)/.runtime-ready
 DEVELOPMENT := $(VENV)/.development-ready
 FUZZ := $(VENV)/.fuzz-ready
+PIPELINE := $(VENV)/.pipeline-ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo run start stop restart logs servers servers-stop simulate verify status archive check-configuration check test fuzz soak lint format bench clean
+.PHONY: help setup demo run start stop restart logs servers servers-stop simulate verify status lookups archive check-configuration check test faults fuzz soak lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +57,9 @@ verify: $(RUNTIME) ## compares what came out with what the simulator expected
 status: $(RUNTIME) ## whether the service with CONF is ready, and what waits in it
 	@$(BIN)/resequencer status --config "$(CONF)" $(ARGS)
 
+lookups: $(PIPELINE) ## builds what the handlers look up and publishes it as a new version; needs Java 17; a running service takes it up
+	@$(BIN)/resequencer lookups build --config "$(CONF)" $(ARGS)
+
 archive: $(RUNTIME) ## moves the input of CONF that is done with into its archive, also while the service runs
 	@$(BIN)/resequencer archive --config "$(CONF)" $(ARGS)
 
@@ -63,19 +67,25 @@ check-configuration: $(RUNTIME) ## validates CONF and shows every value and wher
 	@$(BIN)/resequencer check --config "$(CONF)" $(ARGS)
 
 check: lint ## lint, types, import rules and the fast tests, in under a minute
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow"
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" --ignore tests/pipeline
 
-test: lint ## everything that check does, and all tests
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal
+# The jobs have a run to themselves: one Spark for all of their tests.
+test: lint $(PIPELINE) ## everything that check does, and all tests
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal --ignore tests/pipeline
+	@$(BIN)/python -m pytest -q tests/pipeline
 
 fuzz: export PYTHONPATH := tests
 fuzz: $(FUZZ) ## looks for bytes that break what reads them, FUZZ_SECONDS=60 for each reader; ARGS=decoding takes one
 	@for each in $(or $(strip $(ARGS)),$$($(BIN)/python -c 'from fuzz.targets import TARGETS; print(*TARGETS)')); do \
 	  echo "$$each"; $(BIN)/python -m fuzz.run "$$each" --seconds $${FUZZ_SECONDS:-60} --quiet || exit 1; done
 
-soak: $(DEVELOPMENT) ## 100 of each kind of kill (KILL_SEED=N: other moments), RECORDS=1000000 mostly of garbage, SOAK_MINUTES=30 of steady load
+soak: $(DEVELOPMENT) ## 100 of each kind of kill (KILL_SEED=N: other moments), RECORDS=1000000 mostly of garbage, SOAK_MINUTES=30 of steady load, SIMULATION_MINUTES=30 of simulated lives (SIMULATION_SEED=N: others)
 	@KILLS=$${KILLS:-100} RECORDS=$${RECORDS:-1000000} SOAK_MINUTES=$${SOAK_MINUTES:-30} \
 	  $(BIN)/python -m pytest -q -s tests/process -k "kills_ or any_garbage or steady_load"
+	@SIMULATION_MINUTES=$${SIMULATION_MINUTES:-30} $(BIN)/python -m pytest -q -s tests/simulation -k as_long_as_one_likes
+
+faults: $(DEVELOPMENT) ## kills, pauses and cuts workers, Kafka, Redis and Infinispan under load, half an hour of it; a table; FAULT_SEED=N: other moments
+	@FAULTS=all $(BIN)/python -m pytest -q -n $${FAULT_PROCESSES:-2} --dist worksteal tests/faults $(ARGS)
 
 lint: $(DEVELOPMENT) ## lint, format, types and import rules
 	@$(BIN)/ruff check --quiet .
@@ -99,6 +109,13 @@ clean: ## removes .venv, caches and build leftovers; never what the service wrot
 $(DEVELOPMENT): $(RUNTIME)
 	@echo "Setting up the development tools (once)" >&2
 	@$(PIP) --editable ".[dev]"
+	@touch $@
+
+# Beside the rest, for it is half a gigabyte that the service does not need.
+$(PIPELINE): $(RUNTIME)
+	@command -v java >/dev/null || { echo "Java 17 is needed. On Debian and Ubuntu: sudo apt-get install openjdk-17-jre-headless" >&2; exit 1; }
+	@echo "Setting up Spark (once)" >&2
+	@$(PIP) --editable ".[pipeline]"
 	@touch $@
 
 # Beside the rest, for it is built for some platforms only.

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 
-from daemon import archive, check, dead_letters, demo, run, show_logs, simulate, start, status, supervise, verify
+from daemon import archive, check, dead_letters, demo, lookups, run, show_logs, simulate, start, status, supervise, verify
 from daemon.archiving import add_archive_flag
 from daemon.configuration import DEFAULT_FILE
 from daemon.exit_code import ExitCode
@@ -26,6 +26,7 @@ VERBS: dict[str, Verb] = {
     "start": Verb("start the service as a daemon and wait until it is ready", start.start, add_archive_flag),
     "stop": Verb("let the daemon drain and end", start.stop),
     "restart": Verb("stop, then start", start.restart, add_archive_flag),
+    "lookups": Verb("build, list, show or roll back what the handlers look up", lookups.lookups, lookups.add_arguments),
     "logs": Verb("print the last lines of the daemon's log", show_logs.show_logs, show_logs.add_arguments),
     "status": Verb("say whether the service is ready, and what waits", status.status),
     "simulate": Verb("write envelopes of simulated payments", simulate.simulate, add_simulate_arguments),

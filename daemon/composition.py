@@ -4,6 +4,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
+from functools import partial
 from io import StringIO
 from random import SystemRandom
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from connectors.file_settings import FileSettings
 from connectors.file_transport import FileTransport
 from connectors.port import Transport
 from daemon.configuration import Configuration
+from daemon.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
 from daemon.infinispan_settings import infinispan_layout, infinispan_server
 from daemon.kafka_settings import kafka_settings
 from daemon.redis_settings import redis_settings
@@ -26,9 +28,11 @@ from guardian.cycle import Cycle
 from guardian.ownership import CycleSettings, Servers, Tools
 from guardian.patience import Patience, PatienceSettings
 from guardian.roster import RosterSettings
+from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.notification_settings import NotificationSettings, parse_notification_settings
 from resequencer.handlers.overrun import OverrunCounter
 from resequencer.handlers.port import Handler
+from resequencer.handlers.process_object_handler import ProcessObjectHandler
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.rules import Rules
 from resequencer.settings import ResequencerSettings
@@ -44,22 +48,24 @@ _IDLE_UNITS = 250_000
 
 
 class Parts(NamedTuple):
-    """A worker's parts; `servers` are to be closed."""
+    """A worker's parts; `servers` and `handler` are to be closed."""
 
     cycle: Cycle
     servers: Servers
     patience: Patience
     overruns: OverrunCounter
+    handler: EnrichedHandler
 
 
 def compose(configuration: Configuration, wait: Callable[[int], None], is_stopping: Callable[[], bool], slot: int = 0) -> Parts:
-    """Make the worker of a slot; nothing is created, read or taken over yet.
+    """Make the worker of a slot; nothing is created or taken over yet, and nothing read but the settings or the lookups.
 
     Raises:
         ConfigurationError: Something named in the configuration cannot be used.
     """
     clock, resequencer = SystemClock(), configuration.resequencer
-    strategy, handler = make_strategy_of(configuration), make_handler_of(configuration)
+    strategy, load = make_strategy_of(configuration), partial(load_notification_settings, configuration)
+    handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
     overruns = OverrunCounter(handler, clock, resequencer.processing_timeout_ms)
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
     rules = Rules(strategy, overruns, resequencer_settings(configuration), SystemRandom())
@@ -74,11 +80,11 @@ def compose(configuration: Configuration, wait: Callable[[int], None], is_stoppi
         acknowledge_handled=_waits_for_handled(configuration),
         ahead_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
     )
-    return Parts(Cycle(servers, tools, settings), servers, patience, overruns)
+    return Parts(Cycle(servers, tools, settings), servers, patience, overruns, handler)
 
 
 def refuse_unusable(configuration: Configuration) -> None:
-    """Import what the configuration names and read the table of settings; nothing is created.
+    """Import what the configuration names, and read the table of settings or what the lookups say of themselves.
 
     Raises:
         ConfigurationRefused: With all of it that cannot be used.
@@ -124,11 +130,19 @@ def _waits_for_handled(configuration: Configuration) -> bool:
 
 
 def make_handler_of(configuration: Configuration) -> Handler:
-    """The handler with the configured target type and settings; a user's own is looked for in the working directory too."""
+    """The handler with the configured target type and settings; a user's own is looked for in the working directory too.
+
+    Where lookups were published, whose settings count instead, a handler that knows none.
+    """
+    is_published = find_current(configuration) is not None
+    return _make_handler(configuration, NotificationSettings(()) if is_published else load_notification_settings(configuration))
+
+
+def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> ProcessObjectHandler:
     _see_working_directory()
     resequencer = configuration.resequencer
     settings = HandlerSettings(configuration.notification.target_type, resequencer.custom_data_keys, resequencer.pds_data_keys)
-    return make_handler(settings, load_notification_settings(configuration))
+    return make_handler(settings, known)
 
 
 def resequencer_settings(configuration: Configuration) -> ResequencerSettings:

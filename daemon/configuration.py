@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from daemon.effective import EffectiveValue, effective_values
-from daemon.keys import CONSUMER_CLIENTS, INGRESS, NOTIFICATION, PRODUCER_CLIENTS, RESEQUENCER, STORAGE
+from daemon.keys import CONSUMER_CLIENTS, INGRESS, LOOKUPS, NOTIFICATION, PRODUCER_CLIENTS, RESEQUENCER, STORAGE
 from daemon.relations import doubtful_relations
 from daemon.sections import (
     Acknowledge,
@@ -17,6 +17,7 @@ from daemon.sections import (
     Ingress,
     LogFormat,
     Logging,
+    Lookup,
     Notifications,
     Redis,
     Resequencers,
@@ -24,7 +25,7 @@ from daemon.sections import (
     StorageType,
     TransportType,
 )
-from daemon.settled_values import SettledValues, settle
+from daemon.settled_values import REFERENCE, SettledValues, settle
 from daemon.shipped import find_shipped
 from domain.errors import ConfigurationError
 
@@ -40,6 +41,7 @@ class Configuration(msgspec.Struct, frozen=True):
     file: Path
     ingress: Ingress
     notification: Notifications
+    lookups: Lookup
     resequencer: Resequencers
     storage: Storages
     worker_count: int
@@ -52,7 +54,7 @@ class Configuration(msgspec.Struct, frozen=True):
         """What a verb that works on files is told where there are none."""
         if self.ingress.transport is TransportType.FILE:
             return None
-        text = f"{self.ingress.transport}: `{verb}` works on files; on topics Kafka's own tools do"
+        text = f"{self.ingress.transport}: `{verb}` works on files; of a topic the brokers take what its retention says"
         return ConfigurationError(f"{INGRESS}.transport", text)
 
 
@@ -69,6 +71,7 @@ def load(file: Path = DEFAULT_FILE, overrides: Sequence[str] = ()) -> Configurat
         file=found,
         ingress=_ingress(settled),
         notification=_notification(settled),
+        lookups=_lookups(settled),
         resequencer=_resequencer(values),
         storage=_storage(values),
         worker_count=values[f"{NOTIFICATION}.worker.count"],
@@ -106,6 +109,17 @@ def _notification(settled: SettledValues) -> Notifications:
         dead_letters_topic=values[f"{NOTIFICATION}.dead-letters.topic"],
         target_type=values[f"{NOTIFICATION}.target-type"],
         settings=values[f"{NOTIFICATION}.settings"],
+    )
+
+
+def _lookups(settled: SettledValues) -> Lookup:
+    values = settled.values
+    return Lookup(
+        directory=values[f"{LOOKUPS}.directory"],
+        is_required=settled.layers[f"{LOOKUPS}.directory"] != REFERENCE,
+        sources=values[f"{LOOKUPS}.sources"],
+        check_every_ms=values[f"{LOOKUPS}.check-every"],
+        keep=values[f"{LOOKUPS}.keep"],
     )
 
 

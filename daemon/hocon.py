@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
-from pyhocon import ConfigFactory, ConfigTree
+from pyhocon import ConfigFactory, ConfigTree, period_parser
 from pyhocon.config_tree import ConfigSubstitution, ConfigValues
 from pyhocon.exceptions import ConfigWrongTypeException
 from pyparsing import ParseBaseException
@@ -21,6 +21,12 @@ Plain: TypeAlias = bool | int | float | str | timedelta | list[Any] | dict[str, 
 """What a value may be once it is read. A dict is a section without a key in it."""
 
 MAX_FILE_BYTES = 1 << 20
+
+# Where python-dateutil happens to be installed (Spark's libraries bring it), pyhocon reads `3s` as its relativedelta and knows
+# months, which have no length.
+period_parser.period_impl = timedelta
+for _unit in period_parser.optional_period_type_map:
+    period_parser.period_type_map.pop(_unit, None)
 
 _PLACE = re.compile(r"line: ([0-9]+), col: ([0-9]+)")
 
@@ -184,15 +190,6 @@ def _flatten(value: Any, path: str) -> Iterator[tuple[str, Plain]]:
 def _plain(value: Any, path: str) -> Plain:
     if isinstance(value, list):
         return [_plain(each, path) for each in value]
-    if value is None or isinstance(value, bool | int | float | str | timedelta | dict):
-        return value
-    return _period(value, path)
-
-
-def _period(value: Any, path: str) -> timedelta:
-    """Where python-dateutil happens to be installed, pyhocon reads `3s` as its relativedelta; months and years have no length."""
-    if value.months or value.years:
-        raise ConfigurationError(path, "months and years are no durations")
-    return timedelta(
-        days=value.days, hours=value.hours, minutes=value.minutes, seconds=value.seconds, microseconds=value.microseconds
-    )
+    assert value is None or isinstance(value, bool | int | float | str | timedelta | dict), path
+    plain: Plain = value
+    return plain

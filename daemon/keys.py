@@ -9,6 +9,7 @@ INGRESS = "ipf.processing-data.ingress"
 NOTIFICATION = "payment-status-notification"
 RESEQUENCER = f"{NOTIFICATION}.resequencer"
 STORAGE = f"{NOTIFICATION}.storage"
+LOOKUPS = f"{NOTIFICATION}.lookups"
 
 CONSUMER_CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
 PRODUCER_CLIENTS = f"{NOTIFICATION}.kafka.producer.kafka-clients"
@@ -39,6 +40,10 @@ KEYS: Mapping[str, Kind] = {
     f"{NOTIFICATION}.dead-letters.topic": _TOPIC,
     f"{NOTIFICATION}.target-type": Choice(TARGET_TYPES, "callable"),
     f"{NOTIFICATION}.settings": FilePath(),
+    f"{LOOKUPS}.directory": FilePath("<run-directory>/lookups"),
+    f"{LOOKUPS}.sources": FilePath(),
+    f"{LOOKUPS}.check-every": Duration("100ms", "1h"),
+    f"{LOOKUPS}.keep": Whole(1, 1_000, "releases"),
     f"{RESEQUENCER}.storage-type": Choice(("none", "embedded", "redis", "infinispan", "cache")),
     f"{RESEQUENCER}.strategy": Choice(STRATEGIES, "Class"),
     f"{RESEQUENCER}.custom-data-keys": Names(),

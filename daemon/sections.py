@@ -83,6 +83,16 @@ class Resequencers(msgspec.Struct, frozen=True):
     stash_limit_bytes_per_worker: int
 
 
+class Lookup(msgspec.Struct, frozen=True):
+    """Where `is_required`, nothing starts without a release; otherwise the settings are read until there is one."""
+
+    directory: Path
+    is_required: bool
+    sources: Path
+    check_every_ms: int
+    keep: int
+
+
 class Redis(msgspec.Struct, frozen=True):
     """URL and password are `Secret`s. A file that is None is not used, but for the authorities: the system's own are."""
 

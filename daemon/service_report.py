@@ -103,6 +103,7 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
         last_death=next((f"worker {each.slot} {each.last_death}" for each in reports if each.last_death), None),
         untaken=tuple(each for of_one in reports for each in of_one.untaken),
         last_cycle=None,
+        lookups_version=", ".join(sorted({each.lookups_version for each in reports if each.lookups_version})) or None,
         notes=tuple(dict.fromkeys(note for each in reports for note in each.notes)),
     )
 

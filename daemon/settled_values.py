@@ -131,6 +131,7 @@ def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
         f"{INGRESS}.file.directory": run_directory / "in",
         f"{INGRESS}.file.archive-directory": run_directory / "archive",
         f"{NOTIFICATION}.file.directory": run_directory / "out",
+        f"{NOTIFICATION}.lookups.directory": run_directory / "lookups",
         f"{NOTIFICATION}.storage.embedded.file": run_directory / "state.db",
     }
     settings = find_shipped(values[f"{NOTIFICATION}.settings"])

@@ -104,6 +104,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     worker_count: int = 1
     untaken: tuple[UntakenPartition, ...] = ()
     last_cycle: CycleTimes | None = None
+    lookups_version: str | None = None
     notes: tuple[str, ...] = ()
 
     @property

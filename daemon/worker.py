@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from daemon.composition import Parts, compose
 from daemon.configuration import Configuration
 from daemon.status_file import StatusFile
@@ -56,6 +58,7 @@ class Worker:
             ResequencerError: The worker must not go on; what it had not committed will be read again.
         """
         parts, reason = self._get_parts(), None
+        parts.handler.follow()
         try:
             while not self._is_stopping():
                 self._run_cycle()
@@ -82,6 +85,7 @@ class Worker:
 
     def _look_after(self) -> None:
         """What has to be done now and then beside the cycles."""
+        self._get_parts().handler.take_up()
         now, state = self._clock.now(), self._state()
         if state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
             self._report(now, state)
@@ -107,6 +111,7 @@ class Worker:
             self._status.write(report(self._identity, State.STOPPED, reason, now))
         for each in parts.servers:
             each.close()
+        parts.handler.close()
 
     def _wait(self, milliseconds: int) -> None:
         """Waiting for input or for something that is away; the report is kept fresh meanwhile."""
@@ -119,7 +124,8 @@ class Worker:
         parts = self._get_parts()
         plain = report(self._identity, state, reason or self._reason(state), now)
         surveyed, standing = parts.servers.actors.survey(Survey()), parts.servers.transport.standing()
-        self._status.write(with_figures(plain, parts.cycle, surveyed, standing, parts.overruns.overruns))
+        figured = with_figures(plain, parts.cycle, surveyed, standing, parts.overruns.overruns)
+        self._status.write(msgspec.structs.replace(figured, lookups_version=parts.handler.version))
         self._reported_at = now
         self._tell(state)
 

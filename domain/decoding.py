@@ -3,6 +3,7 @@
 This is on the way of every record: what can be said about most of them at once is asked first.
 """
 
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -19,6 +20,7 @@ MAX_SEQUENCE = 2**53 - 1
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _pack = msgspec.msgpack.Encoder().encode
+_read_text = msgspec.json.Decoder(str).decode
 _read_number = msgspec.json.Decoder(int | float).decode
 
 
@@ -85,7 +87,9 @@ class EnvelopeDecoder:
         framed = _pack((flow, sequence, mds, pds, custom, [(each.object_type, each.body) for each in process]))
         digest = blake2b(framed, digest_size=8).digest()
         envelope_id = _find_documented_id(process) or f"{flow}#{digest.hex() if sequence is None else sequence}"
-        return DataEnvelope(unit, flow, sequence, envelope_id, hash_id(envelope_id), digest, record, mds, pds, custom, process)
+        entity = None if wire.processing_context is None else _find_entity(bytes(wire.processing_context.processing_entity))
+        id_hash = hash_id(envelope_id)
+        return DataEnvelope(unit, flow, sequence, envelope_id, id_hash, digest, record, mds, pds, custom, process, entity)
 
     def _sequence(self, raw: bytes) -> int | None:
         if raw.isdigit() and len(raw) < 16 and raw != b"0":
@@ -139,6 +143,16 @@ def _unit(wire: WireEnvelope) -> str:
     if unit is None:
         raise _Refused(DeadLetterReason.NO_UNIT_OF_WORK, "processingContext.unitOfWorkId is missing; name the unit of work")
     return _checked_id("processingContext.unitOfWorkId", unit)
+
+
+@lru_cache(256)
+def _find_entity(raw: bytes) -> str | None:
+    """There are few of them, and one in nearly every envelope."""
+    try:
+        entity = _read_text(raw)
+    except msgspec.DecodeError:
+        return None
+    return None if find_id_flaw(entity) else entity
 
 
 def _flow(wire: WireEnvelope) -> str:

@@ -50,7 +50,7 @@ class DataEnvelope(msgspec.Struct, frozen=True, gc=False):
 
     `sequence` is 1 … 2^53-1, or None where the record has none and the strategy needs none. `envelope_id` is the first
     process object's `uniqueId`, else `flow#sequence`. `id_hash` and `digest` are 8 bytes each: of the envelope id, and of
-    the flow, the sequence and all object bodies.
+    the flow, the sequence and all object bodies. `processing_entity` is that of the processing context, if it is fit for an id.
     """
 
     unit: str
@@ -64,6 +64,7 @@ class DataEnvelope(msgspec.Struct, frozen=True, gc=False):
     pds_objects: tuple[PdsObject, ...] = ()
     custom_objects: tuple[CustomObject, ...] = ()
     process_objects: tuple[ProcessObject, ...] = ()
+    processing_entity: str | None = None
 
     @property
     def offset(self) -> int:

@@ -14,9 +14,10 @@ _PAIN_001_PARTS = {part: part for part in PAIN_001_PARTS} | {"PAIN_001_CREDIT_TR
 
 
 class WireContext(msgspec.Struct, rename="camel", gc=False):
-    """Whose envelope it is."""
+    """Whose envelope it is. The entity is raw: whatever else stands there is no reason to refuse the envelope."""
 
     unit_of_work_id: str | None = None
+    processing_entity: msgspec.Raw = _NULL
 
 
 class WireEvent(msgspec.Struct, rename="camel", gc=False):

@@ -51,6 +51,8 @@ class Effects:
         self._counts["handled"] += 1
         if handled.unmatched:
             self._counts["unmatched"] += handled.unmatched
+        if handled.suppressed:
+            self._counts["suppressed"] += handled.suppressed
         if marks.late:
             self._counts["late"] += 1
         if marks.incomplete is not None:

@@ -86,6 +86,7 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     incomplete: int = 0
     retries: int = 0
     unmatched: int = 0
+    suppressed: int = 0
     longest_wait_ms: int = 0
 
 

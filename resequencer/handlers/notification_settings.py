@@ -17,13 +17,18 @@ LONGEST_LINE = 105
 
 
 class NotificationSetting(msgspec.Struct, frozen=True):
-    """A row. `additional_information` is already split to the lengths that the schema allows, at words where possible."""
+    """A row. `additional_information` is already split to the lengths that the schema allows, at words where possible.
+
+    So is what `reason_code` means, where the lookups say it. `is_suppressed` is true where the event is to notify nobody.
+    """
 
     process_flow_name: str
     event_name: str
     transaction_status: str
     reason_code: str | None = None
     additional_information: tuple[str, ...] = ()
+    reason_words: tuple[str, ...] = ()
+    is_suppressed: bool = False
 
 
 class NotificationSettings:

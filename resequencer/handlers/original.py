@@ -1,7 +1,11 @@
-"""What a status report repeats of the original payment, made once per payment data and kept as it will be written."""
+"""What a status report repeats of the original payment, and who its customer is: made once per payment data and kept."""
 
 import msgspec
 
+from enrichment.shapes import CustomerValue
+from resequencer.handlers.agents import filled_agent
+from resequencer.handlers.customers import find_customer
+from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.pain001_parts import INSTRUCTION, MESSAGE, TRANSACTION
 from resequencer.handlers.part_reader import Fields, PartReader
 from resequencer.handlers.simple_types import NOT_PROVIDED
@@ -26,7 +30,7 @@ class Original(msgspec.Struct, frozen=True, gc=False):
     `group` stands in OrgnlGrpInfAndSts, `instruction` in OrgnlPmtInfAndSts; there is always something. Around what else its
     object says may stand `initiating_party` at the end of GrpHdr, `transaction` at the beginning and `reference` at the end
     of TxInfAndSts: with the comma in between, or empty. `is_single` is true where the original message says that it had
-    one transaction.
+    one transaction. `customer` is what the lookups say of whose payment it is.
     """
 
     initiating_party: bytes
@@ -35,12 +39,14 @@ class Original(msgspec.Struct, frozen=True, gc=False):
     instruction: bytes
     transaction: bytes
     reference: bytes
+    customer: CustomerValue | None = None
 
 
 class Originals:
     """Makes originals and keeps the latest, by the raw bodies of a payment's MDS objects."""
 
-    def __init__(self) -> None:
+    def __init__(self, enrichment: Enrichment) -> None:
+        self._enrichment = enrichment
         self._kept: dict[Bodies, Original] = {}
 
     def __len__(self) -> int:
@@ -55,7 +61,7 @@ class Originals:
         kept = self._kept.get(data.mds)
         if kept is not None:
             return kept
-        made = _make(data)
+        made = _make(data, self._enrichment)
         if sum(len(body) for _, body in data.mds) <= LARGEST_KEPT_BYTES:
             if len(self._kept) >= KEPT_PAYMENTS:
                 del self._kept[next(iter(self._kept))]
@@ -63,7 +69,7 @@ class Originals:
         return made
 
 
-def _make(data: PaymentData) -> Original:
+def _make(data: PaymentData, enrichment: Enrichment) -> Original:
     message = _read(MESSAGE, data)
     header = _fields_of(message, "GrpHdr")
     payment = _read(INSTRUCTION, data)
@@ -71,6 +77,9 @@ def _make(data: PaymentData) -> Original:
     number = header.get("NbOfTxs")
     party = _members(InitgPty=header.get("InitgPty"))
     identification = _original_identification(_fields_of(transfer, "PmtId"))
+    is_enriched = enrichment.version is not None
+    if is_enriched:
+        payment, transfer = _with_agents(payment, transfer, enrichment)
     reference = _original_reference(payment, transfer)
     return Original(
         initiating_party=b"," + party if party else b"",
@@ -79,6 +88,16 @@ def _make(data: PaymentData) -> Original:
         instruction=_original_instruction(payment),
         transaction=identification + b"," if identification else b"",
         reference=b',"OrgnlTxRef":{%b}' % reference if reference else b"",
+        customer=find_customer(header.get("InitgPty"), payment.get("DbtrAcct"), enrichment) if is_enriched else None,
+    )
+
+
+def _with_agents(payment: Fields, transfer: Fields, enrichment: Enrichment) -> tuple[Fields, Fields]:
+    debtors = filled_agent(payment.get("DbtrAgt"), payment.get("DbtrAcct"), enrichment)
+    creditors = filled_agent(transfer.get("CdtrAgt"), transfer.get("CdtrAcct"), enrichment)
+    return (
+        payment if debtors is None else payment | {"DbtrAgt": debtors},
+        transfer if creditors is None else transfer | {"CdtrAgt": creditors},
     )
 
 

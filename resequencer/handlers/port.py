@@ -24,11 +24,13 @@ class Marks(msgspec.Struct, frozen=True, gc=False):
 class Handled(msgspec.Struct, frozen=True, gc=False):
     """What an envelope led to: a notification per process object that the settings know, in their order.
 
-    `unmatched` counts the process objects without a row in the settings: they notify nobody.
+    `unmatched` counts the process objects without a row in the settings, `suppressed` those with a row that says so and those
+    whose status the customer does not want: they notify nobody.
     """
 
     notifications: tuple[Notification, ...] = ()
     unmatched: int = 0
+    suppressed: int = 0
 
 
 class Handler(Protocol):

@@ -1,10 +1,14 @@
 """The handler of process objects: settings look-up, status report, target type, notification."""
 
+from __future__ import annotations
+
 from domain.clock import Instant
-from domain.envelope import DataEnvelope
+from domain.envelope import DataEnvelope, ProcessObject
 from domain.notification import Notification, notification_id
 from domain.record import Headers
-from resequencer.handlers.notification_settings import NotificationSetting, NotificationSettings
+from enrichment.shapes import CustomerValue
+from resequencer.handlers.enrichment import Enrichment
+from resequencer.handlers.notification_settings import NotificationSetting
 from resequencer.handlers.original import Originals
 from resequencer.handlers.port import Handled, Marks
 from resequencer.handlers.status_report import encode_report
@@ -13,12 +17,21 @@ from resequencer.payment_data import PaymentData
 
 
 class ProcessObjectHandler:
-    """Makes a notification of each process object that the settings know. Keeps nothing between calls but caches."""
+    """Makes a notification of each process object that the settings know. Keeps nothing between calls but caches.
 
-    def __init__(self, notification_settings: NotificationSettings, target_type: TargetType) -> None:
-        self._settings = notification_settings
+    All that it adds to an envelope is of one version of the lookups.
+    """
+
+    def __init__(self, enrichment: Enrichment, target_type: TargetType) -> None:
+        self._enrichment = enrichment
         self._target_type = target_type
-        self._originals = Originals()
+        self._originals = Originals(enrichment)
+        version = enrichment.version
+        self._version: Headers = () if version is None else (("lookups-version", version.encode()),)
+
+    def with_lookups(self, enrichment: Enrichment) -> ProcessObjectHandler:
+        """The same with another version; this one forgets nothing and must not be used any more once its version is closed."""
+        return ProcessObjectHandler(enrichment, self._target_type)
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         """Process objects are counted from 0, those without a row too: ids must not move when the settings change.
@@ -28,25 +41,53 @@ class ProcessObjectHandler:
             PermanentError: The payment data cannot be read, or the target type failed for ever.
         """
         notifications: list[Notification] = []
-        unmatched = 0
+        unmatched = suppressed = 0
         for index, process_object in enumerate(envelope.process_objects):
-            setting = self._settings.find(process_object.process_flow_name, process_object.event_name)
+            setting = self._find_setting(envelope, process_object, data)
             if setting is None:
                 unmatched += 1
                 continue
+            original = self._originals.get(data)
+            if setting.is_suppressed or not _is_wanted(setting, original.customer):
+                suppressed += 1
+                continue
             message_id = notification_id(envelope.unit, envelope.envelope_id, index)
-            report = encode_report(message_id, now, setting, process_object.reason_code, self._originals.get(data))
+            words = self._enrichment.find_words
+            report = encode_report(message_id, now, setting, process_object.reason_code, original, words)
             notifications.append(
                 Notification(
                     message_id,
                     envelope.unit,
                     setting.transaction_status,
                     self._target_type(report, data),
-                    _headers(message_id, envelope, setting, marks),
+                    _headers(message_id, envelope, setting, marks) + self._version + _customer_headers(original.customer),
                     envelope.record.origin,
                 )
             )
-        return Handled(tuple(notifications), unmatched)
+        return Handled(tuple(notifications), unmatched, suppressed)
+
+    def _find_setting(
+        self, envelope: DataEnvelope, process_object: ProcessObject, data: PaymentData
+    ) -> NotificationSetting | None:
+        """By the envelope's entity; where it names none, by that of the customer."""
+        entity = envelope.processing_entity
+        if entity is None and self._version:
+            customer = self._originals.get(data).customer
+            entity = None if customer is None else customer.entity
+        return self._enrichment.find_setting(entity, process_object.process_flow_name, process_object.event_name)
+
+
+def _is_wanted(setting: NotificationSetting, customer: CustomerValue | None) -> bool:
+    if customer is None or customer.statuses is None:
+        return True
+    return setting.transaction_status in customer.statuses.split()
+
+
+def _customer_headers(customer: CustomerValue | None) -> Headers:
+    if customer is None:
+        return ()
+    said = (("channel", customer.channel), ("language", customer.language))
+    return tuple((name, value.encode()) for name, value in said if value is not None)
 
 
 def _headers(message_id: str, envelope: DataEnvelope, setting: NotificationSetting, marks: Marks) -> Headers:

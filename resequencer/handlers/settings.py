@@ -2,6 +2,7 @@
 
 import msgspec
 
+from resequencer.handlers.enrichment import Enrichment, SettingsAlone
 from resequencer.handlers.notification_settings import NotificationSettings
 from resequencer.handlers.process_object_handler import ProcessObjectHandler
 from resequencer.handlers.target_types import find_target_type
@@ -15,11 +16,11 @@ class HandlerSettings(msgspec.Struct, frozen=True):
     pds_data_keys: tuple[str, ...] = ()
 
 
-def make_handler(settings: HandlerSettings, notification_settings: NotificationSettings) -> ProcessObjectHandler:
-    """The handler as configured.
+def make_handler(settings: HandlerSettings, known: NotificationSettings | Enrichment) -> ProcessObjectHandler:
+    """The handler as configured, with the table of settings alone or with all lookups.
 
     Raises:
         ConfigurationError: The target type does not exist or cannot be imported.
     """
     target_type = find_target_type(settings.target_type, settings.custom_data_keys, settings.pds_data_keys)
-    return ProcessObjectHandler(notification_settings, target_type)
+    return ProcessObjectHandler(SettingsAlone(known) if isinstance(known, NotificationSettings) else known, target_type)

@@ -1,5 +1,6 @@
 """The status report: a pain.002.001.10 of a single payment as ISO-tag JSON."""
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -19,13 +20,18 @@ _REPORT = (
 )
 
 
+Words = Callable[[str], tuple[str, ...]]
+"""What a status reason means, in lines as the schema allows them."""
+
+
 def encode_report(
-    message_id: str, now: Instant, setting: NotificationSetting, reason_code: str | None, original: Original
+    message_id: str, now: Instant, setting: NotificationSetting, reason_code: str | None, original: Original, words: Words
 ) -> bytes:
     """`{"CstmrPmtStsRpt": …}` with its elements in the schema's order.
 
     `reason_code` is what the event itself says, untrusted; it counts where the setting has a reason or the status is RJCT
-    (contract, section 4). `now` becomes CreDtTm, to the millisecond, in UTC.
+    (contract, section 4), and `words` says what it means where the setting has no words of its own. `now` becomes CreDtTm, to
+    the millisecond, in UTC.
     """
     is_groups = original.is_single and setting.transaction_status in GROUP_STATUSES
     return _REPORT % (
@@ -36,18 +42,19 @@ def encode_report(
         b',"GrpSts":"%b"' % setting.transaction_status.encode() if is_groups else b"",
         original.instruction,
         original.transaction,
-        _settings_status(setting) if reason_code is None else _status(setting, reason_code),
+        _settings_status(setting) if reason_code is None else _status(setting, reason_code, words),
         original.reference,
     )
 
 
-def _status(setting: NotificationSetting, reason_code: str | None) -> bytes:
+def _status(setting: NotificationSetting, reason_code: str | None, words: Words | None = None) -> bytes:
     """The members that the original does not know."""
     status: dict[str, Any] = {"TxSts": setting.transaction_status}
     reason = _reason(setting, reason_code)
     information: dict[str, Any] = {} if reason is None else {"Rsn": reason}
-    if setting.additional_information:
-        information["AddtlInf"] = setting.additional_information
+    lines = setting.additional_information or _words(setting, reason, words)
+    if lines:
+        information["AddtlInf"] = lines
     if information:
         status["StsRsnInf"] = [information]
     return _encode(status)[1:-1]
@@ -57,6 +64,14 @@ def _status(setting: NotificationSetting, reason_code: str | None) -> bytes:
 def _settings_status(setting: NotificationSetting) -> bytes:
     """As most events have it, who give no reason; what they give is not kept, for it may be long."""
     return _status(setting, None)
+
+
+def _words(setting: NotificationSetting, reason: Mapping[str, str] | None, words: Words | None) -> tuple[str, ...]:
+    """What the reason that is given means."""
+    code = None if reason is None else reason.get("Cd")
+    if code is None:
+        return ()
+    return setting.reason_words if code == setting.reason_code or words is None else words(code)
 
 
 def _reason(setting: NotificationSetting, reason_code: str | None) -> Any:

@@ -1,12 +1,13 @@
 """What HOCON says and pyhocon alone does not do."""
 
-from datetime import timedelta
-from types import SimpleNamespace
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 
-from daemon.hocon import MAX_FILE_BYTES, _period, parse_file, parse_text, resolve
+from daemon.hocon import MAX_FILE_BYTES, parse_file, parse_text, resolve
 from domain.errors import ConfigurationError
 
 
@@ -218,11 +219,17 @@ def test_files_that_include_each_other_are_refused(write):
     assert "includes itself" in refusal(parse_file, file)
 
 
-def test_a_period_of_dateutil_is_a_duration_unless_it_has_no_length():
-    period = SimpleNamespace(years=0, months=0, days=1, hours=2, minutes=3, seconds=4, microseconds=5)
-    assert _period(period, "a") == timedelta(days=1, hours=2, minutes=3, seconds=4, microseconds=5)
-    period.months = 1
-    assert "no durations" in refusal(_period, period, "a")
+def test_durations_are_read_alike_where_dateutil_happens_to_be_installed(tmp_path):
+    """Spark's libraries bring it, and pyhocon prefers its periods."""
+    (tmp_path / "dateutil").mkdir()
+    (tmp_path / "dateutil" / "__init__.py").write_text("")
+    (tmp_path / "dateutil" / "relativedelta.py").write_text("class relativedelta:\n    def __init__(self, **of): pass\n")
+    asked = (
+        "from daemon.hocon import parse_text, resolve; print(resolve([parse_text('a = 3s, b = 1 month', 'x', where='x')]).values)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    said = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=False)
+    assert said.stdout == "{'a': datetime.timedelta(seconds=3), 'b': '1 month'}\n", said.stderr
 
 
 SCRAPS = [

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from domain.errors import PermanentError
+from resequencer.handlers.enrichment import SettingsAlone
 from resequencer.handlers.notification_settings import NotificationSetting, NotificationSettings
 from resequencer.handlers.original import KEPT_PAYMENTS, Originals
 from resequencer.handlers.pain002_schema import REPORT
@@ -289,7 +290,7 @@ def test_a_payment_too_large_to_be_kept_is_reported_all_the_same(
 ) -> None:
     message, instruction, transfer = example()
     clean = report_of(data_of(message, instruction, transfer))
-    originals = Originals()
+    originals = Originals(SettingsAlone(NotificationSettings([])))
     transfer["Unknown"] = "x" * 100_000
     data = data_of(message, instruction, transfer)
     assert report_of(data) == clean
@@ -298,7 +299,7 @@ def test_a_payment_too_large_to_be_kept_is_reported_all_the_same(
 
 
 def test_of_more_payments_than_are_kept_the_earliest_is_forgotten(data_of: Callable[..., Any]) -> None:
-    originals = Originals()
+    originals = Originals(SettingsAlone(NotificationSettings([])))
     for number in range(KEPT_PAYMENTS + 2):
         originals.get(data_of({"GrpHdr": {"MsgId": f"M-{number}"}}))
     assert len(originals) == KEPT_PAYMENTS

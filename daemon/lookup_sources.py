@@ -1,0 +1,82 @@
+"""Reads the file that describes what lookups are built from."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from daemon.configuration import Configuration
+from daemon.hocon import Plain, parse_file, resolve
+from daemon.shipped import find_shipped
+from domain.errors import ConfigurationError
+from enrichment.shapes import CUSTOMERS, INSTITUTIONS, REASONS, SETTINGS
+
+if TYPE_CHECKING:
+    from pipeline.job_settings import JobSettings
+
+NAMES = (SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS)
+_SOURCES, _LIMITS, _MASTER, _OPTIONS = "sources.", "limits.", "spark.master", "spark.options."
+
+
+def load_job_settings(configuration: Configuration) -> "JobSettings":
+    """What the job is told.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or something in it is unknown or wrong.
+    """
+    from pipeline.job_settings import JobSettings, Limits  # Here, so that nothing of the service imports the jobs.
+
+    file = find_shipped(configuration.lookups.sources)
+    values = resolve([parse_file(file)]).values
+    _refuse_unknown(values, file)
+    limits = {path.removeprefix(_LIMITS): value for path, value in values.items() if path.startswith(_LIMITS)}
+    return JobSettings(
+        configuration.lookups.directory,
+        configuration.lookups.keep,
+        {name: tuple(_sources(values, name, file)) for name in NAMES},
+        _converted(limits, Limits, f"{file}: limits"),
+        str(values.get(_MASTER, "local[*]")),
+        {path.removeprefix(_OPTIONS): str(value) for path, value in values.items() if path.startswith(_OPTIONS)},
+    )
+
+
+def _refuse_unknown(values: Mapping[str, Plain], file: Path) -> None:
+    known = (*(_SOURCES + name for name in NAMES), _MASTER)
+    for path, value in values.items():
+        if path in known or path.startswith((_LIMITS, _OPTIONS)) or value == {}:
+            continue
+        near = get_close_matches(path, known, n=1)
+        raise ConfigurationError(f"{file}: {path}", "unknown key" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def _sources(values: Mapping[str, Plain], name: str, file: Path) -> Iterator[Any]:
+    from pipeline.job_settings import SourceSettings
+
+    listed = values.get(_SOURCES + name, [])
+    path = f"{file}: {_SOURCES}{name}"
+    if not isinstance(listed, list):
+        raise ConfigurationError(path, "must be a list of sources: [{ format = csv, path = … }]")
+    for number, described in enumerate(listed):
+        source = _converted(described, SourceSettings, f"{path}[{number}]")
+        needs = {"jdbc": ("url", "table"), "csv": ("path",), "parquet": ("path",), "iso-codes": ("path",)}.get(source.format, ())
+        missing = next((each for each in needs if not getattr(source, each)), None)
+        if missing is not None:
+            raise ConfigurationError(f"{path}[{number}]", f"{missing} is missing; {source.format} needs it")
+        if source.format == "csv" and len(source.delimiter) != 1:
+            raise ConfigurationError(f"{path}[{number}]", f"delimiter {source.delimiter!r} is refused; give one character")
+        if not 0 <= source.required_good_share <= 1:
+            raise ConfigurationError(f"{path}[{number}]", "required-good-share is a share, from 0 to 1")
+        yield msgspec.structs.replace(source, path=_found(source.path))
+
+
+def _found(path: str) -> str:
+    return str(find_shipped(Path(path))) if path and "://" not in path and "*" not in path else path
+
+
+def _converted(value: object, kind: Any, path: str) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(path, f"is refused: {error}") from error

@@ -1,0 +1,125 @@
+"""`resequencer lookups build | list | show | rollback`: what the handlers look up, and which version of it."""
+
+import sys
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from daemon.configuration import Configuration, load
+from daemon.exit_code import ExitCode
+from daemon.lookups_build import build
+from domain.errors import ConfigurationError
+from enrichment.directory import LookupsDirectory
+from enrichment.errors import ReleaseRefused
+from enrichment.publication import roll_back
+from enrichment.release import open_release, read_manifest
+from enrichment.shapes import key_of, shown_value
+
+
+def lookups(arguments: Namespace) -> ExitCode:
+    """Exit code 0 only if it was done, or what was asked for is there."""
+    configuration = load(arguments.config, [*arguments.overrides, *arguments.more_overrides])
+    return _ORDERS[arguments.order](arguments, configuration)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """What each order takes; the options of every verb may stand behind the order too."""
+    orders = parser.add_subparsers(dest="order", metavar="build | list | show | rollback", required=True)
+    for name, summary, add in (
+        ("build", "build all lookups from their sources and publish them as a new version", _add_nothing),
+        ("list", "the versions that are there, the newest first, and which one is used", _add_nothing),
+        ("show", "what a lookup of the current version says of a key", _add_show),
+        ("rollback", "use another version that is there", _add_rollback),
+    ):
+        each = orders.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        each.add_argument("--config", type=Path, default=SUPPRESS, metavar="FILE", help=SUPPRESS)
+        each.add_argument("--set", action="extend", nargs="+", default=[], dest="more_overrides", help=SUPPRESS)
+        each.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
+        add(each)
+
+
+def _add_nothing(parser: ArgumentParser) -> None:
+    del parser
+
+
+def _add_show(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of the lookup, such as institutions")
+    parser.add_argument("key", metavar="KEY", nargs="+", help="its parts: bank DE 37040044; '' any processing entity")
+
+
+def _add_rollback(parser: ArgumentParser) -> None:
+    parser.add_argument("version", metavar="VERSION", help="as `list` shows it")
+
+
+def _list(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    directory = _directory(configuration)
+    current = directory.get_current().version
+    found = []
+    for version in reversed(directory.versions()):
+        try:
+            manifest = read_manifest(directory, version)
+        except ReleaseRefused as error:
+            found.append({"version": version, "is_current": version == current, "problem": str(error)})
+            continue
+        tables = {name: {"rows": table.rows, "bytes": table.bytes} for name, table in manifest.tables.items()}
+        found.append({"version": version, "is_current": version == current, "tables": tables})
+    sys.stdout.write(_as_json(found) if arguments.json else "".join(map(_line, found)))
+    return ExitCode.DONE
+
+
+def _line(release: dict[str, object]) -> str:
+    mark = "* " if release["is_current"] else "  "
+    tables = release.get("tables")
+    said = (
+        ", ".join(f"{name} {each['rows']}" for name, each in tables.items()) if isinstance(tables, dict) else release["problem"]
+    )
+    return f"{mark}{release['version']}  {said}\n"
+
+
+def _show(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    """Each key without its value is told; the release is found whole before anything of it is shown."""
+    directory = _directory(configuration)
+    release = open_release(directory, directory.get_current())
+    try:
+        if not release.has(arguments.name):
+            known = ", ".join(sorted(release.manifest.tables))
+            raise ConfigurationError(arguments.name, f"is no lookup of {release.version}; there are {known}")
+        key = key_of(*arguments.key)
+        found = release.find(arguments.name, key)
+        value = None if found is None else shown_value(arguments.name, key, found)
+    finally:
+        release.close()
+    if arguments.json:
+        sys.stdout.write(_as_json({"version": release.version, "key": arguments.key, "value": value}))
+    elif value is None:
+        sys.stdout.write(f"{arguments.name} of {release.version} has no key {' '.join(arguments.key)!r}\n")
+    else:
+        sys.stdout.write("".join(f"{name}: {'' if each is None else each}\n" for name, each in value.items()))
+    return ExitCode.DONE if value is not None else ExitCode.NOT_SO
+
+
+def _roll_back(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    directory = _directory(configuration)
+    with directory.publishing():
+        roll_back(directory, arguments.version)
+    said = {"version": arguments.version}
+    sys.stdout.write(_as_json(said) if arguments.json else f"lookups {arguments.version} are to be used; workers take them up\n")
+    return ExitCode.DONE
+
+
+def _directory(configuration: Configuration) -> LookupsDirectory:
+    return LookupsDirectory(configuration.lookups.directory)
+
+
+def _as_json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value)).decode() + "\n"
+
+
+_ORDERS: dict[str, Callable[[Namespace, Configuration], ExitCode]] = {
+    "build": build,
+    "list": _list,
+    "show": _show,
+    "rollback": _roll_back,
+}

@@ -1,0 +1,1 @@
+"""Lookups as the service reads them: releases that a job has published, each a directory that never changes."""

@@ -1,0 +1,91 @@
+"""Keeps an eye on the current release, beside the cycles: what is new is read and compared in a thread of its own."""
+
+import logging
+from threading import Event, Lock, Thread
+
+from enrichment.directory import LookupsDirectory
+from enrichment.errors import NoRelease, ReleaseRefused
+from enrichment.manifest import Pointer
+from enrichment.release import Release, open_release
+
+_LONGEST_PAUSE = 100
+"""In looks."""
+
+_log = logging.getLogger("resequencer.lookups")
+
+
+class Follower:
+    """Opens the release that is to be used, each time another is. One that is refused is said so once.
+
+    `in_use` is None where nothing was published yet: that is no news. Only `take` is called by the worker's thread; it never
+    waits for a file.
+    """
+
+    def __init__(self, directory: LookupsDirectory, in_use: Pointer | None, every_ms: int) -> None:
+        self._directory = directory
+        self._offered = in_use
+        self._refused: Pointer | None = None
+        self._pause = self._left_alone = 0
+        self._every_ms = every_ms
+        self._lock = Lock()
+        self._next: Release | None = None
+        self._complaint: str | None = None
+        self._ending = Event()
+        self._thread = Thread(target=self._run, name="lookups", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def take(self) -> Release | None:
+        """The release to be used from now on, None if it is still the same. Whoever takes it closes it."""
+        with self._lock:
+            taken, self._next = self._next, None
+        return taken
+
+    def close(self) -> None:
+        """A release that is being compared at the moment may stay open until the process ends."""
+        self._ending.set()
+        taken = self.take()
+        if taken is not None:
+            taken.close()
+
+    def look(self) -> None:
+        """Once: open what has become current, if it is whole."""
+        try:
+            pointer = self._directory.get_current()
+            if pointer == self._offered:
+                self._complaint = self._refused = None
+            elif not self._is_left_alone(pointer):
+                self._offer(open_release(self._directory, pointer))
+                self._offered, self._complaint = pointer, None
+        except NoRelease as error:
+            if self._offered is not None:
+                self._complain(str(error))
+        except (ReleaseRefused, OSError) as error:
+            self._complain(str(error))
+
+    def _is_left_alone(self, pointer: Pointer) -> bool:
+        """What was refused is tried again at ever longer intervals: reading it takes a while, and a disk may recover."""
+        if pointer != self._refused:
+            self._refused, self._pause, self._left_alone = pointer, 1, 0
+        elif self._left_alone < self._pause:
+            self._left_alone += 1
+            return True
+        else:
+            self._pause, self._left_alone = min(2 * self._pause, _LONGEST_PAUSE), 0
+        return False
+
+    def _offer(self, opened: Release) -> None:
+        with self._lock:
+            unused, self._next = self._next, opened
+        if unused is not None:
+            unused.close()
+
+    def _complain(self, text: str) -> None:
+        if text != self._complaint:
+            _log.warning("lookups stay as they are: %s", text)
+        self._complaint = text
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._every_ms / 1_000):
+            self.look()

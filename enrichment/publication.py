@@ -1,0 +1,79 @@
+"""A release in the making, and going back to an older one. Both are for the holder of `LookupsDirectory.publishing`.
+
+A release becomes visible in three steps, and what died between two of them leaves the old one in use: its manifest is written,
+its directory is renamed into place, `current` is renamed to name it.
+"""
+
+import hashlib
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from domain.clock import Instant, instant_text
+from enrichment.directory import MANIFEST, LookupsDirectory, sync_directory
+from enrichment.errors import ReleaseRefused
+from enrichment.manifest import FORMAT, Manifest, Pointer, Source, Table, encode_manifest
+from enrichment.release import open_release
+
+
+class Publication:
+    """Tables are written under `path`, each into a directory of its name; `publish` makes a release of them."""
+
+    def __init__(self, directory: LookupsDirectory, now: Instant, job_version: str) -> None:
+        """Its version is that of the instant, or of the next millisecond that no release is called after."""
+        taken = set(directory.versions())
+        while (version := version_of(now)) in taken:
+            now += 1
+        self.version = version
+        self.path = directory.building / version
+        self._directory = directory
+        self._now = now
+        self._job_version = job_version
+
+    def table_path(self, name: str) -> Path:
+        """The table's directory, which is there."""
+        path = self.path / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def publish(self, tables: dict[str, Table], sources: tuple[Source, ...]) -> Manifest:
+        """From now on readers use it."""
+        manifest = Manifest(FORMAT, self.version, instant_text(self._now), self._job_version, tables, sources)
+        pointer = self._seal(manifest)
+        self._directory.releases.mkdir(exist_ok=True)
+        self.path.rename(self._directory.release(self.version))
+        sync_directory(self._directory.releases)
+        self._directory.switch(pointer)
+        return manifest
+
+    def _seal(self, manifest: Manifest) -> Pointer:
+        content = encode_manifest(manifest)
+        for name in manifest.tables:
+            sync_directory(self.table_path(name))
+        with (self.path / MANIFEST).open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        sync_directory(self.path)
+        return Pointer(self.version, hashlib.sha256(content).hexdigest())
+
+
+def roll_back(directory: LookupsDirectory, version: str) -> None:
+    """Readers go back to an older release (or forward again), if it is whole.
+
+    Raises:
+        ReleaseRefused: There is none of this version, or it is damaged; nothing has changed.
+    """
+    if version not in directory.versions():
+        known = ", ".join(reversed(directory.versions())) or "none"
+        raise ReleaseRefused(directory.release(version), f"there is no such release; there are {known}")
+    content = (directory.release(version) / MANIFEST).read_bytes()
+    pointer = Pointer(version, hashlib.sha256(content).hexdigest())
+    open_release(directory, pointer).close()
+    directory.switch(pointer)
+
+
+def version_of(now: Instant) -> str:
+    """`20261121T192512123Z`: sorts as text as it does in time."""
+    moment = datetime.fromtimestamp(now / 1_000, UTC)
+    return f"{moment:%Y%m%dT%H%M%S}{now % 1_000:03}Z"

@@ -1,0 +1,102 @@
+"""What the lookups hold: the names of their tables, how keys are made, and the values.
+
+A value is a JSON array of texts and nulls in the order of the fields here, as Spark writes it; a change of any of it is a new
+`FORMAT` of the manifest. Parts of a key are joined by a character that no id may contain.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+SETTINGS: Final = "notification-settings"
+REASONS: Final = "status-reasons"
+INSTITUTIONS: Final = "institutions"
+CUSTOMERS: Final = "customers"
+PROFILES: Final = "completion-profiles"
+
+SEPARATOR: Final = "\x1f"
+ANY: Final = ""
+"""As a processing entity: whichever has no row of its own."""
+
+
+class SettingValue(msgspec.Struct, frozen=True, array_like=True):
+    """Key: processing entity or `ANY`, process flow, event. `suppressed` is `yes` where the event is to notify nobody."""
+
+    transaction_status: str
+    reason_code: str | None = None
+    additional_information: str | None = None
+    suppressed: str | None = None
+
+
+class ReasonValue(msgspec.Struct, frozen=True, array_like=True):
+    """Key: the code of a status reason."""
+
+    name: str | None = None
+    definition: str | None = None
+
+
+class InstitutionValue(msgspec.Struct, frozen=True, array_like=True):
+    """Keys: `bic` and a BIC of 8 or 11 characters; `bank`, a country, a national bank code."""
+
+    name: str
+    bic: str | None
+    country: str
+
+
+class BankCodeValue(msgspec.Struct, frozen=True, array_like=True):
+    """Key: `iban` and a country. Where in an IBAN the national bank code begins and ends, counted from 0, in digits."""
+
+    begin: str
+    end: str
+
+
+class CustomerValue(msgspec.Struct, frozen=True, array_like=True):
+    """Keys: `party` and an id of the initiating party; `account` and an account.
+
+    `statuses` are those that the customer wants to hear of, separated by blanks; None is all. `valid_from` is a day.
+    """
+
+    entity: str | None = None
+    language: str | None = None
+    channel: str | None = None
+    statuses: str | None = None
+    valid_from: str | None = None
+
+
+class ProfileValue(msgspec.Struct, frozen=True, array_like=True):
+    """Key: processing entity or `ANY`, process flow. How many events it has, and how late the later ones come: usually (the
+    median) and of 1 000 the latest but one, in milliseconds.
+    """
+
+    events: str
+    usual_ms: str
+    latest_ms: str
+
+
+_SHAPES: dict[str, type[msgspec.Struct]] = {
+    SETTINGS: SettingValue,
+    REASONS: ReasonValue,
+    INSTITUTIONS: InstitutionValue,
+    CUSTOMERS: CustomerValue,
+    PROFILES: ProfileValue,
+}
+
+_Value = TypeVar("_Value", bound=msgspec.Struct)
+
+
+def key_of(*parts: str) -> bytes:
+    return SEPARATOR.join(parts).encode(errors="surrogatepass")
+
+
+def reader_of(shape: type[_Value]) -> Callable[[bytes], _Value]:
+    return msgspec.json.Decoder(shape).decode
+
+
+def shown_value(table: str, key: bytes, value: bytes) -> dict[str, Any]:
+    """A value by its fields' names, for people."""
+    shape = BankCodeValue if table == INSTITUTIONS and key.startswith(key_of("iban", "")) else _SHAPES.get(table)
+    if shape is None:
+        return {"value": msgspec.json.decode(value)}
+    found = msgspec.json.decode(value, type=shape)
+    return {name: getattr(found, name) for name in shape.__struct_fields__}

@@ -1,0 +1,40 @@
+"""Writes a shard: keys and values, in the order of their keys, into one LMDB file."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import lmdb
+
+from enrichment.manifest import Shard
+
+_LARGEST_BYTES = 1 << 40
+"""An upper bound for the file; address space only, the file grows with what is in it."""
+
+Row = tuple[bytes, bytes]
+
+
+def write_shard(file: Path, batches: Iterable[Sequence[Row]]) -> Shard:
+    """What was written, as the manifest will say it; it is on disk then. An older file in this place is replaced.
+
+    Keys ascend by their bytes over all batches, none comes twice, each has 1 to 511 bytes. A batch is one transaction.
+
+    Raises:
+        ValueError: They do not.
+    """
+    file.unlink(missing_ok=True)
+    rows = 0
+    with lmdb.open(str(file), subdir=False, lock=False, map_size=_LARGEST_BYTES, meminit=False) as environment:
+        for batch in batches:
+            with environment.begin(write=True) as transaction, transaction.cursor() as cursor:
+                try:
+                    consumed, _ = cursor.putmulti(batch, overwrite=False, append=True)
+                except lmdb.Error as error:
+                    raise ValueError(f"{file}: keys must ascend and have 1 to 511 bytes: {error}") from error
+            if consumed != len(batch):
+                raise ValueError(f"{file}: keys must ascend, and none may come twice")
+            rows += len(batch)
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return Shard(file.name, rows, os.fstat(stream.fileno()).st_size, digest)

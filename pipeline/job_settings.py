@@ -1,0 +1,56 @@
+"""What a job is told: where each lookup's rows come from, and what is too bad to be published."""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+Format = Literal["csv", "parquet", "jdbc", "iso-codes", "project-codes", "bank-registry"]
+
+
+class SourceSettings(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    """One source of a lookup. Of several, the later one counts where two have the same key.
+
+    `columns` says how a column is called in the source, where it is called otherwise than here. With `csv` and `parquet` the
+    path may be a directory or a URL that Hadoop knows; `iso-codes` is one file in JSON. With `jdbc`, `table` may be a query in
+    parentheses with a name behind it, and `driver` is the class that speaks with the database. Of fewer good rows than
+    `required_good_share` nothing is published.
+    """
+
+    format: Format
+    path: str = ""
+    delimiter: str = ","
+    columns: dict[str, str] = {}
+    required_good_share: float = 1.0
+    url: str = ""
+    table: str = ""
+    user: str = ""
+    password: str = ""
+    driver: str = ""
+
+    @property
+    def place(self) -> str:
+        """How it is called where people read of it."""
+        if self.format == "jdbc":
+            return f"{self.url.partition('?')[0]} {self.table}"
+        return self.path or self.format
+
+
+class Limits(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    """`row_drop` is the share of the rows that a lookup may lose from one release to the next, `contradictions` that of the keys
+    which may contradict themselves; those are left out.
+    """
+
+    row_drop: float = 0.2
+    contradictions: float = 0.0
+
+
+class JobSettings(msgspec.Struct, frozen=True):
+    """`sources` by the lookup's name. `spark` are options of the session; `master` as `spark-submit` takes it."""
+
+    directory: Path
+    keep: int
+    sources: dict[str, tuple[SourceSettings, ...]]
+    limits: Limits = Limits()
+    master: str = "local[*]"
+    spark: dict[str, str] = {}

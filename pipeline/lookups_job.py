@@ -1,0 +1,177 @@
+"""The job that builds a release of all lookups and publishes it, or says why not."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from typing import NamedTuple
+
+import msgspec
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from domain.clock import Instant
+from enrichment.directory import LookupsDirectory
+from enrichment.errors import NoRelease, ReleaseRefused
+from enrichment.manifest import Source, Table
+from enrichment.publication import Publication
+from enrichment.release import read_manifest
+from enrichment.shapes import REASONS
+from pipeline.errors import JobRefused
+from pipeline.job_settings import JobSettings, Limits, SourceSettings
+from pipeline.lookup_specs import SPECS, VALUE, LookupSpec
+from pipeline.reading import check_shares, read_sources, tallied, tally_columns
+from pipeline.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
+from pipeline.rows import FLAW, LINE, PLACE, TEXT
+from pipeline.shards import shard_count, write_table
+from pipeline.spark_errors import SPARK_ERRORS, cause_of
+
+Tell = Callable[[str], None]
+"""Called with a line as each step begins: `customers: reading`."""
+
+STEPS = ("reading", "writing")
+
+
+class BuiltLookup(msgspec.Struct, frozen=True):
+    """`doubled` counts the good rows beside the one that counts, `contradictory` the keys that were left out."""
+
+    name: str
+    sources: tuple[Source, ...]
+    keys: int
+    doubled: int
+    contradictory: int
+    bytes: int
+
+
+class Built(msgspec.Struct, frozen=True):
+    """A published release, and what was removed because of it."""
+
+    version: str
+    lookups: tuple[BuiltLookup, ...]
+    quarantine: str | None
+    removed: tuple[str, ...]
+
+
+class _Work(NamedTuple):
+    """What building one lookup leads to."""
+
+    built: BuiltLookup
+    table: Table
+
+
+def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_version: str, tell: Tell) -> Built:
+    """Read, check, write and publish; nothing is published unless all of it is fit.
+
+    Raises:
+        JobRefused: A source or a table is not fit; what was refused lies in the quarantine.
+        PublishingRefused: Another job is at work there.
+    """
+    directory = LookupsDirectory(settings.directory)
+    with directory.publishing():
+        _clear(directory)
+        publication = Publication(directory, now, job_version)
+        job = _Job(spark, settings, directory, publication, datetime.fromtimestamp(now / 1_000, UTC).date(), tell)
+        works = [job.build(spec) for spec in SPECS.values() if settings.sources.get(spec.name)]
+        if not works:
+            raise JobRefused("no lookup has a source; name some in the file of sources")
+        tables = {work.built.name: work.table for work in works}
+        shutil.rmtree(job.staging, ignore_errors=True)
+        publication.publish(tables, tuple(source for work in works for source in work.built.sources))
+        removed = directory.sweep(settings.keep)
+        quarantine = str(job.quarantine) if job.quarantine.exists() else None
+        return Built(publication.version, tuple(work.built for work in works), quarantine, tuple(removed))
+
+
+class _Job:
+    """One run: the reasons it has read are what the settings are compared with."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: JobSettings,
+        directory: LookupsDirectory,
+        publication: Publication,
+        today: date,
+        tell: Tell,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._publication = publication
+        self._today = today
+        self._tell = tell
+        self._rows_before = _rows_before(directory)
+        self._reasons: DataFrame | None = None
+        self.quarantine = directory.quarantine / publication.version
+        self.staging = publication.path / ".staging"
+
+    def build(self, spec: LookupSpec) -> _Work:
+        """Raises JobRefused, also for whatever Spark fails with: a file that vanished, a disk that is full."""
+        try:
+            return self._build(spec, self._settings.sources[spec.name])
+        except SPARK_ERRORS as error:
+            raise JobRefused(f"{spec.name}: Spark failed: {cause_of(error)}") from error
+
+    def _build(self, spec: LookupSpec, sources: Sequence[SourceSettings]) -> _Work:
+        self._tell(f"{spec.name}: {STEPS[0]}")
+        checked = spec.keyed(read_sources(self._spark, sources, spec, self.staging), self._reasons)
+        if spec.name == REASONS:
+            self._reasons = checked.where(F.col(FLAW).isNull())
+        observation = Observation()
+        self._set_aside(checked.observe(observation, *tally_columns(sources, spec)), spec.name)
+        tallies = tallied(sources, spec, observation.get)
+        check_shares(sources, tallies, self.quarantine / spec.name)
+        self._tell(f"{spec.name}: {STEPS[1]}")
+        return self._written(spec, checked, tallies)
+
+    def _written(self, spec: LookupSpec, checked: DataFrame, tallies: tuple[Source, ...]) -> _Work:
+        resolved, observation = resolve(checked, self._today), Observation()
+        counts = [F.count("*").alias("keys"), F.sum(ROWS).alias("rows"), F.count_if(IS_CONTRADICTORY).alias("contradictory")]
+        pairs = resolved.observe(observation, *counts).where(~F.col(IS_CONTRADICTORY)).select(KEY, VALUE)
+        good = sum(each.rows_read - each.rows_refused for each in tallies)
+        table = write_table(pairs, self._publication.table_path(spec.name), shard_count(good))
+        keys, contradictory = observation.get["keys"], observation.get["contradictory"]
+        if contradictory:
+            self._set_aside(contradictions(checked, resolved, self._today), f"{spec.name}-contradictions")
+        self._check(spec.name, table.rows, keys, contradictory)
+        doubled = (observation.get["rows"] or 0) - keys
+        return _Work(BuiltLookup(spec.name, tallies, table.rows, doubled, contradictory, table.bytes), table)
+
+    def _set_aside(self, rows: DataFrame, name: str) -> None:
+        """Into the quarantine, a JSON object per row."""
+        target = self.quarantine / name
+        refused = rows.where(F.col(FLAW).isNotNull())
+        refused.select(F.col(FLAW).alias("reason"), F.col(PLACE).alias("source"), LINE, TEXT).write.mode("overwrite").json(
+            target.absolute().as_uri()
+        )
+        if not any(file.stat().st_size for file in target.glob("part-*")):
+            shutil.rmtree(target)
+        if self.quarantine.is_dir() and not any(self.quarantine.iterdir()):
+            self.quarantine.rmdir()
+
+    def _check(self, name: str, rows: int, keys: int, contradictory: int) -> None:
+        limits: Limits = self._settings.limits
+        if contradictory > limits.contradictions * keys:
+            raise JobRefused(
+                f"{name}: {contradictory} of {keys} keys contradict themselves, {limits.contradictions:g} of them may "
+                f"(limits.contradictions); correct the rows in {self.quarantine / name}-contradictions"
+            )
+        before = self._rows_before.get(name, 0)
+        if rows < before * (1 - limits.row_drop):
+            raise JobRefused(
+                f"{name}: {rows} keys after {before} in the release before, which may lose {limits.row_drop:g} of them "
+                "(limits.row-drop); look whether the source is complete, and raise the limit if it is"
+            )
+
+
+def _rows_before(directory: LookupsDirectory) -> dict[str, int]:
+    """Of each table of the current release; a damaged one has none, for the next is to take its place."""
+    try:
+        manifest = read_manifest(directory, directory.get_current().version)
+    except (NoRelease, ReleaseRefused):
+        return {}
+    return {name: table.rows for name, table in manifest.tables.items()}
+
+
+def _clear(directory: LookupsDirectory) -> None:
+    """What a job that died has left behind."""
+    for left in directory.building.glob("*"):
+        shutil.rmtree(left, ignore_errors=True)

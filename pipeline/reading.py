@@ -1,0 +1,87 @@
+"""Reads the sources of a lookup into one table of rows, and tells how many there were."""
+
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from enrichment.manifest import Source
+from pipeline.column_source import read_jdbc, read_parquet
+from pipeline.csv_source import read_csv
+from pipeline.errors import JobRefused
+from pipeline.job_settings import SourceSettings
+from pipeline.listed_source import read_listed
+from pipeline.lookup_specs import LookupSpec
+from pipeline.rows import FLAW, SOURCE
+from pipeline.spark_errors import SPARK_ERRORS, cause_of
+
+
+def read_sources(spark: SparkSession, sources: Sequence[SourceSettings], spec: LookupSpec, staging: Path) -> DataFrame:
+    """All rows, flawed ones too, with the number of their source (from 0). What has to be read once only is kept in `staging`.
+
+    Raises:
+        JobRefused: A source cannot be read at all; its place is named.
+    """
+    read = []
+    for number, source in enumerate(sources):
+        try:
+            rows = _read(spark, source, spec, staging / f"{spec.name}-{number}")
+        except SPARK_ERRORS as error:
+            raise JobRefused(f"{source.place}: cannot be read: {cause_of(error)}") from error
+        read.append(rows.select(F.lit(number).alias(SOURCE), *rows.columns))
+    return reduce(DataFrame.unionByName, read)
+
+
+def _read(spark: SparkSession, source: SourceSettings, spec: LookupSpec, staged: Path) -> DataFrame:
+    if source.format == "csv":
+        return read_csv(spark, source, spec.columns, spec.required)
+    if source.format == "parquet":
+        return read_parquet(spark, source, spec.columns, spec.required)
+    if source.format == "jdbc":
+        return read_jdbc(spark, source, spec.columns, spec.required, staged)
+    return read_listed(spark, source, spec.columns)
+
+
+def tally_columns(sources: Sequence[SourceSettings], spec: LookupSpec) -> list[Column]:
+    """What to observe while the rows pass: for each source how many came, how many were refused, and what they all add up to.
+
+    The sum does not depend on the order of the rows.
+    """
+    tallies = []
+    for number in range(len(sources)):
+        its = F.col(SOURCE) == number
+        content = F.xxhash64(*[F.col(name) for name in spec.columns])
+        tallies += [
+            F.count_if(its).alias(f"read_{number}"),
+            F.count_if(its & F.col(FLAW).isNotNull()).alias(f"refused_{number}"),
+            F.sum(F.when(its, content.cast("decimal(38,0)"))).alias(f"content_{number}"),
+        ]
+    return tallies
+
+
+def tallied(sources: Sequence[SourceSettings], spec: LookupSpec, observed: dict[str, int]) -> tuple[Source, ...]:
+    return tuple(
+        Source(
+            spec.name,
+            source.place,
+            f"{int(observed[f'content_{number}'] or 0) % 2**128:032x}",
+            observed[f"read_{number}"],
+            observed[f"refused_{number}"],
+        )
+        for number, source in enumerate(sources)
+    )
+
+
+def check_shares(sources: Sequence[SourceSettings], tallies: Sequence[Source], quarantine: Path) -> None:
+    """Raises JobRefused where a source has fewer good rows than it must have, or none at all."""
+    for source, tally in zip(sources, tallies, strict=True):
+        if tally.rows_read == 0:
+            raise JobRefused(f"{source.place}: has no rows; give it some, or take it out of the sources of {tally.table}")
+        good = 1 - tally.rows_refused / tally.rows_read
+        if good < source.required_good_share:
+            raise JobRefused(
+                f"{source.place}: {tally.rows_refused} of {tally.rows_read} rows of {tally.table} were refused, which leaves "
+                f"{good:.4f} of them; {source.required_good_share:g} are required (required-good-share). They are in {quarantine}"
+            )

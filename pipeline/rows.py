@@ -1,0 +1,57 @@
+"""The rows of a source as every rule sees them, whatever the source's format.
+
+Columns: `source` (its number), `place` (the file or table), `line` (from 1, null where there are none), `text` (the beginning
+of what was read, for people), `flaw` (why it cannot be read, null if it can), and the lookup's own columns, all of them texts,
+null where empty.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from pipeline.errors import JobRefused
+
+SOURCE, PLACE, LINE, TEXT, FLAW = "source", "place", "line", "text", "flaw"
+SHOWN_CHARACTERS = 1_000
+
+
+def column_names(
+    wanted: Sequence[str], required: Iterable[str], renamed: Mapping[str, str], header: Sequence[str], place: str
+) -> dict[str, str]:
+    """Which of the source's columns is each of the wanted ones; those that are not there and not required are left out.
+
+    Raises:
+        JobRefused: A name comes twice, a required one is missing, or one is renamed that does not exist.
+    """
+    doubled = sorted({name for name in header if header.count(name) > 1})
+    if doubled:
+        raise JobRefused(f"{place}: the column {doubled[0]!r} comes twice; name each once")
+    strange = sorted(renamed.keys() - set(wanted))
+    if strange:
+        raise JobRefused(f"{place}: columns renames {strange[0]!r}, which is none of {', '.join(wanted)}")
+    found = {name: renamed.get(name, name) for name in wanted}
+    for name in wanted:
+        if found[name] not in header and (name in required or name in renamed):
+            near = get_close_matches(found[name], header, n=1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            has = ", ".join(map(repr, header))[:SHOWN_CHARACTERS]
+            raise JobRefused(f"{place}: the column {found[name]!r} is missing, there are {has}{meant}")
+    return {name: its for name, its in found.items() if its in header}
+
+
+def cleaned(column: Column) -> Column:
+    """Without white space around it; null where nothing is left."""
+    trimmed = F.trim(column)
+    return F.when(trimmed != "", trimmed)
+
+
+def first_flaw(*flaws: tuple[Column, str | Column]) -> Column:
+    """The text of the first condition that holds, null where none does."""
+    return F.coalesce(*[F.when(condition, F.lit(text) if isinstance(text, str) else text) for condition, text in flaws])
+
+
+def said(name: str) -> Column:
+    """A column's name and value, cut, for a flaw's text."""
+    return F.concat(F.lit(f"{name} '"), F.coalesce(F.left(F.col(name), F.lit(60)), F.lit("")), F.lit("' "))

@@ -1,0 +1,48 @@
+"""The Spark session of a job."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+_OPTIONS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Instants are UTC here as everywhere else.
+    "spark.sql.session.timeZone": "UTC",
+    # Otherwise from_csv reads only the columns that are asked for, and does not see that a line has too many.
+    "spark.sql.optimizer.enableCsvExpressionOptimization": "false",
+    # What cannot be converted is looked for and refused by the rules, not by an exception in the middle of a job.
+    "spark.sql.ansi.enabled": "false",
+    # A second attempt at a slow task would write the same shard twice.
+    "spark.speculation": "false",
+}
+_LOG_LEVEL = "ERROR"
+
+
+@contextmanager
+def spark_session(master: str, options: dict[str, str]) -> Iterator[SparkSession]:
+    """Ends with the job. `options` are added to those of the jobs, and count more."""
+    session = start_session(master, options)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def start_session(master: str, options: dict[str, str]) -> SparkSession:
+    """On this machine alone Spark listens on loopback; Python is this one, on every machine."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    builder = SparkSession.builder.appName("resequencer-lookups").master(master)
+    local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if master.startswith("local") else {}
+    for name, value in {**_OPTIONS, **local, **options}.items():
+        builder = builder.config(name, value)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel(_LOG_LEVEL)
+    return session

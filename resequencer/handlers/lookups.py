@@ -1,0 +1,89 @@
+"""The lookups of one release, as the handlers ask for them."""
+
+from functools import lru_cache
+
+from enrichment.port import Tables
+from enrichment.shapes import (
+    ANY,
+    CUSTOMERS,
+    INSTITUTIONS,
+    REASONS,
+    SETTINGS,
+    BankCodeValue,
+    CustomerValue,
+    InstitutionValue,
+    ReasonValue,
+    SettingValue,
+    key_of,
+    reader_of,
+)
+from resequencer.handlers.notification_settings import NotificationSetting, split_information
+
+_KEPT_SETTINGS = 4_096
+_KEPT_REASONS = 1_024
+_SHORTEST_BIC = 8
+_HEAD_OFFICE = "XXX"
+_CHECKED_LETTERS = 4
+"""An IBAN begins with the country and two check digits."""
+
+_read_setting = reader_of(SettingValue)
+_read_reason = reader_of(ReasonValue)
+_read_institution = reader_of(InstitutionValue)
+_read_bank_code = reader_of(BankCodeValue)
+_read_customer = reader_of(CustomerValue)
+
+
+class Lookups:
+    """Remembers settings and reasons, of which there are few; customers and institutions are asked for anew each time."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.version: str | None = tables.version
+        self._tables = tables
+        self.find_setting = lru_cache(_KEPT_SETTINGS)(self._find_setting)
+        self.find_words = lru_cache(_KEPT_REASONS)(self._find_words)
+
+    def _find_setting(self, entity: str | None, flow: str | None, event: str | None) -> NotificationSetting | None:
+        if flow is None or event is None:
+            return None
+        found = self._tables.find(SETTINGS, key_of(entity, flow, event)) if entity else None
+        if found is None:
+            found = self._tables.find(SETTINGS, key_of(ANY, flow, event))
+        return None if found is None else self._setting(flow, event, _read_setting(found))
+
+    def _setting(self, flow: str, event: str, value: SettingValue) -> NotificationSetting:
+        return NotificationSetting(
+            flow,
+            event,
+            value.transaction_status,
+            value.reason_code,
+            split_information(value.additional_information or ""),
+            () if value.reason_code is None else self.find_words(value.reason_code),
+            value.suppressed is not None,
+        )
+
+    def _find_words(self, reason_code: str) -> tuple[str, ...]:
+        found = self._tables.find(REASONS, key_of(reason_code))
+        if found is None:
+            return ()
+        reason = _read_reason(found)
+        return split_information(": ".join([each for each in (reason.name, reason.definition) if each]))
+
+    def find_by_bic(self, bic: str) -> InstitutionValue | None:
+        """A branch that is not known by itself is its head office."""
+        shorter = (bic, bic[:_SHORTEST_BIC], bic[:_SHORTEST_BIC] + _HEAD_OFFICE)
+        found = next((found for each in shorter if (found := self._tables.find(INSTITUTIONS, key_of("bic", each)))), None)
+        return None if found is None else _read_institution(found)
+
+    def find_by_iban(self, iban: str) -> InstitutionValue | None:
+        country = iban[:2]
+        where = self._tables.find(INSTITUTIONS, key_of("iban", country))
+        if where is None:
+            return None
+        code = _read_bank_code(where)
+        bank = iban[_CHECKED_LETTERS:][int(code.begin) : int(code.end)]
+        found = self._tables.find(INSTITUTIONS, key_of("bank", country, bank))
+        return None if found is None else _read_institution(found)
+
+    def find_customer(self, kind: str, identity: str) -> CustomerValue | None:
+        found = self._tables.find(CUSTOMERS, key_of(kind, identity))
+        return None if found is None else _read_customer(found)

@@ -1,0 +1,69 @@
+"""One Spark for all tests of the jobs. It compiles nothing: for a handful of rows that takes longer than everything else.
+
+Where Spark is not installed (`make test` does it) there is nothing to collect here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from spark_options import FAST
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.lookup_specs import LookupSpec
+
+if find_spec("pyspark") is None:
+    collect_ignore_glob = ["test_*.py"]
+SMALL_BLOCKS = {"spark.sql.files.maxPartitionBytes": "16384", "spark.sql.files.openCostInBytes": "0"}
+"""So that a test's file has several."""
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from pipeline.session import start_session
+
+    warehouse = str(tmp_path_factory.mktemp("warehouse"))
+    places = {"spark.sql.warehouse.dir": warehouse, "spark.local.dir": warehouse, **_drivers()}
+    session = start_session("local[2]", {**FAST, **SMALL_BLOCKS, **places})
+    yield session
+    session.stop()
+
+
+def _drivers() -> dict[str, str]:
+    """That of PostgreSQL, where there is one to be asked: it has to be there when Spark starts."""
+    from postgresql_server import find_programs
+
+    from servers.jars import get_jars
+
+    return {"spark.jars": ",".join(map(str, get_jars("postgresql").glob("*.jar")))} if find_programs() is not None else {}
+
+
+@pytest.fixture
+def rows_of(spark: SparkSession) -> Callable[..., DataFrame]:
+    """The rows of a lookup as its sources would give them; what a row does not say is null, but for its line."""
+    from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+    def rows_of(spec: LookupSpec, *rows: Mapping[str, object]) -> DataFrame:
+        kinds = {"source": IntegerType(), "line": LongType()}
+        names = ("source", "place", "line", "text", "flaw", *spec.columns)
+        schema = StructType([StructField(name, kinds.get(name, StringType())) for name in names])
+        given = [
+            tuple(({"source": 0, "place": "here", "line": line} | dict(row)).get(name) for name in names)
+            for line, row in enumerate(rows, 1)
+        ]
+        return spark.createDataFrame(given, schema)
+
+    return rows_of

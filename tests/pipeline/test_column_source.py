@@ -1,0 +1,45 @@
+"""Parquet files: columns have types, and the wrong one is refused before anything is read."""
+
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.column_source import read_parquet
+from pipeline.errors import JobRefused
+from pipeline.job_settings import SourceSettings
+
+WANTED, REQUIRED = ("account", "channel", "valid_from"), ("account",)
+
+
+def write(path: Path, **columns: pa.Array) -> SourceSettings:
+    pyarrow.parquet.write_table(pa.table(columns), path / "customers.parquet")
+    return SourceSettings("parquet", str(path / "customers.parquet"))
+
+
+def test_texts_and_days_are_read_and_what_is_blank_is_null(spark: SparkSession, tmp_path: Path) -> None:
+    source = write(
+        tmp_path, account=pa.array([" 1 ", "2"]), valid_from=pa.array([date(2026, 3, 28), None]), other=pa.array([1, 2])
+    )
+    found = read_parquet(spark, source, WANTED, REQUIRED).orderBy("account").collect()
+    assert [(row.account, row.channel, row.valid_from, row.line, row.flaw) for row in found] == [
+        ("1", None, "2026-03-28", None, None),
+        ("2", None, None, None, None),
+    ]
+    assert found[0].place.endswith("customers.parquet")
+    assert found[0].text == '{"account":" 1 ","valid_from":"2026-03-28"}'
+
+
+def test_another_type_is_refused_with_the_column_and_the_type(spark: SparkSession, tmp_path: Path) -> None:
+    source = write(tmp_path, account=pa.array([1, 2]))
+    with pytest.raises(JobRefused, match="the column 'account' is bigint; it must be a string"):
+        read_parquet(spark, source, WANTED, REQUIRED)
+
+
+def test_what_is_no_parquet_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "customers.parquet").write_bytes(b"no parquet at all")
+    with pytest.raises(JobRefused, match=r"customers\.parquet: cannot be read as Parquet: .*not a Parquet file"):
+        read_parquet(spark, SourceSettings("parquet", str(tmp_path / "customers.parquet")), WANTED, REQUIRED)

@@ -1,0 +1,61 @@
+"""`resequencer lookups build` as an operator has it: the shipped sources, a running service, and a job that is killed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from operated_service import NOTIFICATION, OperatedService
+from spark_options import FAST
+from waiting import wait_until
+
+from enrichment.directory import LookupsDirectory
+from enrichment.shapes import INSTITUTIONS
+
+SOON = f"{NOTIFICATION}.lookups.check-every=100ms"
+PATIENCE_SECONDS = 600
+SHIPPED = Path(__file__).parents[2] / "conf" / "lookups.conf"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[OperatedService]:
+    """It builds from the shipped sources, on a Spark that compiles nothing: for so few rows that takes the most time."""
+    options = "\n".join(f'"{name}" = "{value}"' for name, value in FAST.items())
+    (tmp_path / "fast.conf").write_text(f'include "{SHIPPED}"\nspark.options {{\n{options}\n}}\n')
+    own = f'include "{SHIPPED.with_name("application.conf")}"\n{NOTIFICATION}.lookups.sources = "fast.conf"\n'
+    (tmp_path / "service.conf").write_text(own)
+    made = OperatedService(tmp_path, config="service.conf")
+    yield made
+    made.clear_away()
+
+
+def test_the_shipped_sources_are_built_and_a_running_service_uses_them_and_a_killed_job_changes_nothing(
+    service: OperatedService,
+) -> None:
+    lookups = LookupsDirectory(service.run_directory / "lookups")
+    service.start_and_wait(SOON)
+    built = service.verb("lookups", "build", seconds=PATIENCE_SECONDS)
+    assert built.returncode == 0, built.stderr
+    version = lookups.get_current().version
+    assert f"Published {version}" in built.stdout
+    assert "bank-registry" in built.stdout
+    service.wait_for_report(lambda report: report.lookups_version == version, "the new lookups are used")
+
+    shown = service.verb("lookups", "show", INSTITUTIONS, "bank", "DE", "37040044")
+    assert "bic: COBADEFFXXX" in shown.stdout, shown.stderr
+
+    assert service.verb("simulate", "--units", "20", "--seed", "7").returncode == 0
+    service.wait_until_idle()
+    assert {each["headers"]["lookups-version"] for each in service.notifications()} == {version}
+    verified = service.verb("verify")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+    killed = service.begin_verb("lookups", "build")
+    log = service.directory / "lookups.log"
+    wait_until(lambda: f"{INSTITUTIONS}: writing" in log.read_text(), "the job writes", PATIENCE_SECONDS)
+    killed.kill()
+    killed.wait()
+    assert lookups.get_current().version == version
+    assert lookups.versions() == [version]
+    again = service.verb("lookups", "rollback", version)
+    assert again.returncode == 0, again.stderr
+    assert service.stop() == 0
