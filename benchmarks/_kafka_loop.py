@@ -27,9 +27,11 @@ class KafkaLoop:
         self._producer.init_transactions()
 
     def join(self, partitions: int) -> None:
-        """Until so many are ours. Nothing is read before: a poll that has records to hand out does not look at its group."""
+        """Until so many are ours. Nothing is read before: a poll that has records to hand out does not look at its group, and a
+        join that is answered between two polls is begun anew.
+        """
         while len(self._consumer.assignment()) < partitions:
-            self._consumer.poll(timeout_ms=100, max_records=1)
+            self._consumer.poll(timeout_ms=5_000, max_records=1)
             self._consumer.pause(*self._consumer.assignment())
         self._consumer.seek_to_beginning()
         self._consumer.resume(*self._consumer.paused())

@@ -1,8 +1,8 @@
-"""What a serving form of lookups costs: `python -m benchmarks.lookup_formats [--help]`. Needs the extra `pipeline`.
+"""What a serving form of lookups costs: `python -m benchmarks.lookup_formats [--help]`.
 
-The same rows in LMDB, in SQLite (a table without row ids, memory-mapped) and as an Arrow file that is searched by halves. For
-each: bytes per row beyond key and value, the time to open it, look-ups per second of keys
-at random of which `--missing` percent are not there, and the same with each value decoded.
+The same rows in LMDB, in SQLite (a table without row ids, memory-mapped) and, with the extra `pipeline`, as an Arrow file that is
+searched by halves. For each: bytes per row beyond key and value, the time to open it, look-ups per second of keys at random of
+which `--missing` percent are not there, and the same with each value decoded.
 """
 
 import argparse
@@ -19,8 +19,12 @@ from typing import NamedTuple
 
 import lmdb
 import msgspec
-import pyarrow as pa
-import pyarrow.ipc
+
+try:
+    import pyarrow as pa
+    from pyarrow import ipc
+except ImportError:  # Only where the extra `pipeline` is installed.
+    pa = None
 
 Find = Callable[[bytes], bytes | None]
 Row = tuple[bytes, bytes]
@@ -80,12 +84,12 @@ def open_sqlite(file: Path) -> Find:
 def write_arrow(file: Path, table: Sequence[Row]) -> None:
     arrays = [pa.array(column, pa.large_binary()) for column in zip(*table, strict=True)]
     batch = pa.record_batch(arrays, names=["key", "value"])
-    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+    with pa.OSFile(str(file), "wb") as sink, ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
 
 
 def open_arrow(file: Path) -> Find:
-    batch = pa.ipc.open_file(pa.memory_map(str(file))).get_batch(0)
+    batch = ipc.open_file(pa.memory_map(str(file))).get_batch(0)
     offsets, data = batch.column(0).buffers()[1:]
     bounds, content = memoryview(offsets).cast("b").cast("q"), memoryview(data)
     values, count = batch.column(1), batch.num_rows
@@ -108,7 +112,7 @@ def open_arrow(file: Path) -> Find:
 FORMS = {
     "lmdb": Form(write_lmdb, open_lmdb),
     "sqlite": Form(write_sqlite, open_sqlite),
-    "arrow": Form(write_arrow, open_arrow),
+    **({"arrow": Form(write_arrow, open_arrow)} if pa is not None else {}),
 }
 
 

@@ -1,0 +1,84 @@
+"""The file that describes what lookups are built from."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from daemon.configuration import Configuration
+from daemon.lookup_sources import load_job_settings
+from domain.errors import ConfigurationError
+from enrichment.shapes import CUSTOMERS, INSTITUTIONS, REASONS, SETTINGS
+from pipeline.job_settings import JobSettings, Limits, SourceSettings
+
+N = "payment-status-notification"
+CUSTOMER = "sources.customers = [{{ format = csv, path = x.csv, {} }}]"
+
+
+@pytest.fixture
+def described(tmp_path: Path, loaded: Callable[..., Configuration]) -> Callable[[str], JobSettings]:
+    """What the job is told by a file with this text."""
+
+    def described(text: str) -> JobSettings:
+        (tmp_path / "own.conf").write_text(text)
+        return load_job_settings(loaded(f'{N}.lookups.sources = "{tmp_path}/own.conf"'))
+
+    return described
+
+
+def test_the_shipped_file_names_sources_that_are_shipped(loaded: Callable[..., Configuration]) -> None:
+    settings = load_job_settings(loaded(f'{N}.run-directory = "run/x"'))
+    assert (settings.directory, settings.keep, settings.limits) == (Path("run/x/lookups"), 3, Limits())
+    assert {name: [each.format for each in sources] for name, sources in settings.sources.items()} == {
+        SETTINGS: ["csv"], REASONS: ["project-codes"], INSTITUTIONS: ["bank-registry"], CUSTOMERS: []
+    }  # fmt: skip
+    assert Path(settings.sources[SETTINGS][0].path).is_file()
+    assert settings.spark["spark.driver.memory"] == "2g"
+
+
+def test_all_that_a_source_may_say_is_read(described: Callable[[str], JobSettings], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_CUSTOMERS", "hidden")
+    settings = described(
+        """
+        sources.customers = [
+          { format = csv, path = "a/*.csv", delimiter = ";", columns { account = "KONTO" }, required-good-share = 0.5 }
+          { format = jdbc, url = "jdbc:postgresql://h/d", table = "(SELECT 1) AS t", user = u, password = ${?OF_CUSTOMERS} }
+        ]
+        limits { row-drop = 0.5, contradictions = 0.1 }
+        spark { master = "spark://h:7077", options { "spark.executor.memory" = 4g } }
+        """
+    )
+    first, second = settings.sources[CUSTOMERS]
+    assert first == SourceSettings("csv", "a/*.csv", ";", {"account": "KONTO"}, 0.5)
+    assert (second.password, second.place) == ("hidden", "jdbc:postgresql://h/d (SELECT 1) AS t")
+    assert settings.limits == Limits(0.5, 0.1)
+    assert (settings.master, settings.spark) == ("spark://h:7077", {"spark.executor.memory": "4g"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sources.customer = []", "sources.customer: unknown key; did you mean sources.customers?"),
+        ("sources.customers = 5", "sources.customers: must be a list of sources"),
+        ("sources.customers = [{ format = xml }]", "sources.customers[0]: is refused: Invalid enum value 'xml'"),
+        (CUSTOMER.format("pathh = y"), "unknown field `pathh`"),
+        ("sources.customers = [{ format = csv }]", "sources.customers[0]: path is missing; csv needs it"),
+        ("sources.customers = [{ format = jdbc, url = x }]", "sources.customers[0]: table is missing; jdbc needs it"),
+        (CUSTOMER.format("required-good-share = 2"), "required-good-share is a share, from 0 to 1"),
+        (CUSTOMER.format('delimiter = ";;"'), "delimiter ';;' is refused; give one character"),
+        ("limits.row-dorp = 0.1", "limits: is refused: Object contains unknown field `row-dorp`"),
+        ("speed = 5", "speed: unknown key"),
+    ],
+)
+def test_what_is_wrong_with_it_is_refused_with_file_key_and_remedy(
+    described: Callable[[str], JobSettings], text: str, said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        described(text)
+    assert said in str(refused.value)
+    assert "own.conf" in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(loaded: Callable[..., Configuration]) -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\.conf"):
+        load_job_settings(loaded(f"{N}.lookups.sources = nowhere.conf"))
