@@ -12,7 +12,7 @@ from connectors.kafka_errors import translated
 from connectors.kafka_settings import KafkaSettings
 from domain.record import Partition
 
-_JOIN_MS = 100
+_JOIN_MS, _JOIN_AT_MOST_MS = 100, 2_000
 _LEAVE_MS = 2_000
 
 
@@ -63,7 +63,7 @@ class GroupMember:
     """One member. Used from one thread."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
+        self._join_ms = _JOIN_MS
         self._consumer = make_client("the brokers", _Consumer, settings.consumer)
         self._listener = _Listener(self._consumer)
         self._consumer.subscribe([settings.topics.input], listener=self._listener)
@@ -77,8 +77,12 @@ class GroupMember:
         with translated("reading"):
             before = self._resume(frozenset(readable) if max_records else frozenset())
             if self._consumer.is_joining():
-                # A join that is answered between two polls is begun anew by the client, and with it everybody else's.
-                timeout_ms = max(timeout_ms, _JOIN_MS)
+                # A join that is answered between two polls is begun anew by the client, and with it everybody else's: the longer
+                # the brokers take, the longer it is waited for.
+                timeout_ms = max(timeout_ms, self._join_ms)
+                self._join_ms = min(2 * self._join_ms, _JOIN_AT_MOST_MS)
+            else:
+                self._join_ms = _JOIN_MS
             fetched = self._consumer.poll(timeout_ms=timeout_ms, max_records=max(1, max_records))
             after = {each: self._position(each) for each in before.keys() & self._assigned() - self._listener.disturbed}
         records = {Partition(*each): found for each, found in fetched.items()}
