@@ -4,9 +4,7 @@ import gc
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
-from random import Random
 from time import monotonic
 from typing import Any
 
@@ -16,9 +14,7 @@ from waiting import wait_until
 from connectors.kafka_transport import KafkaTransport
 from connectors.port import Position, TransportUnavailable
 from servers.kafka import KafkaServer
-from tests.connectors.kafka_stage import FixedClock, KafkaStage, KafkaWorker, notification, settings_of, values_of
-from tests.faults.relay import Relay
-from tests.faults.stage import relayed
+from tests.connectors.kafka_stage import FixedClock, KafkaStage, notification, values_of
 
 pytestmark = pytest.mark.slow
 
@@ -108,21 +104,6 @@ def test_a_worker_whose_outcome_is_not_known_leaves_nothing_behind(stage: KafkaS
     broker.start()
     worker.publish_at_last(first, notification(1, b"a"), metadata='["t",1,1]')
     assert values_of(stage.outputs()) == [b"a"]
-
-
-def test_a_group_whose_brokers_answer_slowly_is_joined_all_the_same(own_server: Callable[..., Any]) -> None:
-    with closing(Relay(Random(1))) as relay:
-        server = own_server(KafkaServer)
-        server.settings = relayed(server.ports, relay)
-        stage = KafkaStage(server.start())
-        behind = settings_of(f"127.0.0.1:{relay.port}", stage.topics.all, stage.group, "slow", {}, {})
-        worker, other = KafkaWorker(behind), stage.worker()
-        stage.workers.append(worker)
-        stage.settle(other)
-        relay.slow_down(0.3)
-        stage.settle(worker, other)
-        relay.mend()
-        stage.close()
 
 
 def test_the_reason_why_no_broker_answers_is_told(stage: KafkaStage, broker: KafkaServer) -> None:

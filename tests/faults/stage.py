@@ -142,7 +142,7 @@ class Stage:
 
     def _start_servers(self) -> None:
         for relay in self.relays[:1]:
-            self.broker.settings = relayed(self.broker.ports, relay)
+            self.broker.settings = _relayed(self.broker.ports, relay)
         servers = [each for each in (self.broker, self.storage) if each]
         for each in servers:
             each.launch()
@@ -178,7 +178,7 @@ def _at(bootstrap: str) -> str:
     return f'{_CLIENTS}.bootstrap.servers="{bootstrap}"'
 
 
-def relayed(ports: Any, relay: Relay) -> KafkaSettings:
+def _relayed(ports: Any, relay: Relay) -> KafkaSettings:
     """A listener that calls itself by the relay's port, beside the one that calls itself by its own."""
     own, behind, controller = (f"127.0.0.1:{ports[name]}" for name in ("kafka", "tls", "controller"))
     relay.target = ports["tls"]
