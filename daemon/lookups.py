@@ -2,14 +2,17 @@
 
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
-from daemon.lookups_build import build
+from daemon.run_lock import find_holder
+from daemon.service_report import find_reports
 from domain.errors import ConfigurationError
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import ReleaseRefused
@@ -20,16 +23,16 @@ from enrichment.shapes import key_of, shown_value
 
 def lookups(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if it was done, or what was asked for is there."""
-    configuration = load(arguments.config, [*arguments.overrides, *arguments.more_overrides])
-    return _ORDERS[arguments.order](arguments, configuration)
+    configuration = load(arguments.config, [*arguments.overrides, *getattr(arguments, "more_overrides", ())])
+    return _ORDERS[arguments.order or "list"](arguments, configuration)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """What each order takes; the options of every verb may stand behind the order too."""
-    orders = parser.add_subparsers(dest="order", metavar="build | list | show | rollback", required=True)
+    """What each order takes, `list` if there is none; the options of every verb may stand behind the order too."""
+    orders = parser.add_subparsers(dest="order", metavar="build | list | show | rollback")
     for name, summary, add in (
         ("build", "build all lookups from their sources and publish them as a new version", _add_nothing),
-        ("list", "the versions that are there, the newest first, and which one is used", _add_nothing),
+        ("list", "the versions that are there, the newest first, and who uses which", _add_nothing),
         ("show", "what a lookup of the current version says of a key", _add_show),
         ("rollback", "use another version that is there", _add_rollback),
     ):
@@ -53,29 +56,42 @@ def _add_rollback(parser: ArgumentParser) -> None:
     parser.add_argument("version", metavar="VERSION", help="as `list` shows it")
 
 
+def _build(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    from daemon.lookups_build import build  # Here, for the service needs nothing of it.
+
+    return build(arguments, configuration)
+
+
 def _list(arguments: Namespace, configuration: Configuration) -> ExitCode:
     directory = _directory(configuration)
-    current = directory.get_current().version
+    current, workers = directory.get_current().version, _workers(configuration)
     found = []
     for version in reversed(directory.versions()):
+        its: dict[str, Any] = {"version": version, "is_current": version == current, "workers": workers[version]}
         try:
-            manifest = read_manifest(directory, version)
+            tables = read_manifest(directory, version).tables
+            its["tables"] = {name: {"rows": table.rows, "bytes": table.bytes} for name, table in tables.items()}
         except ReleaseRefused as error:
-            found.append({"version": version, "is_current": version == current, "problem": str(error)})
-            continue
-        tables = {name: {"rows": table.rows, "bytes": table.bytes} for name, table in manifest.tables.items()}
-        found.append({"version": version, "is_current": version == current, "tables": tables})
+            its["problem"] = str(error)
+        found.append(its)
     sys.stdout.write(_as_json(found) if arguments.json else "".join(map(_line, found)))
     return ExitCode.DONE
 
 
-def _line(release: dict[str, object]) -> str:
+def _workers(configuration: Configuration) -> Mapping[str, list[int]]:
+    """Which workers of the service that runs with this configuration use which version, by slot."""
+    run_directory, found = configuration.notification.run_directory, defaultdict[str, list[int]](list)
+    for report in find_reports(run_directory) if find_holder(run_directory) is not None else ():
+        if report.lookups_version is not None:
+            found[report.lookups_version].append(report.slot)
+    return found
+
+
+def _line(release: dict[str, Any]) -> str:
     mark = "* " if release["is_current"] else "  "
-    tables = release.get("tables")
-    said = (
-        ", ".join(f"{name} {each['rows']}" for name, each in tables.items()) if isinstance(tables, dict) else release["problem"]
-    )
-    return f"{mark}{release['version']}  {said}\n"
+    said = release.get("problem") or ", ".join(f"{name} {each['rows']}" for name, each in release["tables"].items())
+    users = "".join(f"; worker {slot} uses it" for slot in release["workers"])
+    return f"{mark}{release['version']}  {said}{users}\n"
 
 
 def _show(arguments: Namespace, configuration: Configuration) -> ExitCode:
@@ -118,7 +134,7 @@ def _as_json(value: object) -> str:
 
 
 _ORDERS: dict[str, Callable[[Namespace, Configuration], ExitCode]] = {
-    "build": build,
+    "build": _build,
     "list": _list,
     "show": _show,
     "rollback": _roll_back,

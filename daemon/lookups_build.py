@@ -31,10 +31,7 @@ def build(arguments: Namespace, configuration: Configuration) -> ExitCode:
     settings = load_job_settings(configuration)
     if find_spec("pyspark") is None:
         raise ConfigurationError("pyspark", "is not installed; `make lookups` does it, or pip install '.[pipeline]'")
-    from pipeline.lookups_job import (
-        STEPS,
-        build_lookups,
-    )  # Here, for Spark takes a second to import and the service never needs it.
+    from pipeline.lookups_job import STEPS, build_lookups  # Here, for Spark takes a second to import.
     from pipeline.session import spark_session
 
     steps = len(STEPS) * sum(1 for sources in settings.sources.values() if sources)

@@ -81,13 +81,19 @@ class LookupsDirectory:
     def sweep(self, keep: int) -> list[str]:
         """Remove all but the newest `keep` releases, the current one, and those that a reader has open; what was removed.
 
-        Also removes what a job that died left behind. Only for the holder of `publishing`.
+        Also removes what a job that died left behind, and what was set aside before the oldest release that stays. Only for the
+        holder of `publishing`.
         """
         for left in (*self.releases.glob(f"{_GONE}*"), *self.building.glob("*")):
             shutil.rmtree(left, ignore_errors=True)
         current = self.get_current().version
         old = [each for each in self.versions()[: -keep or None] if each != current]
-        return [version for version in old if self._is_removed(version)]
+        removed = [version for version in old if self._is_removed(version)]
+        oldest = self.versions()[0]
+        for left in self.quarantine.glob("*"):
+            if is_version(left.name) and left.name < oldest:
+                shutil.rmtree(left, ignore_errors=True)
+        return removed
 
     def _is_removed(self, version: str) -> bool:
         """Readers hold a shared lock on the manifest; whoever opens it later sees that it is no longer in its place."""

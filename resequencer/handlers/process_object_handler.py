@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domain.clock import Instant
-from domain.envelope import DataEnvelope, ProcessObject
+from domain.envelope import DataEnvelope
 from domain.notification import Notification, notification_id
 from domain.record import Headers
 from enrichment.shapes import CustomerValue
@@ -36,18 +36,25 @@ class ProcessObjectHandler:
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         """Process objects are counted from 0, those without a row too: ids must not move when the settings change.
 
+        The settings are those of the envelope's entity; where it names none, of the customer's.
+
         Raises:
             TransientError: The target type asks to be called again.
             PermanentError: The payment data cannot be read, or the target type failed for ever.
         """
         notifications: list[Notification] = []
         unmatched = suppressed = 0
+        entity, original = envelope.processing_entity, None
+        if entity is None and self._version and envelope.process_objects:
+            original = self._originals.get(data)
+            entity = None if original.customer is None else original.customer.entity
         for index, process_object in enumerate(envelope.process_objects):
-            setting = self._find_setting(envelope, process_object, data)
+            setting = self._enrichment.find_setting(entity, process_object.process_flow_name, process_object.event_name)
             if setting is None:
                 unmatched += 1
                 continue
-            original = self._originals.get(data)
+            if original is None:
+                original = self._originals.get(data)
             if setting.is_suppressed or not _is_wanted(setting, original.customer):
                 suppressed += 1
                 continue
@@ -65,16 +72,6 @@ class ProcessObjectHandler:
                 )
             )
         return Handled(tuple(notifications), unmatched, suppressed)
-
-    def _find_setting(
-        self, envelope: DataEnvelope, process_object: ProcessObject, data: PaymentData
-    ) -> NotificationSetting | None:
-        """By the envelope's entity; where it names none, by that of the customer."""
-        entity = envelope.processing_entity
-        if entity is None and self._version:
-            customer = self._originals.get(data).customer
-            entity = None if customer is None else customer.entity
-        return self._enrichment.find_setting(entity, process_object.process_flow_name, process_object.event_name)
 
 
 def _is_wanted(setting: NotificationSetting, customer: CustomerValue | None) -> bool:

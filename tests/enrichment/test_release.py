@@ -74,6 +74,14 @@ def test_any_damaged_byte_of_any_file_is_refused(directory: LookupsDirectory, pu
     opened(directory).close()
 
 
+def test_a_manifest_other_than_the_one_that_was_published_is_refused(directory: LookupsDirectory, publish: Publish) -> None:
+    manifest = publish({"t": ROWS})
+    other = encode_manifest(msgspec.structs.replace(manifest, job_version="another"))
+    (directory.release(manifest.version) / MANIFEST).write_bytes(other)
+    with pytest.raises(ReleaseRefused, match="is not the manifest that was published"):
+        opened(directory)
+
+
 def test_a_half_copied_release_is_refused(directory: LookupsDirectory, publish: Publish) -> None:
     version = publish({"t": ROWS}, 2).version
     file = next(directory.release(version).glob("t/*.mdb"))
@@ -183,6 +191,15 @@ def test_the_current_release_stays_however_old_it_is(directory: LookupsDirectory
         roll_back(directory, versions[0])
         assert directory.sweep(keep=1) == [versions[1]]
     assert directory.versions() == [versions[0], versions[2]]
+
+
+def test_what_was_set_aside_goes_with_the_releases_of_its_time(directory: LookupsDirectory, publish: Publish) -> None:
+    versions = [publish({"t": {}}).version for _ in range(3)]
+    for version in versions:
+        (directory.quarantine / version / "customers").mkdir(parents=True)
+    with directory.publishing():
+        directory.sweep(keep=2)
+    assert sorted(each.name for each in directory.quarantine.iterdir()) == versions[1:]
 
 
 def test_what_is_being_removed_is_refused(directory: LookupsDirectory, publish: Publish) -> None:

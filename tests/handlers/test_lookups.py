@@ -35,9 +35,6 @@ class Tables:
     def find(self, table: str, key: bytes) -> bytes | None:
         return self.rows.get(table, {}).get(key)
 
-    def has(self, table: str) -> bool:
-        return table in self.rows
-
 
 SETTINGS_ROWS: dict[tuple[str, ...], list[str | None]] = {
     (ANY, FLOW, "PaymentAccepted"): ["ACCP", None, None, None],

@@ -9,7 +9,7 @@ from spark_options import FAST
 from waiting import wait_until
 
 from enrichment.directory import LookupsDirectory
-from enrichment.shapes import INSTITUTIONS
+from enrichment.shapes import INSTITUTIONS, SETTINGS
 
 SOON = f"{NOTIFICATION}.lookups.check-every=100ms"
 PATIENCE_SECONDS = 600
@@ -51,7 +51,7 @@ def test_the_shipped_sources_are_built_and_a_running_service_uses_them_and_a_kil
 
     killed = service.begin_verb("lookups", "build")
     log = service.directory / "lookups.log"
-    wait_until(lambda: f"{INSTITUTIONS}: writing" in log.read_text(), "the job writes", PATIENCE_SECONDS)
+    wait_until(lambda: f"{SETTINGS}: writing" in log.read_text(), "the job writes", PATIENCE_SECONDS)
     killed.kill()
     killed.wait()
     assert lookups.get_current().version == version

@@ -104,6 +104,10 @@ def test_the_orders_tell_what_is_there(service: OperatedService, lookups: Lookup
     first, second = (publish_settings(lookups, text, NOW + number) for number, text in enumerate(("one", "two")))
     listed = service.verb("lookups", "list").stdout.splitlines()
     assert listed == [f"* {second}  {SETTINGS} {len(EVENTS)}", f"  {first}  {SETTINGS} {len(EVENTS)}"]
+    service.start_and_wait(SOON)
+    wait_for_version(service, second)
+    assert service.verb("lookups").stdout.splitlines()[0] == f"* {second}  {SETTINGS} {len(EVENTS)}; worker 0 uses it"
+    assert service.stop() == 0
     shown = service.verb("lookups", "show", SETTINGS, "", FLOW, EVENTS[0])
     assert (shown.returncode, "additional_information: two" in shown.stdout) == (0, True), shown.stderr
     as_json = json.loads(service.verb("lookups", "show", SETTINGS, "", FLOW, EVENTS[0], "--json").stdout)
