@@ -4,7 +4,6 @@ import os
 import re
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
-from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -266,7 +265,7 @@ class Number(msgspec.Struct, frozen=True):
             value = float(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Mismatch
-        if not isfinite(value) or not self.least <= value <= self.most:
+        if not self.least <= value <= self.most:
             raise Mismatch
         return float(value)
 

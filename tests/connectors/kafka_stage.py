@@ -194,7 +194,13 @@ class KafkaStage:
 
         A commit is answered before its markers are written.
         """
-        topic = self.topics.output(channel)
+        return self._decided(self.topics.output(channel))
+
+    def inputs(self) -> list[Any]:
+        """The same for the input."""
+        return self._decided(self.topics.input)
+
+    def _decided(self, topic: str) -> list[Any]:
         with closing(self.reader()) as reader, closing(self.reader(isolation_level="read_uncommitted")) as uncommitted:
             wait_until(lambda: _ends(reader, topic) == _ends(uncommitted, topic), "the outcome of the last transaction")
             return read_to_end(reader, topic)
