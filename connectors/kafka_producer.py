@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from threading import Thread
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition, errors
 from kafka.structs import ConsumerGroupMetadata
@@ -23,6 +23,8 @@ from connectors.kafka_errors import translated
 from connectors.kafka_records import Sending
 from connectors.kafka_sending import QuickProducer
 from domain.record import Partition
+
+Positions: TypeAlias = Mapping[Partition, Committed]
 
 _CLOSE_SECONDS = 1
 _LOG = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ class TransactionalProducer:
             self.discard()
             raise
 
-    def commit(self, sendings: Sequence[Sending], positions: Mapping[Partition, Committed], group: ConsumerGroupMetadata) -> None:
+    def commit(self, sendings: Sequence[Sending], positions: Positions, group: ConsumerGroupMetadata) -> None:
         """All of it in one transaction.
 
         Raises:
@@ -59,6 +61,12 @@ class TransactionalProducer:
             KafkaError: Anything else; only for CommitFailedError and FencedInstanceIdError is it certain that nothing was
                 committed.
         """
+        try:
+            self._commit(sendings, positions, group)
+        except errors.KafkaError as error:
+            raise _first_failure(error) from error.__cause__
+
+    def _commit(self, sendings: Sequence[Sending], positions: Positions, group: ConsumerGroupMetadata) -> None:
         until = monotonic() + self._timeout_ms / 1000
         offsets = {TopicPartition(*each): OffsetAndMetadata(*position, -1) for each, position in positions.items()}
         self._producer.begin_transaction()
@@ -98,6 +106,11 @@ class TransactionalProducer:
         if left_ms <= 0:
             raise errors.KafkaTimeoutError("the time for the transaction is up")
         self._bounded.call(call, left_ms)
+
+
+def _first_failure(error: errors.KafkaError) -> errors.KafkaError:
+    """Once something of a transaction has failed, the client's next call raises another error, which has that one in it."""
+    return next((each for each in error.args if isinstance(each, errors.KafkaError)), error)
 
 
 def _reason(at: int, error: BaseException) -> BaseException:

@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 from kafka import errors
 from kafka.partitioner.default import murmur2
 from kafka.producer.transaction_manager import TransactionalRequestResult
+from kafka.structs import ConsumerGroupMetadata
 
+from connectors.kafka_bounded import Bounded
+from connectors.kafka_producer import TransactionalProducer
+from connectors.kafka_records import Sending
 from connectors.kafka_sending import QuickProducer, partition_of
 
 
@@ -39,6 +43,17 @@ def test_each_transaction_asks_for_its_partitions_anew() -> None:
         for _ in range(2):
             producer.send("T", b"value", b"key", [])
     assert producer._transaction_manager.maybe_add_partition_to_transaction.call_count == 2
+
+
+@pytest.mark.parametrize("refusal", [errors.CommitFailedError(), errors.ProducerFencedError()])
+def test_a_refusal_is_told_as_what_it_is_by_whichever_call_comes_upon_it(refusal: errors.KafkaError) -> None:
+    producer, _ = _in_a_transaction()
+    later = errors.KafkaError("Cannot perform send because at least one previous request has failed.", refusal)
+    producer._transaction_manager.maybe_add_partition_to_transaction.side_effect = later
+    transactional = TransactionalProducer.__new__(TransactionalProducer)
+    transactional._producer, transactional._bounded, transactional._timeout_ms = producer, Bounded(), 60_000
+    with pytest.raises(type(refusal)):
+        transactional.commit([Sending("T", b"value", b"key", ())], {}, ConsumerGroupMetadata("group", 1, "", None))
 
 
 class _HollowProducer(QuickProducer):
