@@ -285,7 +285,7 @@ class FakeProducer:
         def commit(epoch: int = self._epoch) -> None:
             self._broker.end(self._id, epoch, is_commit=True)
 
-        self._line.ask("commit", commit, errors.KafkaTimeoutError("no answer"), may_come_late=True)
+        self._line.ask("commit_transaction", commit, errors.KafkaTimeoutError("no answer"), may_come_late=True)
 
     def abort_transaction(self) -> None:
         def abort(epoch: int = self._epoch) -> None:

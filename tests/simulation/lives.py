@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 from crash_simulation import Forgets, Outcome, Phase, Workload, judged, workload
 from msgspec.structs import replace
+from simulation.aimed_losses import AimedLosses
 from simulation.clocks import MOST_MS
+from simulation.misfortunes import Dangers
 from simulation.reading import find_false_mark, read_outcome
 from simulation.with_wild_clocks import judged_with_wild_clocks
 from simulation.without_storage import ahead_characters, judged_without_storage, prepared_without_storage
@@ -25,6 +27,7 @@ from domain.errors import ResequencerError
 
 _TURNS = 40
 _MOST_UNITS = 16
+_HAVE_FEW_DANGERS = 0.3
 _AGES_MS = 1 << 30
 _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError, TypeError, AttributeError)
 
@@ -71,9 +74,10 @@ def reference(seed: int, life: Life = Life.CRASHES) -> Outcome:
 
 def prepared(seed: int, life: Life) -> Workload:
     """Some units wait for longer than the idle ones are kept: whoever waits must not expire."""
-    work, random = workload(seed, _MOST_UNITS), Random(f"prepared {seed}")
+    random = Random(f"prepared {seed}")
     if life is Life.NONE:
-        return prepared_without_storage(work, random)
+        return prepared_without_storage(workload(seed, random.choice((4, _MOST_UNITS))), random)
+    work = workload(seed, _MOST_UNITS)
     if life is Life.CLOCKS:
         return work._replace(plan=replace(work.plan, batch_size=random.choice((1, 1, 3, 500))))
     if life is Life.CRASHES and random.random() < 0.3:
@@ -84,7 +88,11 @@ def prepared(seed: int, life: Life) -> Workload:
 
 def _world(seed: int, work: Workload, life: Life, workers: int) -> World:
     characters = ahead_characters(seed, work) if life is Life.NONE else None
-    return World(seed, work.plan, workers, characters, clocks_jump=life is Life.CLOCKS)
+    world = World(seed, work.plan, workers, characters, clocks_jump=life is Life.CLOCKS)
+    few = Random(f"few {seed} {life}")
+    if life is not Life.CRASHES and few.random() < _HAVE_FEW_DANGERS:
+        world.misfortunes.dangers = Dangers.few(few)
+    return world
 
 
 def _lived(world: World, work: Workload, random: Random | None, life: Life) -> Outcome:
@@ -105,6 +113,7 @@ class _Losses(NamedTuple):
     """In which phases, and in which half of each, the storage is backed up, goes back to that, and the group is reset.
 
     `is_early` backs it up before what is due in that half has happened. Between a backup and the return to it are `turns`.
+    Or they `are_aimed` at single steps.
     """
 
     backup_at: frozenset[int] = frozenset()
@@ -113,13 +122,16 @@ class _Losses(NamedTuple):
     half: int = 0
     is_early: bool = False
     turns: int = 0
+    are_aimed: bool = False
 
     @classmethod
     def drawn(cls, random: Random, phases: int, life: Life) -> _Losses:
         at = frozenset(random.randrange(phases - 5) for _ in range(random.randint(1, 3)))
         if life is Life.POSITIONS:
-            return cls(reset_at=at)
+            return cls(reset_at=at, half=random.randrange(2))
         if life is Life.DATABASE:
+            if random.random() < 0.5:
+                return cls(are_aimed=True)
             backup_at = random.choice((frozenset(), at, at, frozenset((random.randrange(max(at) + 1),))))
             reset_at = at if random.random() < 0.1 else frozenset[int]()
             return cls(backup_at, at, reset_at, random.randrange(2), random.random() < 0.5, random.choice((4, 10, 20)))
@@ -135,6 +147,9 @@ class _Lived:
         self._is_struck = random is not None
         self._life = life
         self._losses = _Losses.drawn(random, len(work.phases), life) if random else _Losses()
+        self._aimed: AimedLosses | None = None
+        if random is not None and self._losses.are_aimed:
+            self._aimed = world.misfortunes.losses = AimedLosses(random, world.keep_backup, world.forget)
 
     def problem(self) -> str | None:
         """Why the life may not end like this, if so."""
@@ -161,12 +176,10 @@ class _Lived:
         world = self._world
         if phase.is_outage:
             world.kill_all()
-        if at in self._losses.reset_at:
-            world.reset_group()
         world.clock.advance(phase.advance_ms)
         if self._work.away_until and (problem := world.calm()):
             return problem
-        at_once = len(phase.lines) if phase.is_outage else len(phase.lines) // 4
+        at_once = len(phase.lines) if phase.is_outage or self._life is Life.CLOCKS else len(phase.lines) // 4
         world.send(phase.lines[:at_once])
         if problem := self._pass(at, 0):
             return problem
@@ -176,9 +189,15 @@ class _Lived:
         return problem
 
     def _pass(self, at: int, half: int) -> str | None:
-        """A while of misfortunes, then calm."""
+        """A while of misfortunes, then calm. When positions and storage are lost at once nobody can know that anything was."""
         world, losses = self._world, self._losses
+        if at in losses.reset_at and half == losses.half:
+            world.reset_group()
+            if at in losses.forgets_at and (problem := world.calm()):
+                return problem
         if self._is_struck:
+            if self._aimed is not None:
+                self._aimed.aim()
             is_backed_up = at in losses.backup_at and half == losses.half
             if not (is_backed_up and losses.is_early):
                 world.live(_TURNS)
@@ -187,6 +206,8 @@ class _Lived:
                 world.live(losses.turns)
             if at in losses.forgets_at and half == losses.half:
                 world.forget()
+                world.live(_TURNS)
+            if half and self._aimed is not None and self._aimed.forget_at_last():
                 world.live(_TURNS)
         return world.calm()
 

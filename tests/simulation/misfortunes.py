@@ -14,7 +14,7 @@ from domain.errors import ResequencerError
 
 Answer = TypeVar("Answer")
 _STANDS_STILL = (1, 2, 4, 8, 16, 32)
-_WHERE_IT_HURTS = frozenset(("open", "committed", "init_transactions", "add_offsets", "produce", "commit"))
+_WHERE_IT_HURTS = frozenset(("open", "committed", "init_transactions", "add_offsets", "produce", "commit", "commit_transaction"))
 _HOW_MUCH_MORE_OFTEN = 6
 
 
@@ -40,6 +40,11 @@ class Dangers(msgspec.Struct, frozen=True):
             random.choice((0.0, 0.01, 0.05)),
         )
 
+    @classmethod
+    def few(cls, random: Random) -> Dangers:
+        """Nobody is killed and no answer is lost: the next kill would mend what takes long to do harm."""
+        return cls(pause=random.choice((0.0, 0.015, 0.05)))
+
 
 class Stricken(Protocol):
     """Who can be struck: a worker."""
@@ -51,10 +56,19 @@ class Stricken(Protocol):
         ...
 
 
+class Losses(Protocol):
+    """What a storage loses."""
+
+    def look(self, when: str, name: str) -> int:
+        """Called at each step, `when` is before or after it: how many turns whoever is there stands still then."""
+        ...
+
+
 class Misfortunes:
     """Nothing happens while it is not `armed`. `trace` names what did, in order, `count` says how much it was.
 
-    `late` are requests that were given up and are still on their way.
+    `late` are requests that were given up and are still on their way; `losses` are those of a storage, at the steps at which
+    they hurt.
     """
 
     def __init__(self, random: Random) -> None:
@@ -66,6 +80,7 @@ class Misfortunes:
         self.crashes = 0
         self.trace: list[str] = []
         self.late: list[Callable[[], object]] = []
+        self.losses: Losses | None = None
 
     def note(self, text: str) -> None:
         self.count += 1
@@ -112,6 +127,9 @@ class Misfortunes:
         if not self.armed:
             return False
         self.steps += 1
+        if self.losses is not None and (turns := self.losses.look(when, name)):
+            self.note(f"worker {who.slot} stands still for {turns} turns {when} {name}")
+            who.stand_still(turns)
         drawn = self.random.random()
         if drawn > 0.97:
             self.let_one_arrive()

@@ -6,7 +6,7 @@ from copy import copy, deepcopy
 from domain.record import Partition
 from storage.none import NonePartitionStore, NoneSettings, NoneStorage
 from storage.none_memory import KeptPartition, Memory
-from storage.port import Header
+from storage.port import Commit, Header
 
 _NEVER_MS = 1 << 50
 _EMPTY = KeptPartition(Header("", 0))
@@ -22,6 +22,12 @@ class SharedPartitionStore(NonePartitionStore):
     @_kept.setter
     def _kept(self, _: KeptPartition) -> None:
         """It is looked at afresh."""
+
+    def commit(self, commit: Commit) -> None:
+        """See that what is stored builds on what its owner knew, and not on what only looks like it after the storage forgot."""
+        before, known = self._kept.header, self._header
+        super().commit(commit)
+        assert before.commit != commit.number - 1 or before == known, f"stored on {before}, and its owner knew {known}"
 
 
 class SharedStorage(NoneStorage):

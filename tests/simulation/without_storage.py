@@ -8,24 +8,36 @@
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
 import msgspec
-from crash_simulation import Outcome, Workload, by_unit, first_difference, identity_of
+from crash_simulation import Outcome, Phase, Workload, by_unit, first_difference, identity_of
 from msgspec.structs import replace
 from simulation.reading import to_stored
 
 _NEVER_MS = 1 << 40
 _ROOM, _TIGHT_ROOM = 3_800, 60
+_LAST_PHASES = 5
 
 
 def prepared_without_storage(work: Workload, random: Random) -> Workload:
-    """Mostly no unit ever goes idle."""
+    """Mostly no unit ever goes idle; some envelopes come once more, long after their units may have been released."""
     roster = replace(work.plan.roster, can_reload=False, stash_bytes=1 << 20)
     if random.random() < 0.6:
         roster = replace(roster, idle_timeout_ms=_NEVER_MS)
-    return work._replace(plan=replace(work.plan, storage="none", acknowledge_handled=True, roster=roster))
+    plan = replace(work.plan, storage="none", acknowledge_handled=True, roster=roster)
+    return work._replace(plan=plan, phases=tuple(_repeating(work.phases, random)))
+
+
+def _repeating(phases: Sequence[Phase], random: Random) -> Iterator[Phase]:
+    """Those of the last phases bring nothing new."""
+    came: list[tuple[int, bytes]] = []
+    for at, phase in enumerate(phases):
+        some = came[: random.choice((2, 6, len(came)))] if at < len(phases) - _LAST_PHASES else []
+        again = random.sample(some, min(len(some), random.choice((0, 1, 3))))
+        yield phase._replace(lines=(*phase.lines, *again))
+        came += phase.lines
 
 
 def ahead_characters(seed: int, work: Workload) -> int:

@@ -17,12 +17,13 @@ from service_under_test import TOPIC, FakeClock, Plan
 from simulation.fake_broker import FakeBroker
 from simulation.misfortunes import Misfortunes
 from simulation.patching import fake_kafka
-from simulation.reading import SourcedTeller, to_stored
+from simulation.reading import SourcedTeller, find_false_mark, to_stored
 from simulation.shared_storage import Backup, SharedStorage
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, Worker
 
 from domain.record import Partition
 from guardian.messages import Survey, Surveyed
+from guardian.takeover import find_metadata
 from storage.none_memory import Memory
 
 INPUT = tuple(TopicPartition(TOPIC, number) for number in range(2))
@@ -30,8 +31,9 @@ _UNTIL_HEALED = 1 << 60
 
 
 class World:
-    """`may_repeat_below` is where each log ended when the storage forgot last, or when a reset was healed. `coming` are lines
-    that have not been sent yet, by partition; `wrong` is the first invariant that broke.
+    """`may_repeat_below` is where each log ended when the storage forgot last, or when a reset was healed: when a position of
+    ours stood there again. `coming` are lines that have not been sent yet, by partition; `wrong` is the first invariant that
+    broke.
 
     `turn` counts the stretches of work. `clocks_jump` is whether machines have clocks that are set, and handlers take their
     time. `ahead_characters` are those that a position's metadata has for what is done beyond it.
@@ -119,7 +121,8 @@ class World:
         self._backup = Backup(self.memory)
 
     def forget(self) -> None:
-        """The storage goes back to its backup, in all partitions or in one."""
+        """The storage goes back to its backup, in all partitions or in one. What is marked before that is judged before that."""
+        self.wrong = self.wrong or find_false_mark(self)
         partitions = [Partition(*each) for each in INPUT]
         partitions = self.random.choice((partitions, partitions[:1], partitions[1:]))
         self._backup.restore(self.memory, partitions)
@@ -217,7 +220,7 @@ class World:
         )
 
     def _see_position(self, at: TopicPartition, before: OffsetAndMetadata | None, after: OffsetAndMetadata) -> None:
-        if self.may_repeat_below[at] == _UNTIL_HEALED:
+        if self.may_repeat_below[at] == _UNTIL_HEALED and _is_ours(after):
             self.may_repeat_below[at] = self.broker.stable_end(at)
         if before is not None and after.offset < before.offset:
             self.wrong = self.wrong or f"the position of {at} went back from {before.offset} to {after.offset}"
@@ -235,3 +238,8 @@ class World:
     def patched(self) -> AbstractContextManager[None]:
         """Within it, kafka-python's clients are the fakes and time is the world's."""
         return fake_kafka(self.broker, lambda: self._at_work)
+
+
+def _is_ours(position: OffsetAndMetadata) -> bool:
+    """It says what it stands on. The transport's own words come first, three of them."""
+    return find_metadata(position.metadata.split(" ", 3)[-1]) is not None
