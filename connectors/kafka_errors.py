@@ -15,7 +15,6 @@ _REMEDIES: tuple[tuple[type[errors.KafkaError], str], ...] = (
     (errors.GroupAuthorizationFailedError, "Give the user Read on the group group.id"),
     (errors.TransactionalIdAuthorizationFailedError, "Give the user Write and Describe on the transactional ids of the group"),
     (errors.ClusterAuthorizationFailedError, "Give the user IdempotentWrite on the cluster"),
-    (errors.SaslAuthenticationFailedError, "Check sasl.username and sasl.password"),
     (errors.UnsupportedSaslMechanismError, "Set sasl.mechanism to one that the brokers know"),
     (errors.IllegalSaslStateError, "Check security.protocol and sasl.mechanism against the listener"),
     (errors.InvalidSessionTimeoutError, "Set session.timeout.ms within the brokers' group.min/max.session.timeout.ms"),
@@ -53,8 +52,9 @@ def translated(what: str) -> Iterator[None]:
 
 
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
-_HUNG_UP = "socket disconnected"
-"""All that is left of a wrong password, for the client drops an answer that comes with the end of its connection."""
+_NOT_LET_IN = ("SaslAuthenticationFailedError", "socket disconnected")
+"""Mostly the latter is all that is left of a wrong password, for the client drops an answer that comes with the end of its
+connection. It is waited for: passwords are changed on one side first."""
 
 
 def to_transport_error(what: str, error: BaseException) -> TransportRefused | TransportUnavailable:
@@ -65,7 +65,7 @@ def to_transport_error(what: str, error: BaseException) -> TransportRefused | Tr
     text = text_of(error)
     if _UNTRUSTED in text:
         return TransportRefused(what, f"{text}. Check ssl.truststore.location, and the names in the brokers' certificates")
-    if _HUNG_UP in text:
+    if any(each in text for each in _NOT_LET_IN):
         text += "; if that goes on, check security.protocol, sasl.mechanism, sasl.username and sasl.password"
     return TransportUnavailable(f"{what}: {text}")
 

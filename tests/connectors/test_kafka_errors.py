@@ -12,7 +12,6 @@ from connectors.port import TransportRefused, TransportUnavailable
     [
         (errors.TopicAuthorizationFailedError({"in"}), "Give the user Read and Describe on the input topic"),
         (errors.GroupAuthorizationFailedError("g"), "Give the user Read on the group"),
-        (errors.SaslAuthenticationFailedError("no"), "Check sasl.username and sasl.password"),
         (errors.FencedInstanceIdError(), "the same group.instance.id: give each its own"),
         (errors.CorruptRecordError("crc"), "Its batch cannot be read by anybody"),
         (
@@ -34,6 +33,15 @@ def test_what_a_person_must_mend_is_refused_with_the_remedy(error: errors.KafkaE
 def test_everything_else_may_go_away(error: errors.KafkaError) -> None:
     with pytest.raises(TransportUnavailable, match=r"^reading: "), translated("reading"):
         raise error
+
+
+@pytest.mark.parametrize(
+    "error", [errors.SaslAuthenticationFailedError("no"), errors.KafkaConnectionError("socket disconnected")]
+)
+def test_whoever_is_not_let_in_waits_and_is_told_where_to_look(error: errors.KafkaError) -> None:
+    away = to_transport_error("the brokers", error)
+    assert isinstance(away, TransportUnavailable)
+    assert "check security.protocol, sasl.mechanism, sasl.username and sasl.password" in str(away)
 
 
 def test_what_is_no_error_of_the_client_passes() -> None:
