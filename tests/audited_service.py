@@ -11,9 +11,11 @@ from service_under_test import DEADLINE_MS, TOPIC, Plan, Service
 
 import conf
 from connectors.file_settings import FileSettings
-from pipeline.audit.judging import FINDING, UNIT, Told, judge_rows
+from pipeline.audit.judging import FINDING, UNIT, WAITING, Told, judge_rows
 from pipeline.audit.lines import find_scope, read_portion
+from pipeline.audit.overdue import made_of, overdue
 from pipeline.audit.rules import AuditRules, AuditSettings
+from pipeline.audit.timing import Timing
 from resequencer.handlers.notification_settings import parse_notification_settings
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.settings import ResequencerSettings
@@ -58,6 +60,7 @@ class AuditedService:
             TOPIC,
             5 * 1024 * 1024,
             settled,
+            grace_ms=0,
         )
 
     def file_settings(self) -> FileSettings:
@@ -66,10 +69,11 @@ class AuditedService:
     def audit(self) -> list[Told]:
         scope = find_scope(self.file_settings(), self.directory / "archive")
         rules = AuditRules(self.settings(scope.settled))
-        rows = [
-            row for portion in scope.portions for row in read_portion(portion, TOPIC, 5 * 1024 * 1024, rules.decoder)
-        ]
-        return list(judge_rows(sorted(rows), rules))
+        rows = [row for portion in scope.portions for row in read_portion(portion, TOPIC, 5 * 1024 * 1024, rules.decoder)]
+        told = list(judge_rows(sorted(rows), rules))
+        timing = Timing(made_of(rows, scope.lengths), scope.lengths)
+        waiting = [each for each in told if each.kind == WAITING]
+        return [*told, *overdue(waiting, timing, scope.lengths, rules.settings)]
 
     def findings(self) -> list[tuple[str | None, str | None]]:
         """What deviates, and in which unit."""

@@ -56,6 +56,14 @@ def _drop_incomplete(lines: list[Line]) -> str:
     raise AssertionError("no release let out two")
 
 
+def _drop_release(lines: list[Line]) -> str:
+    """All that was let out of a unit of which everything waited."""
+    units = dict.fromkeys(line["key"] for line in lines if "incomplete" in line["headers"])
+    unit = next(unit for unit in units if all("incomplete" in line["headers"] for line in lines if line["key"] == unit))
+    lines[:] = [line for line in lines if line["key"] != unit]
+    return unit
+
+
 def _double(lines: list[Line]) -> str:
     lines.append(lines[_pick(lines)])
     return lines[-1]["key"]
@@ -192,6 +200,7 @@ def _reason(line: Line) -> str:
 FAULTS = (
     OutputFault("a notification is dropped", Deviation.LOST, _drop),
     OutputFault("a notification of a release is dropped", Deviation.LOST, _drop_incomplete),
+    OutputFault("a release is dropped with all that it let out", Deviation.OVERDUE, _drop_release),
     OutputFault("a notification is written again", Deviation.DOUBLED, _double),
     OutputFault("two notifications of a unit are swapped", Deviation.OUT_OF_ORDER, _swap),
     OutputFault("a notification has another status", Deviation.WRONG_STATUS, _change_status),

@@ -9,6 +9,7 @@ class Deviation(StrEnum):
     """All the ways in which what was let out can differ from what the records demand."""
 
     LOST = "lost"
+    OVERDUE = "not released at its deadline"
     DOUBLED = "doubled"
     OUT_OF_ORDER = "out of order"
     ORPHAN = "orphan"

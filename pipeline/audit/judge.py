@@ -10,28 +10,32 @@ from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.known_handler import UNKNOWN
 from pipeline.audit.letter_rules import letter_findings
 from pipeline.audit.rules import AuditRules
-from pipeline.audit.seen import SeenLetter, SeenNotification, digest_of
+from pipeline.audit.seen import SeenNotification, digest_of
 from pipeline.audit.unit_output import UnitOutput
 
 _NOTHING = digest_of(UNKNOWN)
 
 
 class Judged(NamedTuple):
-    """What was found of a unit. `open` is how much may still come, `expected` what left as it had to, in its order."""
+    """What was found of a unit. `open` is how much may still come; `is_waiting` if a release would let something out."""
 
     findings: list[Finding]
     open: int
     course: Course
+    is_waiting: bool
 
 
 class UnitJudge:
-    """One unit in one partition: first everything that was let out, then everything that arrived, each in its order."""
+    """One unit in one partition: first everything that was let out, then everything that arrived, each in its order.
+
+    What follows from records at or beyond `settled` may still come.
+    """
 
     def __init__(self, partition: int, unit: str, rules: AuditRules) -> None:
         self.output = UnitOutput()
         self._partition = partition
         self._unit = unit
-        self._settled = rules.settings.settled.get(partition, 0)
+        self.settled = rules.settings.settled.get(partition, 0)
         self._envelopes: set[int] = set()
         rules.handler.output = self.output
         self._courses = Courses(unit, rules, self.output)
@@ -47,17 +51,18 @@ class UnitJudge:
         notified = [each for each in emissions if isinstance(each.made, SeenNotification)]
         buried = [each for each in emissions if isinstance(each.made, DeadLetter)]
         missing = [each for each in notified if self.output.find(_id(each)) is None]
-        findings = [*self._missing(missing), *self._orphans(notified), *self._doubled(notified)]
+        findings = [*self._missing(missing), *self._orphans(notified), *self._doubled()]
         if not self.output.has_possible_duplicates:
             findings += self._disorder(notified)
         findings += [found for each in notified for found in self._differences(each)]
-        findings += letter_findings(self._unit, self._partition, buried, self.output.letters, self._settled)
-        waiting = len(course.unit.stash)
-        return Judged(findings, waiting + sum(each.trigger >= self._settled for each in missing), course)
+        findings += letter_findings(self._unit, self._partition, buried, self.output.letters, self.settled)
+        is_waiting = self._courses.is_heard_of(course)
+        waiting = len(course.unit.stash) if is_waiting else 0
+        return Judged(findings, waiting + sum(each.trigger >= self.settled for each in missing), course, is_waiting)
 
     def _missing(self, missing: list[Emission]) -> Iterator[Finding]:
         for each in missing:
-            if each.trigger < self._settled:
+            if each.trigger < self.settled:
                 yield self._found(Deviation.LOST, each.offset, f"{_named(each)} was to be let out and is not there")
 
     def _orphans(self, notified: list[Emission]) -> Iterator[Finding]:
@@ -73,7 +78,7 @@ class UnitJudge:
                 what = f"{seen.named} was let out, and no record of this unit lies at its source position"
                 yield self._found(Deviation.ORPHAN, seen.offset, what)
 
-    def _doubled(self, notified: list[Emission]) -> Iterator[Finding]:
+    def _doubled(self) -> Iterator[Finding]:
         counted = {id(each) for each in self.output.counted()}
         for seen in self.output.notifications:
             if id(seen) not in counted and not seen.is_possible_duplicate:

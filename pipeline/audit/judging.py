@@ -27,13 +27,14 @@ from pipeline.audit.rows import (
 from pipeline.audit.rules import AuditRules
 from pipeline.audit.seen import SeenLetter, SeenNotification
 
-FINDING, UNIT, ARRIVAL, LET_OUT = "finding", "unit", "arrival", "notification"
+FINDING, UNIT, WAITING, ARRIVAL, LET_OUT = "finding", "unit", "waiting", "arrival", "notification"
 
 
 class Told(NamedTuple):
     """A row of the result; `kind` says which of the others it has.
 
-    A finding: deviation, unit, partition, offset, what. A unit: how much may still come (open). An arrival: its flow, by how
+    A finding: deviation, unit, partition, offset, what. A unit: how much may still come (open).
+    What waits in a unit: the offset of the oldest, and what for. An arrival: its flow, by how
     many numbers it came behind a later one of its unit (depth, 0 for none), by how many records and by how long. A
     notification: its status and marks, when it was made, how long its envelope waited and how many records of its unit
     came meanwhile.
@@ -84,6 +85,10 @@ def _judge_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRule
     judged = judge.end()
     yield Told(UNIT, unit, partition, open=judged.open)
     yield from map(_finding, judged.findings)
+    oldest, lowest = judged.course.unit.stash.oldest, judged.course.unit.stash.lowest
+    if judged.is_waiting and oldest is not None and lowest is not None and oldest.envelope.offset < judge.settled:
+        waits_for = rules.strategy.missing(judged.course.unit.strategy_state, lowest.envelope)
+        yield Told(WAITING, unit, partition, oldest.envelope.offset, what=waits_for)
     for emission in judged.course.emissions():
         if isinstance(emission.made, SeenNotification):
             seen = judge.output.find(emission.made.notification_id)

@@ -51,6 +51,20 @@ class FileScope(NamedTuple):
     portions: list[Portion]
     settled: dict[int, int]
 
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(each.end - each.start for each in self.portions)
+
+    @property
+    def lengths(self) -> dict[int, int]:
+        """Where the input of each partition ended."""
+        ends: dict[int, int] = {}
+        for each in self.portions:
+            if each.kind == RECORD:
+                ends[each.partition] = max(each.end, ends.get(each.partition, 0))
+        return ends
+
 
 def find_scope(settings: FileSettings, archive: Path) -> FileScope:
     """Positions first, then outputs, then inputs: what is said to have left is there, and its cause too.

@@ -18,7 +18,8 @@ from resequencer.strategies.registry import StrategySettings, make_strategy
 class AuditSettings(msgspec.Struct, frozen=True):
     """`table` is the text of the notification settings, `lookups` the directory of the releases.
 
-    `settled` says how far each partition was settled: what follows from records beyond is not yet to be there.
+    `settled` says how far each partition was settled: what follows from records beyond is not yet to be there. `grace_ms` is
+    how long after a deadline a release may come, for the service first reads what lies in the partition.
     """
 
     strategy: StrategySettings
@@ -29,6 +30,7 @@ class AuditSettings(msgspec.Struct, frozen=True):
     topic: str
     max_value_bytes: int
     settled: dict[int, int]
+    grace_ms: int = 60_000
 
 
 class AuditRules:

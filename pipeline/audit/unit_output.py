@@ -2,11 +2,16 @@
 
 from collections.abc import Sequence
 
+from domain.clock import Instant
 from pipeline.audit.seen import SeenLetter, SeenNotification
 
 
 class UnitOutput:
-    """`notifications` are in the order in which they left, `letters` by the offset of their record."""
+    """`notifications` are in the order in which they left, `letters` by the offset of their record.
+
+    `incomplete` has the offsets of what is marked so, `released` the ids of what was made so at an instant:
+    one release makes all of its own at one.
+    """
 
     def __init__(self) -> None:
         self.notifications: list[SeenNotification] = []
@@ -14,6 +19,7 @@ class UnitOutput:
         self.versions: set[str | None] = set()
         self.has_possible_duplicates = False
         self.incomplete: set[int] = set()
+        self.released: dict[Instant, set[str]] = {}
         self._by_id: dict[str, SeenNotification] = {}
         self._by_offset: dict[int, SeenNotification] = {}
 
@@ -24,6 +30,8 @@ class UnitOutput:
         self.has_possible_duplicates |= seen.is_possible_duplicate
         if seen.incomplete is not None:
             self.incomplete.add(seen.offset)
+            if seen.created_at is not None:
+                self.released.setdefault(seen.created_at, set()).add(seen.notification_id)
         known = self._by_id.get(seen.notification_id)
         if known is None or (known.is_possible_duplicate and not seen.is_possible_duplicate):
             self._by_id[seen.notification_id] = seen

@@ -23,6 +23,14 @@ def test_the_output_of_the_service_follows_from_its_input(tmp_path, strategy, nu
     assert any(each.depth for each in told if each.kind == ARRIVAL)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_so_it_is_where_much_is_lost_and_late_and_rotated_and_in_several_partitions(tmp_path, strategy, seed):
+    audited = AuditedService(tmp_path, strategy, rotate_bytes=100_000)
+    audited.live(seed=seed, partitions=2, losses=0.1, late=0.2, duplicates=0.1)
+    assert audited.findings() == []
+
+
 @pytest.mark.parametrize("target_type", ["report-xml", "produced-report"])
 def test_so_it_is_with_each_target_type(tmp_path, target_type):
     audited = AuditedService(tmp_path, target_type=target_type)
