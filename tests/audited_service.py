@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.timing import Timing
 from resequencer.handlers.notification_settings import parse_notification_settings
 from resequencer.handlers.settings import HandlerSettings, make_handler
-from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings
 from simulator.plan import Plan as SimulatedPlan
 from simulator.simulation import simulate
@@ -39,6 +39,11 @@ class AuditedService:
 
     def live(self, **plan: Any) -> None:
         """Simulated payments come, all deadlines pass, late ones come and everything is worked off."""
+        self.live_with(_let_be, **plan)
+
+    def live_with(self, trouble: Callable[[Service], object], **plan: Any) -> None:
+        """The same with trouble after the first cycle, before the late ones come and at the end."""
+        self._trouble = trouble
         service = self.service
         service.start()
         planned = SimulatedPlan(**({"units": 40, "seed": 7, "window": 60, "losses": 0.02, "late": 0.02, "garbage": 0.01} | plan))
@@ -47,6 +52,9 @@ class AuditedService:
         service.stop()
 
     def _pass(self, milliseconds: int) -> None:
+        if self._trouble is not _let_be:
+            self.service.cycle.run_once()
+        self._trouble(self.service)
         self.service.run()
         self.service.run_after(milliseconds)
 
@@ -54,7 +62,7 @@ class AuditedService:
         return AuditSettings(
             StrategySettings(self.strategy),
             self.handler_settings,
-            ResequencerSettings(),
+            self.service.plan.resequencer,
             TABLE,
             str(self.directory / "lookups"),
             TOPIC,
@@ -91,6 +99,10 @@ class AuditedService:
     @property
     def dead_letters(self) -> Path:
         return self.directory / "out" / "dead-letters.jsonl"
+
+
+def _let_be(service: Service) -> None:
+    del service
 
 
 def _ignore(done: int, total: int) -> None:

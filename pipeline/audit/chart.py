@@ -7,7 +7,9 @@ from typing import NamedTuple
 _WIDTH, _HEIGHT = 720, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 12, 40
 _GRID_LINES = 4
-_LABELS = 12
+_CHARACTER = 7
+"""About the width of one in a label."""
+
 _COLORS = 12
 """So many colours the page has (`.c0` …); what is beyond takes them again."""
 
@@ -29,7 +31,8 @@ def columns_chart(columns: Sequence[Column], series: Sequence[str], axis: str) -
     top = nice_top(highest)
     step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(columns))
     drawn = [_grid(top), *(_column(each, at, step, top, series) for at, each in enumerate(columns))]
-    drawn += [_label(each.label, at, step) for at, each in enumerate(columns) if at % _every(len(columns)) == 0]
+    every = _every([each.label for each in columns], step)
+    drawn += [_label(each.label, at, step) for at, each in enumerate(columns) if at % every == 0]
     drawn.append(f'<text class="axis" x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 4}">{escape(axis)}</text>')
     return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(axis)}">{"".join(drawn)}</svg>'
 
@@ -80,8 +83,10 @@ def _label(text: str, at: int, step: float) -> str:
     return f'<text class="label" x="{_LEFT + (at + 0.5) * step:.1f}" y="{_HEIGHT - _BOTTOM + 16}">{escape(text)}</text>'
 
 
-def _every(columns: int) -> int:
-    return max(1, -(-columns // _LABELS))
+def _every(labels: Sequence[str], step: float) -> int:
+    """Every how manieth label is drawn, so that they do not touch."""
+    longest = max(map(len, labels), default=0)
+    return int((longest + 2) * _CHARACTER // step) + 1
 
 
 def _y(value: float, top: int) -> float:
