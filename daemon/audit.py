@@ -119,6 +119,11 @@ def _print(summary: "AuditSummary", target: Path) -> None:
         f"{summary.incomplete:,} marked incomplete, {summary.late:,} late, {summary.open:,} open",
         soft_wrap=True,
     )
+    if summary.not_compared:
+        console.print(
+            f"The content of {summary.not_compared:,} was not compared: a target type of your own, or lookups that are removed",
+            soft_wrap=True,
+        )
     if summary.is_good:
         console.print("Nothing lost, nothing doubled, nothing out of order, content as expected")
     else:

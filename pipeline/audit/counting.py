@@ -24,6 +24,7 @@ def summarize(result: DataFrame) -> AuditSummary:
         F.count_if(F.col("is_incomplete")).alias("incomplete"),
         F.count_if(F.col("is_late")).alias("late"),
         F.coalesce(F.sum("open"), F.lit(0)).alias("open"),
+        F.count_if(~F.col("is_compared")).alias("not_compared"),
         F.min(made).alias("first"),
         F.max(made).alias("last"),
     ).first()
@@ -39,6 +40,7 @@ def summarize(result: DataFrame) -> AuditSummary:
         totals.incomplete,
         totals.late,
         totals.open,
+        totals.not_compared,
         {each.value: found.get(each.value, 0) for each in Deviation},
         tuple(_finding(row.asDict()) for row in findings(result).limit(EXAMPLES).collect()),
         _bins(let_out, "waited_ms"),

@@ -68,9 +68,11 @@ class Courses:
         self._branch()
         turns = [(each, decide(each.unit, (envelope,), (), 0, self._rules.rules)) for each in self._courses]
         self._courses = [self._after(each, turned, envelope.offset) for each, turned in turns]
-        self._last = envelope.offset
         tally = turns[0][1].decision.tally
-        return bool(tally.handled or tally.stashed)
+        counts = bool(tally.handled or tally.stashed)
+        if counts:
+            self._last = envelope.offset
+        return counts
 
     def best(self) -> Course:
         """Call it once, when everything has arrived."""

@@ -50,6 +50,7 @@ _TOLD = pa.schema(
         ("waited_records", pa.int64()),
         ("is_incomplete", pa.bool_()),
         ("is_late", pa.bool_()),
+        ("is_compared", pa.bool_()),
     ]
 )
 _MADE = pa.schema([("partition", pa.int32()), ("bucket", pa.int64()), ("first", pa.int64()), ("last", pa.int64())])

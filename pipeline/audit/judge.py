@@ -13,7 +13,8 @@ from pipeline.audit.rules import AuditRules
 from pipeline.audit.seen import SeenNotification, digest_of
 from pipeline.audit.unit_output import UnitOutput
 
-_NOTHING = digest_of(UNKNOWN)
+NOT_KNOWN = digest_of(UNKNOWN)
+"""The digest of a content that cannot be known."""
 
 
 class Judged(NamedTuple):
@@ -114,7 +115,7 @@ def differences(expected: SeenNotification, seen: SeenNotification) -> Iterator[
     """Of position, status, content and headers; of content that cannot be known nothing is said."""
     if seen.position != expected.position and expected.position is not None:
         yield Deviation.WRONG_POSITION, f"names {_told(seen)} and was caused by {_told(expected)}"
-    if expected.digest == _NOTHING:
+    if expected.digest == NOT_KNOWN:
         return
     if seen.status != expected.status:
         yield Deviation.WRONG_STATUS, f"says {seen.status} and not {expected.status}"

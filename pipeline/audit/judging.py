@@ -9,7 +9,7 @@ from domain.envelope import DataEnvelope
 from domain.record import Origin, Partition, Record
 from pipeline.audit.course import Emission
 from pipeline.audit.finding import Deviation, Finding
-from pipeline.audit.judge import UnitJudge
+from pipeline.audit.judge import NOT_KNOWN, UnitJudge
 from pipeline.audit.lateness import Lateness
 from pipeline.audit.letter_rules import letter_findings
 from pipeline.audit.rows import (
@@ -36,8 +36,8 @@ class Told(NamedTuple):
     A finding: deviation, unit, partition, offset, what. A unit: how much may still come (open).
     What waits in a unit: the offset of the oldest, and what for. An arrival: its flow, by how
     many numbers it came behind a later one of its unit (depth, 0 for none), by how many records and by how long. A
-    notification: its status and marks, when it was made, how long its envelope waited and how many records of its unit
-    came meanwhile.
+    notification: its status and marks, when it was made, how long its envelope waited, how many records of its unit
+    came meanwhile, and whether its content could be compared.
     """
 
     kind: str
@@ -57,6 +57,7 @@ class Told(NamedTuple):
     waited_records: int | None = None
     is_incomplete: bool | None = None
     is_late: bool | None = None
+    is_compared: bool | None = None
 
 
 def judge_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
@@ -106,6 +107,7 @@ def _arrival(lateness: Lateness, envelope: DataEnvelope, row: Row) -> Told:
 def _let_out(
     unit: str, partition: int, emission: Emission, seen: SeenNotification, arrivals: dict[int, tuple[int, int | None]]
 ) -> Told:
+    assert isinstance(emission.made, SeenNotification)
     index, at = arrivals.get(emission.offset, (0, None))
     last, _ = arrivals.get(emission.trigger, (index, None))
     waited_ms = None if at is None or seen.created_at is None else max(0, seen.created_at - at)
@@ -120,6 +122,7 @@ def _let_out(
         waited_records=last - index,
         is_incomplete=seen.incomplete is not None,
         is_late=seen.is_late,
+        is_compared=emission.made.digest != NOT_KNOWN,
     )
 
 

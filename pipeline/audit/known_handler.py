@@ -13,7 +13,7 @@ from domain.notification import Notification, notification_id
 from domain.record import Headers
 from enrichment.directory import MANIFEST, LookupsDirectory
 from enrichment.errors import NoRelease, ReleaseRefused
-from enrichment.manifest import Pointer
+from enrichment.manifest import Pointer, is_version
 from enrichment.release import open_release
 from pipeline.audit.unit_output import UnitOutput
 from resequencer.handlers.lookups import Lookups
@@ -85,6 +85,8 @@ class KnownHandler:
 
     def _find_handler(self, version: str) -> ProcessObjectHandler | None:
         """None where that version is not there any more."""
+        if not is_version(version):
+            return None
         if version not in self._made:
             try:
                 release = open_release(self._directory, self._pointer(version))

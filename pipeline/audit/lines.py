@@ -74,12 +74,18 @@ def find_scope(settings: FileSettings, archive: Path) -> FileScope:
     """
     out = settings.out_directory
     positions = PositionsFile(out / "positions.json", SystemFiles()).read()
+    if positions is None and (out / "notifications.jsonl").exists():
+        raise AuditRefused(
+            f"{out / 'positions.json'} is missing or damaged, and says what was settled; start the service, which writes it anew"
+        )
     settled = {} if positions is None else {each.number: at.offset for each, at in positions.partitions.items()}
     portions = [*_output(NOTIFICATION, out / "notifications.jsonl"), *_output(LETTER, out / "dead-letters.jsonl")]
     for path in sorted(settings.in_directory.glob("partition-*.jsonl")):
         number = re.fullmatch(r"partition-([0-9]+)", path.stem)
         if number is not None:
             portions += _input(path, int(number[1]), archive)
+    if not any(each.kind == RECORD for each in portions):
+        raise AuditRefused(f"{settings.in_directory} holds no input; is this the service's configuration?")
     return FileScope(portions, settled)
 
 

@@ -69,6 +69,8 @@ def _figures(summary: AuditSummary) -> str:
         "marked late": summary.late,
         "open": summary.open,
     }
+    if summary.not_compared:
+        figures["content not compared"] = summary.not_compared
     return f'<div class="figures">{"".join(f"<div><b>{count:,}</b>{name}</div>" for name, count in figures.items())}</div>'
 
 

@@ -38,6 +38,8 @@ def notification_row(key: bytes | None, headers: Headers, value: bytes, place: i
     seen = see(headers, value, place)
     if seen is None or key is None:
         return unreadable_row(place, "a notification without a key or the header notification-id")
+    if b"\0" in key:
+        return unreadable_row(place, "a notification of a unit that no record can name")
     partition = -1 if seen.position is None else seen.position.partition
     return Row(partition, key.decode(errors="replace"), NOTIFICATION, place, None, _encode(seen))
 

@@ -121,5 +121,5 @@ def digest_of(value: bytes) -> bytes:
 def _find_instant(text: bytes) -> Instant | None:
     try:
         return round(datetime.fromisoformat(text.decode()).timestamp() * 1_000)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -38,6 +38,7 @@ class StatusTime(msgspec.Struct, frozen=True):
 
 class AuditSummary(msgspec.Struct, frozen=True):
     """`counts` has every deviation. `open` is what may still come: it waits, or its records were not settled yet.
+    `not_compared` are notifications whose content nobody can know.
 
     `waited_ms` has no bins where nobody knows when records were written. `highest` ones are 99.9th percentiles.
     """
@@ -48,6 +49,7 @@ class AuditSummary(msgspec.Struct, frozen=True):
     incomplete: int
     late: int
     open: int
+    not_compared: int
     counts: dict[str, int]
     examples: tuple[Finding, ...]
     waited_ms: tuple[Bin, ...]

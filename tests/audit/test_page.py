@@ -15,7 +15,7 @@ def summary(*examples: Finding, waited_ms: tuple[Bin, ...] = ()) -> AuditSummary
     bins = (Bin(0, 5), Bin(1, 0), Bin(2, 1))
     flows = (FlowLateness("Flow", 6, 1, 2, 3, None, None),)
     statuses = (StatusTime("ACCP", 1_000, 2), StatusTime("RJCT", 3_000, 1))
-    return AuditSummary(1, 6, 3, 0, 0, 0, counts, examples, waited_ms, bins, bins, flows, statuses, 1_000)
+    return AuditSummary(1, 6, 3, 0, 0, 0, 0, counts, examples, waited_ms, bins, bins, flows, statuses, 1_000)
 
 
 def test_the_page_needs_nothing_but_itself():

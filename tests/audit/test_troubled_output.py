@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from audited_service import TABLE, AuditedService, lines_of
+from audited_service import TABLE, AuditedService, lines_of, write_lines
 from published_lookups import publish, shaped
 
 from connectors import file_archive
@@ -14,6 +14,7 @@ from enrichment.directory import LookupsDirectory
 from enrichment.release import open_release
 from enrichment.shapes import SETTINGS
 from pipeline.audit.errors import AuditRefused
+from pipeline.audit.judging import ARRIVAL, FINDING
 from resequencer.handlers.lookups import Lookups
 from resequencer.settings import ResequencerSettings
 
@@ -65,6 +66,32 @@ def test_of_an_output_whose_beginning_is_gone_nothing_is_said(tmp_path):
     (tmp_path / "out" / "notifications.000001.jsonl").unlink()
     with pytest.raises(AuditRefused, match="keep-notifications"):
         audited.findings()
+
+
+def test_without_positions_nobody_knows_what_had_to_be_there(tmp_path):
+    audited = AuditedService(tmp_path)
+    audited.live()
+    (tmp_path / "out" / "positions.json").write_bytes(b"{")
+    with pytest.raises(AuditRefused, match="missing or damaged"):
+        audited.findings()
+
+
+def test_where_there_is_no_input_nothing_is_said(tmp_path):
+    with pytest.raises(AuditRefused, match="holds no input"):
+        AuditedService(tmp_path).findings()
+
+
+@pytest.mark.parametrize("version", ["../../../etc", "20260101T000000000Z", "\0"])
+def test_content_of_a_version_that_is_not_there_is_not_judged(tmp_path, version):
+    audited = AuditedService(tmp_path)
+    audited.live()
+    lines = lines_of(audited.notifications)
+    for line in lines:
+        line["headers"]["lookups-version"] = version
+        line["value"] = {}
+    write_lines(audited.notifications, lines)
+    told = [each for each in audited.audit() if each.kind != ARRIVAL]
+    assert [each for each in told if each.kind == FINDING or each.is_compared] == []
 
 
 def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_names(tmp_path):
