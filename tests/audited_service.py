@@ -34,6 +34,7 @@ class AuditedService:
         self.directory = directory
         self.strategy = strategy
         self.handler_settings = HandlerSettings(target_type)
+        self.meanwhile: Callable[[], object] = lambda: None
         self.service = Service(directory, Plan(strategy=strategy, **plan))
         self.service.handler = make_handler(self.handler_settings, parse_notification_settings(StringIO(TABLE), "settings"))
 
@@ -76,6 +77,7 @@ class AuditedService:
 
     def audit(self) -> list[Told]:
         scope = find_scope(self.file_settings(), self.directory / "archive")
+        self.meanwhile()
         rules = AuditRules(self.settings(scope.settled))
         rows = [row for portion in scope.portions for row in read_portion(portion, TOPIC, 5 * 1024 * 1024, rules.decoder)]
         told = list(judge_rows(sorted(rows), rules))

@@ -110,8 +110,8 @@ def findings(result: DataFrame) -> DataFrame:
 
 def _listed(spark: SparkSession, portions: Sequence[Portion]) -> DataFrame:
     """A task for each."""
-    names = ("kind", "path", "partition", "start", "end", "limit", "base", "is_packed", "begins_line")
-    kinds = ["int", "string", "int", "long", "long", "long", "long", "boolean", "boolean"]
+    names = ("kind", "path", "partition", "start", "end", "limit", "base", "is_packed", "begins_line", "inode")
+    kinds = ["int", "string", "int", "long", "long", "long", "long", "boolean", "boolean", "long"]
     schema = ", ".join(["number int", *(f"`{name}` {kind}" for name, kind in zip(names, kinds, strict=True))])
     rows = [(number, *portion) for number, portion in enumerate(portions)]
     return spark.createDataFrame(rows, schema).repartitionById(max(1, len(rows)), F.col("number")).drop("number")

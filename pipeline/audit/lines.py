@@ -31,7 +31,7 @@ class Portion(NamedTuple):
     """The lines of a file that begin from `start` to before `end`; `limit` is where the file ended when the audit began.
 
     `base` is added to a line's offset for its place. A packed file is a portion of its own: `start` and `end` are then offsets
-    in the partition file that it was a part of.
+    in the partition file that it was a part of. By its `inode` an output is known that the service rotates meanwhile.
     """
 
     kind: int
@@ -43,6 +43,7 @@ class Portion(NamedTuple):
     base: int
     is_packed: bool = False
     begins_line: bool = True
+    inode: int = 0
 
 
 class FileScope(NamedTuple):
@@ -119,12 +120,13 @@ def _input(path: Path, partition: int, archive: Path) -> Iterator[Portion]:
 
 def _cut_up(kind: int, path: Path, partition: int, begin: int, base: int) -> Iterator[Portion]:
     try:
-        size = path.stat().st_size
+        stat = path.stat()
     except FileNotFoundError:
         return
+    size = stat.st_size
     for start in range(begin, size, PORTION_BYTES):
         end = min(start + PORTION_BYTES, size)
-        yield Portion(kind, str(path), partition, start, end, size, base, begins_line=start == begin)
+        yield Portion(kind, str(path), partition, start, end, size, base, begins_line=start == begin, inode=stat.st_ino)
 
 
 def read_portion(portion: Portion, topic: str, max_value_bytes: int, decoder: EnvelopeDecoder) -> Iterator[Row]:
@@ -147,7 +149,7 @@ def read_portion(portion: Portion, topic: str, max_value_bytes: int, decoder: En
 
 
 def _plain_lines(portion: Portion, longest: int) -> Iterator[FoundLine]:
-    descriptor = os.open(portion.path, os.O_RDONLY)
+    descriptor = _open(portion)
     try:
         start = _line_start(descriptor, portion)
         reader = LineReader(lambda size, offset: os.pread(descriptor, size, offset), start, longest)
@@ -159,6 +161,16 @@ def _plain_lines(portion: Portion, longest: int) -> Iterator[FoundLine]:
             yield line
     finally:
         os.close(descriptor)
+
+
+def _open(portion: Portion) -> int:
+    path = Path(portion.path)
+    for each in (path, *(rotated.path for rotated in find_rotated(path))):
+        descriptor = os.open(each, os.O_RDONLY)
+        if os.fstat(descriptor).st_ino == portion.inode:
+            return descriptor
+        os.close(descriptor)
+    raise AuditRefused(f"{path}: another file took its place while it was read; audit again")
 
 
 def _line_start(descriptor: int, portion: Portion) -> int:

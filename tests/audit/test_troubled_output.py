@@ -60,6 +60,18 @@ def test_an_input_that_was_archived_is_read_from_the_archive(tmp_path, monkeypat
         audited.findings()
 
 
+def test_an_output_that_is_rotated_while_it_is_audited_is_still_found(tmp_path):
+    audited = AuditedService(tmp_path)
+    audited.live()
+
+    def rotate():
+        audited.notifications.rename(audited.notifications.with_name("notifications.000001.jsonl"))
+        audited.notifications.write_bytes(b"")
+
+    audited.meanwhile = rotate
+    assert audited.findings() == []
+
+
 def test_of_an_output_whose_beginning_is_gone_nothing_is_said(tmp_path):
     audited = AuditedService(tmp_path, rotate_bytes=20_000)
     audited.live()
