@@ -6,7 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 
-from daemon import archive, check, dead_letters, demo, lookups, run, show_logs, simulate, start, status, supervise, verify
+from daemon import archive, audit, check, dead_letters, demo, lookups, run, show_logs, simulate, start, status, supervise, verify
 from daemon.archiving import add_archive_flag
 from daemon.configuration import DEFAULT_FILE
 from daemon.exit_code import ExitCode
@@ -16,6 +16,9 @@ from simulator.arguments import add_simulate_arguments, add_verify_arguments
 
 VERBS: dict[str, Verb] = {
     "archive": Verb("move the input that is done with into the archive", archive.archive),
+    "audit": Verb(
+        "prove from the records that what was let out had to be, or name what deviates", audit.audit, audit.add_arguments
+    ),
     "check": Verb("validate the configuration and print the effective one", check.check, check.add_arguments),
     "dead-letters": Verb("list, show, requeue or discard dead letters", dead_letters.dead_letters, dead_letters.add_arguments),
     "demo": Verb("the main job, start to end, on simulated payments", demo.demo, demo.add_arguments),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,13 @@ NAMES = (SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS)
 _SOURCES, _LIMITS, _MASTER, _OPTIONS = "sources.", "limits.", "spark.master", "spark.options."
 
 
+class SparkSettings(NamedTuple):
+    """`master` as `spark-submit` takes it."""
+
+    master: str
+    options: dict[str, str]
+
+
 def load_job_settings(configuration: Configuration) -> "JobSettings":
     """What the job is told.
 
@@ -28,18 +35,39 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
     """
     from pipeline.job_settings import JobSettings, Limits  # Here, so that nothing of the service imports the jobs.
 
-    file = find_shipped(configuration.lookups.sources)
-    values = resolve([parse_file(file)]).values
-    _refuse_unknown(values, file)
+    file, values = _read(configuration)
+    spark = _spark_settings(values)
     limits = {path.removeprefix(_LIMITS): value for path, value in values.items() if path.startswith(_LIMITS)}
     return JobSettings(
         configuration.lookups.directory,
         configuration.lookups.keep,
         {name: tuple(_sources(values, name, file)) for name in NAMES},
         _converted(limits, Limits, f"{file}: limits"),
-        str(values.get(_MASTER, "local[*]")),
-        {path.removeprefix(_OPTIONS): str(value) for path, value in values.items() if path.startswith(_OPTIONS)},
+        spark.master,
+        spark.options,
     )
+
+
+def load_spark_settings(configuration: Configuration) -> SparkSettings:
+    """Where jobs run, those that build no lookups too.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or something in it is unknown.
+    """
+    _, values = _read(configuration)
+    return _spark_settings(values)
+
+
+def _read(configuration: Configuration) -> tuple[Path, Mapping[str, Plain]]:
+    file = find_shipped(configuration.lookups.sources)
+    values = resolve([parse_file(file)]).values
+    _refuse_unknown(values, file)
+    return file, values
+
+
+def _spark_settings(values: Mapping[str, Plain]) -> SparkSettings:
+    options = {path.removeprefix(_OPTIONS): str(value) for path, value in values.items() if path.startswith(_OPTIONS)}
+    return SparkSettings(str(values.get(_MASTER, "local[*]")), options)
 
 
 def _refuse_unknown(values: Mapping[str, Plain], file: Path) -> None:

@@ -36,7 +36,7 @@ def spark_session(master: str, options: dict[str, str]) -> Iterator[SparkSession
 def start_session(master: str, options: dict[str, str]) -> SparkSession:
     """On this machine alone Spark listens on loopback; Python is this one, on every machine."""
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    builder = SparkSession.builder.appName("resequencer-lookups").master(master)
+    builder = SparkSession.builder.appName("resequencer").master(master)
     local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if master.startswith("local") else {}
     for name, value in {**_OPTIONS, **local, **options}.items():
         builder = builder.config(name, value)

@@ -1,0 +1,40 @@
+"""What an audit can find."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Deviation(StrEnum):
+    """All the ways in which what was let out can differ from what the records demand."""
+
+    LOST = "lost"
+    OVERDUE = "not released at its deadline"
+    DOUBLED = "doubled"
+    OUT_OF_ORDER = "out of order"
+    ORPHAN = "orphan"
+    UNEXPECTED = "unexpected"
+    WRONG_POSITION = "wrong source position"
+    WRONG_STATUS = "wrong status"
+    WRONG_CONTENT = "wrong content"
+    WRONG_HEADERS = "wrong headers"
+    FALSELY_LATE = "marked late without a reason"
+    FALSELY_INCOMPLETE = "marked incomplete without a reason"
+    NOT_MARKED_LATE = "not marked late"
+    NOT_MARKED_INCOMPLETE = "not marked incomplete"
+    UNREADABLE = "unreadable"
+    DEAD_LETTER_MISSING = "dead letter missing"
+    DEAD_LETTER_DOUBLED = "dead letter doubled"
+    DEAD_LETTER_UNEXPLAINED = "dead letter not explained"
+    DEAD_LETTER_WRONG_REASON = "dead letter with another reason"
+    DEAD_LETTER_CHANGED = "dead letter with another value"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One deviation: of which unit (None where the record names none), at which source position, and what, in a sentence."""
+
+    deviation: Deviation
+    unit: str | None
+    partition: int
+    offset: int | None
+    what: str

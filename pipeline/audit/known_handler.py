@@ -1,0 +1,108 @@
+"""The service's own handler, with the lookups that each notification says it was made with."""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from domain.clock import Instant
+from domain.envelope import DataEnvelope
+from domain.errors import PermanentError
+from domain.notification import Notification, notification_id
+from domain.record import Headers
+from enrichment.directory import MANIFEST, LookupsDirectory
+from enrichment.errors import NoRelease, ReleaseRefused
+from enrichment.manifest import Pointer, is_version
+from enrichment.release import open_release
+from pipeline.audit.unit_output import UnitOutput
+from resequencer.handlers.lookups import Lookups
+from resequencer.handlers.notification_settings import NotificationSettings
+from resequencer.handlers.port import Handled, Marks
+from resequencer.handlers.process_object_handler import ProcessObjectHandler
+from resequencer.handlers.settings import HandlerSettings, make_handler
+from resequencer.payment_data import PaymentData
+
+UNKNOWN = b""
+"""The value of a notification whose content cannot be known: it is not compared."""
+
+
+class KnownHandler:
+    """Handles what belongs to `output`, the unit that is looked at.
+
+    A user's own target type is not called: what its values are is not known, and that it refused an envelope is believed.
+    The same holds for what was made with a version of the lookups that is no longer there.
+    """
+
+    def __init__(self, settings: HandlerSettings, table: NotificationSettings, lookups: str) -> None:
+        self.is_foreign = ":" in settings.target_type
+        self._settings = msgspec.structs.replace(settings, target_type="report") if self.is_foreign else settings
+        self._directory = LookupsDirectory(Path(lookups))
+        self._alone = make_handler(self._settings, table)
+        self._made: dict[str, ProcessObjectHandler | None] = {}
+        self.output = UnitOutput()
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        """What it led to; where nothing came of it, what every version that may have been used would have made of it."""
+        if self.is_foreign and self.output.was_refused(envelope.offset):
+            raise PermanentError("as the dead letter says")
+        seen = self.output.find_first(envelope.offset)
+        if seen is not None:
+            handler = self._alone if seen.version is None else self._find_handler(seen.version)
+            handled = self._believed(envelope, marks) if handler is None else handler.handle(envelope, data, marks, now)
+        else:
+            handled = _agreed([each.handle(envelope, data, marks, now) for each in self._possible()])
+        if not self.is_foreign:
+            return handled
+        unknown = tuple(msgspec.structs.replace(each, value=UNKNOWN) for each in handled.notifications)
+        return msgspec.structs.replace(handled, notifications=unknown)
+
+    def _believed(self, envelope: DataEnvelope, marks: Marks) -> Handled:
+        """The notifications that are there, of the process objects that there are."""
+        made = []
+        for index, _ in enumerate(envelope.process_objects):
+            identifier = notification_id(envelope.unit, envelope.envelope_id, index)
+            if self.output.find(identifier) is not None:
+                headers: Headers = (("notification-id", identifier.encode()),)
+                headers += () if marks.incomplete is None else (("incomplete", marks.incomplete.encode()),)
+                headers += (("late", b"true"),) if marks.late else ()
+                made.append(Notification(identifier, envelope.unit, "", UNKNOWN, headers, envelope.record.origin))
+        return Handled(tuple(made))
+
+    def _possible(self) -> Iterator[ProcessObjectHandler]:
+        """Those of the unit's other notifications; where it has none, the one that would be used today."""
+        versions = self.output.versions or {self._find_current()}
+        for version in sorted(versions, key=str):
+            handler = self._alone if version is None else self._find_handler(version)
+            if handler is not None:
+                yield handler
+
+    def _find_current(self) -> str | None:
+        try:
+            return self._directory.get_current().version
+        except (NoRelease, ReleaseRefused):
+            return None
+
+    def _find_handler(self, version: str) -> ProcessObjectHandler | None:
+        """None where that version is not there any more."""
+        if not is_version(version):
+            return None
+        if version not in self._made:
+            try:
+                release = open_release(self._directory, self._pointer(version))
+                self._made[version] = self._alone.with_lookups(Lookups(release))
+            except (NoRelease, ReleaseRefused, OSError):
+                self._made[version] = None
+        return self._made[version]
+
+    def _pointer(self, version: str) -> Pointer:
+        content = (self._directory.release(version) / MANIFEST).read_bytes()
+        return Pointer(version, sha256(content).hexdigest())
+
+
+def _agreed(each: list[Handled]) -> Handled:
+    """What all of them notify of."""
+    if not each:
+        return Handled()
+    common = set.intersection(*({made.notification_id for made in handled.notifications} for handled in each))
+    return Handled(tuple(made for made in each[0].notifications if made.notification_id in common))

@@ -1,0 +1,211 @@
+"""What an audit reads of the file transport: portions of files that its tasks read side by side."""
+
+import gzip
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from connectors.file_beginning import Beginning
+from connectors.file_line_reader import FoundLine, LineReader
+from connectors.file_lines import Defect, Line, decode_line
+from connectors.file_operations import SystemFiles
+from connectors.file_positions import PositionsFile
+from connectors.file_rotated import find_rotated
+from connectors.file_settings import FileSettings
+from domain.decoding import EnvelopeDecoder
+from domain.record import Cut, Origin, Partition, Record
+from pipeline.audit.errors import AuditRefused
+from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, Row, letter_row, notification_row, record_row, unreadable_row
+
+PORTION_BYTES = 32 * 1024 * 1024
+_LATER_FILE = 1 << 44
+"""Files of one output follow each other in this distance; none is as long."""
+
+_BLOCK_BYTES = 64 * 1024
+_LONGEST_OUTPUT_LINE = 256 * 1024 * 1024
+
+
+class Portion(NamedTuple):
+    """The lines of a file that begin from `start` to before `end`; `limit` is where the file ended when the audit began.
+
+    `base` is added to a line's offset for its place. A packed file is a portion of its own: `start` and `end` are then offsets
+    in the partition file that it was a part of. By its `inode` an output is known that the service rotates meanwhile.
+    """
+
+    kind: int
+    path: str
+    partition: int
+    start: int
+    end: int
+    limit: int
+    base: int
+    is_packed: bool = False
+    begins_line: bool = True
+    inode: int = 0
+
+
+class FileScope(NamedTuple):
+    """All that is to be read, and how far each partition was settled."""
+
+    portions: list[Portion]
+    settled: dict[int, int]
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(each.end - each.start for each in self.portions)
+
+    @property
+    def lengths(self) -> dict[int, int]:
+        """Where the input of each partition ended."""
+        ends: dict[int, int] = {}
+        for each in self.portions:
+            if each.kind == RECORD:
+                ends[each.partition] = max(each.end, ends.get(each.partition, 0))
+        return ends
+
+
+def find_scope(settings: FileSettings, archive: Path) -> FileScope:
+    """Positions first, then outputs, then inputs: what is said to have left is there, and its cause too.
+
+    Raises:
+        AuditRefused: A part is no longer there, so that nothing can be said of what it held.
+    """
+    out = settings.out_directory
+    positions = PositionsFile(out / "positions.json", SystemFiles()).read()
+    if positions is None and (out / "notifications.jsonl").exists():
+        raise AuditRefused(
+            f"{out / 'positions.json'} is missing or damaged, and says what was settled; start the service, which writes it anew"
+        )
+    settled = {} if positions is None else {each.number: at.offset for each, at in positions.partitions.items()}
+    portions = [*_output(NOTIFICATION, out / "notifications.jsonl"), *_output(LETTER, out / "dead-letters.jsonl")]
+    for path in sorted(settings.in_directory.glob("partition-*.jsonl")):
+        number = re.fullmatch(r"partition-([0-9]+)", path.stem)
+        if number is not None:
+            portions += _input(path, int(number[1]), archive)
+    if not any(each.kind == RECORD for each in portions):
+        raise AuditRefused(f"{settings.in_directory} holds no input; is this the service's configuration?")
+    return FileScope(portions, settled)
+
+
+def _output(kind: int, path: Path) -> Iterator[Portion]:
+    rotated = find_rotated(path)
+    if rotated and rotated[0].number != 1:
+        raise AuditRefused(
+            f"{path.parent}: {path.stem}.000001{path.suffix} to before {rotated[0].path.name} are gone, and with them what could "
+            "show that nothing was lost; put them back, or keep all of them (payment-status-notification.file.keep-notifications)"
+        )
+    for place, file in enumerate([*(each.path for each in rotated), path]):
+        yield from _cut_up(kind, file, -1, 0, place * _LATER_FILE)
+
+
+def _input(path: Path, partition: int, archive: Path) -> Iterator[Portion]:
+    beginning, reached = Beginning(path, SystemFiles()).offset(), 0
+    name = re.compile(rf"{re.escape(path.stem)}\.([0-9]{{16,18}})-([0-9]{{16,18}})\.jsonl\.gz", re.ASCII)
+    found = sorted(
+        (int(match[1]), int(match[2]), str(each)) for each in archive.glob("*.gz") if (match := name.fullmatch(each.name))
+    )
+    for start, end, packed in found:
+        if start == reached and end <= beginning:
+            yield Portion(RECORD, packed, partition, start, end, end, 0, is_packed=True)
+            reached = end
+    if reached < beginning:
+        raise AuditRefused(
+            f"{path}: what lay from {reached} to {beginning} is neither in the input nor in {archive}; put it back there"
+        )
+    yield from _cut_up(RECORD, path, partition, beginning, 0)
+
+
+def _cut_up(kind: int, path: Path, partition: int, begin: int, base: int) -> Iterator[Portion]:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return
+    size = stat.st_size
+    for start in range(begin, size, PORTION_BYTES):
+        end = min(start + PORTION_BYTES, size)
+        yield Portion(kind, str(path), partition, start, end, size, base, begins_line=start == begin, inode=stat.st_ino)
+
+
+def read_portion(portion: Portion, topic: str, max_value_bytes: int, decoder: EnvelopeDecoder) -> Iterator[Row]:
+    """Its lines as rows."""
+    settings = FileSettings(topic, Path(), Path(), max_value_bytes)
+    longest = settings.max_line_bytes if portion.kind == RECORD else _LONGEST_OUTPUT_LINE
+    lines = _packed_lines(portion, longest) if portion.is_packed else _plain_lines(portion, longest)
+    for line in lines:
+        place = portion.base + line.start
+        if portion.kind == RECORD:
+            yield record_row(_record(line, portion.partition, settings), None, decoder)
+            continue
+        read = decode_line(line.content)
+        if isinstance(read, Defect):
+            yield unreadable_row(place, f"{Path(portion.path).name}, byte {line.start}: {read.problem}")
+        elif portion.kind == NOTIFICATION:
+            yield notification_row(read.key, read.headers, read.value, place)
+        else:
+            yield letter_row(_letter(read, topic), place, decoder)
+
+
+def _plain_lines(portion: Portion, longest: int) -> Iterator[FoundLine]:
+    descriptor = _open(portion)
+    try:
+        start = _line_start(descriptor, portion)
+        reader = LineReader(lambda size, offset: os.pread(descriptor, size, offset), start, longest)
+        while (line := reader.next_line()) or reader.fill(portion.limit):
+            if line is None:
+                continue
+            if line.start >= portion.end:
+                break
+            yield line
+    finally:
+        os.close(descriptor)
+
+
+def _open(portion: Portion) -> int:
+    path = Path(portion.path)
+    for each in (path, *(rotated.path for rotated in find_rotated(path))):
+        descriptor = os.open(each, os.O_RDONLY)
+        if os.fstat(descriptor).st_ino == portion.inode:
+            return descriptor
+        os.close(descriptor)
+    raise AuditRefused(f"{path}: another file took its place while it was read; audit again")
+
+
+def _line_start(descriptor: int, portion: Portion) -> int:
+    """The first line that begins in the portion or behind it."""
+    if portion.begins_line:
+        return portion.start
+    at = portion.start - 1
+    while block := os.pread(descriptor, _BLOCK_BYTES, at):
+        found = block.find(b"\n")
+        if found >= 0:
+            return at + found + 1
+        at += len(block)
+    return portion.limit
+
+
+def _packed_lines(portion: Portion, longest: int) -> Iterator[FoundLine]:
+    with gzip.open(portion.path, "rb") as file:
+        start = portion.start
+        for content in file:
+            line = content.removesuffix(b"\n")
+            cut = Cut(len(line), "") if len(line) > longest else None
+            yield FoundLine(start, line, cut)
+            start += len(content)
+
+
+def _record(line: FoundLine, partition: int, settings: FileSettings) -> Record:
+    """As the source reads it; of what is too large the beginning is enough, for nothing else is ever looked at."""
+    origin = Origin(Partition(settings.topic, partition), line.start)
+    if line.cut is not None:
+        return Record(origin, line.content[: settings.max_value_bytes], cut=line.cut)
+    read = decode_line(line.content)
+    if isinstance(read, Defect):
+        return Record(origin, line.content, defect=read.problem)
+    return Record(origin, read.value, read.key, read.headers)
+
+
+def _letter(line: Line, topic: str) -> Record:
+    return Record(Origin(Partition(topic, -1), 0), line.value, line.key, line.headers)

@@ -1,0 +1,125 @@
+"""What was let out, as far as an audit looks at it: small enough to hold all of a unit's in memory.
+
+A notification that is expected is looked at in the same way as one that was found, so that the two can be compared.
+"""
+
+import re
+from datetime import datetime
+from hashlib import sha256
+
+import msgspec
+
+from domain.clock import Instant
+from domain.notification import Notification
+from domain.record import Headers
+
+_CREATED = re.compile(rb'(?<="CreDtTm":")[^"]*|(?<=<CreDtTm>)[^<]*')
+"""The first one is the report's own; `OrgnlCreDtTm` is another element, and does not match."""
+
+_STATUS = re.compile(rb'"TxSts":"([^"]*)"|<TxSts>([^<]*)<')
+_POSITION = re.compile(r"(.*)-([0-9]{1,9})@([0-9]{1,18})", re.ASCII | re.DOTALL)
+_JUDGED_ALONE = frozenset({"notification-id", "source-position", "incomplete", "late", "possible-duplicate"})
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """Where a record lies, as `source-position` says it."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class SeenNotification(msgspec.Struct, frozen=True, array_like=True):
+    """`place` orders what left; `position` is None where the header names none. `digest` is that of the value without its
+    `CreDtTm`, which is `created_at`; `status` is None where the value has none. `headers` are those that no other field holds.
+    """
+
+    place: int
+    notification_id: str
+    position: Position | None
+    incomplete: str | None
+    is_late: bool
+    is_possible_duplicate: bool
+    status: str | None
+    created_at: Instant | None
+    digest: bytes
+    headers: tuple[tuple[str, str], ...]
+
+    @property
+    def offset(self) -> int:
+        """-1 where no position is named."""
+        return -1 if self.position is None else self.position.offset
+
+    @property
+    def version(self) -> str | None:
+        """Of the lookups."""
+        return next((value for name, value in self.headers if name == "lookups-version"), None)
+
+    @property
+    def named(self) -> str:
+        """For people."""
+        event = next((value for name, value in self.headers if name == "event-name"), "?")
+        return f"{self.notification_id} ({event})"
+
+
+class SeenLetter(msgspec.Struct, frozen=True, array_like=True):
+    """A dead letter. `digest` is that of its value, None where that was cut."""
+
+    place: int
+    reason: str
+    is_possible_duplicate: bool
+    digest: bytes | None
+
+
+def see(headers: Headers, value: bytes, place: int) -> SeenNotification | None:
+    """None where there is no notification id."""
+    texts = {name: text.decode(errors="replace") for name, text in headers}
+    identifier = texts.get("notification-id")
+    if identifier is None:
+        return None
+    created, status = _CREATED.search(value), _STATUS.search(value)
+    return SeenNotification(
+        place,
+        identifier,
+        find_position(texts.get("source-position")),
+        texts.get("incomplete"),
+        "late" in texts,
+        "possible-duplicate" in texts,
+        None if status is None else (status[1] or status[2] or b"").decode(errors="replace"),
+        None if created is None else _find_instant(created[0]),
+        digest_of(value if created is None else value[: created.start()] + value[created.end() :]),
+        tuple(sorted((name, text) for name, text in texts.items() if name not in _JUDGED_ALONE)),
+    )
+
+
+def see_expected(notification: Notification) -> SeenNotification:
+    """What the unit's own code makes, which has an id."""
+    seen = see(notification.headers, notification.value, -1)
+    assert seen is not None, "a notification has an id"
+    return seen
+
+
+def see_letter(headers: Headers, value: bytes, place: int) -> tuple[Position | None, SeenLetter]:
+    """A dead letter and the position of its record."""
+    texts = {name: text.decode(errors="replace") for name, text in headers}
+    is_cut = "dead-letter-value-length" in texts
+    letter = SeenLetter(
+        place, texts.get("dead-letter-reason", ""), "possible-duplicate" in texts, None if is_cut else digest_of(value)
+    )
+    return find_position(texts.get("dead-letter-source-position")), letter
+
+
+def find_position(text: str | None) -> Position | None:
+    found = _POSITION.fullmatch(text or "")
+    return Position(found[1], int(found[2]), int(found[3])) if found else None
+
+
+def digest_of(value: bytes) -> bytes:
+    return sha256(value).digest()[:16]
+
+
+def _find_instant(text: bytes) -> Instant | None:
+    try:
+        return round(datetime.fromisoformat(text.decode()).timestamp() * 1_000)
+    except (ValueError, OverflowError):
+        return None

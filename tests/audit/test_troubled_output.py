@@ -1,0 +1,150 @@
+"""Restarts, a storage that forgot, bounds, archives, releases of lookups and a user's own target type explain themselves."""
+
+from __future__ import annotations
+
+import pytest
+from audited_service import TABLE, AuditedService, lines_of, write_lines
+from published_lookups import publish, shaped
+
+from connectors import file_archive
+from connectors.file_archive import FileArchive
+from connectors.file_operations import SystemFiles
+from domain.errors import PermanentError
+from enrichment.directory import LookupsDirectory
+from enrichment.release import open_release
+from enrichment.shapes import SETTINGS
+from pipeline.audit.errors import AuditRefused
+from pipeline.audit.judging import ARRIVAL, FINDING
+from resequencer.handlers.lookups import Lookups
+from resequencer.settings import ResequencerSettings
+
+
+@pytest.mark.parametrize("storage", ["embedded", "none"])
+def test_restarts_leave_nothing_to_be_found(tmp_path, storage):
+    audited = AuditedService(tmp_path, storage=storage, acknowledge_handled=storage == "none", batch_size=7)
+    audited.live_with(lambda service: (service.run(), service.restart()))
+    assert audited.findings() == []
+
+
+def test_what_a_storage_that_forgot_lets_out_again_is_marked_and_so_explained(tmp_path):
+    audited = AuditedService(tmp_path)
+
+    def forget(service):
+        service.run()
+        service.stop()
+        service.forget_database()
+        service.start()
+
+    audited.live_with(forget)
+    assert any("possible-duplicate" in line["headers"] for line in lines_of(audited.notifications))
+    assert audited.findings() == []
+
+
+def test_a_stash_at_its_bound_is_released_with_a_reason(tmp_path):
+    audited = AuditedService(tmp_path, resequencer=ResequencerSettings(stash_limit=2))
+    audited.live(losses=0.1)
+    assert audited.findings() == []
+
+
+def test_an_input_that_was_archived_is_read_from_the_archive(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_archive, "PIECE_BYTES", 20_000)
+    audited = AuditedService(tmp_path)
+    audited.live()
+    file = tmp_path / "in" / "partition-0.jsonl"
+    until = audited.service.stored_positions[0]
+    pieces = list(FileArchive(tmp_path / "archive", SystemFiles()).move(file, until))
+    assert len(pieces) > 1
+    assert audited.findings() == []
+    pieces[0].path.unlink()
+    with pytest.raises(AuditRefused, match="neither in the input nor in"):
+        audited.findings()
+
+
+def test_an_output_that_is_rotated_while_it_is_audited_is_still_found(tmp_path):
+    audited = AuditedService(tmp_path)
+    audited.live()
+
+    def rotate():
+        audited.notifications.rename(audited.notifications.with_name("notifications.000001.jsonl"))
+        audited.notifications.write_bytes(b"")
+
+    audited.meanwhile = rotate
+    assert audited.findings() == []
+
+
+def test_of_an_output_whose_beginning_is_gone_nothing_is_said(tmp_path):
+    audited = AuditedService(tmp_path, rotate_bytes=20_000)
+    audited.live()
+    (tmp_path / "out" / "notifications.000001.jsonl").unlink()
+    with pytest.raises(AuditRefused, match="keep-notifications"):
+        audited.findings()
+
+
+def test_without_positions_nobody_knows_what_had_to_be_there(tmp_path):
+    audited = AuditedService(tmp_path)
+    audited.live()
+    (tmp_path / "out" / "positions.json").write_bytes(b"{")
+    with pytest.raises(AuditRefused, match="missing or damaged"):
+        audited.findings()
+
+
+def test_where_there_is_no_input_nothing_is_said(tmp_path):
+    with pytest.raises(AuditRefused, match="holds no input"):
+        AuditedService(tmp_path).findings()
+
+
+@pytest.mark.parametrize("version", ["../../../etc", "20260101T000000000Z", "\0"])
+def test_content_of_a_version_that_is_not_there_is_not_judged(tmp_path, version):
+    audited = AuditedService(tmp_path)
+    audited.live()
+    lines = lines_of(audited.notifications)
+    for line in lines:
+        line["headers"]["lookups-version"] = version
+        line["value"] = {}
+    write_lines(audited.notifications, lines)
+    told = [each for each in audited.audit() if each.kind != ARRIVAL]
+    assert [each for each in told if each.kind == FINDING or each.is_compared] == []
+
+
+def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_names(tmp_path):
+    audited = AuditedService(tmp_path)
+    directory, handler = LookupsDirectory(tmp_path / "lookups"), audited.service.handler
+
+    def switch(service):
+        publish(directory, {SETTINGS: settings_saying(f"said at {service.clock.now()}")}, now=service.clock.now())
+        release = open_release(directory, directory.get_current())
+        service.stop()
+        service.handler = handler.with_lookups(Lookups(release))
+        service.start()
+
+    audited.live_with(switch)
+    versions = {line["headers"].get("lookups-version") for line in lines_of(audited.notifications)}
+    assert len(versions) == 2
+    assert audited.findings() == []
+
+
+def test_what_a_users_own_target_type_refuses_is_explained_by_its_dead_letter(tmp_path):
+    audited = AuditedService(tmp_path, target_type="json:dumps")
+    audited.service.handler = Choosy(AuditedService(tmp_path / "other").service.handler)
+    audited.live()
+    reasons = {line["headers"]["dead-letter-reason"] for line in lines_of(audited.dead_letters)}
+    assert "handler-failed" in reasons
+    assert audited.findings() == []
+
+
+class Choosy:
+    """Refuses every fifth envelope for good."""
+
+    def __init__(self, handler):
+        self._handler = handler
+
+    def handle(self, envelope, data, marks, now):
+        if envelope.digest[0] % 5 == 0:
+            raise PermanentError("not this one")
+        return self._handler.handle(envelope, data, marks, now)
+
+
+def settings_saying(text):
+    """Those of the file, with additional information."""
+    rows = (line.split(",") for line in TABLE.splitlines()[1:])
+    return shaped({("", flow, event): [status, reason or None, text, None] for flow, event, status, reason, _ in rows})
