@@ -58,6 +58,17 @@ class _Consumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python ships no t
             self._coordinator.request_rejoin()
         return bool(self._coordinator.need_rejoin())
 
+    def resume(self, *partitions: TopicPartition) -> None:
+        """What was fetched of them before they were paused is fetched again.
+
+        kafka-python 3.0.12 sets aside what is left of it, fetches no more of such a partition, and hands it out only when it has
+        nothing of any other: often never.
+        """
+        for each in partitions:
+            if left := self._fetcher._paused_partition_records.pop(each, None):  # noqa: SLF001 - there is no other way to it.
+                left.drain()
+        super().resume(*partitions)
+
 
 class GroupMember:
     """One member. Used from one thread."""

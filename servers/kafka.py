@@ -18,10 +18,11 @@ from servers.certificates import Certificates
 from servers.jars import get_jars
 from servers.java import QUICK_JAVA, find_java
 from servers.java_log import write_log_configuration
+from servers.kafka_predecessor import controller_properties, let_go_of_predecessor
 from servers.kafka_probe import knows_a_broker
 from servers.kafka_properties import SCRAM, kafka_properties
 from servers.ports import LOOPBACK
-from servers.server import Server
+from servers.server import PROCESS, Server
 
 _FORMAT_SECONDS = 120
 
@@ -85,7 +86,7 @@ class KafkaServer(Server):
                     admin.create_topics({name: topic}, wait_for_metadata=True)
 
     def is_ready(self) -> bool:
-        """Whether it answers for its topics. After `kill -9` that takes until the session of before has ended, 5 s."""
+        """Whether it answers for its topics."""
         return knows_a_broker(self.ports["kafka"])
 
     def _prepared(self) -> tuple[Sequence[str], Mapping[str, str]]:
@@ -93,11 +94,14 @@ class KafkaServer(Server):
         configuration.mkdir(exist_ok=True)
         certificates = self.certificates if settings.tls else None
         properties = kafka_properties(self.ports, data, certificates, has_users=bool(settings.users))
-        path = configuration / "server.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in {**properties, **settings.properties}.items()))
+        properties |= settings.properties
+        path = _written(properties, configuration / "server.properties")
         log = write_log_configuration(configuration)
         java = [str(find_java()), "-cp", f"{get_jars('kafka')}/*", f"-Dlog4j2.configurationFile={log}", *settings.java_options]
         self._format(java, path, data)
+        if (data / "__cluster_metadata-0").exists() and not (data / ".kafka_cleanshutdown").exists():
+            alone = _written(controller_properties(properties), configuration / "controller.properties")
+            let_go_of_predecessor([*java, "kafka.Kafka", str(alone)], self.log, self.directory / PROCESS)
         return [*java, "kafka.Kafka", str(path)], os.environ
 
     def _format(self, java: Sequence[str], properties: Path, data: Path) -> None:
@@ -114,3 +118,8 @@ class KafkaServer(Server):
         if done.returncode:
             raise self._failure("could not format its data")
         formatted.touch()
+
+
+def _written(properties: Mapping[str, str], path: Path) -> Path:
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return path

@@ -30,8 +30,8 @@ _FOR_TRYING = {
     "auto.create.topics.enable": "false",
     # Nothing is lost by age. The same in hours becomes a negative time.
     "log.retention.ms": "-1",
-    # A broker that was killed is let in again when its session has ended: 9 s by default.
-    "broker.session.timeout.ms": "5000",
+    # One that stood still has nobody to hand over to, and would drop the ends of transactions (servers/kafka_predecessor.py).
+    "broker.session.timeout.ms": "30000",
     "broker.heartbeat.interval.ms": "250",
 }
 

@@ -21,7 +21,10 @@ _STOP_SECONDS = 30
 _LOOK_SECONDS = 0.05
 _LINES_SHOWN = 8
 _TELLING = re.compile("ERROR|FATAL|Exception")
-_PROCESS, _PORTS = "process.json", "ports.json"
+PROCESS = "process.json"
+"""Which process it is, in its directory."""
+
+_PORTS = "ports.json"
 _BEGINNING = "---- started by us ----"
 
 
@@ -46,7 +49,7 @@ class Server(ABC):
     @property
     def process(self) -> Process | None:
         """None if it does not run."""
-        return Process.read(self.directory / _PROCESS)
+        return Process.read(self.directory / PROCESS)
 
     @property
     def is_running(self) -> bool:
@@ -71,7 +74,7 @@ class Server(ABC):
                     log.write(f"{_BEGINNING}\n")
                 command, environment = self._prepared()
                 self._refuse_taken_ports()
-                Process.launch(command, self.log, environment).write(self.directory / _PROCESS)
+                Process.launch(command, self.log, environment).write(self.directory / PROCESS)
 
     def wait_until_ready(self, seconds: float = START_SECONDS) -> None:
         """Raises StartFailed if it ends, or does not answer within `seconds`; then it is killed."""
@@ -147,13 +150,13 @@ class Server(ABC):
 def forget_ports(directory: Path) -> None:
     """Let the server of `directory` choose again at its next start, unless it runs. For nobody who remembers its address."""
     with locked(directory / "lock"):
-        if Process.read(directory / _PROCESS) is None:
+        if Process.read(directory / PROCESS) is None:
             (directory / _PORTS).unlink(missing_ok=True)
 
 
 def stop_all(directory: Path) -> list[str]:
     """Stop every server that was started anywhere below `directory`, whoever did; the directories of those that ran."""
-    running = {path.parent: process for path in sorted(directory.rglob(_PROCESS)) if (process := Process.read(path))}
+    running = {path.parent: process for path in sorted(directory.rglob(PROCESS)) if (process := Process.read(path))}
     for process in running.values():
         process.terminate()
     for process in running.values():

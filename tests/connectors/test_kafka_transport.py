@@ -55,6 +55,23 @@ def test_a_poll_for_nothing_brings_nothing_and_loses_nothing(stage: KafkaStage) 
     assert worker.values() == [b"a"]
 
 
+def test_what_was_half_read_when_reading_was_held_up_is_read_on_beside_another_partition(stage: KafkaStage) -> None:
+    """The client puts the other half aside, and would leave it there for as long as it has read anything of the other one."""
+    first, second = stage.partitions
+    worker = stage.worker()
+    stage.settle(worker)
+    worker.poll(max_records=0)
+    stage.send_in_transaction(*(b"%d" % number for number in range(20)))
+    member = worker.transport._member
+    assert member is not None
+    begun = wait_until(lambda: member.poll([first], 5, 50).records, "the first half")
+    assert len(begun[first]) == 5
+    stage.send(b"other", partition=1)
+    wait_until(lambda: member.poll([second], 5, 50).records, "the other partition")
+    rest = wait_until(lambda: member.poll([first, second], 100, 50).records, "the second half")
+    assert [each.value for each in rest[first]] == [b"%d" % number for number in range(5, 20)]
+
+
 def test_a_value_that_is_too_long_is_cut_and_one_that_is_missing_is_a_defect(stage: KafkaStage) -> None:
     stage.send(b"x" * MOST_BYTES + b"y", None)
     worker = stage.worker()

@@ -44,6 +44,7 @@ def test_a_broker_that_was_killed_has_its_records_and_its_ports_again_and_one_th
     assert broker.process != killed
     assert broker.bootstrap == before
     assert leaders(broker, "topic") == [1]
+    assert "DUPLICATE_BROKER_REGISTRATION" not in broker.log.read_text(), "its predecessor was still taken for alive"
     produce(broker.bootstrap, "topic", b"after")
     broker.pause()
     assert broker.is_running
