@@ -17,7 +17,7 @@ PIPELINE := $(VENV)/.pipeline-ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo run start stop restart logs servers servers-stop simulate verify status lookups audit archive check-configuration check test faults fuzz soak lint format bench clean
+.PHONY: help setup demo run start stop restart logs servers servers-stop simulate verify status lookups audit archive archive-topics check-configuration check test faults fuzz soak lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,9 @@ lookups: $(PIPELINE) ## builds what the handlers look up and publishes it as a n
 
 audit: $(PIPELINE) ## proves from the records that what CONF let out is what had to be, or names what deviates; a page of charts
 	@$(BIN)/resequencer audit --config "$(CONF)" $(ARGS)
+
+archive-topics: $(PIPELINE) ## what the topics of CONF hold goes to Parquet, each record once; ARGS=--continuous goes on, ARGS=--compact tidies up
+	@$(BIN)/resequencer archive-topics --config "$(CONF)" $(ARGS)
 
 archive: $(RUNTIME) ## moves the input of CONF that is done with into its archive, also while the service runs
 	@$(BIN)/resequencer archive --config "$(CONF)" $(ARGS)

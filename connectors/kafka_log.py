@@ -30,6 +30,11 @@ class LogReader:
     def connect(self) -> None:
         self._connected()
 
+    def partitions(self, topic: str) -> list[Partition]:
+        """Of a topic that is there."""
+        with translated(f"topic {topic}"):
+            return [Partition(topic, number) for number in sorted(self._connected().partitions_for_topic(topic))]
+
     def starts(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """The first offset that there is of each."""
         return self._offsets(partitions, "beginning_offsets")

@@ -25,14 +25,18 @@ def to_records(partition: Partition, fetched: Iterable[Any], max_value_bytes: in
 
 
 def _to_record(origin: Origin, fetched: Any, max_value_bytes: int) -> Record:
-    value: bytes | None = fetched.value
     headers: Headers = tuple([(name, data or b"") for name, data in fetched.headers or ()])
+    return to_record(origin, fetched.key, fetched.value, headers, max_value_bytes)
+
+
+def to_record(origin: Origin, key: bytes | None, value: bytes | None, headers: Headers, max_value_bytes: int) -> Record:
+    """One that was not fetched by the service itself, as it would see it."""
     if value is None:
-        return Record(origin, b"", fetched.key, headers, defect="it has no value")
+        return Record(origin, b"", key, headers, defect="it has no value")
     if len(value) > max_value_bytes:
         cut = Cut(len(value), sha256(value).hexdigest())
-        return Record(origin, value[: min(BEGINNING_BYTES, max_value_bytes)], fetched.key, headers, cut=cut)
-    return Record(origin, value, fetched.key, headers)
+        return Record(origin, value[: min(BEGINNING_BYTES, max_value_bytes)], key, headers, cut=cut)
+    return Record(origin, value, key, headers)
 
 
 def size_of(key: bytes | None, headers: Sequence[tuple[str, bytes]], value: bytes) -> int:

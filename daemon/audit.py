@@ -1,11 +1,10 @@
 """`resequencer audit`: proves from the records that what was let out is what had to be, or names every deviation."""
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -14,15 +13,20 @@ from connectors.file_settings import FileSettings
 from daemon.composition import resequencer_settings
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
+from daemon.kafka_jars import with_kafka
+from daemon.kafka_settings import kafka_settings
 from daemon.keys import INGRESS
 from daemon.lookup_sources import load_spark_settings
 from daemon.sections import TransportType
+from daemon.stop_signal import StopSignal
+from daemon.working_directory import let_tasks_see_working_directory
 from domain.errors import ConfigurationError
 from resequencer.handlers.settings import HandlerSettings
 from resequencer.strategies.registry import StrategySettings
 
 if TYPE_CHECKING:
     from pipeline.audit.rules import AuditSettings
+    from pipeline.audit.scope import Scope
     from pipeline.audit.summary import AuditSummary
 
 _SHOWN = 20
@@ -32,17 +36,18 @@ def audit(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if nothing deviates.
 
     Raises:
-        ConfigurationError: The transport is not the files, something named cannot be used, or Spark is not installed.
+        ConfigurationError: Something named cannot be used, or Spark or its connector is not installed.
         AuditRefused: What is there is not enough to judge by.
+        TransientError: Brokers or file system are away.
     """
     configuration = load(arguments.config, arguments.overrides)
-    if configuration.ingress.transport is not TransportType.FILE:
-        raise ConfigurationError(f"{INGRESS}.transport", f"{configuration.ingress.transport}: `audit` reads files")
+    if arguments.archive and configuration.ingress.transport is TransportType.FILE:
+        raise ConfigurationError(f"{INGRESS}.transport", "file: --archive is of topics; the archive of files is read in any case")
     if find_spec("pyspark") is None:
         raise ConfigurationError("pyspark", "is not installed; `make audit` does it, or pip install '.[pipeline]'")
-    _let_tasks_see_working_directory()
+    let_tasks_see_working_directory()
     target = arguments.output or configuration.notification.run_directory / "audit"
-    summary = _run(configuration, target, arguments.master)
+    summary = _run(configuration, target, arguments.master, is_archive=arguments.archive)
     if arguments.json:
         from pipeline.audit.summary import as_json
 
@@ -56,34 +61,49 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="where tables, summary.json and page.html go; default: <run-directory>/audit"
     )
+    parser.add_argument("--archive", action="store_true", help="what `archive-topics` keeps, and not the topics themselves")
     parser.add_argument("--master", metavar="URL", help="of Spark; default: as for the lookups, local[*]")
 
 
-def _run(configuration: Configuration, target: Path, master: str | None) -> "AuditSummary":
+def _run(configuration: Configuration, target: Path, master: str | None, *, is_archive: bool) -> "AuditSummary":
     """Here are the imports of the jobs, for Spark takes a second to import and the service never needs it."""
     from pipeline.audit.counting import summarize
-    from pipeline.audit.job import audit_files
-    from pipeline.audit.lines import find_scope
+    from pipeline.audit.job import audit_records
     from pipeline.audit.page import write_page
     from pipeline.audit.summary import write_summary
     from pipeline.session import spark_session
 
-    ingress = configuration.ingress
-    settings = FileSettings(ingress.topic, ingress.file_directory, configuration.notification.output_directory)
-    scope = find_scope(settings, ingress.archive_directory)
     target.mkdir(parents=True, exist_ok=True)
-    spark_settings = load_spark_settings(configuration)
-    sys.stderr.write(f"Starting Spark ({master or spark_settings.master})\n")
-    with spark_session(master or spark_settings.master, spark_settings.options) as spark:
-        sys.stderr.write(f"Reading and judging {scope.size:,} bytes\n")
-        result = audit_files(spark, scope, _settings(configuration, scope.settled), target)
-        summary = summarize(result)
+    settings = load_spark_settings(configuration)
+    is_on_files = configuration.ingress.transport is TransportType.FILE
+    options = settings.options if is_on_files else with_kafka(settings.options)
+    sys.stderr.write(f"Starting Spark ({master or settings.master})\n")
+    with spark_session(master or settings.master, options) as spark:
+        scope = _scope(spark, configuration, is_archive=is_archive)
+        sys.stderr.write(f"Reading and judging {scope.size / 1e6:,.1f} MB\n")
+        summary = summarize(audit_records(spark, scope, audit_settings(configuration, dict(scope.settled)), target))
     write_summary(summary, target / "summary.json")
     write_page(summary, str(configuration.notification.run_directory), target / "page.html")
     return summary
 
 
-def _settings(configuration: Configuration, settled: dict[int, int]) -> "AuditSettings":
+def _scope(spark: Any, configuration: Configuration, *, is_archive: bool) -> "Scope":
+    ingress, notification = configuration.ingress, configuration.notification
+    if ingress.transport is TransportType.FILE:
+        from pipeline.audit.file_rows import files_scope
+
+        settings = FileSettings(ingress.topic, ingress.file_directory, notification.output_directory)
+        return files_scope(spark, settings, ingress.archive_directory)
+    from pipeline.audit.kafka_scope import archive_scope, topics_scope
+
+    kafka = kafka_settings(configuration)
+    if is_archive:
+        return archive_scope(spark, configuration.archive.location, kafka.topics)
+    return topics_scope(spark, kafka, StopSignal().wait)
+
+
+def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "AuditSettings":
+    """What the service is configured with, as the tasks are told; `settled` is how far each partition is."""
     from pipeline.audit.rules import AuditSettings
 
     resequencer, notification = configuration.resequencer, configuration.notification
@@ -103,13 +123,6 @@ def _settings(configuration: Configuration, settled: dict[int, int]) -> "AuditSe
         configuration.ingress.max_record_bytes,
         settled,
     )
-
-
-def _let_tasks_see_working_directory() -> None:
-    """A user's own strategy is looked for there, by the tasks too."""
-    seen = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(seen)
-    sys.path.append(os.getcwd())
 
 
 def _print(summary: "AuditSummary", target: Path) -> None:

@@ -2,20 +2,39 @@
 
 import os
 import sys
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
-from daemon import archive, audit, check, dead_letters, demo, lookups, run, show_logs, simulate, start, status, supervise, verify
+from daemon import (
+    archive,
+    archive_topics,
+    audit,
+    check,
+    dead_letters,
+    demo,
+    lookups,
+    run,
+    show_logs,
+    simulate,
+    start,
+    status,
+    supervise,
+    verify,
+)
 from daemon.archiving import add_archive_flag
 from daemon.configuration import DEFAULT_FILE
 from daemon.exit_code import ExitCode
+from daemon.overrides import add_overrides, one_by_one
 from daemon.verb import Verb
 from domain.errors import ConfigurationError, ResequencerError, TransientError
 from simulator.arguments import add_simulate_arguments, add_verify_arguments
 
 VERBS: dict[str, Verb] = {
     "archive": Verb("move the input that is done with into the archive", archive.archive),
+    "archive-topics": Verb(
+        "keep what the topics hold as Parquet, each record once", archive_topics.archive_topics, archive_topics.add_arguments
+    ),
     "audit": Verb(
         "prove from the records that what was let out had to be, or name what deviates", audit.audit, audit.add_arguments
     ),
@@ -39,7 +58,7 @@ VERBS: dict[str, Verb] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; the exit code. What is raised on purpose becomes a line per problem on stderr, never a traceback."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_args([*one_by_one(sys.argv[1:] if argv is None else argv)])
     try:
         code = VERBS[arguments.verb].run(arguments)
         sys.stdout.flush()
@@ -73,23 +92,7 @@ def _parser() -> ArgumentParser:
     for name, verb in VERBS.items():
         each = verbs.add_parser(name, help=verb.summary, description=verb.summary, allow_abbrev=False)
         each.add_argument("--config", type=Path, default=DEFAULT_FILE, metavar="FILE", help=f"default: {DEFAULT_FILE}")
-        each.add_argument(
-            "--set",
-            type=_override,
-            action="extend",
-            nargs="+",
-            default=[],
-            dest="overrides",
-            metavar="key=value",
-            help="set a key over the file; the value is HOCON",
-        )
+        add_overrides(each, help="set a key over the file; the value is HOCON")
         each.add_argument("--json", action="store_true", help="print JSON")
         verb.add_arguments(each)
     return parser
-
-
-def _override(text: str) -> str:
-    key, separator, _ = text.partition("=")
-    if not separator or not key.strip():
-        raise ArgumentTypeError("write key=value")
-    return text

@@ -68,7 +68,7 @@ def compose(configuration: Configuration, wait: Callable[[int], None], is_stoppi
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
     overruns = OverrunCounter(handler, clock, resequencer.processing_timeout_ms)
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
-    rules = Rules(strategy, overruns, resequencer_settings(configuration), SystemRandom())
+    rules = Rules(strategy, overruns, resequencer_settings(configuration), SystemRandom(), handler)
     storage = _make_storage(configuration)
     roster = RosterSettings(resequencer.idle_timeout_ms, resequencer.stash_limit_bytes_per_worker, storage.is_durable)
     servers = Servers(_make_transport(configuration, wait, slot), storage, Actors(rules, decoder.decode, roster))
@@ -155,6 +155,7 @@ def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
         resequencer.jitter_factor,
         resequencer.stash_timeout_ms,
         resequencer.stash_limit_envelopes_per_unit,
+        resequencer.learned_timeout,
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from daemon.effective import EffectiveValue, effective_values
-from daemon.keys import CONSUMER_CLIENTS, INGRESS, LOOKUPS, NOTIFICATION, PRODUCER_CLIENTS, RESEQUENCER, STORAGE
-from daemon.relations import doubtful_relations
+from daemon.keys import ARCHIVE, CONSUMER_CLIENTS, INGRESS, LOOKUPS, NOTIFICATION, PRODUCER_CLIENTS, RESEQUENCER, STORAGE
+from daemon.relations import doubtful_relations, find_learned_timeout, stash_timeout_ms
 from daemon.sections import (
     Acknowledge,
     ClientOptions,
@@ -19,6 +19,7 @@ from daemon.sections import (
     Logging,
     Lookup,
     Notifications,
+    RecordsArchive,
     Redis,
     Resequencers,
     Storages,
@@ -42,6 +43,7 @@ class Configuration(msgspec.Struct, frozen=True):
     ingress: Ingress
     notification: Notifications
     lookups: Lookup
+    archive: RecordsArchive
     resequencer: Resequencers
     storage: Storages
     worker_count: int
@@ -72,6 +74,7 @@ def load(file: Path = DEFAULT_FILE, overrides: Sequence[str] = ()) -> Configurat
         ingress=_ingress(settled),
         notification=_notification(settled),
         lookups=_lookups(settled),
+        archive=_archive(values),
         resequencer=_resequencer(values),
         storage=_storage(values),
         worker_count=values[f"{NOTIFICATION}.worker.count"],
@@ -123,6 +126,14 @@ def _lookups(settled: SettledValues) -> Lookup:
     )
 
 
+def _archive(values: Mapping[str, Any]) -> RecordsArchive:
+    return RecordsArchive(
+        location=values[f"{ARCHIVE}.directory"],
+        every_ms=values[f"{ARCHIVE}.every"],
+        batch_records=values[f"{ARCHIVE}.batch-size"],
+    )
+
+
 def _resequencer(values: Mapping[str, Any]) -> Resequencers:
     storage_type = values[f"{RESEQUENCER}.storage-type"]
     return Resequencers(
@@ -135,7 +146,8 @@ def _resequencer(values: Mapping[str, Any]) -> Resequencers:
         backoff_factor=values[f"{RESEQUENCER}.backoff-factor"],
         jitter_factor=values[f"{RESEQUENCER}.jitter-factor"],
         idle_timeout_ms=values[f"{RESEQUENCER}.idle-timeout"],
-        stash_timeout_ms=values[f"{RESEQUENCER}.stash-timeout"],
+        stash_timeout_ms=stash_timeout_ms(values),
+        learned_timeout=find_learned_timeout(values),
         acknowledge=Acknowledge(values[f"{RESEQUENCER}.acknowledge"]),
         retention_ms=values[f"{RESEQUENCER}.retention"],
         stash_limit_envelopes_per_unit=values[f"{RESEQUENCER}.stash-limit.envelopes-per-unit"],

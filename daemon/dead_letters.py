@@ -1,18 +1,17 @@
 """`resequencer dead-letters list | show | requeue | discard`: looks at what was set aside, and sends it again."""
 
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
 from connectors.dead_letter_actions import NEW, Discarded, Requeued, Requeueing
 from connectors.dead_letter_desk import AskedFor, Desk
-from daemon.configuration import load
 from daemon.dead_letter_desks import open_desk
 from daemon.dead_letter_orders import discard, requeue
 from daemon.dead_letter_views import list_letters, show_letter
 from daemon.exit_code import ExitCode
+from daemon.verb_orders import Order, add_orders, load_for
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
 
@@ -26,25 +25,20 @@ _ORDERS: dict[str, Callable[[Namespace, Desk], ExitCode]] = {
 
 def dead_letters(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if all that was asked for was there and was done."""
-    configuration = load(arguments.config, [*arguments.overrides, *arguments.more_overrides])
-    with closing(open_desk(configuration, _asked_for(arguments))) as desk:
+    with closing(open_desk(load_for(arguments), _asked_for(arguments))) as desk:
         return _ORDERS[arguments.order](arguments, desk)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """What each order takes; the options of every verb may stand behind the order too."""
-    orders = parser.add_subparsers(dest="order", metavar="list | show | requeue | discard", required=True)
-    for name, summary, add in (
-        ("list", "one line per dead letter, with what became of it", _add_list),
-        ("show", "one dead letter: headers and value, exactly", _add_show),
-        ("requeue", "put the records back into the input, each once", _add_requeue),
-        ("discard", "note that nothing is to be done; nothing is deleted", _add_discard),
-    ):
-        each = orders.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-        each.add_argument("--config", type=Path, default=SUPPRESS, metavar="FILE", help=SUPPRESS)
-        each.add_argument("--set", action="extend", nargs="+", default=[], dest="more_overrides", help=SUPPRESS)
-        each.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
-        add(each)
+    """What each order takes."""
+    add_orders(
+        parser,
+        Order("list", "one line per dead letter, with what became of it", _add_list),
+        Order("show", "one dead letter: headers and value, exactly", _add_show),
+        Order("requeue", "put the records back into the input, each once", _add_requeue),
+        Order("discard", "note that nothing is to be done; nothing is deleted", _add_discard),
+        is_required=True,
+    )
 
 
 def _asked_for(arguments: Namespace) -> AskedFor:

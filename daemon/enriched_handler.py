@@ -13,12 +13,14 @@ from enrichment.errors import NoRelease, ReleaseRefused
 from enrichment.follower import Follower
 from enrichment.manifest import Pointer
 from enrichment.release import Release, open_release, read_manifest
+from enrichment.shapes import PROFILES
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.lookups import Lookups
 from resequencer.handlers.notification_settings import NotificationSettings
 from resequencer.handlers.port import Handled, Marks
 from resequencer.handlers.process_object_handler import ProcessObjectHandler
 from resequencer.payment_data import PaymentData
+from resequencer.profiles import ReleasedProfiles
 
 _log = logging.getLogger("resequencer.lookups")
 
@@ -26,17 +28,27 @@ Make = Callable[[NotificationSettings | Enrichment], ProcessObjectHandler]
 
 
 class EnrichedHandler:
-    """Handles with the lookups of one release until `take_up` finds another; before the first one, as it was made."""
+    """Handles with the lookups of one release until `take_up` finds another; before the first one, as it was made.
+
+    What it knows of flows is of the same release.
+    """
 
     def __init__(self, handler: ProcessObjectHandler, release: Release | None, follower: Follower) -> None:
         self._handler = handler
         self._release = release
+        self._profiles = None if release is None else ReleasedProfiles(release)
         self._follower = follower
 
     @property
     def version(self) -> str | None:
         """None before the first release."""
         return None if self._release is None else self._release.version
+
+    @property
+    def profile_count(self) -> int:
+        """Of the completion profiles that are used."""
+        table = None if self._release is None else self._release.manifest.tables.get(PROFILES)
+        return 0 if table is None else table.rows
 
     def follow(self) -> None:
         """From now on new releases are looked for."""
@@ -47,13 +59,16 @@ class EnrichedHandler:
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         return self._handler.handle(envelope, data, marks, now)
 
+    def find_lateness_ms(self, entity: str | None, flow: str) -> int | None:
+        return None if self._profiles is None else self._profiles.find_lateness_ms(entity, flow)
+
     def take_up(self) -> None:
         """Between two cycles: what a cycle handles is of one version. Never waits."""
         taken = self._follower.take()
         if taken is None:
             return
         before, self._release = self._release, taken
-        self._handler = self._handler.with_lookups(Lookups(taken))
+        self._handler, self._profiles = self._handler.with_lookups(Lookups(taken)), ReleasedProfiles(taken)
         _log.info("lookups %s, %s", taken.version, "the first" if before is None else f"after {before.version}")
         if before is not None:
             before.close()

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
-from daemon.kinds import Choice, Duration, FilePath, Kind, Names, Number, SecretText, Size, Text, Url, Whole
+from daemon.kinds import Choice, Duration, FilePath, Kind, Location, Names, Number, SecretText, Size, Text, Url, Whole
 
 INGRESS = "ipf.processing-data.ingress"
 NOTIFICATION = "payment-status-notification"
 RESEQUENCER = f"{NOTIFICATION}.resequencer"
 STORAGE = f"{NOTIFICATION}.storage"
 LOOKUPS = f"{NOTIFICATION}.lookups"
+ARCHIVE = f"{NOTIFICATION}.archive"
 
 CONSUMER_CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
 PRODUCER_CLIENTS = f"{NOTIFICATION}.kafka.producer.kafka-clients"
@@ -18,6 +19,8 @@ CLIENTS = (CONSUMER_CLIENTS, PRODUCER_CLIENTS)
 
 STRATEGIES = ("FULL_PAIN001", "FULL_PAIN001_AND_CUSTOM_DATA", "FULL_PAIN001_AND_PDS_DATA", "SEQUENCE", "STRICT_SEQUENCE")
 TARGET_TYPES = ("report", "report-xml", "produced-report")
+LEARNED = "learned"
+"""As a stash timeout: as long as the late ones of a flow really take."""
 
 _TRANSPORT = Choice(("kafka", "file"))
 _TOPIC = Text(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a Kafka topic: 1 to 249 letters, digits, dots, underscores and hyphens")
@@ -44,6 +47,9 @@ KEYS: Mapping[str, Kind] = {
     f"{LOOKUPS}.sources": FilePath(),
     f"{LOOKUPS}.check-every": Duration("100ms", "1h"),
     f"{LOOKUPS}.keep": Whole(1, 1_000, "releases"),
+    f"{ARCHIVE}.directory": Location("<run-directory>/records"),
+    f"{ARCHIVE}.every": Duration("1s", "1d"),
+    f"{ARCHIVE}.batch-size": Whole(1, 100_000_000, "records"),
     f"{RESEQUENCER}.storage-type": Choice(("none", "embedded", "redis", "infinispan", "cache")),
     f"{RESEQUENCER}.strategy": Choice(STRATEGIES, "Class"),
     f"{RESEQUENCER}.custom-data-keys": Names(),
@@ -53,7 +59,9 @@ KEYS: Mapping[str, Kind] = {
     f"{RESEQUENCER}.backoff-factor": Number(1, 100),
     f"{RESEQUENCER}.jitter-factor": Number(0, 1),
     f"{RESEQUENCER}.idle-timeout": Duration("1ms", "1d"),
-    f"{RESEQUENCER}.stash-timeout": Duration("1ms", "30d", "the sum of the attempts' delays"),
+    f"{RESEQUENCER}.stash-timeout": Duration("1ms", "30d", "the sum of the attempts' delays", LEARNED),
+    f"{RESEQUENCER}.learned-timeout.at-least": Duration("1ms", "30d"),
+    f"{RESEQUENCER}.learned-timeout.at-most": Duration("1ms", "30d"),
     f"{RESEQUENCER}.acknowledge": Choice(("when-settled", "when-handled")),
     f"{RESEQUENCER}.retention": Duration("1s", "365d"),
     f"{RESEQUENCER}.stash-limit.envelopes-per-unit": Whole(1, 1_000_000, "envelopes"),

@@ -166,29 +166,62 @@ class FilePath(msgspec.Struct, frozen=True):
         return None if value is None else str(value)
 
 
+class Location(msgspec.Struct, frozen=True):
+    """A path, or a URL of a file system that Hadoop knows; null where it follows from another key, as `derived` says."""
+
+    derived: str
+    unit = ""
+
+    @property
+    def expects(self) -> str:
+        return f"a path, a URL of Hadoop's such as hdfs://host/path, or null: {self.derived}"
+
+    def read(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        scheme, separator, rest = _unquoted(value).partition("://") if isinstance(value, str) else ("", "", "")
+        if not separator:
+            return str(FilePath().read(value))
+        is_scheme = re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) is not None
+        if not is_scheme or not re.fullmatch(r"[^\s\x00-\x1f]+", rest) or len(rest) > _LONGEST_PATH:
+            raise Mismatch
+        return f"{scheme}://{rest}"
+
+    def show(self, value: str | None) -> str | None:
+        return None if value is None else without_password(value)
+
+
 class Duration(msgspec.Struct, frozen=True):
-    """Milliseconds. A unit is asked for, since `30` may be meant as seconds. Null only where `null` says what it means."""
+    """Milliseconds. A unit is asked for, since `30` may be meant as seconds. Null only where `null` says what it means.
+
+    `word` is what may stand instead, and stays as it is.
+    """
 
     least: str
     most: str
     null: str = ""
+    word: str = ""
     unit = "duration"
 
     @property
     def expects(self) -> str:
-        return f"a duration with its unit from {self.least} to {self.most}" + (f", or null: {self.null}" if self.null else "")
+        word = f", or {self.word}" if self.word else ""
+        null = f", or null: {self.null}" if self.null else ""
+        return f"a duration with its unit from {self.least} to {self.most}{word}{null}"
 
-    def read(self, value: Any) -> int | None:
+    def read(self, value: Any) -> int | str | None:
         if value is None and self.null:
             return None
+        if self.word and isinstance(value, str) and _unquoted(value) == self.word:
+            return self.word
         milliseconds = _milliseconds(value)
         if not _milliseconds(self.least) <= milliseconds <= _milliseconds(self.most):
             raise Mismatch
         return milliseconds
 
-    def show(self, value: int | None) -> str | None:
-        if value is None:
-            return None
+    def show(self, value: int | str | None) -> str | None:
+        if value is None or isinstance(value, str):
+            return value
         unit = next(unit for unit, size in reversed(_MILLISECONDS.items()) if value % size == 0)
         return f"{value // _MILLISECONDS[unit]}{unit}" if value else "0s"
 

@@ -9,15 +9,19 @@ import msgspec
 
 from daemon.configuration import Configuration
 from daemon.hocon import Plain, parse_file, resolve
+from daemon.keys import INGRESS
+from daemon.sections import TransportType
 from daemon.shipped import find_shipped
 from domain.errors import ConfigurationError
-from enrichment.shapes import CUSTOMERS, INSTITUTIONS, REASONS, SETTINGS
+from enrichment.shapes import CUSTOMERS, INSTITUTIONS, PROFILES, REASONS, SETTINGS
+from resequencer.strategies.registry import StrategySettings
 
 if TYPE_CHECKING:
-    from pipeline.job_settings import JobSettings
+    from pipeline.job_settings import JobSettings, LearningSettings, SourceSettings
 
-NAMES = (SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS)
+NAMES = (SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS, PROFILES)
 _SOURCES, _LIMITS, _MASTER, _OPTIONS = "sources.", "limits.", "spark.master", "spark.options."
+_COPY_TO = "copy-to"
 
 
 class SparkSettings(NamedTuple):
@@ -41,11 +45,21 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
     return JobSettings(
         configuration.lookups.directory,
         configuration.lookups.keep,
-        {name: tuple(_sources(values, name, file)) for name in NAMES},
+        {name: tuple(_sources(values, name, file, configuration)) for name in NAMES},
         _converted(limits, Limits, f"{file}: limits"),
         spark.master,
         spark.options,
+        _learning_settings(configuration),
+        str(values.get(_COPY_TO) or ""),
     )
+
+
+def _learning_settings(configuration: Configuration) -> "LearningSettings":
+    from pipeline.job_settings import LearningSettings
+
+    resequencer, ingress = configuration.resequencer, configuration.ingress
+    strategy = StrategySettings(resequencer.strategy, resequencer.custom_data_keys, resequencer.pds_data_keys)
+    return LearningSettings(strategy, ingress.topic, ingress.max_record_bytes)
 
 
 def load_spark_settings(configuration: Configuration) -> SparkSettings:
@@ -71,7 +85,7 @@ def _spark_settings(values: Mapping[str, Plain]) -> SparkSettings:
 
 
 def _refuse_unknown(values: Mapping[str, Plain], file: Path) -> None:
-    known = (*(_SOURCES + name for name in NAMES), _MASTER)
+    known = (*(_SOURCES + name for name in NAMES), _MASTER, _COPY_TO)
     for path, value in values.items():
         if path in known or path.startswith((_LIMITS, _OPTIONS)) or value == {}:
             continue
@@ -79,7 +93,7 @@ def _refuse_unknown(values: Mapping[str, Plain], file: Path) -> None:
         raise ConfigurationError(f"{file}: {path}", "unknown key" + (f"; did you mean {near[0]}?" if near else ""))
 
 
-def _sources(values: Mapping[str, Plain], name: str, file: Path) -> Iterator[Any]:
+def _sources(values: Mapping[str, Plain], name: str, file: Path, configuration: Configuration) -> Iterator["SourceSettings"]:
     from pipeline.job_settings import SourceSettings
 
     listed = values.get(_SOURCES + name, [])
@@ -87,16 +101,36 @@ def _sources(values: Mapping[str, Plain], name: str, file: Path) -> Iterator[Any
     if not isinstance(listed, list):
         raise ConfigurationError(path, "must be a list of sources: [{ format = csv, path = … }]")
     for number, described in enumerate(listed):
-        source = _converted(described, SourceSettings, f"{path}[{number}]")
-        needs = {"jdbc": ("url", "table"), "csv": ("path",), "parquet": ("path",), "iso-codes": ("path",)}.get(source.format, ())
-        missing = next((each for each in needs if not getattr(source, each)), None)
-        if missing is not None:
-            raise ConfigurationError(f"{path}[{number}]", f"{missing} is missing; {source.format} needs it")
-        if source.format == "csv" and len(source.delimiter) != 1:
-            raise ConfigurationError(f"{path}[{number}]", f"delimiter {source.delimiter!r} is refused; give one character")
-        if not 0 <= source.required_good_share <= 1:
-            raise ConfigurationError(f"{path}[{number}]", "required-good-share is a share, from 0 to 1")
-        yield msgspec.structs.replace(source, path=_found(source.path))
+        at = f"{path}[{number}]"
+        source = _converted(described, SourceSettings, at)
+        if source.format == "archive":
+            yield _of_archive(source, name, at, configuration)
+        else:
+            _check(source, at)
+            yield msgspec.structs.replace(source, path=_found(source.path))
+
+
+def _check(source: "SourceSettings", at: str) -> None:
+    needs = {"jdbc": ("url", "table"), "csv": ("path",), "parquet": ("path",), "iso-codes": ("path",)}.get(source.format, ())
+    missing = next((each for each in needs if not getattr(source, each)), None)
+    if missing is not None:
+        raise ConfigurationError(at, f"{missing} is missing; {source.format} needs it")
+    if source.format == "csv" and len(source.delimiter) != 1:
+        raise ConfigurationError(at, f"delimiter {source.delimiter!r} is refused; give one character")
+    if not 0 <= source.required_good_share <= 1:
+        raise ConfigurationError(at, "required-good-share is a share, from 0 to 1")
+
+
+def _of_archive(source: "SourceSettings", name: str, at: str, configuration: Configuration) -> "SourceSettings":
+    """With the archive that is configured, unless it names another."""
+    if name != PROFILES:
+        raise ConfigurationError(at, f"archive: it tells of {PROFILES} alone; name another format")
+    if source.days < 1 or source.least_late < 1:
+        raise ConfigurationError(at, "days and least-late are whole numbers from 1 on")
+    if not source.path and configuration.ingress.transport is TransportType.FILE:
+        problem = f"files do not say when a record came, so there is no archive to learn from ({INGRESS}.transport = file)"
+        raise ConfigurationError(at, f"{problem}; name the path of one that was made on Kafka, or give profiles of your own")
+    return msgspec.structs.replace(source, path=source.path or configuration.archive.location)
 
 
 def _found(path: str) -> str:

@@ -1,18 +1,18 @@
 """`resequencer lookups build | list | show | rollback`: what the handlers look up, and which version of it."""
 
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from daemon.configuration import Configuration, load
+from daemon.configuration import Configuration
 from daemon.exit_code import ExitCode
 from daemon.run_lock import find_holder
 from daemon.service_report import find_reports
+from daemon.verb_orders import Order, add_orders, load_for
 from domain.errors import ConfigurationError
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import ReleaseRefused
@@ -23,28 +23,23 @@ from enrichment.shapes import key_of, shown_value
 
 def lookups(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if it was done, or what was asked for is there."""
-    configuration = load(arguments.config, [*arguments.overrides, *getattr(arguments, "more_overrides", ())])
-    return _ORDERS[arguments.order or "list"](arguments, configuration)
+    return _ORDERS[arguments.order or "list"](arguments, load_for(arguments))
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """What each order takes, `list` if there is none; the options of every verb may stand behind the order too."""
-    orders = parser.add_subparsers(dest="order", metavar="build | list | show | rollback")
-    for name, summary, add in (
-        ("build", "build all lookups from their sources and publish them as a new version", _add_nothing),
-        ("list", "the versions that are there, the newest first, and who uses which", _add_nothing),
-        ("show", "what a lookup of the current version says of a key", _add_show),
-        ("rollback", "use another version that is there", _add_rollback),
-    ):
-        each = orders.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-        each.add_argument("--config", type=Path, default=SUPPRESS, metavar="FILE", help=SUPPRESS)
-        each.add_argument("--set", action="extend", nargs="+", default=[], dest="more_overrides", help=SUPPRESS)
-        each.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
-        add(each)
+    """What each order takes, `list` if there is none."""
+    add_orders(
+        parser,
+        Order("build", "build all lookups from their sources and publish them as a new version", _add_build),
+        Order("list", "the versions that are there, the newest first, and who uses which"),
+        Order("show", "what a lookup of the current version says of a key", _add_show),
+        Order("rollback", "use another version that is there", _add_rollback),
+        is_required=False,
+    )
 
 
-def _add_nothing(parser: ArgumentParser) -> None:
-    del parser
+def _add_build(parser: ArgumentParser) -> None:
+    parser.add_argument("--master", metavar="URL", help="of Spark; default: spark.master of the sources, local[*]")
 
 
 def _add_show(parser: ArgumentParser) -> None:

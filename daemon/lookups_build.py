@@ -15,6 +15,7 @@ from daemon.configuration import Configuration
 from daemon.exit_code import ExitCode
 from daemon.lookup_sources import load_job_settings
 from daemon.system_clock import SystemClock
+from daemon.working_directory import let_tasks_see_working_directory
 from domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def build(arguments: Namespace, configuration: Configuration) -> ExitCode:
     from pipeline.lookups_job import STEPS, build_lookups  # Here, for Spark takes a second to import.
     from pipeline.session import spark_session
 
+    let_tasks_see_working_directory()
     steps = len(STEPS) * sum(1 for sources in settings.sources.values() if sources)
     with _progress() as progress:
         bar = progress.add_task("starting Spark", total=steps + 1)
@@ -43,7 +45,7 @@ def build(arguments: Namespace, configuration: Configuration) -> ExitCode:
             if not progress.console.is_terminal:
                 progress.console.print(step)
 
-        with spark_session(settings.master, settings.spark) as spark:
+        with spark_session(arguments.master or settings.master, settings.spark) as spark:
             built = build_lookups(spark, settings, SystemClock().now(), version("resequencer"), tell)
         progress.update(bar, completed=steps + 1, description="published")
     if arguments.json:
@@ -69,6 +71,8 @@ def _print(built: "Built") -> None:
             told = (lookup.name, f"{lookup.keys:,}") if number == 0 else ("", "")
             table.add_row(told[0], source.place, f"{source.rows_read:,}", f"{source.rows_refused:,}", told[1])
     console.print(table)
+    for source in (source for lookup in built.lookups for source in lookup.sources if source.remark is not None):
+        console.print(f"{source.place}: {source.remark}", soft_wrap=True)
     for lookup in built.lookups:
         if lookup.doubled or lookup.contradictory:
             console.print(f"{lookup.name}: {lookup.doubled:,} older or doubled rows, {lookup.contradictory:,} contradictory keys")

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from daemon.keys import INGRESS, NOTIFICATION, RESEQUENCER
+from daemon.keys import INGRESS, LEARNED, NOTIFICATION, RESEQUENCER
 from domain.errors import ConfigurationError
-from resequencer.settings import ResequencerSettings
+from resequencer.settings import LearnedTimeout, ResequencerSettings
 
 Values = Mapping[str, Any]
 
@@ -22,6 +22,8 @@ _ATTEMPTS = f"{RESEQUENCER}.max-attempts"
 _BACKOFF = f"{RESEQUENCER}.backoff-factor"
 _IDLE = f"{RESEQUENCER}.idle-timeout"
 _STASH = f"{RESEQUENCER}.stash-timeout"
+_AT_LEAST = f"{RESEQUENCER}.learned-timeout.at-least"
+_AT_MOST = f"{RESEQUENCER}.learned-timeout.at-most"
 _ACKNOWLEDGE = f"{RESEQUENCER}.acknowledge"
 _RETENTION = f"{RESEQUENCER}.retention"
 _ARCHIVE_EVERY = f"{INGRESS}.file.archive-every"
@@ -40,15 +42,27 @@ class Relation(msgspec.Struct, frozen=True):
     problem: str
 
 
+def stash_timeout_ms(values: Values) -> int | None:
+    """None where it is the sum of the delays of all attempts, or learned."""
+    configured = values[_STASH]
+    return configured if isinstance(configured, int) else None
+
+
+def find_learned_timeout(values: Values) -> LearnedTimeout | None:
+    """The bounds, where the stash timeout is learned."""
+    return LearnedTimeout(values[_AT_LEAST], values[_AT_MOST]) if values[_STASH] == LEARNED else None
+
+
 def deadline_ms(values: Values) -> int:
-    """How long a stashed envelope waits: `stash-timeout`, or the sum of the delays of all attempts."""
+    """How long a stashed envelope waits at most: `stash-timeout`, or the sum of the delays of all attempts."""
     settings = ResequencerSettings(
         processing_timeout_ms=values[_PROCESSING],
         max_attempts=values[_ATTEMPTS],
         backoff_factor=values[_BACKOFF],
-        stash_timeout_ms=values[_STASH],
+        stash_timeout_ms=stash_timeout_ms(values),
+        learned=find_learned_timeout(values),
     )
-    return settings.deadline_ms
+    return settings.longest_deadline_ms
 
 
 def _has_its_keys(strategy: str, key: str) -> Relation:
@@ -109,7 +123,12 @@ RELATIONS = (
         f"says how many full files are kept, but {_ROTATE_AT} is null: none is ever full. Set both or neither",
     ),
     Relation(
-        (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH),
+        (_AT_LEAST, _AT_MOST),
+        lambda values: values[_AT_LEAST] <= values[_AT_MOST],
+        f"is more than {_AT_MOST}: nothing lies between them",
+    ),
+    Relation(
+        (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH, _AT_LEAST, _AT_MOST),
         lambda values: deadline_ms(values) <= MOST_DEADLINE_MS,
         f"makes, with {_PROCESSING} and {_BACKOFF}, a deadline of more than 30d: lower one of them or set {_STASH}",
     ),
@@ -125,7 +144,7 @@ def broken_relations(values: Values) -> Iterator[ConfigurationError]:
 
 def doubtful_relations(values: Values) -> tuple[str, ...]:
     """What is allowed, but may not be meant; a sentence each."""
-    return (*_long_deadline(values), *_nothing_kept(values))
+    return (*_long_deadline(values), *_nothing_learned(values), *_nothing_kept(values))
 
 
 def _long_deadline(values: Values) -> Iterator[str]:
@@ -133,6 +152,14 @@ def _long_deadline(values: Values) -> Iterator[str]:
         yield (
             f"{_IDLE}: is below the deadline of {deadline_ms(values) / 1_000:g} s until which a stashed envelope may wait; "
             "units in which something waits are kept alive past it"
+        )
+
+
+def _nothing_learned(values: Values) -> Iterator[str]:
+    if values[_STASH] == LEARNED and values[_INGRESS_TRANSPORT] == "file":
+        yield (
+            f"{_STASH}: is learned, and {_INGRESS_TRANSPORT} is file: files do not say when a record came, so only what was "
+            "learned on Kafka counts, if the lookups have any of it"
         )
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import msgspec
 
+from resequencer.settings import LearnedTimeout
+
 ClientOptions = tuple[tuple[str, str | int | float | bool], ...]
 """Options of a Kafka client by their Kafka names; a text that may be a secret is a `Secret`."""
 
@@ -65,7 +67,10 @@ class Notifications(msgspec.Struct, frozen=True):
 
 
 class Resequencers(msgspec.Struct, frozen=True):
-    """`strategy` may be `package.module:Class`; `stash_timeout_ms` None means the sum of the attempts' delays."""
+    """`strategy` may be `package.module:Class`.
+
+    `stash_timeout_ms` None means the sum of the attempts' delays, unless it is learned: then `learned_timeout` has the bounds.
+    """
 
     storage_type: StorageType
     strategy: str
@@ -77,6 +82,7 @@ class Resequencers(msgspec.Struct, frozen=True):
     jitter_factor: float
     idle_timeout_ms: int
     stash_timeout_ms: int | None
+    learned_timeout: LearnedTimeout | None
     acknowledge: Acknowledge
     retention_ms: int
     stash_limit_envelopes_per_unit: int
@@ -91,6 +97,14 @@ class Lookup(msgspec.Struct, frozen=True):
     sources: Path
     check_every_ms: int
     keep: int
+
+
+class RecordsArchive(msgspec.Struct, frozen=True):
+    """The archive of the topics; `location` is a path or a URL of Hadoop's."""
+
+    location: str
+    every_ms: int
+    batch_records: int
 
 
 class Redis(msgspec.Struct, frozen=True):

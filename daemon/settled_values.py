@@ -11,7 +11,7 @@ import msgspec
 
 from daemon.hocon import Document, Plain, Resolved, parse_file, parse_text, resolve
 from daemon.kafka_client_options import refused_options
-from daemon.keys import INGRESS, KEYS, NOTIFICATION, find_nearest, is_client_option, is_section
+from daemon.keys import ARCHIVE, INGRESS, KEYS, NOTIFICATION, find_nearest, is_client_option, is_section
 from daemon.kinds import Choice, Duration, Mismatch
 from daemon.refusal import ConfigurationRefused
 from daemon.relations import broken_relations
@@ -132,6 +132,7 @@ def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
         f"{INGRESS}.file.archive-directory": run_directory / "archive",
         f"{NOTIFICATION}.file.directory": run_directory / "out",
         f"{NOTIFICATION}.lookups.directory": run_directory / "lookups",
+        f"{ARCHIVE}.directory": str(run_directory / "records"),
         f"{NOTIFICATION}.storage.embedded.file": run_directory / "state.db",
     }
     settings = find_shipped(values[f"{NOTIFICATION}.settings"])

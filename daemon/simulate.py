@@ -30,7 +30,7 @@ _SEEDS = 1_000_000
 def simulate(arguments: Namespace) -> ExitCode:
     """Write what the arguments ask for, late lines included, and print what was written."""
     configuration = load(arguments.config, arguments.overrides)
-    judge = Judge(resequencer_settings(configuration).deadline_ms, configuration.ingress.max_record_bytes)
+    judge = Judge(resequencer_settings(configuration).longest_deadline_ms, configuration.ingress.max_record_bytes)
     try:
         plan = plan_from(arguments, drawn_seed=draw_seed(), judge=judge)
     except ValueError as error:

@@ -82,7 +82,8 @@ class StatusReport(msgspec.Struct, frozen=True):
     """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
 
     `restarts` counts the workers that died in this slot under this supervisor, `last_death` is how the last of them did.
-    `notes` are sentences: what is not as it should be, and goes on all the same.
+    `deadlines` says how long what is stashed waits, where that is learned. `notes` are sentences: what is not as it should be,
+    and goes on all the same.
     """
 
     state: State
@@ -105,6 +106,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     untaken: tuple[UntakenPartition, ...] = ()
     last_cycle: CycleTimes | None = None
     lookups_version: str | None = None
+    deadlines: str | None = None
     notes: tuple[str, ...] = ()
 
     @property

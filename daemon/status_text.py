@@ -20,6 +20,7 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
     yield from (() if is_alone else _workers(service))
     yield from _figures(whole)
     yield from () if whole.lookups_version is None else (f"lookups: {whole.lookups_version}",)
+    yield from () if whole.deadlines is None else (f"deadlines: {whole.deadlines}",)
     yield f"on disk: {on_disk}"
     yield from (_partition(each, _holder(each.slot, is_alone=is_alone)) for each in whole.partitions)
     yield from (_untaken(each, _holder(each.slot, is_alone=is_alone)) for each in whole.untaken)

@@ -14,7 +14,7 @@ def no_more_arguments(parser: ArgumentParser) -> None:
 
 def told_again(arguments: Namespace) -> list[str]:
     """The arguments that every verb takes, for another process."""
-    return ["--config", str(arguments.config), *(("--set", *arguments.overrides) if arguments.overrides else ())]
+    return ["--config", str(arguments.config), *(said for each in arguments.overrides for said in ("--set", each))]
 
 
 class Verb(NamedTuple):

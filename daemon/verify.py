@@ -53,7 +53,7 @@ def _follow(arguments: Namespace, configuration: Configuration, expected: Path) 
     patience_ms = arguments.patience
     if patience_ms is None:
         settings = resequencer_settings(configuration)
-        patience_ms = Judge(settings.deadline_ms, configuration.ingress.max_record_bytes).late_after_ms + _MINUTE_MS
+        patience_ms = Judge(settings.longest_deadline_ms, configuration.ingress.max_record_bytes).late_after_ms + _MINUTE_MS
 
     def say(look: Look) -> None:
         sys.stdout.write(_told(look, as_json=arguments.json))
@@ -98,7 +98,7 @@ def _rules(configuration: Configuration, strategy: str | None) -> Rules:
         resequencer.custom_data_keys,
         resequencer.pds_data_keys,
         configuration.notification.target_type,
-        resequencer_settings(configuration).deadline_ms,
+        resequencer_settings(configuration).shortest_deadline_ms,
     )
 
 

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from daemon.composition import Parts, compose
+from daemon.composition import Parts, compose, resequencer_settings
 from daemon.configuration import Configuration
+from daemon.deadline_words import deadline_words
 from daemon.status_file import StatusFile
 from daemon.status_report import Identity, State, report, with_figures
 from daemon.system_clock import SystemClock
@@ -44,6 +45,7 @@ class Worker:
         self._beside = beside
         self._status = StatusFile(configuration.notification.run_directory, identity.slot)
         self._identity = identity
+        self._settings = resequencer_settings(configuration)
         self._reported_at = self._expired_at = 0
         self._has_begun = False
         self._told: State | None = None
@@ -129,7 +131,8 @@ class Worker:
         plain = report(self._identity, state, reason or self._reason(state), now)
         surveyed, standing = parts.servers.actors.survey(Survey()), parts.servers.transport.standing()
         figured = with_figures(plain, parts.cycle, surveyed, standing, parts.overruns.overruns)
-        self._status.write(msgspec.structs.replace(figured, lookups_version=parts.handler.version))
+        version, deadlines = parts.handler.version, deadline_words(self._settings, parts.handler.profile_count)
+        self._status.write(msgspec.structs.replace(figured, lookups_version=version, deadlines=deadlines))
         self._reported_at = now
         self._tell(state)
 

@@ -34,13 +34,17 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where a table came from. `fingerprint` is the same for the same content, None where a source has none (a database)."""
+    """Where a table came from. `fingerprint` is the same for the same content, None where a source has none (a database).
+
+    `remark` is a sentence on what else was found there.
+    """
 
     table: str
     place: str
     fingerprint: str | None
     rows_read: int
     rows_refused: int
+    remark: str | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -65,13 +65,19 @@ class CustomerValue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProfileValue(msgspec.Struct, frozen=True, array_like=True):
-    """Key: processing entity or `ANY`, process flow. How many events it has, and how late the later ones come: usually (the
-    median) and of 1 000 the latest but one, in milliseconds.
+    """Key: processing entity or `ANY`, process flow.
+
+    `late` is how often an envelope of this flow had to wait for one that it overtook, and that came. How long it waited then,
+    in milliseconds: usually (the median) and of 1 000 the longest but one. Of how many envelopes a unit of this flow has:
+    usually (the most frequent), and the most that was seen. What is not known is null; `latest_ms` also where it was learned of
+    too few.
     """
 
-    events: str
-    usual_ms: str
-    latest_ms: str
+    usual_ms: str | None
+    latest_ms: str | None
+    late: str | None = None
+    usual_events: str | None = None
+    most_events: str | None = None
 
 
 _SHAPES: dict[str, type[msgspec.Struct]] = {

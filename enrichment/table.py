@@ -1,7 +1,9 @@
 """A lookup's table: keys and values in LMDB files that lie in memory once for all processes of the machine."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 from zlib import crc32
 
 import lmdb
@@ -20,22 +22,21 @@ class LookupTable:
 
     def __init__(self, files: Sequence[Path]) -> None:
         """Raises ReleaseRefused if one of the files, at least one, cannot be opened."""
-        self._environments: list[lmdb.Environment] = []
+        self._readings: list[lmdb.Transaction] = []
         self._gets: list[Callable[[bytes], bytes | None]] = []
+        self._files: list[Path] = []
         try:
             for file in files:
-                self._open(file)
+                environment = _opened.open(file)
+                self._files.append(file)
+                reading = environment.begin()
+                self._readings.append(reading)
+                self._gets.append(reading.get)
         except lmdb.Error as error:
             self.close()
             raise ReleaseRefused(file, f"cannot be opened: {error}") from error
         self._count = len(files)
         self._only = self._gets[0] if self._count == 1 else None
-
-    def _open(self, file: Path) -> None:
-        """Nothing ever writes to it, so it needs no locks; look-ups hit it at random, so the kernel should not read ahead."""
-        environment = lmdb.open(str(file), subdir=False, readonly=True, create=False, lock=False, readahead=False)
-        self._environments.append(environment)
-        self._gets.append(environment.begin().get)
 
     def find(self, key: bytes) -> bytes | None:
         if not 0 < len(key) <= LONGEST_KEY_BYTES:
@@ -47,6 +48,39 @@ class LookupTable:
     def close(self) -> None:
         self._gets.clear()
         self._only = None
-        for each in self._environments:
-            each.close()
-        self._environments.clear()
+        for reading in self._readings:
+            reading.abort()
+        for file in self._files:
+            _opened.close(file)
+        self._readings.clear()
+        self._files.clear()
+
+
+class _Opened:
+    """The files that this process has open. LMDB opens none twice, and a release may be: it is in use, and current once more."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._environments: dict[Path, lmdb.Environment] = {}
+        self._users: Counter[Path] = Counter()
+
+    def open(self, file: Path) -> lmdb.Environment:
+        """Nothing ever writes to it, so it needs no locks; look-ups hit it at random, so the kernel should not read ahead."""
+        with self._lock:
+            if file not in self._environments:
+                self._environments[file] = lmdb.open(
+                    str(file), subdir=False, readonly=True, create=False, lock=False, readahead=False
+                )
+            self._users[file] += 1
+            return self._environments[file]
+
+    def close(self, file: Path) -> None:
+        """Once for each time that it was opened."""
+        with self._lock:
+            self._users[file] -= 1
+            if not self._users[file]:
+                del self._users[file]
+                self._environments.pop(file).close()
+
+
+_opened = _Opened()

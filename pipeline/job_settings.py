@@ -5,7 +5,9 @@ from typing import Literal
 
 import msgspec
 
-Format = Literal["csv", "parquet", "jdbc", "iso-codes", "project-codes", "bank-registry"]
+from resequencer.strategies.registry import StrategySettings
+
+Format = Literal["csv", "parquet", "jdbc", "iso-codes", "project-codes", "bank-registry", "archive"]
 
 
 class SourceSettings(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
@@ -15,6 +17,9 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown
     path may be a directory or a URL that Hadoop knows; `iso-codes` is one file in JSON. With `jdbc`, `table` may be a query in
     parentheses with a name behind it, and `driver` is the class that speaks with the database. Of fewer good rows than
     `required_good_share` nothing is published.
+
+    Of an `archive`, what came in the last `days` counts; of a flow of which fewer than `least_late` had to wait, no latest
+    is learned.
     """
 
     format: Format
@@ -27,6 +32,8 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown
     user: str = ""
     password: str = ""
     driver: str = ""
+    days: int = 30
+    least_late: int = 1_000
 
     @property
     def place(self) -> str:
@@ -45,8 +52,20 @@ class Limits(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=
     contradictions: float = 0.0
 
 
+class LearningSettings(msgspec.Struct, frozen=True):
+    """How the service takes the records that it is learned from: by which strategy, of which topic, up to which size."""
+
+    strategy: StrategySettings
+    topic: str
+    max_value_bytes: int
+
+
 class JobSettings(msgspec.Struct, frozen=True):
-    """`sources` by the lookup's name. `spark` are options of the session; `master` as `spark-submit` takes it."""
+    """`sources` by the lookup's name; one of format `archive` needs `learning`.
+
+    `spark` are options of the session; `master` as `spark-submit` takes it. A release is also copied to `copy_to`, a URL that
+    Hadoop knows, unless it is empty.
+    """
 
     directory: Path
     keep: int
@@ -54,3 +73,5 @@ class JobSettings(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     master: str = "local[*]"
     spark: dict[str, str] = {}
+    learning: LearningSettings | None = None
+    copy_to: str = ""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from enrichment.shapes import CUSTOMERS, INSTITUTIONS, REASONS, SEPARATOR, SETTINGS
+from enrichment.shapes import CUSTOMERS, INSTITUTIONS, PROFILES, REASONS, SEPARATOR, SETTINGS
 from enrichment.table import LONGEST_KEY_BYTES
 from pipeline.rows import FLAW, LINE, PLACE, SOURCE, TEXT, first_flaw, said
 from resequencer.handlers.iso_codes import TRANSACTION_STATUSES
@@ -145,6 +145,15 @@ def customers(rows: DataFrame, _: DataFrame | None) -> DataFrame:
     return _finished(rows, flaws, keys, value, F.col(VALID_FROM))
 
 
+def profiles(rows: DataFrame, _: DataFrame | None) -> DataFrame:
+    numbers = ("usual_ms", "latest_ms", "late", "usual_events", "most_events")
+    flaws = [
+        _missing("process_flow"),
+        *[(~F.col(name).rlike("^[0-9]{1,15}$"), F.concat(said(name), F.lit("is no whole number"))) for name in numbers],
+    ]
+    return _finished(rows, flaws, F.array(_key("processing_entity", "process_flow")), _value(*numbers))
+
+
 SPECS: dict[str, LookupSpec] = {
     each.name: each
     for each in (
@@ -161,6 +170,12 @@ SPECS: dict[str, LookupSpec] = {
             (),
             ("initiating_party", "account", "processing_entity", "language", "channel", "statuses", VALID_FROM),
             customers,
+        ),
+        LookupSpec(
+            PROFILES,
+            ("process_flow", "latest_ms"),
+            ("processing_entity", "usual_ms", "late", "usual_events", "most_events"),
+            profiles,
         ),
     )
 }

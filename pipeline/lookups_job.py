@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -16,10 +17,13 @@ from enrichment.manifest import Source, Table
 from enrichment.publication import Publication
 from enrichment.release import read_manifest
 from enrichment.shapes import REASONS
+from pipeline.archive.reading import read_archived
 from pipeline.errors import JobRefused
 from pipeline.job_settings import JobSettings, Limits, SourceSettings
 from pipeline.lookup_specs import SPECS, VALUE, LookupSpec
+from pipeline.profile_source import learn_profiles
 from pipeline.reading import check_shares, read_sources, tallied, tally_columns
+from pipeline.release_copy import copy_release
 from pipeline.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
 from pipeline.rows import FLAW, LINE, PLACE, TEXT
 from pipeline.shards import shard_count, write_table
@@ -62,14 +66,15 @@ def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_
     """Read, check, write and publish; nothing is published unless all of it is fit.
 
     Raises:
-        JobRefused: A source or a table is not fit; what was refused lies in the quarantine.
+        JobRefused: A source or a table is not fit; what was refused lies in the quarantine. Or what was published could not be
+            copied to where else it is wanted.
         PublishingRefused: Another job is at work there.
     """
     directory = LookupsDirectory(settings.directory)
     with directory.publishing():
         _clear(directory)
         publication = Publication(directory, now, job_version)
-        job = _Job(spark, settings, directory, publication, datetime.fromtimestamp(now / 1_000, UTC).date(), tell)
+        job = _Job(spark, settings, directory, publication, now, tell)
         works = [job.build(spec) for spec in SPECS.values() if settings.sources.get(spec.name)]
         if not works:
             raise JobRefused("no lookup has a source; name some in the file of sources")
@@ -77,6 +82,9 @@ def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_
         shutil.rmtree(job.staging, ignore_errors=True)
         publication.publish(tables, tuple(source for work in works for source in work.built.sources))
         removed = directory.sweep(settings.keep)
+        if settings.copy_to:
+            tell(f"copying to {settings.copy_to}")
+            copy_release(spark, directory, publication.version, settings.copy_to, settings.keep)
         quarantine = str(job.quarantine) if job.quarantine.exists() else None
         return Built(publication.version, tuple(work.built for work in works), quarantine, tuple(removed))
 
@@ -90,16 +98,18 @@ class _Job:
         settings: JobSettings,
         directory: LookupsDirectory,
         publication: Publication,
-        today: date,
+        now: Instant,
         tell: Tell,
     ) -> None:
         self._spark = spark
         self._settings = settings
         self._publication = publication
-        self._today = today
+        self._now = now
+        self._today: date = datetime.fromtimestamp(now / 1_000, UTC).date()
         self._tell = tell
         self._rows_before = _rows_before(directory)
         self._reasons: DataFrame | None = None
+        self._remarks: dict[str, str] = {}
         self.quarantine = directory.quarantine / publication.version
         self.staging = publication.path / ".staging"
 
@@ -112,12 +122,13 @@ class _Job:
 
     def _build(self, spec: LookupSpec, sources: Sequence[SourceSettings]) -> _Work:
         self._tell(f"{spec.name}: {STEPS[0]}")
-        checked = spec.keyed(read_sources(self._spark, sources, spec, self.staging), self._reasons)
+        checked = spec.keyed(read_sources(self._spark, sources, spec, self.staging, self._learn), self._reasons)
         if spec.name == REASONS:
             self._reasons = checked.where(F.col(FLAW).isNull())
         observation = Observation()
         self._set_aside(checked.observe(observation, *tally_columns(sources, spec)), spec.name)
-        tallies = tallied(sources, spec, observation.get)
+        found = tallied(sources, spec, observation.get)
+        tallies = tuple(msgspec.structs.replace(each, remark=self._remarks.get(each.place)) for each in found)
         check_shares(sources, tallies, self.quarantine / spec.name)
         self._tell(f"{spec.name}: {STEPS[1]}")
         return self._written(spec, checked, tallies)
@@ -134,6 +145,14 @@ class _Job:
         self._check(spec.name, table.rows, keys, contradictory)
         doubled = (observation.get["rows"] or 0) - keys
         return _Work(BuiltLookup(spec.name, tallies, table.rows, doubled, contradictory, table.bytes), table)
+
+    def _learn(self, source: SourceSettings, staged: Path) -> DataFrame:
+        if self._settings.learning is None:
+            raise JobRefused(f"{source.place}: nobody said how the service takes its records; there is nothing to learn by")
+        archived = read_archived(self._spark, source.path, self._settings.learning.topic)
+        learned = learn_profiles(archived, source, self._settings.learning, self._now, staged)
+        self._remarks[source.place] = learned.remark
+        return learned.rows
 
     def _set_aside(self, rows: DataFrame, name: str) -> None:
         """Into the quarantine, a JSON object per row."""

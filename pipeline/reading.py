@@ -1,6 +1,6 @@
 """Reads the sources of a lookup into one table of rows, and tells how many there were."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 
@@ -17,8 +17,13 @@ from pipeline.lookup_specs import LookupSpec
 from pipeline.rows import FLAW, SOURCE
 from pipeline.spark_errors import SPARK_ERRORS, cause_of
 
+Learn = Callable[[SourceSettings, Path], DataFrame]
+"""Makes the rows of an archive, and keeps them under the path."""
 
-def read_sources(spark: SparkSession, sources: Sequence[SourceSettings], spec: LookupSpec, staging: Path) -> DataFrame:
+
+def read_sources(
+    spark: SparkSession, sources: Sequence[SourceSettings], spec: LookupSpec, staging: Path, learn: Learn | None = None
+) -> DataFrame:
     """All rows, flawed ones too, with the number of their source (from 0). What has to be read once only is kept in `staging`.
 
     Raises:
@@ -27,7 +32,8 @@ def read_sources(spark: SparkSession, sources: Sequence[SourceSettings], spec: L
     read = []
     for number, source in enumerate(sources):
         try:
-            rows = _read(spark, source, spec, staging / f"{spec.name}-{number}")
+            staged = staging / f"{spec.name}-{number}"
+            rows = learn(source, staged) if learn and source.format == "archive" else _read(spark, source, spec, staged)
         except SPARK_ERRORS as error:
             raise JobRefused(f"{source.place}: cannot be read: {cause_of(error)}") from error
         read.append(rows.select(F.lit(number).alias(SOURCE), *rows.columns))

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from pipeline.errors import JobRefused
+from pipeline.spark_errors import SPARK_ERRORS, cause_of
+
 _OPTIONS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -25,8 +28,17 @@ _LOG_LEVEL = "ERROR"
 
 @contextmanager
 def spark_session(master: str, options: dict[str, str]) -> Iterator[SparkSession]:
-    """Ends with the job. `options` are added to those of the jobs, and count more."""
-    session = start_session(master, options)
+    """Ends with the job. `options` are added to those of the jobs, and count more.
+
+    Raises:
+        JobRefused: Spark does not start there.
+    """
+    try:
+        session = start_session(master, options)
+    except SPARK_ERRORS as error:
+        raise JobRefused(
+            f"Spark does not start on {master}: {cause_of(error)}; is it local[*] or the URL of a master that has workers?"
+        ) from error
     try:
         yield session
     finally:

@@ -27,12 +27,17 @@ def shard_count(rows: int) -> int:
 
 
 def write_table(pairs: DataFrame, directory: Path, count: int) -> Table:
-    """`key` and `value`, both texts, into `count` shards under the directory, which the tasks see under the same path."""
+    """`key` and `value`, both texts, into `count` shards under the directory.
+
+    The tasks see it under the same path, but work in a directory of their own where they are on a cluster.
+    """
     sharded = pairs.select(
         F.pmod(F.crc32(KEY), F.lit(count)).cast("int").alias(_SHARD), F.col(KEY).cast("binary"), F.col(VALUE).cast("binary")
     )
     placed = sharded.repartitionById(count, F.col(_SHARD)).sortWithinPartitions(_SHARD, KEY)
-    written = {row.shard: row for row in placed.mapInArrow(_writer(str(directory)), _WRITTEN).collect()}  # A row per shard.
+    written = {
+        row.shard: row for row in placed.mapInArrow(_writer(str(directory.absolute())), _WRITTEN).collect()
+    }  # A row per shard.
     empty = [number for number in range(count) if number not in written]
     shards = {number: Shard(row.file, row.rows, row.bytes, row.sha256) for number, row in written.items()}
     shards |= {number: write_shard(directory / _file_name(number), ()) for number in empty}

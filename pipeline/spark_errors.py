@@ -10,7 +10,7 @@ _SHOWN = 300
 
 
 def cause_of(error: Exception) -> str:
-    """One line: the first of the innermost cause."""
+    """One line: the first of the innermost cause; where that only announces what Python raised, its last with it."""
     if isinstance(error, Py4JJavaError):
         cause: Any = error.java_exception
         while cause.getCause() is not None:
@@ -19,4 +19,7 @@ def cause_of(error: Exception) -> str:
     else:
         text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:_SHOWN]
+    if not lines:
+        return type(error).__name__
+    last = next((line for line in reversed(lines) if not line.startswith("at ")), lines[0])
+    return (f"{lines[0]} {last}" if lines[0].endswith(":") and last != lines[0] else lines[0])[:_SHOWN]

@@ -28,6 +28,11 @@ class Effects:
     def tally(self) -> Tally:
         return Tally(len(self._arrived), **self._counts)
 
+    @property
+    def has_counted(self) -> bool:
+        """Whether anything was handled or stashed."""
+        return "handled" in self._counts or "stashed" in self._counts
+
     def arrive(self, offset: int) -> None:
         """A record of this turn: the storage knows nothing of it, but of whatever else is stashed.
 

@@ -5,6 +5,7 @@ from typing import Protocol
 import msgspec
 
 from resequencer.handlers.port import Handler
+from resequencer.profiles import Profiles
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 
@@ -16,9 +17,10 @@ class Chance(Protocol):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """A worker's strategy, handler and settings, and where its jitter comes from."""
+    """A worker's strategy, handler and settings, where its jitter comes from, and what is known of flows, if anything is."""
 
     strategy: Strategy
     handler: Handler
     settings: ResequencerSettings
     chance: Chance
+    profiles: Profiles | None = None

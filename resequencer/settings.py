@@ -5,11 +5,21 @@ from functools import cached_property
 import msgspec
 
 
+class LearnedTimeout(msgspec.Struct, frozen=True):
+    """What was learned counts within these bounds, in milliseconds, and so does what is waited where nothing was learned."""
+
+    at_least_ms: int = 1_000
+    at_most_ms: int = 600_000
+
+    def within(self, wait_ms: int) -> int:
+        return min(max(wait_ms, self.at_least_ms), self.at_most_ms)
+
+
 class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
     """Durations in milliseconds; see conf/reference.conf for each key.
 
-    `stash_timeout_ms` None means the sum of the attempts' delays. `max_attempts` counts the first one. `stash_limit` is the
-    number of envelopes one unit may stash before it is released as at its deadline.
+    `stash_timeout_ms` None means the sum of the attempts' delays, or what was `learned` where that is set. `max_attempts`
+    counts the first one. `stash_limit` is the number of envelopes one unit may stash before it is released as at its deadline.
     """
 
     processing_timeout_ms: int = 3_000
@@ -18,6 +28,7 @@ class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
     jitter_factor: float = 0.2
     stash_timeout_ms: int | None = None
     stash_limit: int = 1_000
+    learned: LearnedTimeout | None = None
 
     def delay_ms(self, attempt: int) -> float:
         """From the beginning of this attempt (from 1) to the beginning of the next, before jitter."""
@@ -25,7 +36,16 @@ class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def deadline_ms(self) -> int:
-        """How long a stashed envelope may wait: 3 + 6 + 12 = 21 s by default."""
+        """How long a stashed envelope may wait, where nothing was learned of its flow: 3 + 6 + 12 = 21 s by default."""
         if self.stash_timeout_ms is not None:
             return self.stash_timeout_ms
-        return round(sum(self.delay_ms(attempt) for attempt in range(1, self.max_attempts + 1)))
+        total = round(sum(self.delay_ms(attempt) for attempt in range(1, self.max_attempts + 1)))
+        return total if self.learned is None else self.learned.within(total)
+
+    @property
+    def shortest_deadline_ms(self) -> int:
+        return self.deadline_ms if self.learned is None else self.learned.at_least_ms
+
+    @property
+    def longest_deadline_ms(self) -> int:
+        return self.deadline_ms if self.learned is None else self.learned.at_most_ms

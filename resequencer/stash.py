@@ -15,11 +15,12 @@ from resequencer.strategies.port import Rank
 
 
 class Stashed(msgspec.Struct, frozen=True, gc=False):
-    """An envelope in the stash, since when, and where it stands."""
+    """An envelope in the stash, since when, and where it stands. `learned_wait_ms` is how long it waits, where it was learned."""
 
     envelope: DataEnvelope
     rank: Rank
     stashed_at: Instant
+    learned_wait_ms: int | None = None
 
     @property
     def order(self) -> tuple[int, int]:

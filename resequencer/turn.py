@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from domain.clock import Instant
-from domain.dead_letter import DeadLetterReason
+from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, TransientError
+from domain.notification import Notification
+from resequencer.deadline import deadline_of, find_learned_wait_ms
 from resequencer.effects import Effects
 from resequencer.handlers.port import Marks
 from resequencer.payment_data import PaymentData
@@ -26,6 +30,14 @@ class Turned(NamedTuple):
     decision: Decision
 
 
+class Led(NamedTuple):
+    """The unit as it is now, what is to leave, in its order, and whether anything was handled or stashed."""
+
+    unit: Unit
+    outgoing: Sequence[Notification | DeadLetter]
+    counts: bool
+
+
 def decide(unit: Unit, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], now: Instant, rules: Rules) -> Turned:
     """The turn of a unit to which these envelopes came (in order of arrival), and then these wakes.
 
@@ -38,6 +50,18 @@ def decide(unit: Unit, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake],
     for wake in wakes:
         turn.wake(wake)
     return turn.end()
+
+
+def lead(unit: Unit, envelope: DataEnvelope | None, rules: Rules) -> Led:
+    """The turn of a unit to which this envelope came, or whose stash is released, for whoever keeps no units: nothing is
+    made of it that only a storage has to know, and nothing tells time.
+    """
+    turn = Turn(unit, rules, 0)
+    if envelope is None:
+        turn.wake(Wake.BOUND)
+    else:
+        turn.receive(envelope)
+    return turn.led()
 
 
 class Turn:
@@ -91,9 +115,7 @@ class Turn:
             self._release(kind)
 
     def end(self) -> Turned:
-        unit, effects = self._before, self._effects
-        if self._is_changed:
-            unit = Unit(unit.unit, self._state, self._stash, self._data, self._handled, self._retry, self._gathered_to)
+        unit, effects = self._unit(), self._effects
         waits = self._waits()
         decision = Decision(
             self._change(unit, waits) if self._is_changed else None,
@@ -105,6 +127,15 @@ class Turn:
             tuple(effects.removed),
         )
         return Turned(unit, decision)
+
+    def led(self) -> Led:
+        return Led(self._unit(), self._effects.outgoing, self._effects.has_counted)
+
+    def _unit(self) -> Unit:
+        if not self._is_changed:
+            return self._before
+        unit = self._before.unit
+        return Unit(unit, self._state, self._stash, self._data, self._handled, self._retry, self._gathered_to)
 
     # Duplicates
 
@@ -133,6 +164,8 @@ class Turn:
 
     def _put_aside(self, entry: Stashed) -> None:
         self._effects.count("stashed")
+        wait_ms = find_learned_wait_ms(entry.envelope, self._rules)
+        entry = entry if wait_ms is None else msgspec.structs.replace(entry, learned_wait_ms=wait_ms)
         self._stash = self._stash.add(entry)
         self._has_gathered = False
         self._effects.stash(entry)
@@ -236,10 +269,7 @@ class Turn:
 
     def _is_past_deadline(self) -> bool:
         oldest = self._stash.oldest
-        return oldest is not None and self._is_free and self._deadline_of(oldest) <= self._now
-
-    def _deadline_of(self, oldest: Stashed) -> Instant:
-        return oldest.stashed_at + self._rules.settings.deadline_ms
+        return oldest is not None and self._is_free and deadline_of(oldest, self._rules.settings) <= self._now
 
     def _release(self, cause: Wake) -> None:
         """Force the lowest, run the normal loop, and again until nothing waits (or a handler asks for time)."""
@@ -294,7 +324,7 @@ class Turn:
         lowest = stash.lowest
         if oldest is None or lowest is None:
             return None
-        deadline_at, waits_for = self._deadline_of(oldest), self._missing(lowest)
+        deadline_at, waits_for = deadline_of(oldest, self._rules.settings), self._missing(lowest)
         return Waits(deadline_at, WaitKind.DEADLINE, oldest.stashed_at, waits_for, self._strategy.name, len(stash), stash.size)
 
 

@@ -50,6 +50,7 @@ class _StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     headers: Headers
     defect: str | None
     cut: Cut | None
+    learned_wait_ms: int | None = None
 
 
 _DAMAGES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -71,8 +72,8 @@ def _stored_retry(retry: Retry) -> _StoredRetry:
 
 def encode_entry(stashed: Stashed) -> StashEntry:
     record = stashed.envelope.record
-    entry = _StoredEntry(stashed.stashed_at, record.value, record.key, record.headers, record.defect, record.cut)
-    return StashEntry(record.origin.offset, _encode(entry))
+    said = (record.value, record.key, record.headers, record.defect, record.cut)
+    return StashEntry(record.origin.offset, _encode(_StoredEntry(stashed.stashed_at, *said, stashed.learned_wait_ms)))
 
 
 def encode_data(data: PaymentData) -> bytes:
@@ -132,7 +133,7 @@ class UnitCodec(NamedTuple):
                 spoiled.append(Spoiled(record, envelope.reason, envelope.error))
                 continue
             try:
-                entries.append(Stashed(envelope, self.strategy.rank(envelope), stored.stashed_at))
+                entries.append(Stashed(envelope, self.strategy.rank(envelope), stored.stashed_at, stored.learned_wait_ms))
             except PermanentError as error:
                 spoiled.append(Spoiled(record, DeadLetterReason.HANDLER_FAILED, str(error)))
         return entries, tuple(spoiled)

@@ -22,7 +22,7 @@ class JarsMissing(ServersError):
         reason = "\n  ".join(words)
         super().__init__(
             f"Maven could not fetch the jars of {name}. Maven Central, or a mirror named in ~/.m2/settings.xml, must be in reach "
-            f"once; afterwards they are kept in .servers/. Maven says:\n  {reason}"
+            f"once; afterwards they are kept. Maven says:\n  {reason}"
         )
 
 

@@ -1,6 +1,7 @@
-"""Brings the jars of a server from Maven Central, once per checkout and pom."""
+"""Brings the jars of a server, or of what Spark reads with, from Maven Central, once per checkout and pom."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,11 @@ from servers.errors import JarsMissing, ProgramMissing
 from servers.locked import locked
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
-CACHE = _CHECKOUT / ".servers"
-"""A directory of jars per server, named after its pom's content: another version is another directory."""
+_HOME = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "resequencer")
+CACHE = _CHECKOUT / ".servers" if os.access(_CHECKOUT, os.W_OK) else _HOME
+"""A directory of jars per server, named after its pom's content: another version is another directory. In the home of whoever
+runs what somebody else has installed.
+"""
 
 _FETCH_SECONDS = 1_200
 _LINES_SHOWN = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ from service_under_test import DEADLINE_MS, TOPIC, Plan, Service
 
 import conf
 from connectors.file_settings import FileSettings
-from pipeline.audit.judging import FINDING, UNIT, WAITING, Told, judge_rows
+from pipeline.audit.judging import ARRIVAL, FINDING, LET_OUT, UNIT, WAITING, Told, judge_rows
 from pipeline.audit.lines import find_scope, read_portion
-from pipeline.audit.overdue import made_of, overdue
+from pipeline.audit.overdue import overdue
 from pipeline.audit.rules import AuditRules, AuditSettings
-from pipeline.audit.timing import Timing
+from pipeline.audit.timing import Made, Timing, bucket_size
 from resequencer.handlers.notification_settings import parse_notification_settings
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.strategies.registry import StrategySettings
@@ -78,12 +79,11 @@ class AuditedService:
     def audit(self) -> list[Told]:
         scope = find_scope(self.file_settings(), self.directory / "archive")
         self.meanwhile()
-        rules = AuditRules(self.settings(scope.settled))
-        rows = [row for portion in scope.portions for row in read_portion(portion, TOPIC, 5 * 1024 * 1024, rules.decoder)]
-        told = list(judge_rows(sorted(rows), rules))
-        timing = Timing(made_of(rows, scope.lengths), scope.lengths)
+        with closing(AuditRules(self.settings(scope.settled))) as rules:
+            rows = [row for portion in scope.portions for row in read_portion(portion, rules)]
+            told = list(judge_rows(sorted(rows), rules))
         waiting = [each for each in told if each.kind == WAITING]
-        return [*told, *overdue(waiting, timing, scope.lengths, rules.settings)]
+        return [*told, *overdue(waiting, timing_of(told), rules.settings)]
 
     def findings(self) -> list[tuple[str | None, str | None]]:
         """What deviates, and in which unit."""
@@ -101,6 +101,20 @@ class AuditedService:
     @property
     def dead_letters(self) -> Path:
         return self.directory / "out" / "dead-letters.jsonl"
+
+
+def timing_of(told: list[Told]) -> Timing:
+    """As the job gathers it, as the job does."""
+    lengths: dict[int, int] = {}
+    for each in told:
+        if each.kind == ARRIVAL and each.partition is not None and each.offset is not None:
+            lengths[each.partition] = max(each.offset + 1, lengths.get(each.partition, 0))
+    made: dict[tuple[int, int], list[int]] = {}
+    for each in told:
+        if each.kind == LET_OUT and each.partition is not None and each.offset is not None and each.made_at is not None:
+            bucket = each.offset // bucket_size(lengths[each.partition])
+            made.setdefault((each.partition, bucket), []).append(each.made_at)
+    return Timing((Made(*at, min(instants), max(instants)) for at, instants in made.items()), lengths)
 
 
 def _let_be(service: Service) -> None:

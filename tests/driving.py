@@ -14,6 +14,7 @@ from domain.notification import Notification
 from domain.record import Origin, Partition, Record
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
+from resequencer.profiles import Profiles
 from resequencer.rules import Chance, Rules
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
@@ -113,13 +114,14 @@ class Driven:
     stored: Snapshot | None = None
     reincarnates: bool = False
     chance: Chance = field(default_factory=NoChance)
+    profiles: Profiles | None = None
 
     def __post_init__(self) -> None:
         self.unit = Unit("uow-1", self.strategy.initial())
 
     @property
     def rules(self) -> Rules:
-        return Rules(self.strategy, self.handler, self.settings, self.chance)
+        return Rules(self.strategy, self.handler, self.settings, self.chance, self.profiles)
 
     def arrive(self, *envelopes: DataEnvelope) -> Decision:
         """Each envelope in a turn of its own; the last decision."""

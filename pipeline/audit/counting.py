@@ -5,12 +5,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.audit.finding import Deviation, Finding
+from pipeline.audit.intervals import interval_of
 from pipeline.audit.job import findings
 from pipeline.audit.judging import ARRIVAL, FINDING, LET_OUT, UNIT
 from pipeline.audit.summary import AuditSummary, Bin, FlowLateness, StatusTime
 
 EXAMPLES = 100
-_INTERVALS = 60
 _BOUNDS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000)
 
 
@@ -32,7 +32,8 @@ def summarize(result: DataFrame) -> AuditSummary:
     found = {row.deviation: row["count"] for row in result.where(kind == FINDING).groupBy("deviation").count().collect()}
     let_out, arrivals = result.where(kind == LET_OUT), result.where(kind == ARRIVAL)
     first, last = totals["first"] or 0, totals["last"] or 0
-    interval_ms = max(1, -(-(last - first + 1) // _INTERVALS))
+    interval_ms = interval_of(last - first + 1)
+    first -= first % interval_ms
     return AuditSummary(
         totals.units,
         totals.arrivals,

@@ -12,8 +12,8 @@ from domain.notification import Notification
 from pipeline.audit.rules import AuditRules
 from pipeline.audit.seen import SeenNotification, see_expected
 from pipeline.audit.unit_output import UnitOutput
-from resequencer.turn import Turned, decide
-from resequencer.unit import Unit, Wake
+from resequencer.turn import Led, lead
+from resequencer.unit import Unit
 
 _WIDTH = 16
 """So many ways are followed side by side, at most."""
@@ -38,12 +38,19 @@ class Link(NamedTuple):
 
 
 class Course(NamedTuple):
-    """One way. `highest` is the highest place in the output of what was let out, `score` how well it agrees so far."""
+    """One way. `highest` is the highest place in the output of what was let out, `score` how well it agrees so far.
+
+    `explained` counts the notifications; None once anything that leaves is not there, or not as it has to be. `is_guessed`
+    after a release that let nothing out. `counted_at` is the offset of the last that was handled or stashed.
+    """
 
     unit: Unit
     score: int = 0
     highest: int = -1
     last: Link | None = None
+    explained: int | None = 0
+    is_guessed: bool = False
+    counted_at: int = -1
 
     def emissions(self) -> list[Emission]:
         """In the order in which they left."""
@@ -55,24 +62,30 @@ class Course(NamedTuple):
 
 
 class Courses:
-    """The ways of one unit. Give it the arrivals in their order, then ask for the best."""
+    """The ways of one unit, from a beginning on. Give it the arrivals in their order, then ask for the best.
 
-    def __init__(self, unit: str, rules: AuditRules, output: UnitOutput) -> None:
+    Only if it `is_thorough` are releases thought of that let nothing out.
+    """
+
+    def __init__(self, beginning: Course, rules: AuditRules, output: UnitOutput, *, is_thorough: bool = False) -> None:
+        self.is_thorough = is_thorough
         self._rules = rules
         self._output = output
-        self._courses = [Course(Unit(unit, rules.strategy.initial()))]
-        self._last = -1
+        self._courses = [beginning]
+
+    @property
+    def known(self) -> Course | None:
+        """The way that lets out all that came, and all of it just as it is there; None if there is no such way yet."""
+        return next((each for each in self._courses if _is_known(each)), None)
 
     def arrive(self, envelope: DataEnvelope) -> bool:
         """Whether it counted: a duplicate does not, and what became a dead letter at once."""
         self._branch()
-        turns = [(each, decide(each.unit, (envelope,), (), 0, self._rules.rules)) for each in self._courses]
-        self._courses = [self._after(each, turned, envelope.offset) for each, turned in turns]
-        tally = turns[0][1].decision.tally
-        counts = bool(tally.handled or tally.stashed)
-        if counts:
-            self._last = envelope.offset
-        return counts
+        led = [lead(each.unit, envelope, self._rules.rules) for each in self._courses]
+        counted_at = envelope.offset if led[0].counts else None
+        ways = zip(self._courses, led, strict=True)
+        self._courses = [self._after(each, way, envelope.offset, counted_at) for each, way in ways]
+        return led[0].counts
 
     def best(self) -> Course:
         """Call it once, when everything has arrived."""
@@ -81,58 +94,76 @@ class Courses:
 
     def is_heard_of(self, course: Course) -> bool:
         """Whether the release of what waits would let anything out; of one that would not nobody can tell whether it was."""
-        if not len(course.unit.stash):
-            return False
-        return bool(decide(course.unit, (), (Wake.BOUND,), 0, self._rules.rules).decision.outgoing)
+        return bool(course.unit.stash.lanes and lead(course.unit, None, self._rules.rules).outgoing)
 
     def _branch(self) -> None:
         """Where a release may have been."""
+        if not self.is_thorough and not self._output.incomplete:
+            return
         released = [released for each in self._courses if (released := self._released(each)) is not None]
         if released or len(self._courses) > 1:
             self._courses = sorted([*self._courses, *released], key=_score, reverse=True)[:_WIDTH]
 
     def _released(self, course: Course) -> Course | None:
-        if not len(course.unit.stash) or not self._may_be_released(course):
+        if not course.unit.stash.lanes or not self._may_be_released(course):
             return None
-        turned = decide(course.unit, (), (Wake.BOUND,), 0, self._rules.rules)
-        return self._after(course, turned, self._last) if self._is_one_release(turned) else None
+        led = lead(course.unit, None, self._rules.rules)
+        if not self._is_one_release(led):
+            return None
+        after = self._after(course, led, course.counted_at)
+        return after if self._is_seen(course) else after._replace(is_guessed=True)
 
     def _may_be_released(self, course: Course) -> bool:
-        output, stash = self._output, course.unit.stash
-        if output.incomplete and any(each.envelope.offset in output.incomplete for each in stash):
+        if self._is_seen(course):
             return True
-        return len(stash) <= _SILENT and all(output.find_first(each.envelope.offset) is None for each in stash)
+        stash = course.unit.stash
+        is_silent = self.is_thorough and len(stash) <= _SILENT
+        return is_silent and all(self._output.find_first(each.envelope.offset) is None for each in stash)
 
-    def _is_one_release(self, turned: Turned) -> bool:
+    def _is_seen(self, course: Course) -> bool:
+        """Whether something that waits is marked in the output."""
+        incomplete = self._output.incomplete
+        return bool(incomplete) and any(each.envelope.offset in incomplete for each in course.unit.stash)
+
+    def _is_one_release(self, led: Led) -> bool:
         """Whether all of what is marked in it was made at one instant, and nothing else at that instant.
 
         A user's own target type may have been called again in between.
         """
-        made = [each.notification_id for each in turned.decision.outgoing if isinstance(each, Notification)]
+        made = [each.notification_id for each in led.outgoing if isinstance(each, Notification)]
         marked = [seen for each in made if (seen := self._output.find(each)) is not None and seen.incomplete is not None]
         if self._rules.handler.is_foreign or any(each.created_at is None for each in marked):
             return True
         instants = {each.created_at for each in marked if each.created_at is not None}
         return not instants or (len(instants) == 1 and self._output.released[instants.pop()] <= set(made))
 
-    def _after(self, course: Course, turned: Turned, trigger: int) -> Course:
-        score, highest, last = course.score, course.highest, course.last
-        for each in turned.decision.outgoing:
-            emission, rated, place = self._rated(each, trigger, highest)
+    def _after(self, course: Course, led: Led, trigger: int, counted_at: int | None = None) -> Course:
+        _, score, highest, last, explained, is_guessed, before = course
+        for each in led.outgoing:
+            emission, rated, place, is_right = self._rated(each, trigger, highest)
             score, highest, last = score + rated, max(highest, place), Link(last, emission)
-        return Course(turned.unit, score, highest, last)
+            explained = explained + (place >= 0) if is_right and explained is not None else None
+        return Course(led.unit, score, highest, last, explained, is_guessed, before if counted_at is None else counted_at)
 
-    def _rated(self, made: Notification | DeadLetter, trigger: int, highest: int) -> tuple[Emission, int, int]:
-        """With how well it agrees with what was seen of it, and where that is."""
+    def _rated(self, made: Notification | DeadLetter, trigger: int, highest: int) -> tuple[Emission, int, int, bool]:
+        """With how well it agrees with what was seen of it, where that is, and whether it is all that it has to be."""
         if isinstance(made, DeadLetter):
-            return Emission(made, made.record.origin.offset, trigger), 0, -1
+            offset = made.record.origin.offset
+            return Emission(made, offset, trigger), 0, -1, self._output.is_set_aside(offset, made.reason)
         expected = see_expected(made)
-        emission = Emission(expected, made.origin.offset, trigger)
         seen = self._output.find(expected.notification_id)
         if seen is None:
-            return emission, -1, -1
-        agrees = 2 if (seen.incomplete, seen.is_late) == (expected.incomplete, expected.is_late) else -1
-        return emission, agrees - (seen.place < highest) - (seen.digest != expected.digest), seen.place
+            return Emission(expected, made.origin.offset, trigger), -1, -1, False
+        is_behind, has_marks = seen.place < highest, seen.marks == expected.marks
+        rated = (2 if has_marks else -1) - is_behind - (seen.digest != expected.digest)
+        is_alike = has_marks and seen.is_like(expected)
+        # What is alike is kept once.
+        emission = Emission(seen if is_alike else expected, made.origin.offset, trigger)
+        return emission, rated, seen.place, is_alike and not is_behind
+
+
+def _is_known(course: Course) -> bool:
+    return course.explained is not None and not course.is_guessed and not course.unit.stash.lanes
 
 
 def _score(course: Course) -> int:

@@ -1,105 +1,49 @@
 """The job: brings what was let out and what arrived together by unit, in tasks, and writes what is found as tables."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.audit.errors import AuditRefused
-from pipeline.audit.judging import FINDING, WAITING, Told, judge_rows
-from pipeline.audit.lines import FileScope, Portion, read_portion
-from pipeline.audit.overdue import made_of, overdue
-from pipeline.audit.rows import NOTIFICATION, Row
+from pipeline.audit.judging import ARRIVAL, FINDING, LET_OUT, WAITING, Told, judge_rows
+from pipeline.audit.overdue import overdue
 from pipeline.audit.rules import AuditRules, AuditSettings
-from pipeline.audit.timing import Made, Timing, gathered
+from pipeline.audit.scope import Scope
+from pipeline.audit.tables import TOLD, Batches, Step, rows_of, spark_schema, told_batches
+from pipeline.audit.timing import BUCKETS, Made, Timing
 from pipeline.spark_errors import SPARK_ERRORS, cause_of
 
 RESULT = "result"
 """The directory of the tables: Parquet, one per kind (`kind=finding`, `kind=unit`, …)."""
 
-_ROW = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("unit", pa.string()),
-        ("kind", pa.int32()),
-        ("place", pa.int64()),
-        ("at", pa.int64()),
-        ("payload", pa.binary()),
-    ]
-)
-_TOLD = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("unit", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("deviation", pa.string()),
-        ("what", pa.string()),
-        ("open", pa.int32()),
-        ("flow", pa.string()),
-        ("depth", pa.int64()),
-        ("behind", pa.int64()),
-        ("late_ms", pa.int64()),
-        ("status", pa.string()),
-        ("made_at", pa.int64()),
-        ("waited_ms", pa.int64()),
-        ("waited_records", pa.int64()),
-        ("is_incomplete", pa.bool_()),
-        ("is_late", pa.bool_()),
-        ("is_compared", pa.bool_()),
-    ]
-)
-_MADE = pa.schema([("partition", pa.int32()), ("bucket", pa.int64()), ("first", pa.int64()), ("last", pa.int64())])
-_BATCH_ROWS = 2_000
-_BATCH_BYTES = 16 * 1024 * 1024
 _TASK_BYTES = 64 * 1024 * 1024
-"""About so much of the files for each task that judges: a task sorts what it has, and may do so on disk."""
+"""About so much of what is read for each task that judges: a task sorts what it has, and may do so on disk."""
 
-Batches = Iterable[pa.RecordBatch]
+_AT_ONCE = "spark.sql.maxConcurrentOutputFileWriters"
+"""Files that a task writes at once. Otherwise it would sort all that it says by the table that it goes to."""
 
 
-def audit_files(spark: SparkSession, scope: FileScope, settings: AuditSettings, target: Path) -> DataFrame:
+def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, target: Path) -> DataFrame:
     """The tables under `target`, which the tasks see under the same path; what was there before is replaced.
 
     Raises:
-        AuditRefused: A file vanished or cannot be read, or there is no room.
+        AuditRefused: What is to be read vanished or cannot be read, or there is no room.
     """
     tasks = max(spark.sparkContext.defaultParallelism, scope.size // _TASK_BYTES)
-    rows = _listed(spark, scope.portions).mapInArrow(_reader(settings), _spark_schema(_ROW))
     result = (target / RESULT).absolute().as_uri()
+    spark.conf.set(_AT_ONCE, "8")
     try:
-        _write(_judged(rows, settings, tasks), result, "overwrite")
-        if not (waiting := _read(spark, result).where(F.col("kind") == WAITING)).isEmpty():
-            timing = Timing(_made(spark, scope, settings), scope.lengths)
-            _write(waiting.mapInArrow(_overdue(timing, scope.lengths, settings), _spark_schema(_TOLD)), result, "append")
+        _write(_judged(scope.rows(settings), settings, tasks), result, "overwrite")
+        told = _read(spark, result)
+        if not (waiting := told.where(F.col("kind") == WAITING)).isEmpty():
+            _write(waiting.mapInArrow(_overdue(_timing(told), settings), spark_schema(TOLD)), result, "append")
         return _read(spark, result)
     except SPARK_ERRORS as error:
         raise AuditRefused(f"Spark failed: {cause_of(error)}") from error
-
-
-def _judged(rows: DataFrame, settings: AuditSettings, tasks: int) -> DataFrame:
-    """A unit is taken record by record: its size costs time, not memory."""
-    placed = rows.repartition(tasks, "partition", "unit").sortWithinPartitions("partition", "unit", "kind", "place")
-    return placed.mapInArrow(_judge(settings), _spark_schema(_TOLD))
-
-
-def _made(spark: SparkSession, scope: FileScope, settings: AuditSettings) -> list[Made]:
-    """When something was made of which records: a row per piece of a partition and portion of the output."""
-    portions = [each for each in scope.portions if each.kind == NOTIFICATION]
-    rows = _listed(spark, portions).mapInArrow(_maker(scope.lengths, settings), _spark_schema(_MADE)).collect()
-    return [Made(*row) for row in rows]
-
-
-def _write(told: DataFrame, result: str, mode: str) -> None:
-    told.write.mode(mode).partitionBy("kind").parquet(result)
-
-
-def _read(spark: SparkSession, result: str) -> DataFrame:
-    return spark.read.schema(_spark_schema(_TOLD)).parquet(result)
 
 
 def findings(result: DataFrame) -> DataFrame:
@@ -108,75 +52,42 @@ def findings(result: DataFrame) -> DataFrame:
     return result.where(F.col("kind") == FINDING).select(*columns).orderBy(*columns)
 
 
-def _listed(spark: SparkSession, portions: Sequence[Portion]) -> DataFrame:
-    """A task for each."""
-    names = ("kind", "path", "partition", "start", "end", "limit", "base", "is_packed", "begins_line", "inode")
-    kinds = ["int", "string", "int", "long", "long", "long", "long", "boolean", "boolean", "long"]
-    schema = ", ".join(["number int", *(f"`{name}` {kind}" for name, kind in zip(names, kinds, strict=True))])
-    rows = [(number, *portion) for number, portion in enumerate(portions)]
-    return spark.createDataFrame(rows, schema).repartitionById(max(1, len(rows)), F.col("number")).drop("number")
+def _judged(rows: DataFrame, settings: AuditSettings, tasks: int) -> DataFrame:
+    """A unit is taken record by record: its size costs time, not memory. A number sorts faster than a name."""
+    whose = ("partition", "unit")
+    placed = rows.repartition(tasks, *whose).sortWithinPartitions(F.xxhash64(*whose), *whose, "kind", "place")
+    return placed.mapInArrow(_judge(settings), spark_schema(TOLD))
 
 
-def _reader(settings: AuditSettings) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        decoder = AuditRules(settings).decoder
-        for batch in batches:
-            for each in batch.to_pylist():
-                rows = read_portion(Portion(**each), settings.topic, settings.max_value_bytes, decoder)
-                yield from _batches(rows, _ROW)
-
-    return read
-
-
-def _maker(lengths: dict[int, int], settings: AuditSettings) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    def make(batches: Batches) -> Iterator[pa.RecordBatch]:
-        decoder = AuditRules(settings).decoder
-        for batch in batches:
-            for each in batch.to_pylist():
-                rows = read_portion(Portion(**each), settings.topic, settings.max_value_bytes, decoder)
-                yield from _batches(iter(gathered(made_of(rows, lengths))), _MADE)
-
-    return make
-
-
-def _overdue(timing: Timing, lengths: dict[int, int], settings: AuditSettings) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    def find(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            # The kind is a partition of the table, and stands behind the other columns there.
-            waiting = (Told(**each) for each in batch.to_pylist())
-            yield from _batches(overdue(waiting, timing, lengths, settings), _TOLD)
-
-    return find
-
-
-def _judge(settings: AuditSettings) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def _judge(settings: AuditSettings) -> Step:
     def judge_all(batches: Batches) -> Iterator[pa.RecordBatch]:
-        yield from _batches(judge_rows(_rows(batches), AuditRules(settings)), _TOLD)
+        with closing(AuditRules(settings)) as rules:
+            yield from told_batches(judge_rows(rows_of(batches), rules))
 
     return judge_all
 
 
-def _rows(batches: Batches) -> Iterator[Row]:
-    for batch in batches:
-        yield from map(Row._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+def _timing(told: DataFrame) -> Timing:
+    """A row per piece of a partition."""
+    ends = told.where(F.col("kind") == ARRIVAL).groupBy("partition").agg((F.max("offset") + 1).alias("length"))
+    bucket = F.floor(F.col("offset") / F.ceil(F.col("length") / BUCKETS)).cast("long").alias("bucket")
+    made = told.where((F.col("kind") == LET_OUT) & F.col("made_at").isNotNull()).join(F.broadcast(ends), "partition")
+    gathered = made.groupBy("partition", bucket).agg(F.min("made_at"), F.max("made_at"))
+    return Timing((Made(*row) for row in gathered.collect()), {row.partition: row.length for row in ends.collect()})
 
 
-def _batches(rows: Iterator[NamedTuple], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Few rows at once, and fewer where they are large."""
-    while taken := list(_taken(rows)):
-        columns = [pa.array(column, kind) for column, kind in zip(zip(*taken, strict=True), schema.types, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+def _overdue(timing: Timing, settings: AuditSettings) -> Step:
+    def find(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            # The kind is a partition of the table, and stands behind the other columns there.
+            yield from told_batches(overdue((Told(**each) for each in batch.to_pylist()), timing, settings))
+
+    return find
 
 
-def _taken(rows: Iterator[Any]) -> Iterator[Any]:
-    size = 0
-    for row in islice(rows, _BATCH_ROWS):
-        yield row
-        size += len(row.payload) if isinstance(row, Row) else 0
-        if size > _BATCH_BYTES:
-            return
+def _write(told: DataFrame, result: str, mode: str) -> None:
+    told.write.mode(mode).partitionBy("kind").parquet(result)
 
 
-def _spark_schema(schema: pa.Schema) -> str:
-    names = {"int32": "int", "int64": "long", "bool": "boolean"}
-    return ", ".join(f"`{field.name}` {names.get(str(field.type), str(field.type))}" for field in schema)
+def _read(spark: SparkSession, result: str) -> DataFrame:
+    return spark.read.schema(spark_schema(TOLD)).parquet(result)

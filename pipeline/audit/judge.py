@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
-from pipeline.audit.course import Course, Courses, Emission
+from pipeline.audit.course import Course, Emission
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.known_handler import UNKNOWN
-from pipeline.audit.letter_rules import letter_findings
+from pipeline.audit.letter_rules import ExpectedLetter, letter_findings
+from pipeline.audit.likely_courses import LikelyCourses
 from pipeline.audit.rules import AuditRules
 from pipeline.audit.seen import SeenNotification, digest_of
 from pipeline.audit.unit_output import UnitOutput
@@ -37,29 +38,42 @@ class UnitJudge:
         self._partition = partition
         self._unit = unit
         self.settled = rules.settings.settled.get(partition, 0)
-        self._envelopes: set[int] = set()
+        self._envelopes: dict[int, bytes] = {}
         rules.handler.output = self.output
-        self._courses = Courses(unit, rules, self.output)
+        self._courses = LikelyCourses(unit, rules, self.output)
 
-    def arrive(self, envelope: DataEnvelope) -> bool:
-        """Whether it counts: a duplicate does not."""
-        self._envelopes.add(envelope.offset)
+    def arrive(self, envelope: DataEnvelope, value_digest: bytes) -> bool:
+        """Whether it counts: a duplicate does not. The digest is that of the record's bytes."""
+        self._envelopes[envelope.offset] = value_digest
         return self._courses.arrive(envelope)
 
     def end(self) -> Judged:
         course = self._courses.best()
+        is_waiting = self._courses.is_heard_of(course)
+        waiting = len(course.unit.stash) if is_waiting else 0
+        if self._is_as_it_has_to_be(course):
+            return Judged([], waiting, course, is_waiting)
         emissions = course.emissions()
         notified = [each for each in emissions if isinstance(each.made, SeenNotification)]
-        buried = [each for each in emissions if isinstance(each.made, DeadLetter)]
+        buried = [self._letter(each) for each in emissions if isinstance(each.made, DeadLetter)]
         missing = [each for each in notified if self.output.find(_id(each)) is None]
         findings = [*self._missing(missing), *self._orphans(notified), *self._doubled()]
         if not self.output.has_possible_duplicates:
             findings += self._disorder(notified)
         findings += [found for each in notified for found in self._differences(each)]
         findings += letter_findings(self._unit, self._partition, buried, self.output.letters, self.settled)
-        is_waiting = self._courses.is_heard_of(course)
-        waiting = len(course.unit.stash) if is_waiting else 0
         return Judged(findings, waiting + sum(each.trigger >= self.settled for each in missing), course, is_waiting)
+
+    def _is_as_it_has_to_be(self, course: Course) -> bool:
+        """As nearly always: all that is there was to be let out, each once, in its order and as it is."""
+        output = self.output
+        count = len(output.notifications)
+        return course.explained == count == output.count and not output.letters and not output.has_possible_duplicates
+
+    def _letter(self, emission: Emission) -> ExpectedLetter:
+        made = emission.made
+        assert isinstance(made, DeadLetter)
+        return ExpectedLetter(emission.offset, emission.trigger, made.reason, made.error, self._envelopes[emission.offset])
 
     def _missing(self, missing: list[Emission]) -> Iterator[Finding]:
         for each in missing:
@@ -121,8 +135,8 @@ def differences(expected: SeenNotification, seen: SeenNotification) -> Iterator[
         yield Deviation.WRONG_STATUS, f"says {seen.status} and not {expected.status}"
     elif seen.digest != expected.digest:
         yield Deviation.WRONG_CONTENT, "has another content than the unit's payment data make"
-    if seen.headers != expected.headers:
-        names = sorted({name for name, _ in set(seen.headers) ^ set(expected.headers)})
+    if _headers(seen) != _headers(expected):
+        names = sorted({name for name, _ in set(_headers(seen)) ^ set(_headers(expected))})
         yield Deviation.WRONG_HEADERS, f"has other headers: {', '.join(names)}"
 
 
@@ -138,6 +152,10 @@ def mark_differences(expected: SeenNotification, seen: SeenNotification) -> Iter
     else:
         what = f"is marked {'complete' if seen.incomplete is None else seen.incomplete}, and {expected.incomplete} was missing"
         yield Deviation.NOT_MARKED_INCOMPLETE, what
+
+
+def _headers(seen: SeenNotification) -> tuple[tuple[str, str | None], ...]:
+    return (*seen.headers, ("lookups-version", seen.version))
 
 
 def _id(emission: Emission) -> str:

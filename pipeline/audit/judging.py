@@ -4,14 +4,13 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
-from domain.record import Origin, Partition, Record
+from domain.record import Partition
 from pipeline.audit.course import Emission
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.judge import NOT_KNOWN, UnitJudge
 from pipeline.audit.lateness import Lateness
-from pipeline.audit.letter_rules import letter_findings
+from pipeline.audit.letter_rules import ExpectedLetter, letter_findings
 from pipeline.audit.rows import (
     LETTER,
     NOTIFICATION,
@@ -19,10 +18,11 @@ from pipeline.audit.rows import (
     REFUSED,
     UNREADABLE,
     Row,
+    envelope_of,
+    read_arrived,
     read_letter,
     read_notification,
-    read_refusal,
-    record_of,
+    read_refused,
 )
 from pipeline.audit.rules import AuditRules
 from pipeline.audit.seen import SeenLetter, SeenNotification
@@ -72,15 +72,16 @@ def judge_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
 def _judge_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
     judge, lateness = UnitJudge(partition, unit, rules), Lateness(rules.strategy)
     arrivals: dict[int, tuple[int, int | None]] = {}
+    origin = Partition(rules.settings.topic, partition)
     for row in rows:
         if row.kind == NOTIFICATION:
             judge.output.add(read_notification(row.payload))
         elif row.kind == LETTER:
             judge.output.add_letter(row.place, read_letter(row.payload))
         elif row.kind == RECORD:
-            envelope = rules.decoder.decode(record_of(row, rules.settings.topic))
-            assert isinstance(envelope, DataEnvelope), "it was one when it was read"
-            if judge.arrive(envelope):
+            arrived = read_arrived(row.payload)
+            envelope = envelope_of(row, arrived, origin)
+            if judge.arrive(envelope, arrived.value_digest):
                 arrivals[row.place] = (len(arrivals), row.at)
                 yield _arrival(lateness, envelope, row)
     judged = judge.end()
@@ -129,14 +130,13 @@ def _let_out(
 def _judge_place(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
     """A record that is no envelope, and the dead letters that speak of it."""
     letters: dict[int, list[SeenLetter]] = {}
-    expected: list[Emission] = []
+    expected: list[ExpectedLetter] = []
     for row in rows:
         if row.kind == LETTER:
             letters.setdefault(row.place, []).append(read_letter(row.payload))
         elif row.kind == REFUSED:
-            reason, error, value = read_refusal(row.payload)
-            origin = Origin(Partition(rules.settings.topic, partition), row.place)
-            expected.append(Emission(DeadLetter(Record(origin, value), reason, error, 0), row.place, row.place))
+            refused = read_refused(row.payload)
+            expected.append(ExpectedLetter(row.place, row.place, refused.reason, refused.error, refused.value_digest))
         elif row.kind == UNREADABLE:
             yield _finding(Finding(Deviation.UNREADABLE, None, partition, None, row.payload.decode()))
     settled = rules.settings.settled.get(partition, 0)

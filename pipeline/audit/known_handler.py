@@ -1,6 +1,7 @@
 """The service's own handler, with the lookups that each notification says it was made with."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -40,6 +41,7 @@ class KnownHandler:
         self._directory = LookupsDirectory(Path(lookups))
         self._alone = make_handler(self._settings, table)
         self._made: dict[str, ProcessObjectHandler | None] = {}
+        self._releases = ExitStack()
         self.output = UnitOutput()
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
@@ -56,6 +58,10 @@ class KnownHandler:
             return handled
         unknown = tuple(msgspec.structs.replace(each, value=UNKNOWN) for each in handled.notifications)
         return msgspec.structs.replace(handled, notifications=unknown)
+
+    def close(self) -> None:
+        """The releases that it has opened."""
+        self._releases.close()
 
     def _believed(self, envelope: DataEnvelope, marks: Marks) -> Handled:
         """The notifications that are there, of the process objects that there are."""
@@ -89,7 +95,7 @@ class KnownHandler:
             return None
         if version not in self._made:
             try:
-                release = open_release(self._directory, self._pointer(version))
+                release = self._releases.enter_context(closing(open_release(self._directory, self._pointer(version))))
                 self._made[version] = self._alone.with_lookups(Lookups(release))
             except (NoRelease, ReleaseRefused, OSError):
                 self._made[version] = None

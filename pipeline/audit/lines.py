@@ -14,10 +14,10 @@ from connectors.file_operations import SystemFiles
 from connectors.file_positions import PositionsFile
 from connectors.file_rotated import find_rotated
 from connectors.file_settings import FileSettings
-from domain.decoding import EnvelopeDecoder
 from domain.record import Cut, Origin, Partition, Record
 from pipeline.audit.errors import AuditRefused
 from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, Row, letter_row, notification_row, record_row, unreadable_row
+from pipeline.audit.rules import AuditRules
 
 PORTION_BYTES = 32 * 1024 * 1024
 _LATER_FILE = 1 << 44
@@ -56,15 +56,6 @@ class FileScope(NamedTuple):
     def size(self) -> int:
         """In bytes."""
         return sum(each.end - each.start for each in self.portions)
-
-    @property
-    def lengths(self) -> dict[int, int]:
-        """Where the input of each partition ended."""
-        ends: dict[int, int] = {}
-        for each in self.portions:
-            if each.kind == RECORD:
-                ends[each.partition] = max(each.end, ends.get(each.partition, 0))
-        return ends
 
 
 def find_scope(settings: FileSettings, archive: Path) -> FileScope:
@@ -129,15 +120,15 @@ def _cut_up(kind: int, path: Path, partition: int, begin: int, base: int) -> Ite
         yield Portion(kind, str(path), partition, start, end, size, base, begins_line=start == begin, inode=stat.st_ino)
 
 
-def read_portion(portion: Portion, topic: str, max_value_bytes: int, decoder: EnvelopeDecoder) -> Iterator[Row]:
+def read_portion(portion: Portion, rules: AuditRules) -> Iterator[Row]:
     """Its lines as rows."""
-    settings = FileSettings(topic, Path(), Path(), max_value_bytes)
+    settings = FileSettings(rules.settings.topic, Path(), Path(), rules.settings.max_value_bytes)
     longest = settings.max_line_bytes if portion.kind == RECORD else _LONGEST_OUTPUT_LINE
     lines = _packed_lines(portion, longest) if portion.is_packed else _plain_lines(portion, longest)
     for line in lines:
         place = portion.base + line.start
         if portion.kind == RECORD:
-            yield record_row(_record(line, portion.partition, settings), None, decoder)
+            yield record_row(_record(line, portion.partition, settings), None, rules)
             continue
         read = decode_line(line.content)
         if isinstance(read, Defect):
@@ -145,7 +136,7 @@ def read_portion(portion: Portion, topic: str, max_value_bytes: int, decoder: En
         elif portion.kind == NOTIFICATION:
             yield notification_row(read.key, read.headers, read.value, place)
         else:
-            yield letter_row(_letter(read, topic), place, decoder)
+            yield letter_row(_letter(read, settings.topic), place, rules)
 
 
 def _plain_lines(portion: Portion, longest: int) -> Iterator[FoundLine]:

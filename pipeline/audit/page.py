@@ -27,8 +27,9 @@ p { margin: .2rem 0 .8rem } .soft, .none { color: var(--soft) }
 .wide { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top }
 .right { text-align: right }
-td.id { overflow-wrap: anywhere; min-width: 8rem }
-svg { width: 100%; height: auto; display: block } svg text { font-size: 11px; fill: var(--soft) } svg line { stroke: var(--line) }
+td.id { overflow-wrap: anywhere; min-width: 11rem }
+svg { width: 100%; min-width: 36rem; height: auto; display: block }
+svg text { font-size: 11px; fill: var(--soft) } svg line { stroke: var(--line) }
 text.label, text.axis { text-anchor: middle } text.value { text-anchor: end }
 .legend span { display: inline-block; margin-right: 1rem } .legend i { display: inline-block; width: .8em; height: .8em;
   margin-right: .35em; border-radius: .15em }
@@ -91,18 +92,25 @@ def _told(found: Finding) -> tuple[str, str, str, str]:
 
 def _charts(summary: AuditSummary) -> str:
     waited = (
-        _section("Waiting times", "From an envelope's record to its notification.", _histogram(summary.waited_ms, "milliseconds"))
+        _section(
+            "Waiting times",
+            "So many notifications were made so long after the record of their envelope was written.",
+            _histogram(summary.waited_ms, "notifications", "milliseconds"),
+        )
         if summary.waited_ms
         else _section(
             "Waiting",
-            "How many envelopes of its unit came while an envelope waited. Files do not say when a record was written.",
-            _histogram(summary.waited_records, "envelopes of the unit that came meanwhile"),
+            "So many notifications waited while so many envelopes of their unit came. "
+            "Files do not say when a record was written.",
+            _histogram(summary.waited_records, "notifications", "envelopes of the unit that came meanwhile"),
         )
     )
-    depth = _histogram(summary.depth, "numbers")
+    depth = _histogram(summary.depth, "envelopes", "numbers")
     return (
         waited
-        + _section("Disorder", "By how many numbers an envelope came behind a later one of its unit; 0: in its turn.", depth)
+        + _section(
+            "Disorder", "So many envelopes came so many numbers behind a later one of their unit; 0: in their turn.", depth
+        )
         + _section("Lateness by flow", "Of the envelopes that came behind a later one.", _flows(summary.flows))
         + _section("Notifications per status over time", _span(summary), _statuses(summary.statuses, summary.interval_ms))
     )
@@ -112,12 +120,12 @@ def _section(title: str, said: str, drawn: str) -> str:
     return f"<h2>{escape(title)}</h2><p class='soft'>{escape(said)}</p>{drawn}"
 
 
-def _histogram(bins: Sequence[Bin], axis: str) -> str:
+def _histogram(bins: Sequence[Bin], counted: str, axis: str) -> str:
     if not bins:
         return _NOTHING
     ends = [*(each.start - 1 for each in bins[1:]), None]
     columns = [Column(_range(each.start, end), (each.count,)) for each, end in zip(bins, ends, strict=True)]
-    return columns_chart(columns, ("envelopes",), axis)
+    return f'<div class="wide">{columns_chart(columns, (counted,), axis)}</div>'
 
 
 def _range(start: int, end: int | None) -> str:
@@ -160,7 +168,7 @@ def _statuses(counted: Sequence[StatusTime], interval_ms: int) -> str:
     first, last = min(each.start for each in counted), max(each.start for each in counted)
     starts = range(first, last + 1, interval_ms)
     columns = [Column(_clock(start, interval_ms), tuple(counts.get((start, name), 0) for name in names)) for start in starts]
-    return columns_chart(columns, names, "made at (UTC)") + legend(names)
+    return f'<div class="wide">{columns_chart(columns, names, "made at (UTC)")}</div>{legend(names)}'
 
 
 def _span(summary: AuditSummary) -> str:
@@ -168,7 +176,8 @@ def _span(summary: AuditSummary) -> str:
         return ""
     starts = [each.start for each in summary.statuses]
     return (
-        f"From {_instant(min(starts))} to {_instant(max(starts) + summary.interval_ms)}, a column per {summary.interval_ms:,} ms."
+        f"From {_instant(min(starts))} to {_instant(max(starts) + summary.interval_ms)}, "
+        f"a column for {_duration(summary.interval_ms)}."
     )
 
 
@@ -190,6 +199,14 @@ def _clock(at: Instant, interval_ms: int) -> str:
     if interval_ms < 1_000:
         return f"{moment:%H:%M:%S}.{at % 1_000 // 100}"
     return f"{moment:%H:%M:%S}" if interval_ms < 60_000 else f"{moment:%d %H:%M}"
+
+
+def _duration(milliseconds: int) -> str:
+    """Of the intervals that there are."""
+    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if milliseconds % length == 0:
+            return f"{milliseconds // length:,} {unit}"
+    return f"{milliseconds:,} ms"
 
 
 def _instant(at: Instant) -> str:

@@ -6,9 +6,11 @@ import msgspec
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
-from domain.decoding import EnvelopeDecoder, Refusal
+from domain.decoding import Refusal
+from domain.envelope import CustomObject, DataEnvelope, MdsObject, PdsObject, ProcessObject
 from domain.record import Headers, Origin, Partition, Record
-from pipeline.audit.seen import SeenLetter, SeenNotification, see, see_letter
+from pipeline.audit.rules import AuditRules
+from pipeline.audit.seen import SeenLetter, SeenNotification, digest_of, see, see_letter
 
 NOTIFICATION, LETTER, RECORD, REFUSED, UNREADABLE = range(5)
 """The kinds, in the order in which a unit's are looked at."""
@@ -16,11 +18,39 @@ NOTIFICATION, LETTER, RECORD, REFUSED, UNREADABLE = range(5)
 _OF_A_UNIT = ("conflicting-duplicate", "handler-failed")
 """The reasons of dead letters whose records are envelopes."""
 
+
+class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A record that is an envelope, without what the row says. `value_digest` is that of its bytes, which a dead letter of it
+    must hold; the record itself is there only for a strategy that may look at it.
+    """
+
+    flow: str
+    sequence: int | None
+    envelope_id: str
+    id_hash: bytes
+    digest: bytes
+    mds_objects: tuple[MdsObject, ...]
+    pds_objects: tuple[PdsObject, ...]
+    custom_objects: tuple[CustomObject, ...]
+    process_objects: tuple[ProcessObject, ...]
+    processing_entity: str | None
+    value_digest: bytes
+    record: Record | None
+
+
+class RefusedRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A record that is no envelope: why, and the digest of its bytes."""
+
+    reason: DeadLetterReason
+    error: str
+    value_digest: bytes
+
+
 _encode = msgspec.msgpack.Encoder().encode
 read_notification = msgspec.msgpack.Decoder(SeenNotification).decode
 read_letter = msgspec.msgpack.Decoder(SeenLetter).decode
-read_record = msgspec.msgpack.Decoder(tuple[bytes, str]).decode
-read_refusal = msgspec.msgpack.Decoder(tuple[DeadLetterReason, str, bytes]).decode
+read_arrived = msgspec.msgpack.Decoder(Arrived).decode
+read_refused = msgspec.msgpack.Decoder(RefusedRecord).decode
 
 
 class Row(NamedTuple):
@@ -44,25 +74,40 @@ def notification_row(key: bytes | None, headers: Headers, value: bytes, place: i
     return Row(partition, key.decode(errors="replace"), NOTIFICATION, place, None, _encode(seen))
 
 
-def letter_row(record: Record, place: int, decoder: EnvelopeDecoder) -> Row:
+def letter_row(record: Record, place: int, rules: AuditRules) -> Row:
     """To its unit, if it was set aside for what its unit knew; to the place of its record otherwise."""
     position, letter = see_letter(record.headers, record.value, place)
     if position is None:
         return unreadable_row(place, "a dead letter without the header dead-letter-source-position")
     unit = place_name(position.offset)
     if letter.reason in _OF_A_UNIT:
-        decoded = decoder.decode(record)
+        decoded = rules.decoder.decode(record)
         unit = unit if isinstance(decoded, Refusal) else decoded.unit
     return Row(position.partition, unit, LETTER, position.offset, None, _encode(letter))
 
 
-def record_row(record: Record, at: Instant | None, decoder: EnvelopeDecoder) -> Row:
-    origin, decoded = record.origin, decoder.decode(record)
+def record_row(record: Record, at: Instant | None, rules: AuditRules) -> Row:
+    """Decoded here, once: the unit must be known to bring its rows together."""
+    partition, offset = record.origin.partition.number, record.origin.offset
+    decoded, digest = rules.decoder.decode(record), digest_of(record.value)
     if isinstance(decoded, Refusal):
-        payload = _encode((decoded.reason, decoded.error, record.value))
-        return Row(origin.partition.number, place_name(origin.offset), REFUSED, origin.offset, at, payload)
-    version = next((value.decode() for name, value in reversed(record.headers) if name == "schema-version"), "")
-    return Row(origin.partition.number, decoded.unit, RECORD, origin.offset, at, _encode((record.value, version)))
+        payload = _encode(RefusedRecord(decoded.reason, decoded.error, digest))
+        return Row(partition, place_name(offset), REFUSED, offset, at, payload)
+    arrived = Arrived(
+        decoded.flow,
+        decoded.sequence,
+        decoded.envelope_id,
+        decoded.id_hash,
+        decoded.digest,
+        decoded.mds_objects,
+        decoded.pds_objects,
+        decoded.custom_objects,
+        decoded.process_objects,
+        decoded.processing_entity,
+        digest,
+        record if rules.needs_records else None,
+    )
+    return Row(partition, decoded.unit, RECORD, offset, at, _encode(arrived))
 
 
 def unreadable_row(place: int, problem: str) -> Row:
@@ -74,8 +119,19 @@ def place_name(offset: int) -> str:
     return f"\x00{offset}"
 
 
-def record_of(row: Row, topic: str) -> Record:
-    """The record of a row of that kind, without what was only needed to read it."""
-    value, version = read_record(row.payload)
-    headers: Headers = (("schema-version", version.encode()),) if version else ()
-    return Record(Origin(Partition(topic, row.partition), row.place), value, headers=headers)
+def envelope_of(row: Row, arrived: Arrived, partition: Partition) -> DataEnvelope:
+    """The envelope of a row of that kind, as it was decoded."""
+    return DataEnvelope(
+        row.unit,
+        arrived.flow,
+        arrived.sequence,
+        arrived.envelope_id,
+        arrived.id_hash,
+        arrived.digest,
+        arrived.record or Record(Origin(partition, row.place), b""),
+        arrived.mds_objects,
+        arrived.pds_objects,
+        arrived.custom_objects,
+        arrived.process_objects,
+        arrived.processing_entity,
+    )

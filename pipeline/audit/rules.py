@@ -34,7 +34,7 @@ class AuditSettings(msgspec.Struct, frozen=True):
 
 
 class AuditRules:
-    """Made once in each task."""
+    """Made once in each task, and closed with it."""
 
     def __init__(self, settings: AuditSettings) -> None:
         self.settings = settings
@@ -43,4 +43,9 @@ class AuditRules:
         self.handler = KnownHandler(settings.handler, table, settings.lookups)
         # Nothing is tried again here, so chance is never asked.
         self.rules = Rules(self.strategy, self.handler, settings.resequencer, Random(0))  # noqa: S311
+        # A user's own may look at whatever came.
+        self.needs_records = ":" in settings.strategy.strategy
         self.decoder = EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence, settings.max_value_bytes))
+
+    def close(self) -> None:
+        self.handler.close()

@@ -5,6 +5,7 @@ A notification that is expected is looked at in the same way as one that was fou
 
 import re
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha256
 
 import msgspec
@@ -13,12 +14,13 @@ from domain.clock import Instant
 from domain.notification import Notification
 from domain.record import Headers
 
-_CREATED = re.compile(rb'(?<="CreDtTm":")[^"]*|(?<=<CreDtTm>)[^<]*')
-"""The first one is the report's own; `OrgnlCreDtTm` is another element, and does not match."""
-
-_STATUS = re.compile(rb'"TxSts":"([^"]*)"|<TxSts>([^<]*)<')
 _POSITION = re.compile(r"(.*)-([0-9]{1,9})@([0-9]{1,18})", re.ASCII | re.DOTALL)
-_JUDGED_ALONE = frozenset({"notification-id", "source-position", "incomplete", "late", "possible-duplicate"})
+_CREATED, _STATUS = "CreDtTm", "TxSts"
+_FRAMES = {
+    (name, kind): frame
+    for name in (_CREATED, _STATUS)
+    for kind, frame in (("json", (b'"%b":"' % name.encode(), b'"')), ("xml", (b"<%b>" % name.encode(), b"<")))
+}
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
@@ -31,7 +33,8 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
 class SeenNotification(msgspec.Struct, frozen=True, array_like=True):
     """`place` orders what left; `position` is None where the header names none. `digest` is that of the value without its
-    `CreDtTm`, which is `created_at`; `status` is None where the value has none. `headers` are those that no other field holds.
+    `CreDtTm`, which is `created_at`; `status` is None where the value has none. `version` is that of the lookups, `headers` are
+    those that no other field holds.
     """
 
     place: int
@@ -43,17 +46,27 @@ class SeenNotification(msgspec.Struct, frozen=True, array_like=True):
     status: str | None
     created_at: Instant | None
     digest: bytes
+    version: str | None
     headers: tuple[tuple[str, str], ...]
+
+    @property
+    def marks(self) -> tuple[str | None, bool]:
+        return self.incomplete, self.is_late
+
+    def is_like(self, other: "SeenNotification") -> bool:
+        """But for marks, and for when it was made and where it lies."""
+        return (
+            self.digest == other.digest
+            and self.position == other.position
+            and self.headers == other.headers
+            and self.status == other.status
+            and self.version == other.version
+        )
 
     @property
     def offset(self) -> int:
         """-1 where no position is named."""
         return -1 if self.position is None else self.position.offset
-
-    @property
-    def version(self) -> str | None:
-        """Of the lookups."""
-        return next((value for name, value in self.headers if name == "lookups-version"), None)
 
     @property
     def named(self) -> str:
@@ -74,22 +87,35 @@ class SeenLetter(msgspec.Struct, frozen=True, array_like=True):
 def see(headers: Headers, value: bytes, place: int) -> SeenNotification | None:
     """None where there is no notification id."""
     texts = {name: text.decode(errors="replace") for name, text in headers}
-    identifier = texts.get("notification-id")
+    identifier = texts.pop("notification-id", None)
     if identifier is None:
         return None
-    created, status = _CREATED.search(value), _STATUS.search(value)
+    created, status = _find_text(value, _CREATED), _find_text(value, _STATUS)
+    # What is popped is no part of the headers that are left.
     return SeenNotification(
         place,
         identifier,
-        find_position(texts.get("source-position")),
-        texts.get("incomplete"),
-        "late" in texts,
-        "possible-duplicate" in texts,
-        None if status is None else (status[1] or status[2] or b"").decode(errors="replace"),
-        None if created is None else _find_instant(created[0]),
-        digest_of(value if created is None else value[: created.start()] + value[created.end() :]),
-        tuple(sorted((name, text) for name, text in texts.items() if name not in _JUDGED_ALONE)),
+        find_position(texts.pop("source-position", None)),
+        texts.pop("incomplete", None),
+        texts.pop("late", None) is not None,
+        texts.pop("possible-duplicate", None) is not None,
+        None if status is None else value[status].decode(errors="replace"),
+        None if created is None else _find_instant(value[created]),
+        digest_of(value if created is None else value[: created.start] + value[created.stop :]),
+        texts.pop("lookups-version", None),
+        tuple(sorted(texts.items())),
     )
+
+
+def _find_text(value: bytes, name: str) -> slice | None:
+    """Where the text of the first element of this name is. The first `CreDtTm` is the report's own: `OrgnlCreDtTm` is another."""
+    opening, closing = _FRAMES[name, "xml" if value.startswith(b"<") else "json"]
+    start = value.find(opening)
+    if start < 0:
+        return None
+    start += len(opening)
+    end = value.find(closing, start)
+    return slice(start, len(value) if end < 0 else end)
 
 
 def see_expected(notification: Notification) -> SeenNotification:
@@ -118,6 +144,7 @@ def digest_of(value: bytes) -> bytes:
     return sha256(value).digest()[:16]
 
 
+@lru_cache(1_024)
 def _find_instant(text: bytes) -> Instant | None:
     try:
         return round(datetime.fromisoformat(text.decode()).timestamp() * 1_000)

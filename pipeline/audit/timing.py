@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from domain.clock import Instant
 
-_BUCKETS = 1_024
+BUCKETS = 1_024
 """Into so many pieces a partition is cut; what a piece tells counts for the records before it."""
 
 
@@ -23,27 +23,18 @@ class Made(NamedTuple):
 
 def bucket_size(length: int) -> int:
     """In offsets, of a partition that ends there."""
-    return max(1, -(-length // _BUCKETS))
-
-
-def gathered(made: Iterable[Made]) -> list[Made]:
-    """One for each bucket."""
-    found: dict[tuple[int, int], Made] = {}
-    for each in made:
-        at = each.partition, each.bucket
-        known = found.get(at, each)
-        found[at] = Made(*at, min(known.first, each.first), max(known.last, each.last))
-    return list(found.values())
+    return max(1, -(-length // BUCKETS))
 
 
 class Timing:
-    """`lengths` are those of the partitions, the same that the buckets were made with."""
+    """`made` has one for each bucket. `lengths` are those of the partitions: how far what counts reaches."""
 
     def __init__(self, made: Iterable[Made], lengths: Mapping[int, int]) -> None:
+        self.lengths = lengths
         self._sizes = {partition: bucket_size(length) for partition, length in lengths.items()}
         self._last: dict[int, Instant] = {}
         self._firsts: dict[int, list[tuple[int, Instant]]] = {}
-        for each in sorted(gathered(made), reverse=True):
+        for each in sorted(made, reverse=True):
             self._last[each.partition] = max(each.last, self._last.get(each.partition, each.last))
             firsts = self._firsts.setdefault(each.partition, [])
             firsts.append((each.bucket, min(each.first, firsts[-1][1]) if firsts else each.first))

@@ -37,6 +37,11 @@ class UnitOutput:
             self._by_id[seen.notification_id] = seen
         self._by_offset.setdefault(seen.offset, seen)
 
+    @property
+    def count(self) -> int:
+        """Of different notifications."""
+        return len(self._by_id)
+
     def add_letter(self, offset: int, letter: SeenLetter) -> None:
         self.letters.setdefault(offset, []).append(letter)
 
@@ -46,6 +51,10 @@ class UnitOutput:
     def find_first(self, offset: int) -> SeenNotification | None:
         """The first that the record at this offset is said to have caused."""
         return self._by_offset.get(offset)
+
+    def is_set_aside(self, offset: int, reason: str) -> bool:
+        """Once, and with this reason."""
+        return [each.reason for each in self.letters.get(offset, ())] == [reason]
 
     def was_refused(self, offset: int) -> bool:
         return any(each.reason == "handler-failed" for each in self.letters.get(offset, ()))

@@ -1,5 +1,6 @@
 """Fills in who an agent is, where the payment does not say it and the lookups know. Nothing that was said is changed."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from resequencer.handlers.simple_types import NOT_PROVIDED
 _type = TYPES["BranchAndFinancialInstitutionIdentification6"]
 assert isinstance(_type, Sequence)
 _AGENT = PartReader("an agent", _type)
+_KEPT = 4_096
 _encode = msgspec.json.Encoder().encode
 
 
@@ -29,20 +31,39 @@ _read_account = msgspec.json.Decoder(_Account).decode
 _read_agent = msgspec.json.Decoder(dict[str, dict[str, Any]]).decode
 
 
-def filled_agent(agent: msgspec.Raw | None, account: msgspec.Raw | None, enrichment: Enrichment) -> msgspec.Raw | None:
-    """The agent of an account, both as the schema accepts them.
+class Agents:
+    """Fills in agents from the lookups of one version. Payments name the same few banks: how those are filled in is kept."""
 
-    One that is missing, or says only that nothing was provided, is the institution that keeps the account by its IBAN; one
-    with a BIC and without a name gets the name.
-    """
-    said = {} if agent is None else _read_agent(agent).get("FinInstnId", {})
-    if not said or _is_not_provided(said):
-        found = _institution_of(account, enrichment)
-        return agent if found is None else _agent_of({"BICFI": found.bic, "Nm": found.name})
-    if agent is None or "Nm" in said or "BICFI" not in said:
+    def __init__(self, enrichment: Enrichment) -> None:
+        self._enrichment = enrichment
+        self._named = lru_cache(_KEPT)(self._find_named)
+        self._agent_of = lru_cache(_KEPT)(_agent_of)
+
+    def filled(self, agent: msgspec.Raw | None, account: msgspec.Raw | None) -> msgspec.Raw | None:
+        """The agent of an account, both as the schema accepts them.
+
+        One that is missing, or says only that nothing was provided, is the institution that keeps the account by its IBAN; one
+        with a BIC and without a name gets the name.
+        """
+        named = b"" if agent is None else self._named(bytes(agent))
+        if named is not None:
+            return msgspec.Raw(named) if named else self._institution_of(account) or agent
         return agent
-    named = enrichment.find_by_bic(said["BICFI"])
-    return agent if named is None else _agent_of(said | {"Nm": named.name}, _read_agent(agent).get("BrnchId")) or agent
+
+    def _find_named(self, agent: bytes) -> bytes | None:
+        """The agent with its name; None where it stays as it is, empty where it says nothing of who it is."""
+        said = _read_agent(agent).get("FinInstnId", {})
+        if not said or _is_not_provided(said):
+            return b""
+        if "Nm" in said or "BICFI" not in said:
+            return None
+        found = self._enrichment.find_by_bic(said["BICFI"])
+        return None if found is None else _encoded(said | {"Nm": found.name}, _read_agent(agent).get("BrnchId"))
+
+    def _institution_of(self, account: msgspec.Raw | None) -> msgspec.Raw | None:
+        iban = find_iban(account)
+        found = None if iban is None else self._enrichment.find_by_iban(iban)
+        return None if found is None else self._agent_of(found)
 
 
 def find_iban(account: msgspec.Raw | None) -> str | None:
@@ -50,18 +71,18 @@ def find_iban(account: msgspec.Raw | None) -> str | None:
     return None if identity is None else identity.IBAN
 
 
-def _institution_of(account: msgspec.Raw | None, enrichment: Enrichment) -> InstitutionValue | None:
-    iban = find_iban(account)
-    return None if iban is None else enrichment.find_by_iban(iban)
-
-
 def _is_not_provided(said: dict[str, Any]) -> bool:
     """As SEPA writes it for an agent that need not be named: `Othr/Id` NOTPROVIDED."""
     return said.keys() == {"Othr"} and said["Othr"].get("Id") == NOT_PROVIDED
 
 
-def _agent_of(institution: dict[str, Any], branch: dict[str, Any] | None = None) -> msgspec.Raw | None:
-    """What the schema refuses of it is left out."""
+def _agent_of(institution: InstitutionValue) -> msgspec.Raw | None:
+    encoded = _encoded({"BICFI": institution.bic, "Nm": institution.name})
+    return None if encoded is None else msgspec.Raw(encoded)
+
+
+def _encoded(institution: dict[str, Any], branch: dict[str, Any] | None = None) -> bytes | None:
+    """What the schema refuses of it is left out; None where nothing is left."""
     body = _encode({"FinInstnId": institution} | ({} if branch is None else {"BrnchId": branch}))
     valid = _AGENT.find_valid(body) or _AGENT.conformed(body)
-    return None if valid == b"{}" else msgspec.Raw(valid)
+    return None if valid == b"{}" else bytes(valid)

@@ -3,7 +3,7 @@
 import msgspec
 
 from enrichment.shapes import CustomerValue
-from resequencer.handlers.agents import filled_agent
+from resequencer.handlers.agents import Agents
 from resequencer.handlers.customers import find_customer
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.pain001_parts import INSTRUCTION, MESSAGE, TRANSACTION
@@ -47,6 +47,7 @@ class Originals:
 
     def __init__(self, enrichment: Enrichment) -> None:
         self._enrichment = enrichment
+        self._agents = Agents(enrichment)
         self._kept: dict[Bodies, Original] = {}
 
     def __len__(self) -> int:
@@ -61,7 +62,7 @@ class Originals:
         kept = self._kept.get(data.mds)
         if kept is not None:
             return kept
-        made = _make(data, self._enrichment)
+        made = _make(data, self._enrichment, self._agents)
         if sum(len(body) for _, body in data.mds) <= LARGEST_KEPT_BYTES:
             if len(self._kept) >= KEPT_PAYMENTS:
                 del self._kept[next(iter(self._kept))]
@@ -69,7 +70,7 @@ class Originals:
         return made
 
 
-def _make(data: PaymentData, enrichment: Enrichment) -> Original:
+def _make(data: PaymentData, enrichment: Enrichment, agents: Agents) -> Original:
     message = _read(MESSAGE, data)
     header = _fields_of(message, "GrpHdr")
     payment = _read(INSTRUCTION, data)
@@ -79,7 +80,7 @@ def _make(data: PaymentData, enrichment: Enrichment) -> Original:
     identification = _original_identification(_fields_of(transfer, "PmtId"))
     is_enriched = enrichment.version is not None
     if is_enriched:
-        payment, transfer = _with_agents(payment, transfer, enrichment)
+        payment, transfer = _with_agents(payment, transfer, agents)
     reference = _original_reference(payment, transfer)
     return Original(
         initiating_party=b"," + party if party else b"",
@@ -92,9 +93,9 @@ def _make(data: PaymentData, enrichment: Enrichment) -> Original:
     )
 
 
-def _with_agents(payment: Fields, transfer: Fields, enrichment: Enrichment) -> tuple[Fields, Fields]:
-    debtors = filled_agent(payment.get("DbtrAgt"), payment.get("DbtrAcct"), enrichment)
-    creditors = filled_agent(transfer.get("CdtrAgt"), transfer.get("CdtrAcct"), enrichment)
+def _with_agents(payment: Fields, transfer: Fields, agents: Agents) -> tuple[Fields, Fields]:
+    debtors = agents.filled(payment.get("DbtrAgt"), payment.get("DbtrAcct"))
+    creditors = agents.filled(transfer.get("CdtrAgt"), transfer.get("CdtrAcct"))
     return (
         payment if debtors is None else payment | {"DbtrAgt": debtors},
         transfer if creditors is None else transfer | {"CdtrAgt": creditors},

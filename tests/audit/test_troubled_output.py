@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
+
 import pytest
 from audited_service import TABLE, AuditedService, lines_of, write_lines
 from published_lookups import publish, shaped
@@ -112,12 +114,13 @@ def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_nam
 
     def switch(service):
         publish(directory, {SETTINGS: settings_saying(f"said at {service.clock.now()}")}, now=service.clock.now())
-        release = open_release(directory, directory.get_current())
+        release = releases.enter_context(closing(open_release(directory, directory.get_current())))
         service.stop()
         service.handler = handler.with_lookups(Lookups(release))
         service.start()
 
-    audited.live_with(switch)
+    with ExitStack() as releases:
+        audited.live_with(switch)
     versions = {line["headers"].get("lookups-version") for line in lines_of(audited.notifications)}
     assert len(versions) == 2
     assert audited.findings() == []

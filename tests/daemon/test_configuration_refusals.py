@@ -3,7 +3,7 @@
 import pytest
 
 from daemon.keys import CLIENTS, KEYS
-from daemon.kinds import Choice, Duration, FilePath, Names, Number, SecretText, Size, Text, Url, Whole
+from daemon.kinds import Choice, Duration, FilePath, Location, Names, Number, SecretText, Size, Text, Url, Whole
 
 P = "payment-status-notification"
 R = f"{P}.resequencer"
@@ -16,6 +16,7 @@ WRONG = {
     Url: ["5", "true", "null", "localhost", '"ftp://localhost"', '"redis://"', '"http://"', "[a]", "{ a = 1 }"],
     Names: ["5", "BusinessData", "null", "[1]", "[[A]]", '[" "]', "[A, A]", "['A, B']", "{ a = 1 }"],
     FilePath: ["5", "true", '""', '" "', "[a]", "3s", "{ a = 1 }", "x" * 256, "x/" * 2_001],
+    Location: ["5", "true", '""', '" "', "[a]", "3s", '"://x"', '"h dfs://x"', '"hdfs://"', "x" * 256, "{ a = 1 }"],
     Duration: ["30", "true", "soon", "-1s", "100us", "1.0005s", "3x", "[3s]", "1000000d", '"3 s s"', "3 months", "{ a = 1 }"],
     Size: ["512m", "true", "[]", "big", "-1", "1.3B", "[1M]", "99999G", "0", "{ a = 1 }"],
     Whole: ["1.5", "true", "[]", "many", "-1", "[1]", "1e99", "99999999999999999999999", '"1 0"', "3s", "{ a = 1 }", "9" * 400],
@@ -96,6 +97,9 @@ FILES = f"{I}.transport = file\n{P}.transport = file\n"
         (f"{R} {{ idle-timeout = 2s }}", f"{R}.idle-timeout"),
         (f"{R} {{ processing-timeout = 31s }}", f"{R}.idle-timeout"),
         (f"{R} {{ stash-timeout = 0s }}", f"{R}.stash-timeout"),
+        (f"{R} {{ stash-timeout = lerned }}", f"{R}.stash-timeout"),
+        (f"{R} {{ idle-timeout = learned }}", f"{R}.idle-timeout"),
+        (f"{R} {{ learned-timeout {{ at-least = 11m }} }}", f"{R}.learned-timeout.at-least"),
         (f"{R} {{ strategy = FULL_PAIN001_AND_CUSTOM_DATA, pds-data-keys = [A] }}", f"{R}.custom-data-keys"),
         (f"{R} {{ strategy = FULL_PAIN001_AND_PDS_DATA, custom-data-keys = [A] }}", f"{R}.pds-data-keys"),
         (f"{R} {{ acknowledge = when-handled }}", f"{R}.acknowledge"),

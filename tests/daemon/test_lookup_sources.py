@@ -8,8 +8,9 @@ import pytest
 from daemon.configuration import Configuration
 from daemon.lookup_sources import load_job_settings
 from domain.errors import ConfigurationError
-from enrichment.shapes import CUSTOMERS, INSTITUTIONS, REASONS, SETTINGS
-from pipeline.job_settings import JobSettings, Limits, SourceSettings
+from enrichment.shapes import CUSTOMERS, INSTITUTIONS, PROFILES, REASONS, SETTINGS
+from pipeline.job_settings import JobSettings, LearningSettings, Limits, SourceSettings
+from resequencer.strategies.registry import StrategySettings
 
 N = "payment-status-notification"
 CUSTOMER = "sources.customers = [{{ format = csv, path = x.csv, {} }}]"
@@ -30,10 +31,10 @@ def test_the_shipped_file_names_sources_that_are_shipped(loaded: Callable[..., C
     settings = load_job_settings(loaded(f'{N}.run-directory = "run/x"'))
     assert (settings.directory, settings.keep, settings.limits) == (Path("run/x/lookups"), 3, Limits())
     assert {name: [each.format for each in sources] for name, sources in settings.sources.items()} == {
-        SETTINGS: ["csv"], REASONS: ["project-codes"], INSTITUTIONS: ["bank-registry"], CUSTOMERS: []
+        SETTINGS: ["csv"], REASONS: ["project-codes"], INSTITUTIONS: ["bank-registry"], CUSTOMERS: [], PROFILES: []
     }  # fmt: skip
     assert Path(settings.sources[SETTINGS][0].path).is_file()
-    assert settings.spark["spark.driver.memory"] == "2g"
+    assert (settings.spark["spark.driver.memory"], settings.copy_to) == ("2g", "")
 
 
 def test_all_that_a_source_may_say_is_read(described: Callable[[str], JobSettings], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +46,7 @@ def test_all_that_a_source_may_say_is_read(described: Callable[[str], JobSetting
           { format = jdbc, url = "jdbc:postgresql://h/d", table = "(SELECT 1) AS t", user = u, password = ${?OF_CUSTOMERS} }
         ]
         limits { row-drop = 0.5, contradictions = 0.1 }
+        copy-to = "hdfs://n/lookups"
         spark { master = "spark://h:7077", options { "spark.executor.memory" = 4g } }
         """
     )
@@ -53,6 +55,24 @@ def test_all_that_a_source_may_say_is_read(described: Callable[[str], JobSetting
     assert (second.password, second.place) == ("hidden", "jdbc:postgresql://h/d (SELECT 1) AS t")
     assert settings.limits == Limits(0.5, 0.1)
     assert (settings.master, settings.spark) == ("spark://h:7077", {"spark.executor.memory": "4g"})
+    assert settings.copy_to == "hdfs://n/lookups"
+
+
+def test_an_archive_is_the_one_that_is_configured_unless_it_is_named(described: Callable[[str], JobSettings]) -> None:
+    settings = described(
+        "sources.completion-profiles = [{ format = archive }, { format = archive, path = hdfs://h/a, days = 7, least-late = 50 }]"
+    )
+    configured, named = settings.sources[PROFILES]
+    assert (configured.path, configured.days, configured.least_late) == ("run/service/records", 30, 1_000)
+    assert (named.path, named.days, named.least_late) == ("hdfs://h/a", 7, 50)
+    assert settings.learning == LearningSettings(StrategySettings("FULL_PAIN001"), "IPF_PROCESSING_DATA", 5 << 20)
+
+
+def test_of_files_there_is_no_archive_to_learn_from(tmp_path: Path, loaded: Callable[..., Configuration]) -> None:
+    (tmp_path / "own.conf").write_text("sources.completion-profiles = [{ format = archive }]")
+    files = f"ipf.processing-data.ingress.transport = file\n{N}.transport = file\n"
+    with pytest.raises(ConfigurationError, match=r"completion-profiles\[0\]: files do not say when a record came"):
+        load_job_settings(loaded(f'{files}{N}.lookups.sources = "{tmp_path}/own.conf"'))
 
 
 @pytest.mark.parametrize(
@@ -68,6 +88,8 @@ def test_all_that_a_source_may_say_is_read(described: Callable[[str], JobSetting
         (CUSTOMER.format('delimiter = ";;"'), "delimiter ';;' is refused; give one character"),
         ("limits.row-dorp = 0.1", "limits: is refused: Object contains unknown field `row-dorp`"),
         ("speed = 5", "speed: unknown key"),
+        ("sources.customers = [{ format = archive }]", "sources.customers[0]: archive: it tells of completion-profiles alone"),
+        ("sources.completion-profiles = [{ format = archive, days = 0 }]", "days and least-late are whole numbers from 1 on"),
     ],
 )
 def test_what_is_wrong_with_it_is_refused_with_file_key_and_remedy(

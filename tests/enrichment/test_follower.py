@@ -10,6 +10,7 @@ from enrichment.directory import LookupsDirectory
 from enrichment.follower import Follower
 from enrichment.manifest import Manifest
 from enrichment.publication import roll_back
+from enrichment.release import open_release
 
 Publish = Callable[..., Manifest]
 
@@ -58,6 +59,25 @@ def test_a_rollback_is_followed_too(follower: Follower, directory: LookupsDirect
     assert taken is not None
     assert taken.version == first
     taken.close()
+
+
+def test_a_rollback_to_what_is_in_use_still_is_followed(
+    follower: Follower, directory: LookupsDirectory, publish: Publish, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker has not come to take the newer one yet, and has the older one open."""
+    pointer = directory.get_current()
+    in_use = open_release(directory, pointer)
+    publish({"t": {b"k": b"1"}})
+    follower.look()
+    roll_back(directory, pointer.version)
+    follower.look()
+    taken = follower.take()
+    assert taken is not None
+    in_use.close()
+    assert (taken.version, taken.find("t", b"k")) == (pointer.version, b"0")
+    taken.close()
+    assert caplog.messages == []
+    open_release(directory, pointer).close()
 
 
 def test_a_damaged_release_is_refused_once_and_a_whole_one_taken_after_it(

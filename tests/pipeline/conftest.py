@@ -43,12 +43,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _drivers() -> dict[str, str]:
-    """That of PostgreSQL, where there is one to be asked: it has to be there when Spark starts."""
+    """Those of Kafka, and of PostgreSQL where there is one to be asked: they have to be there when Spark starts."""
     from postgresql_server import find_programs
 
     from servers.jars import get_jars
 
-    return {"spark.jars": ",".join(map(str, get_jars("postgresql").glob("*.jar")))} if find_programs() is not None else {}
+    names = ("spark-kafka", *(("postgresql",) if find_programs() is not None else ()))
+    return {"spark.jars": ",".join(str(jar) for name in names for jar in sorted(get_jars(name).glob("*.jar")))}
 
 
 @pytest.fixture

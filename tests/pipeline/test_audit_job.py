@@ -10,7 +10,6 @@ from audited_service import AuditedService
 from planted_output_faults import FAULTS
 
 import pipeline.audit.lines
-from pipeline.audit.lines import find_scope
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,10 +19,11 @@ if TYPE_CHECKING:
 
 def summary_of(spark: SparkSession, audited: AuditedService) -> AuditSummary:
     from pipeline.audit.counting import summarize
-    from pipeline.audit.job import audit_files
+    from pipeline.audit.file_rows import files_scope
+    from pipeline.audit.job import audit_records
 
-    scope = find_scope(audited.file_settings(), audited.directory / "archive")
-    return summarize(audit_files(spark, scope, audited.settings(scope.settled), audited.directory / "audit"))
+    scope = files_scope(spark, audited.file_settings(), audited.directory / "archive")
+    return summarize(audit_records(spark, scope, audited.settings(dict(scope.settled)), audited.directory / "audit"))
 
 
 def test_nothing_is_found_where_nothing_is_wrong_however_the_files_are_cut_up(

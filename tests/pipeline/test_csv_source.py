@@ -1,5 +1,6 @@
 """CSV files: whatever is in them, each row knows its line, and no line spoils another."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,17 @@ def test_a_row_is_a_line_and_a_spoilt_one_is_told_with_its_number(spark: SparkSe
         8: "a quoted cell does not end on its line",
         10: f"a line of {LONGEST_LINE_BYTES + 4} bytes",
     }
+
+
+def test_a_line_of_ten_megabytes_is_refused_and_spoils_no_other(
+    spark: SparkSession, file: Path, request: pytest.FixtureRequest
+) -> None:
+    """It lies in several blocks, of which one has it."""
+    block = "spark.sql.files.maxPartitionBytes"
+    request.addfinalizer(partial(spark.conf.set, block, spark.conf.get(block)))
+    spark.conf.set(block, 4 << 20)
+    file.write_bytes(b"party,channel,since\nP1,email,\n" + b"P2," + b"x" * 10_000_000 + b",\nP3,push,\n")
+    assert [(line, flaw) for line, flaw, _ in read(spark, file)] == [(2, None), (3, "a line of 10000004 bytes"), (4, None)]
 
 
 def test_lines_are_numbered_through_files_of_many_blocks_and_several_sources(spark: SparkSession, tmp_path: Path) -> None:

@@ -53,3 +53,17 @@ def test_the_latest_day_of_the_last_source_counts_and_contradictions_are_refused
     told = contradictions(rows, resolved, TODAY).collect()
     assert {each.flaw for each in told} == {"contradicts another row of the key party tie"}
     assert sorted(each.line for each in told) == [12, 13, 14]
+
+
+def test_a_key_with_very_many_rows_is_one_row_before_it_is_sent_anywhere(
+    checked: Callable[..., DataFrame], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each task adds up its own rows of a key first: the plan aggregates, then shuffles, then aggregates what is left. No row
+    passes through Python, and plans are adapted to what comes out.
+    """
+    resolve(checked(row("one", "a")), TODAY).explain()
+    plan = capsys.readouterr().out
+    steps = [name for line in plan.splitlines() for name in ("Aggregate", "Exchange") if name in line]
+    assert steps == ["Aggregate", "Exchange", "Aggregate"], plan
+    assert "AdaptiveSparkPlan" in plan
+    assert "Python" not in plan

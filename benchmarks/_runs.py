@@ -1,0 +1,177 @@
+"""A run of the service on a few hundred payments, and as many others like it as one likes: what came and what left.
+
+Names, message ids, notification ids, positions and instants are others each time, and every report says what its own payment
+says. Whether they are as the service would have made them is what the audit says of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from benchmarks._worker import in_process, run_through
+from benchmarks._workload import ENVELOPES_PER_UNIT, SEED, TOPIC, made
+from connectors.file_lines import Line, decode_line
+from domain.clock import Instant, instant_text
+from domain.notification import notification_id
+from domain.record import Headers
+
+UNITS = 250
+PARTITIONS = 4
+_FIRST_AT: Instant = 1_774_742_400_000
+_RUN_MS = 10_000
+_NAME = b"sim-%d-" % SEED
+_MESSAGE, _ORIGINAL_MESSAGE = b'"MsgId":"%b"', b'"OrgnlMsgId":"%b"'
+
+
+class Row(NamedTuple):
+    """As the archive has it."""
+
+    partition: int
+    offset: int
+    timestamp: Instant
+    key: bytes
+    value: bytes
+    headers: Headers
+
+
+class Came(NamedTuple):
+    """A record. `message` is the payment's message id, where the record says it."""
+
+    unit: bytes
+    value: bytes
+    headers: Headers
+    message: bytes
+
+
+class Left(NamedTuple):
+    """A notification: of which record, and which of its process objects."""
+
+    unit: bytes
+    value: bytes
+    headers: dict[str, bytes]
+    record: int
+    index: int
+    message: bytes
+
+
+class Run(NamedTuple):
+    """What came and left, each in its order."""
+
+    came: list[Came]
+    left: list[Left]
+
+
+def one_run() -> Run:
+    """The simulator's payments, out of order, some of them twice, through the service's own core."""
+    with made(round(UNITS * ENVELOPES_PER_UNIT), window=200) as workload, TemporaryDirectory() as directory:
+        lines = workload.read()
+        cycle, transport = in_process(lines, Path(directory))
+        run_through(cycle, len(lines))
+    came, places, offset = list[Came](), dict[int, int](), 0
+    for line in lines:
+        read = _read(line)
+        assert read.key is not None
+        places[offset], offset = len(came), offset + len(line)
+        came.append(Came(read.key, read.value, read.headers, _text(read.value, b'"MsgId":"')))
+    messages = {each.unit: each.message for each in came if each.message}
+    return Run(came, [_left(_read(line), places, messages) for line in transport.left])
+
+
+def came_of(run: Run, number: int) -> Iterator[Row]:
+    """The records of the `number`th run."""
+    name, (partition, before, at) = b"run-%d-" % number, _place(run.came, number)
+    for offset, each in enumerate(run.came):
+        value = each.value.replace(_NAME, name)
+        if each.message:
+            value = value.replace(_MESSAGE % each.message, _MESSAGE % _other(each.message, number))
+        yield Row(partition, before + offset, at, each.unit.replace(_NAME, name), value, each.headers)
+
+
+def left_of(run: Run, number: int) -> Iterator[Row]:
+    """The notifications of that."""
+    name, (partition, before, at) = b"run-%d-" % number, _place(run.came, number)
+    _, first, _ = _place(run.left, number)
+    for offset, each in enumerate(run.left):
+        unit, envelope = each.unit.replace(_NAME, name), each.headers["envelope-id"].replace(_NAME, name)
+        row = _notified(each, unit, envelope, partition, before + each.record, first + offset, at + 1_000)
+        original = _ORIGINAL_MESSAGE % each.message
+        yield row._replace(value=row.value.replace(original, _ORIGINAL_MESSAGE % _other(each.message, number), 1))
+
+
+def came_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
+    """A unit of so many: from the second on they come in pairs, the later one first. In a partition of its own."""
+    first, second = _templates(run)
+    yield Row(PARTITIONS, 0, _FIRST_AT, first.unit, first.value, first.headers)
+    sequence, identity = _sequence(second.value), _text(second.value, b'"uniqueId":"')
+    for offset in range(1, envelopes):
+        number = min(offset + 2, envelopes) if offset % 2 else offset
+        value = second.value.replace(b'"sequence":%b,' % sequence, b'"sequence":%d,' % number)
+        yield Row(PARTITIONS, offset, _FIRST_AT, second.unit, value.replace(identity, b"one|%d" % number), second.headers)
+
+
+def left_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
+    """The notifications of that, in the order of their numbers."""
+    first, second = (_notification_of(run, each) for each in _templates(run))
+    yield _notified(first, first.unit, first.headers["envelope-id"], PARTITIONS, 0, 0, _FIRST_AT)._replace(partition=0)
+    for number in range(2, envelopes + 1):
+        offset = number - 2 if number % 2 else min(number, envelopes - 1)
+        row = _notified(second, second.unit, b"one|%d" % number, PARTITIONS, offset, number - 1, _FIRST_AT)
+        yield row._replace(partition=0)
+
+
+def _templates(run: Run) -> tuple[Came, Came]:
+    """The first envelope of a unit, which has the payment, and another one."""
+    notified = {each.record for each in run.left}
+    first = next(e for at, e in enumerate(run.came) if e.message and at in notified and _sequence(e.value) == b"1")
+    others = (e for at, e in enumerate(run.came) if e.unit == first.unit and not e.message and at in notified)
+    return first, next(others)
+
+
+def _notification_of(run: Run, came: Came) -> Left:
+    return next(each for each in run.left if run.came[each.record] is came)
+
+
+def _notified(left: Left, unit: bytes, envelope: bytes, partition: int, record: int, offset: int, made_at: Instant) -> Row:
+    identity = notification_id(unit.decode(), envelope.decode(), left.index).encode()
+    position = f"{TOPIC}-{partition}@{record}".encode()
+    headers = left.headers | {"notification-id": identity, "envelope-id": envelope, "source-position": position}
+    value = left.value.replace(left.headers["notification-id"], identity, 1)
+    value = value.replace(_text(value, b'"CreDtTm":"'), instant_text(made_at).encode(), 1)
+    return Row(partition, offset, made_at, unit, value, tuple(headers.items()))
+
+
+def _left(line: Line, places: dict[int, int], messages: dict[bytes, bytes]) -> Left:
+    assert line.key is not None
+    said = dict(line.headers)
+    names = line.key.decode(), said["envelope-id"].decode()
+    index = next(at for at in range(100) if notification_id(*names, at).encode() == said["notification-id"])
+    record = places[int(said["source-position"].rpartition(b"@")[2])]
+    return Left(line.key, line.value, said, record, index, messages[line.key])
+
+
+def _place(of_run: Sequence[object], number: int) -> tuple[int, int, Instant]:
+    """Partition, first offset and instant."""
+    return number % PARTITIONS, number // PARTITIONS * len(of_run), _FIRST_AT + number // PARTITIONS * _RUN_MS
+
+
+def _other(message: bytes, number: int) -> bytes:
+    """No longer than ISO 20022 allows."""
+    ending = b"-%d" % number
+    return message[: 35 - len(ending)] + ending
+
+
+def _read(line: bytes) -> Line:
+    read = decode_line(line.removesuffix(b"\n"))
+    assert isinstance(read, Line)
+    return read
+
+
+def _text(value: bytes, opening: bytes) -> bytes:
+    """Up to the next quotation mark; nothing where it does not open."""
+    _, opened, rest = value.partition(opening)
+    return rest.partition(b'"')[0] if opened else b""
+
+
+def _sequence(value: bytes) -> bytes:
+    return value.partition(b'"sequence":')[2].partition(b",")[0]

@@ -1,0 +1,36 @@
+"""`--set key=value …`: keys over the file, as every verb takes them."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+_FLAG = "--set"
+
+
+def add_overrides(parser: ArgumentParser, dest: str = "overrides", **more: Any) -> None:
+    parser.add_argument(_FLAG, type=_override, action="append", default=[], dest=dest, metavar="key=value", **more)
+
+
+def one_by_one(argv: Sequence[str]) -> Iterator[str]:
+    """With a flag before each of several settings, so that none takes what stands behind them for a further one.
+
+    A setting has an equals sign; an order (`list`) has none.
+    """
+    is_first = is_behind = False
+    for argument in argv:
+        if is_first:
+            is_first, is_behind = False, True
+        elif argument == _FLAG:
+            is_first = True
+        elif is_behind and "=" in argument and not argument.startswith("-"):
+            yield _FLAG
+        else:
+            is_behind = False
+        yield argument
+
+
+def _override(text: str) -> str:
+    key, separator, _ = text.partition("=")
+    if not separator or not key.strip():
+        raise ArgumentTypeError("write key=value")
+    return text

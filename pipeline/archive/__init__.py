@@ -1,0 +1,1 @@
+"""The archive: what the topics held, as Parquet, each record once."""

@@ -1,0 +1,61 @@
+"""An archive as it lies on its file system."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pipeline.archive.manifest import NAME, Manifest, decode
+from pipeline.archive.place import Place
+from pipeline.archive.span import Span, find_span, visible
+
+RECORDS = "batches"
+WORK = "work"
+
+
+class Archive:
+    """`<location>/batches/batch=<first>-<last>/topic=<topic>/day=<UTC>/*.parquet`; in `work` lies what nobody can see yet.
+
+    A directory of `batches` appears with all that is in it, and never changes.
+    """
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self._spark = spark
+        self.place = Place(spark, location)
+
+    def all_spans(self) -> list[Span]:
+        """Those that are complete, also those that no longer count."""
+        names = self.place.found(f"{RECORDS}/batch=*/{NAME}")
+        spans = (find_span(name.split("/")[1]) for name in names)
+        return [span for span in spans if span is not None]
+
+    def spans(self) -> list[Span]:
+        """Those that count, in order.
+
+        Raises:
+            ArchiveRefused: One is missing.
+        """
+        return visible(self.all_spans())
+
+    def find_newest(self) -> Manifest | None:
+        """None while nothing was archived."""
+        spans = self.spans()
+        return self.manifest(spans[-1]) if spans else None
+
+    def manifest(self, span: Span) -> Manifest:
+        name = f"{path_of(span)}/{NAME}"
+        return decode(self.place.read(name), self.place.at(name))
+
+    def read(self, schema: StructType, directories: Sequence[str]) -> DataFrame:
+        """What lies in these; columns that directories are named after may be asked for by the schema."""
+        based = self._spark.read.schema(schema).option("basePath", self.place.at(RECORDS))
+        return based.parquet(*directories).select(*schema.fieldNames())
+
+    def directories(self, topic: str) -> list[str]:
+        """Where the topic's records lie, as Spark takes it."""
+        with_records = {each.split("/")[1] for each in self.place.found(f"{RECORDS}/batch=*/topic={topic}")}
+        return [self.place.at(path_of(span), f"topic={topic}") for span in self.spans() if span.name in with_records]
+
+
+def path_of(span: Span) -> str:
+    return f"{RECORDS}/{span.name}"

@@ -1,0 +1,137 @@
+"""Makes large files of small ones, also while somebody archives or reads."""
+
+from uuid import uuid4
+
+import msgspec
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+from domain.clock import Clock
+from pipeline.archive.archive import RECORDS, WORK, Archive, path_of
+from pipeline.archive.choice import FULL_BYTES, LEAST, Sized, worthwhile
+from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
+from pipeline.archive.manifest import NAME, ArchivedTopic, Manifest, encode
+from pipeline.archive.settings import Tell
+from pipeline.archive.span import Span
+from pipeline.archive.writer import LAYOUT, ORDER, WRITING
+from pipeline.spark_errors import SPARK_ERRORS, cause_of
+from pipeline.topics import SCHEMA
+
+COMPACTING = f"{WORK}/compacting"
+GRACE_MS = 6 * 3_600_000
+"""How long what was replaced stays for those who read it."""
+
+_FILE_BYTES = 192 << 20
+_PLACED = StructType([*SCHEMA.fields, *(StructField(name, StringType()) for name in LAYOUT)])
+
+
+class CompactionSettings(msgspec.Struct, frozen=True):
+    """`full_bytes` and `least` as `choice.worthwhile` takes them."""
+
+    full_bytes: int = FULL_BYTES
+    least: int = LEAST
+    grace_ms: int = GRACE_MS
+    file_bytes: int = _FILE_BYTES
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """`made` are the new directories, `replaced` how many they stand for, `removed` those that an earlier compaction replaced."""
+
+    made: list[str]
+    replaced: int
+    removed: list[str]
+
+
+class Compactor:
+    """May be killed at any moment: a new directory appears whole, and what it replaces is there until a later compaction."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        location: str,
+        clock: Clock,
+        settings: CompactionSettings = CompactionSettings(),  # noqa: B008
+    ) -> None:
+        self._spark = spark
+        self._archive = Archive(spark, location)
+        self._clock = clock
+        self._settings = settings
+
+    def compact(self, tell: Tell) -> Compacted:
+        """First what was replaced long ago is removed.
+
+        Raises:
+            ArchiveRefused: A batch is missing or damaged.
+            ArchiveUnavailable: The file system failed.
+        """
+        for name in self._archive.place.names(COMPACTING):
+            self._archive.place.remove(f"{COMPACTING}/{name}")
+        removed = self._remove_replaced()
+        manifests = {span: self._archive.manifest(span) for span in self._archive.spans()}
+        sized = [Sized(span, manifest.bytes) for span, manifest in manifests.items()]
+        groups = worthwhile(sized, self._settings.full_bytes, self._settings.least)
+        made = []
+        for group in groups:
+            made.append(self._make_one([manifests[each.span] for each in group]))
+            tell(f"{len(group)} batches are {made[-1]} now")
+        return Compacted(made, sum(map(len, groups)), removed)
+
+    def _remove_replaced(self) -> list[str]:
+        spans, visible = self._archive.all_spans(), self._archive.spans()
+        removed = []
+        for keeper in visible:
+            replaced = [each for each in spans if each != keeper and keeper.first <= each.first <= keeper.last]
+            if replaced and self._archive.manifest(keeper).archived_at <= self._clock.now() - self._settings.grace_ms:
+                removed += replaced
+        for span in removed:
+            self._archive.place.remove(path_of(span))
+        for name in self._archive.place.found(f"{RECORDS}/*.removed"):
+            self._archive.place.delete(name)
+        return [each.name for each in removed]
+
+    def _make_one(self, manifests: list[Manifest]) -> str:
+        span = Span(manifests[0].first, manifests[-1].last)
+        work = f"{COMPACTING}/{uuid4().hex}"
+        try:
+            return self._rewritten(manifests, span, f"{work}/{span.name}")
+        except SPARK_ERRORS as error:
+            raise ArchiveUnavailable(f"{self._archive.place}: {span.name} could not be made: {cause_of(error)}") from error
+        finally:
+            self._archive.place.remove(work)
+
+    def _rewritten(self, manifests: list[Manifest], span: Span, name: str) -> str:
+        place = self._archive.place
+        topics = _counted(manifests)
+        if topics:
+            self._write(manifests, place.at(name), sum(topics.values()))
+        found = {topic: ArchivedTopic(count, place.size(f"{name}/topic={topic}")) for topic, count in topics.items()}
+        positions = next((each.positions for each in reversed(manifests) if each.positions is not None), None)
+        newest = manifests[-1]
+        manifest = Manifest(span.first, span.last, self._clock.now(), found, newest.starts, newest.ends, positions)
+        place.make(name)
+        place.write(f"{name}/{NAME}", encode(manifest))
+        place.publish(name, path_of(span))  # If it is there already, somebody else has made the same.
+        return span.name
+
+    def _write(self, manifests: list[Manifest], target: str, expected: int) -> None:
+        """Refused if it is not as many records as were archived: then a file is gone, and must not be covered up."""
+        place = self._archive.place
+        paths = [place.at(path_of(Span(each.first, each.last))) for each in manifests if each.records]
+        files = max(1, -(-sum(each.bytes for each in manifests) // self._settings.file_bytes))
+        rows = self._archive.read(_PLACED, paths)
+        ordered = rows.repartitionByRange(files, *ORDER).sortWithinPartitions(*ORDER)
+        ordered.write.mode("overwrite").options(**WRITING).partitionBy(*LAYOUT).parquet(target)
+        found = self._spark.read.schema(_PLACED).parquet(target).count()
+        if found != expected:
+            raise ArchiveRefused(
+                f"{place}: batches {manifests[0].first} to {manifests[-1].last} hold {found:,} records, and {expected:,} were "
+                "archived: restore them from a copy"
+            )
+
+
+def _counted(manifests: list[Manifest]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for manifest in manifests:
+        for topic, archived in manifest.topics.items():
+            counts[topic] = counts.get(topic, 0) + archived.records
+    return counts

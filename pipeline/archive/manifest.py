@@ -1,0 +1,81 @@
+"""What a directory of an archive says of itself, in its file `_SUCCESS`."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from domain.clock import Instant
+from pipeline.archive.errors import ArchiveRefused
+
+FORMAT = 1
+NAME = "_SUCCESS"
+
+Ends = Mapping[str, Mapping[int, int]]
+"""By topic and partition: the offset up to which, and without which."""
+
+
+class ArchivedTopic(msgspec.Struct, frozen=True):
+    """`bytes` are those of its files."""
+
+    records: int
+    bytes: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """`starts` and `ends` say from where and up to where the topics were archived when this batch was. `positions`, if there are
+    some, are positions of the service's group: all that was sent because of records before them is in this batch or before it.
+    """
+
+    first: int
+    last: int
+    archived_at: Instant
+    topics: dict[str, ArchivedTopic]
+    starts: dict[str, dict[int, int]]
+    ends: dict[str, dict[int, int]]
+    positions: dict[int, int] | None = None
+    format: int = FORMAT
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.topics.values())
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.topics.values())
+
+
+def encode(manifest: Manifest) -> str:
+    return msgspec.json.format(msgspec.json.encode(manifest)).decode() + "\n"
+
+
+def decode(text: str, where: str) -> Manifest:
+    """`where` names the file in an error.
+
+    Raises:
+        ArchiveRefused: It is damaged, or of a newer version.
+    """
+    try:
+        given = msgspec.json.decode(text, type=_Format).format
+        if given > FORMAT:
+            raise ArchiveRefused(f"{where}: it has format {given}; read it with the newer version that wrote it")
+        return msgspec.json.decode(text, type=Manifest)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise ArchiveRefused(f"{where}: it is damaged ({error}); restore the directory from a copy") from error
+
+
+def covers(ends: Ends, others: Ends) -> bool:
+    """Whether they lie behind all of the others, or where these do."""
+    return all(ends.get(topic, {}).get(number, 0) >= end for topic, each in others.items() for number, end in each.items())
+
+
+def joined(ends: Iterable[Ends]) -> dict[str, dict[int, int]]:
+    """The later of them count, partition by partition."""
+    found: dict[str, dict[int, int]] = {}
+    for each in ends:
+        for topic, numbers in each.items():
+            found[topic] = {**found.get(topic, {}), **numbers}
+    return found
+
+
+class _Format(msgspec.Struct):
+    format: int

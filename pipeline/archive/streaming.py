@@ -1,0 +1,145 @@
+"""The stream from the topics into the archive."""
+
+import json
+from collections.abc import Callable
+from time import monotonic
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from connectors.kafka_settings import KafkaSettings
+from connectors.kafka_survey import Survey, Surveyor
+from connectors.port import TransportRefused, TransportUnavailable
+from domain.clock import Clock
+from pipeline.archive.archive import WORK, Archive
+from pipeline.archive.beginning import beginning
+from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
+from pipeline.archive.settings import ArchiveSettings, Tell
+from pipeline.archive.writer import BatchWriter, Known, another_archives
+from pipeline.spark_errors import SPARK_ERRORS, cause_of
+from pipeline.topics import source_options
+
+ARCHIVING = f"{WORK}/archiving"
+_OWNER = "ours"
+"""A directory that whoever comes later takes away with the rest."""
+
+_LOOK_SECONDS = 0.2
+_DECIDED_SECONDS = 30
+
+
+class Archiver:
+    """One process's archiving. `kafka` is what the service's own client is told; `pause` waits for some milliseconds.
+
+    What it begins with is what the newest batch says, so nothing that a process leaves behind when it dies is needed: the
+    stream's checkpoint is of that one run.
+    """
+
+    def __init__(
+        self, spark: SparkSession, settings: ArchiveSettings, kafka: KafkaSettings, clock: Clock, pause: Callable[[int], None]
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._archive = Archive(spark, settings.location)
+        self._surveyor = Surveyor(kafka)
+        self._clock = clock
+        self._pause = pause
+        self.records = 0
+
+    @property
+    def ends(self) -> dict[str, dict[int, int]]:
+        """Up to where is archived."""
+        newest = self._archive.find_newest()
+        return {} if newest is None else newest.ends
+
+    def run(self, tell: Tell, is_stopping: Callable[[], bool], *, is_continuous: bool) -> None:
+        """All that is there now; or for ever, until `is_stopping`, whose answer is asked for between two batches.
+
+        Raises:
+            ArchiveUnavailable, TransportUnavailable: Brokers or file system are away; trying again goes on where this ended.
+            ArchiveRefused, TransportRefused: A person has to do something.
+        """
+        survey = self._surveyor.look() if is_continuous else self._survey(tell)
+        self._clear()
+        work = f"{ARCHIVING}/{uuid4().hex}"
+        known = iter([_known(survey)])
+        writer = BatchWriter(
+            self._archive, work, self._settings.topics, self._clock, lambda: next(known, None) or self._look(), tell
+        )
+        starting = beginning(writer.ends, survey, str(self._archive.place))
+        query = None
+        try:
+            self._archive.place.make(f"{work}/{_OWNER}")
+            writer.begin(starting)
+            query = self._begin(writer, work, json.dumps(starting), is_continuous=is_continuous)
+            _follow(query, writer, is_stopping)
+            writer.finish()
+        except SPARK_ERRORS as error:
+            raise self._failure(writer.failure or error, work) from error
+        finally:
+            self.records += writer.records
+            if query is not None:
+                query.stop()
+            self._archive.place.remove(work)
+
+    def close(self) -> None:
+        self._surveyor.close()
+
+    def _begin(self, writer: BatchWriter, work: str, starting: str, *, is_continuous: bool) -> StreamingQuery:
+        settings = self._settings
+        reader = self._spark.readStream.format("kafka").options(**source_options(settings.client))
+        reader = reader.option("subscribe", ",".join(settings.topics)).option("startingOffsets", starting)
+        stream = reader.option("maxOffsetsPerTrigger", settings.batch_records).load().writeStream.foreachBatch(writer.write)
+        trigger = {"processingTime": f"{settings.every_ms} milliseconds"} if is_continuous else {"availableNow": True}
+        checkpoint = self._archive.place.at(work, "checkpoint")
+        return stream.option("checkpointLocation", checkpoint).trigger(**trigger).start()
+
+    def _survey(self, tell: Tell) -> Survey:
+        """Once all is decided that anybody has written by now; or without that, if somebody's transaction stays open."""
+        survey, until = self._surveyor.look(), monotonic() + _DECIDED_SECONDS
+        while not survey.is_decided:
+            if monotonic() > until:
+                tell("somebody's transaction stays open: what lies behind it is archived when it is decided")
+                break
+            self._pause(round(_LOOK_SECONDS * 1_000))
+            survey = self._surveyor.again(survey)
+        return survey
+
+    def _look(self) -> Known | None:
+        try:
+            return _known(self._surveyor.look())
+        except TransportUnavailable:
+            return None
+
+    def _clear(self) -> None:
+        """What others left, or are still working at: they cannot publish it any more."""
+        for name in self._archive.place.names(ARCHIVING):
+            self._archive.place.remove(f"{ARCHIVING}/{name}")
+
+    def _failure(self, error: Exception, work: str) -> Exception:
+        """What the stream died of, as people can use it. The brokers are asked what they think of it."""
+        if not self._archive.place.exists(f"{work}/{_OWNER}"):
+            return another_archives(self._archive)
+        if isinstance(error, ArchiveRefused | ArchiveUnavailable | TransportRefused):
+            return error
+        cause = cause_of(error)
+        try:
+            beginning(self.ends, self._surveyor.look(), str(self._archive.place))
+        except (TransportUnavailable, TransportRefused, ArchiveRefused) as better:
+            return better
+        if "No space left" in cause or "Disk quota" in cause:
+            return ArchiveUnavailable(f"{self._archive.place}: {cause}; make room, what was begun is begun again")
+        return ArchiveUnavailable(f"the stream ended: {cause}")
+
+
+def _follow(query: StreamingQuery, writer: BatchWriter, is_stopping: Callable[[], bool]) -> None:
+    while not query.awaitTermination(_LOOK_SECONDS):
+        if is_stopping() and not writer.is_busy:
+            return
+
+
+def _known(survey: Survey) -> Known:
+    ends: dict[str, dict[int, int]] = {}
+    for partition, end in survey.written.items():
+        ends.setdefault(partition.topic, {})[partition.number] = end
+    return Known({each.number: offset for each, offset in survey.positions.items()}, ends)

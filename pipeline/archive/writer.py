@@ -1,0 +1,129 @@
+"""Writes what one batch of the stream brought, and makes it visible in one step."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from domain.clock import Clock
+from pipeline.archive.archive import RECORDS, Archive, path_of
+from pipeline.archive.errors import ArchiveRefused
+from pipeline.archive.manifest import NAME, ArchivedTopic, Ends, Manifest, covers, encode, joined
+from pipeline.archive.settings import Tell
+from pipeline.archive.span import Span
+from pipeline.topics import as_records
+
+LAYOUT = ("topic", "day")
+ORDER = (*LAYOUT, "partition", "offset")
+WRITING = {"compression": "zstd", "partitionOverwriteMode": "static", "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+"""`_SUCCESS` is ours: it says what is in the directory."""
+
+
+class Known(NamedTuple):
+    """Positions of the service's group, and where the topics ended when they had been asked for."""
+
+    positions: dict[int, int]
+    ends: Ends
+
+
+class BatchWriter:
+    """Of one run of the stream, in `work`. `look` gives the newest positions, or None if they cannot be had at the moment."""
+
+    def __init__(
+        self, archive: Archive, work: str, topics: tuple[str, ...], clock: Clock, look: Callable[[], Known | None], tell: Tell
+    ) -> None:
+        self._archive = archive
+        self._work = work
+        self._topics = topics
+        self._clock = clock
+        self._look = look
+        self._tell = tell
+        self._newest = archive.find_newest()
+        self._known = look()
+        self._starts: dict[str, dict[int, int]] = {}
+        self.is_busy = False
+        self.failure: Exception | None = None
+        self.records = 0
+
+    @property
+    def ends(self) -> dict[str, dict[int, int]]:
+        return {} if self._newest is None else self._newest.ends
+
+    def begin(self, starts: Ends) -> None:
+        """From there it goes on; what has been archived before began where it did."""
+        self._starts = joined([starts, {} if self._newest is None else self._newest.starts])
+
+    def write(self, rows: DataFrame, number: int) -> None:
+        """Called by the stream with what it read; an exception ends the stream, and is kept, for it does not get out whole."""
+        self.is_busy = True
+        try:
+            self._write(rows, self._ends_of(number))
+        except Exception as error:  # Whatever it is, Spark would make a text of it.
+            self.failure = error
+            raise
+        finally:
+            self.is_busy = False
+
+    def finish(self) -> None:
+        """Positions that have moved though nothing was sent since are told too."""
+        if self._has_moved(self.ends):
+            self._publish({}, self.ends)
+
+    def _write(self, rows: DataFrame, ends: Ends) -> None:
+        name = f"{self._work}/{self._next().name}"
+        counts = Observation()
+        counted = [F.count_if(F.col("topic") == topic).alias(topic) for topic in self._topics]
+        placed = as_records(rows).withColumn("day", F.date_format(F.timestamp_millis("timestamp"), "yyyy-MM-dd"))
+        observed = placed.observe(counts, *counted).sortWithinPartitions(*ORDER)
+        observed.write.mode("overwrite").options(**WRITING).partitionBy(*LAYOUT).parquet(self._archive.place.at(name))
+        found = {topic: count for topic, count in counts.get.items() if count}
+        if found or self._has_moved(ends):
+            self._publish(found, joined([self.ends, ends]))
+
+    def _publish(self, counts: dict[str, int], ends: dict[str, dict[int, int]]) -> None:
+        place, span = self._archive.place, self._next()
+        name = f"{self._work}/{span.name}"
+        topics = {topic: ArchivedTopic(count, place.size(f"{name}/topic={topic}")) for topic, count in counts.items()}
+        positions = self._positions() if self._is_known(ends) else None
+        manifest = Manifest(span.first, span.last, self._clock.now(), topics, self._starts, ends, positions)
+        place.make(name)
+        place.write(f"{name}/{NAME}", encode(manifest))
+        place.make(RECORDS)
+        if not place.publish(name, path_of(span)):
+            raise another_archives(self._archive)
+        self._newest = manifest
+        self.records += manifest.records
+        self._tell(_told(manifest))
+        if positions is not None:
+            self._known = self._look()
+
+    def _next(self) -> Span:
+        number = 1 if self._newest is None else self._newest.last + 1
+        return Span(number, number)
+
+    def _positions(self) -> dict[int, int] | None:
+        return None if self._known is None else self._known.positions
+
+    def _has_moved(self, ends: Ends) -> bool:
+        return self._is_known(ends) and self._newest is not None and self._positions() != self._newest.positions
+
+    def _is_known(self, ends: Ends) -> bool:
+        """Whether all that the newest known positions stand on is archived with these ends."""
+        return self._known is not None and covers(ends, self._known.ends)
+
+    def _ends_of(self, number: int) -> dict[str, dict[int, int]]:
+        """As Spark has planned the batch before it read it: over the marks of transactions too."""
+        name = f"{self._work}/checkpoint/offsets/{number}"
+        planned = self._archive.place.read(name).splitlines()[-1]
+        return msgspec.json.decode(planned, type=dict[str, dict[int, int]])
+
+
+def another_archives(archive: Archive) -> ArchiveRefused:
+    return ArchiveRefused(f"{archive.place}: another process archives into it too; stop one of them, or name another directory")
+
+
+def _told(manifest: Manifest) -> str:
+    each = (f"{topic} {counted.records:,}" for topic, counted in sorted(manifest.topics.items()))
+    return f"batch {manifest.last}: {', '.join(each) or 'nothing new but positions'}"

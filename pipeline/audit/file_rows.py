@@ -1,0 +1,43 @@
+"""The rows of the file transport: portions of files, each read by a task."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from connectors.file_settings import FileSettings
+from pipeline.audit.lines import FileScope, Portion, find_scope, read_portion
+from pipeline.audit.rules import AuditRules, AuditSettings
+from pipeline.audit.scope import Scope
+from pipeline.audit.tables import ROW, Batches, Step, row_batches, spark_schema
+
+_PORTION = (
+    "number int, kind int, path string, `partition` int, start long, end long, `limit` long, base long, is_packed boolean, "
+    "begins_line boolean, inode long"
+)
+
+
+def files_scope(spark: SparkSession, settings: FileSettings, archive: Path) -> Scope:
+    """Raises:
+    AuditRefused: A part is no longer there, so that nothing can be said of what it held.
+    """
+    found = find_scope(settings, archive)
+    return Scope(found.settled, found.size, lambda judged_by: file_rows(spark, found, judged_by))
+
+
+def file_rows(spark: SparkSession, scope: FileScope, settings: AuditSettings) -> DataFrame:
+    listed = spark.createDataFrame([(number, *portion) for number, portion in enumerate(scope.portions)], _PORTION)
+    spread = listed.repartitionById(max(1, len(scope.portions)), F.col("number")).drop("number")
+    return spread.mapInArrow(_reader(settings), spark_schema(ROW))
+
+
+def _reader(settings: AuditSettings) -> Step:
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        rules = AuditRules(settings)
+        for batch in batches:
+            for each in batch.to_pylist():
+                yield from row_batches(read_portion(Portion(**each), rules))
+
+    return read

@@ -1,0 +1,99 @@
+"""What an audit reads of Kafka: the topics as they are, or what was archived of them."""
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+
+from pyspark.sql import DataFrame, SparkSession
+
+from connectors.kafka_settings import KafkaSettings
+from connectors.kafka_survey import Survey, Surveyor
+from connectors.kafka_topic_names import KafkaTopics
+from domain.record import Partition
+from pipeline.archive.reading import archived_starts, archived_topics, find_positions, read_archived
+from pipeline.audit.errors import AuditRefused
+from pipeline.audit.record_rows import Topics, record_rows
+from pipeline.audit.scope import Scope
+from pipeline.java_client import java_options
+from pipeline.topics import read_topic
+
+_RECORD_BYTES = 1_200
+"""About what an envelope or a notification takes."""
+
+_DECIDED_SECONDS = 60
+_LOOK_MS = 200
+
+
+def topics_scope(spark: SparkSession, kafka: KafkaSettings, wait: Callable[[int], object]) -> Scope:
+    """Positions first, then the ends: what is said to have left is there, and its cause too. `wait` takes milliseconds.
+
+    Raises:
+        AuditRefused: A topic's beginning is gone, or somebody's transaction stays undecided.
+        TransportUnavailable, TransportRefused: The brokers are away, or do not let us look.
+    """
+    survey = _survey(kafka, wait)
+    for partition, start in sorted(survey.starts.items()):
+        if start > 0:
+            raise AuditRefused(
+                f"{partition}: the brokers' first offset is {start}; what lay before is gone, and with it what could show that "
+                "nothing was lost. Audit the archive, if it was kept from the beginning (--archive), or let the topics keep all "
+                "of it (their retention.ms)"
+            )
+    client = java_options(kafka.consumer)
+
+    def read(topic: str) -> DataFrame:
+        return read_topic(spark, client, topic, _ends_of(topic, survey.ends))
+
+    settled = {partition.number: offset for partition, offset in survey.positions.items()}
+    return _scope(settled, sum(survey.ends.values()), kafka.topics, read)
+
+
+def archive_scope(spark: SparkSession, location: str, topics: KafkaTopics) -> Scope:
+    """Raises:
+    AuditRefused: There are no positions in it, or its beginning is not the topic's.
+    ArchiveRefused, ArchiveUnavailable: It cannot be read.
+    """
+    settled = find_positions(spark, location)
+    if settled is None:
+        raise AuditRefused(
+            f"{location} has no position of the service up to which everything is archived; is this the service's configuration? "
+            "Archive the topics once more, while the service runs or after it has drained (archive-topics)"
+        )
+
+    def read(topic: str) -> DataFrame:
+        return read_archived(spark, location, topic)
+
+    for topic, starts in archived_starts(spark, location).items():
+        for partition, start in starts.items():
+            if start > 0:
+                raise AuditRefused(
+                    f"{location}: {topic}-{partition} is archived from offset {start} on, and without what lay before nobody can "
+                    "say whether all is there. Audit an archive that was kept from the topic's beginning"
+                )
+    ends = archived_topics(spark, location)
+    return _scope(settled, sum(end for topic in topics.all for end in ends.get(topic, {}).values()), topics, read)
+
+
+def _survey(kafka: KafkaSettings, wait: Callable[[int], object]) -> Survey:
+    """Once all is decided that anybody has written by now."""
+    surveyor, until = Surveyor(kafka), monotonic() + _DECIDED_SECONDS
+    try:
+        survey = surveyor.look()
+        while not survey.is_decided:
+            if monotonic() > until:
+                raise AuditRefused(
+                    "somebody's transaction stays open, so nobody knows what was sent; end it, or wait, and audit again"
+                )
+            wait(_LOOK_MS)
+            survey = surveyor.again(survey)
+        return survey
+    finally:
+        surveyor.close()
+
+
+def _scope(settled: Mapping[int, int], records: int, topics: KafkaTopics, read: Callable[[str], DataFrame]) -> Scope:
+    read_of = Topics(read(topics.input), read(topics.notifications), read(topics.dead_letters))
+    return Scope(settled, records * _RECORD_BYTES, lambda settings: record_rows(read_of, settings))
+
+
+def _ends_of(topic: str, ends: Mapping[Partition, int]) -> dict[int, int]:
+    return {partition.number: end for partition, end in ends.items() if partition.topic == topic}

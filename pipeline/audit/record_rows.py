@@ -1,0 +1,69 @@
+"""The rows of Kafka's records, straight from the topics or from the archive."""
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from connectors.kafka_records import to_record
+from domain.record import Headers, Origin, Partition, Record
+from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, Row, letter_row, notification_row, record_row
+from pipeline.audit.rules import AuditRules, AuditSettings
+from pipeline.audit.tables import ROW, Batches, Step, row_batches, spark_schema
+
+_LATER_PARTITION = 1 << 44
+"""All of a unit lie in one partition of the output; partitions follow each other in this distance."""
+
+_COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
+
+
+class Topics(NamedTuple):
+    """Each has partition, offset, timestamp (ms), key, value and headers of its records."""
+
+    records: DataFrame
+    notifications: DataFrame
+    dead_letters: DataFrame
+
+
+def record_rows(topics: Topics, settings: AuditSettings) -> DataFrame:
+    """Of the input's records the task that reads them finds the unit."""
+    kinds = ((topics.records, RECORD), (topics.notifications, NOTIFICATION), (topics.dead_letters, LETTER))
+    rows = [each.select(*_COLUMNS).mapInArrow(_reader(kind, settings), spark_schema(ROW)) for each, kind in kinds]
+    return reduce(DataFrame.unionAll, rows)
+
+
+def _reader(kind: int, settings: AuditSettings) -> Step:
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        rules = AuditRules(settings)
+        yield from row_batches(_rows(kind, batches, rules))
+
+    return read
+
+
+def _rows(kind: int, batches: Batches, rules: AuditRules) -> Iterator[Row]:
+    topic = rules.settings.topic
+    for batch in batches:
+        partitions, offsets, instants, keys, values = (batch.column(at).to_pylist() for at in range(5))
+        headers = _headers(batch.column(5))
+        for partition, offset, at, key, value, named in zip(partitions, offsets, instants, keys, values, headers, strict=True):
+            place = partition * _LATER_PARTITION + offset
+            if kind == NOTIFICATION:
+                yield notification_row(key, named, value or b"", place)
+                continue
+            origin = Origin(Partition(topic, partition), offset)
+            if kind == LETTER:
+                yield letter_row(Record(origin, value or b"", key, named), place, rules)
+            else:
+                yield record_row(to_record(origin, key, value, named, rules.settings.max_value_bytes), at, rules)
+
+
+def _headers(column: pa.Array) -> Iterator[Headers]:
+    """Of each record. Taken apart as a whole, for there are more headers than records."""
+    starts, lengths = column.offsets.to_pylist(), column.is_valid().to_pylist()
+    each = column.values
+    names, values = each.field("key").to_pylist(), each.field("value").to_pylist()
+    for at, is_there in enumerate(lengths):
+        start, end = starts[at], starts[at + 1]
+        yield tuple([(names[place], values[place] or b"") for place in range(start, end)]) if is_there else ()

@@ -1,0 +1,26 @@
+"""How long what is set aside waits, and until when."""
+
+from domain.clock import Instant
+from domain.envelope import DataEnvelope
+from resequencer.rules import Rules
+from resequencer.settings import ResequencerSettings
+from resequencer.stash import Stashed
+
+
+def find_learned_wait_ms(envelope: DataEnvelope, rules: Rules) -> int | None:
+    """What it is given along when it is set aside, so that another release changes only what is set aside later.
+
+    None where the configuration alone says how long it waits.
+    """
+    learned, profiles = rules.settings.learned, rules.profiles
+    if learned is None:
+        return None
+    lateness_ms = None if profiles is None else profiles.find_lateness_ms(envelope.processing_entity, envelope.flow)
+    return rules.settings.deadline_ms if lateness_ms is None else learned.within(lateness_ms)
+
+
+def deadline_of(oldest: Stashed, settings: ResequencerSettings) -> Instant:
+    """Of a unit by the oldest of its stash. The bounds are those of today, also of what was learned before."""
+    if settings.learned is None or oldest.learned_wait_ms is None:
+        return oldest.stashed_at + settings.deadline_ms
+    return oldest.stashed_at + settings.learned.within(oldest.learned_wait_ms)

@@ -1,0 +1,164 @@
+"""The topics of a real broker, kept as Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from archived_topics import ArchivedTopics, Continuing, rows_of
+from pyspark.sql import SparkSession
+from waiting import wait_until
+
+from pipeline.archive.archive import Archive
+from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
+from pipeline.archive.place import Place
+from pipeline.archive.reading import archived_starts, archived_topics, find_positions, read_archived
+from pipeline.topics import read_topic
+from servers.kafka import KafkaServer
+from tests.connectors.kafka_stage import KafkaStage
+
+PATIENCE_SECONDS = 120
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+@pytest.fixture
+def topics(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> Iterator[ArchivedTopics]:
+    stage = KafkaStage(kafka)
+    yield ArchivedTopics(spark, stage, str(tmp_path / "archive"))
+    stage.close()
+
+
+def test_each_record_is_archived_once_as_it_is(topics: ArchivedTopics, tmp_path: Path) -> None:
+    stage = topics.stage
+    stage.send(b"first", b"", None, headers=[("h", b"1"), ("h", b"\xff"), ("empty", b"")])
+    stage.send(b"\x00\xff", partition=1, key=None)
+    stage.send_in_transaction(b"aborted", abort=True)
+    stage.send_in_transaction(b"committed")
+    stage.set_position(stage.partitions[0], 2)
+    assert topics.archive() == 5
+    topics.assert_archived()
+    source = stage.topics.input
+    assert [each[5] for each in topics.archived(source)] == [b"first", b"", None, b"committed", b"\x00\xff"]
+    assert find_positions(topics.spark, topics.location) == {0: 2}
+    assert topics.archive() == 0
+    stage.send(b"later")
+    assert topics.archive() == 1
+    topics.assert_archived()
+
+    read = read_topic(topics.spark, topics.settings.client, source, {0: 3, 1: 1})
+    assert rows_of(read.collect()) == [each for each in topics.archived(source) if each[1] < 3]
+    assert rows_of(read_topic(topics.spark, topics.settings.client, source).collect()) == topics.held(source)
+    (directory, *_) = sorted((tmp_path / "archive" / "batches" / "batch=1-1").rglob("*.zstd.parquet"))
+    assert directory.parent.parent.name == f"topic={source}"
+    assert directory.parent.name.startswith("day=20")
+
+
+def test_positions_that_move_though_nothing_is_sent_are_told_too(topics: ArchivedTopics) -> None:
+    assert find_positions(topics.spark, topics.location) is None
+    assert archived_topics(topics.spark, topics.location) == {}
+    topics.stage.send(b"1", b"2")
+    assert topics.archive() == 2
+    assert find_positions(topics.spark, topics.location) == {}
+    topics.stage.set_position(topics.stage.partitions[0], 2)
+    assert topics.archive() == 0
+    assert find_positions(topics.spark, topics.location) == {0: 2}
+    assert topics.archived(topics.stage.topics.input) == topics.held(topics.stage.topics.input)
+    assert archived_topics(topics.spark, topics.location)[topics.stage.topics.input] == {0: 2, 1: 0}
+    assert archived_starts(topics.spark, topics.location)[topics.stage.topics.input] == {0: 0, 1: 0}
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_process_that_dies_before_or_after_a_batch_is_shown_loses_and_doubles_nothing(
+    topics: ArchivedTopics, monkeypatch: pytest.MonkeyPatch, *, is_late: bool
+) -> None:
+    publish = Place.publish
+
+    def die(place: Place, source: str, target: str) -> bool:
+        if is_late:
+            publish(place, source, target)
+        raise Crash
+
+    topics.stage.send(*(b"%d" % number for number in range(20)))
+    monkeypatch.setattr(Place, "publish", die)
+    with pytest.raises(ArchiveUnavailable, match="Crash"):
+        topics.archive(batch_records=8)
+    monkeypatch.setattr(Place, "publish", publish)
+    topics.stage.send(b"more", partition=1)
+    topics.archive(batch_records=8)
+    topics.assert_archived()
+    assert len(Archive(topics.spark, topics.location).spans()) > 2
+
+
+def test_going_on_it_takes_what_comes_and_a_second_one_is_refused(topics: ArchivedTopics) -> None:
+    first = Continuing(topics.archiver())
+    first.start()
+    source = topics.stage.topics.input
+    topics.stage.send(b"1")
+    wait_until(lambda: topics.archived(source), "it is archived", PATIENCE_SECONDS, 0.5)
+    topics.stage.send(b"2")
+    topics.stage.set_position(topics.stage.partitions[0], 1)
+    wait_until(lambda: len(topics.archived(source)) == 2, "the next is archived", PATIENCE_SECONDS, 0.5)
+    topics.archive()
+    topics.stage.send(b"3")
+    wait_until(lambda: not first.is_alive(), "the first one is refused", PATIENCE_SECONDS, 0.5)
+    assert isinstance(first.failure, ArchiveRefused), first.failure
+    assert "another process archives into it too" in str(first.failure)
+    last = Continuing(topics.archiver())
+    last.start()
+    wait_until(lambda: len(topics.archived(source)) == 3, "the last is archived", PATIENCE_SECONDS, 0.5)
+    last.end()
+    assert last.failure is None
+    topics.assert_archived()
+
+
+def test_small_batches_become_one_under_whoever_reads_them(topics: ArchivedTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = topics.stage.topics.input
+    topics.stage.send(*(b"%d" % number for number in range(30)))
+    topics.stage.set_position(topics.stage.partitions[0], 30)
+    topics.archive(batch_records=10)
+    held, archive = topics.held(source), Archive(topics.spark, topics.location)
+    assert len(archive.spans()) == 3
+    begun = read_archived(topics.spark, topics.location, source)
+
+    def die(place: Place, source: str, target: str) -> bool:
+        raise Crash
+
+    publish = Place.publish
+    monkeypatch.setattr(Place, "publish", die)
+    with pytest.raises(Crash):
+        topics.compact()
+    monkeypatch.setattr(Place, "publish", publish)
+    assert topics.archived(source) == held
+    assert topics.compact().made == ["batch=1-3"]
+    assert rows_of(begun.collect()) == held
+    assert topics.archived(source) == held
+    assert find_positions(topics.spark, topics.location) == {0: 30}
+    assert len(archive.all_spans()) == 4
+    topics.stage.send(b"after")
+    assert topics.archive() == 1
+    assert topics.compact(grace_ms=3_600_000).removed == []
+    assert topics.compact(least=10).removed == ["batch=1-1", "batch=2-2", "batch=3-3"]
+    topics.assert_archived()
+
+
+def test_a_compaction_does_not_cover_up_that_a_file_is_gone(topics: ArchivedTopics, tmp_path: Path) -> None:
+    topics.stage.send(*(b"%d" % number for number in range(20)))
+    topics.archive(batch_records=5)
+    next((tmp_path / "archive" / "batches" / "batch=1-1").rglob("*.parquet")).unlink()
+    with pytest.raises(ArchiveRefused, match="batches 1 to 4 hold 15 records, and 20 were archived"):
+        topics.compact()
+
+
+def test_a_batch_that_is_gone_is_noticed_by_whoever_reads(topics: ArchivedTopics) -> None:
+    topics.stage.send(*(b"%d" % number for number in range(20)))
+    topics.archive(batch_records=10)
+    archive = Archive(topics.spark, topics.location)
+    archive.place.remove("batches/batch=1-1")
+    with pytest.raises(ArchiveRefused, match="batch 1 is missing, batch 2 is there"):
+        topics.archived(topics.stage.topics.input)
+    with pytest.raises(ArchiveRefused, match="batch 1 is missing"):
+        topics.archive()
