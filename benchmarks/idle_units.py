@@ -22,7 +22,7 @@ from typing import NamedTuple
 from benchmarks._idle import Idle, renamed
 from benchmarks._worker import in_process, on_files, run_through
 from benchmarks._workload import Workload, made, override
-from daemon.collector import calm_collector
+from guardian.collector import calm_collector
 from guardian.cycle import Cycle
 
 FEW = 1_000

@@ -20,8 +20,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from daemon.collector import calm_collector
 from domain.record import Partition
+from guardian.collector import calm_collector
 from servers.infinispan import InfinispanServer, InfinispanSettings
 from storage.infinispan import InfinispanStorage
 from storage.infinispan_forgotten import Span

@@ -22,10 +22,10 @@ import msgspec
 from benchmarks._lookups import asked_of, publish
 from benchmarks._worker import on_files
 from benchmarks._workload import Workload, made, override
-from daemon.collector import calm_collector
 from daemon.composition import Parts
 from enrichment.directory import LookupsDirectory
 from enrichment.manifest import Pointer
+from guardian.collector import calm_collector
 
 GOAL_MS = 50
 _TEXTS = ("the first release", "the second release")

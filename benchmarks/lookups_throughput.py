@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from benchmarks._lookups import asked_of, publish
 from benchmarks._worker import Spent, on_files, run_through
 from benchmarks._workload import Workload, made, override
-from daemon.collector import calm_collector
 from enrichment.directory import LookupsDirectory
+from guardian.collector import calm_collector
 
 GOAL = 0.9
 

@@ -20,10 +20,10 @@ from uuid import uuid4
 
 import redis
 
-from daemon.collector import calm_collector
 from daemon.composition import compose
 from daemon.configuration import load
 from domain.record import Partition
+from guardian.collector import calm_collector
 from servers.redis import RedisServer, RedisSettings
 from storage import redis as redis_storage
 from storage.port import Commit, PartitionStore, Pending, StashEntry, UnitChange, WaitKind, Waits

@@ -29,9 +29,9 @@ from benchmarks._kafka_loop import KafkaLoop
 from benchmarks._servers import PARTITIONS, Addresses, Life, configured, fill, new_life, running
 from benchmarks._worker import PARTITION, Spent, Stopwatch
 from benchmarks._workload import made
-from daemon.collector import calm_collector
 from daemon.composition import compose
 from daemon.kafka_settings import kafka_settings
+from guardian.collector import calm_collector
 
 INPUT = "envelopes"
 GOALS = {"none": 0.7, "redis": 0.5, "infinispan": 0.3}

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from benchmarks import _worker
 from benchmarks._workload import Workload, made
-from daemon.collector import calm_collector
+from guardian.collector import calm_collector
 
 STAGES = {
     "read and decode lines": ("connectors.file_transport.FileTransport.poll", "benchmarks._worker.MemoryTransport.poll"),

@@ -22,7 +22,7 @@ import msgspec
 
 from benchmarks._worker import in_process, on_files, run_through
 from connectors.file_lines import Line, encode_line
-from daemon.collector import calm_collector
+from guardian.collector import calm_collector
 
 LENGTH = 1_000
 UNITS = 20

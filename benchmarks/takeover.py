@@ -24,9 +24,9 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks._servers import Addresses, Life, configured, make_topics, new_life, running
-from daemon.collector import calm_collector
 from daemon.composition import Parts, compose
 from domain.record import Partition
+from guardian.collector import calm_collector
 from storage.port import Commit, StashEntry, UnitChange, WaitKind, Waits
 
 PARTITION = Partition("takeover", 0)

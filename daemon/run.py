@@ -6,7 +6,6 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from contextlib import closing
 
 from daemon.archiving import Archiving, add_archive_flag
-from daemon.collector import calm_collector
 from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
@@ -19,6 +18,7 @@ from daemon.supervise import supervise_in_sight
 from daemon.system_clock import SystemClock
 from daemon.verb import told_again
 from daemon.worker import Worker
+from guardian.collector import calm_collector
 
 _log = logging.getLogger("resequencer.daemon")
 

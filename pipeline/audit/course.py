@@ -10,7 +10,7 @@ from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
 from domain.notification import Notification
 from pipeline.audit.rules import AuditRules
-from pipeline.audit.seen import SeenNotification, see_expected
+from pipeline.audit.seen import SeenNotification, likeness_of, see_expected
 from pipeline.audit.unit_output import UnitOutput
 from resequencer.turn import Led, lead
 from resequencer.unit import Unit
@@ -76,7 +76,10 @@ class Courses:
     @property
     def known(self) -> Course | None:
         """The way that lets out all that came, and all of it just as it is there; None if there is no such way yet."""
-        return next((each for each in self._courses if _is_known(each)), None)
+        for each in self._courses:
+            if _is_known(each):
+                return each
+        return None
 
     def arrive(self, envelope: DataEnvelope) -> bool:
         """Whether it counted: a duplicate does not, and what became a dead letter at once."""
@@ -150,14 +153,17 @@ class Courses:
         if isinstance(made, DeadLetter):
             offset = made.record.origin.offset
             return Emission(made, offset, trigger), 0, -1, self._output.is_set_aside(offset, made.reason)
+        seen = self._output.find(made.notification_id)
+        if seen is not None and seen.likeness == likeness_of(made):
+            # As nearly always. What is alike is kept once.
+            is_behind = seen.place < highest
+            return Emission(seen, made.origin.offset, trigger), 2 - is_behind, seen.place, not is_behind
         expected = see_expected(made)
-        seen = self._output.find(expected.notification_id)
         if seen is None:
             return Emission(expected, made.origin.offset, trigger), -1, -1, False
         is_behind, has_marks = seen.place < highest, seen.marks == expected.marks
         rated = (2 if has_marks else -1) - is_behind - (seen.digest != expected.digest)
         is_alike = has_marks and seen.is_like(expected)
-        # What is alike is kept once.
         emission = Emission(seen if is_alike else expected, made.origin.offset, trigger)
         return emission, rated, seen.place, is_alike and not is_behind
 

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from connectors.file_settings import FileSettings
+from guardian.collector import calm_collector
 from pipeline.audit.lines import FileScope, Portion, find_scope, read_portion
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.scope import Scope
@@ -35,6 +36,7 @@ def file_rows(spark: SparkSession, scope: FileScope, settings: AuditSettings) ->
 
 def _reader(settings: AuditSettings) -> Step:
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        calm_collector()
         rules = AuditRules(settings)
         for batch in batches:
             for each in batch.to_pylist():

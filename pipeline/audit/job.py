@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from guardian.collector import calm_collector
 from pipeline.audit.errors import AuditRefused
 from pipeline.audit.judging import ARRIVAL, FINDING, LET_OUT, WAITING, Told, judge_rows
 from pipeline.audit.overdue import overdue
@@ -61,6 +62,7 @@ def _judged(rows: DataFrame, settings: AuditSettings, tasks: int) -> DataFrame:
 
 def _judge(settings: AuditSettings) -> Step:
     def judge_all(batches: Batches) -> Iterator[pa.RecordBatch]:
+        calm_collector()
         with closing(AuditRules(settings)) as rules:
             yield from told_batches(judge_rows(rows_of(batches), rules))
 

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from connectors.kafka_records import to_record
 from domain.record import Headers, Origin, Partition, Record
+from guardian.collector import calm_collector
 from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, Row, letter_row, notification_row, record_row
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.tables import ROW, Batches, Step, row_batches, spark_schema
@@ -36,6 +37,7 @@ def record_rows(topics: Topics, settings: AuditSettings) -> DataFrame:
 
 def _reader(kind: int, settings: AuditSettings) -> Step:
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        calm_collector()
         rules = AuditRules(settings)
         yield from row_batches(_rows(kind, batches, rules))
 

@@ -14,6 +14,7 @@ from domain.clock import Instant
 from domain.notification import Notification
 from domain.record import Headers
 
+_encode = msgspec.msgpack.Encoder().encode
 _POSITION = re.compile(r"(.*)-([0-9]{1,9})@([0-9]{1,18})", re.ASCII | re.DOTALL)
 _CREATED, _STATUS = "CreDtTm", "TxSts"
 _FRAMES = {
@@ -34,7 +35,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 class SeenNotification(msgspec.Struct, frozen=True, array_like=True):
     """`place` orders what left; `position` is None where the header names none. `digest` is that of the value without its
     `CreDtTm`, which is `created_at`; `status` is None where the value has none. `version` is that of the lookups, `headers` are
-    those that no other field holds.
+    those that no other field holds. Two with one `likeness` have the same content, position, headers and marks.
     """
 
     place: int
@@ -48,6 +49,7 @@ class SeenNotification(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes
     version: str | None
     headers: tuple[tuple[str, str], ...]
+    likeness: bytes
 
     @property
     def marks(self) -> tuple[str | None, bool]:
@@ -91,6 +93,7 @@ def see(headers: Headers, value: bytes, place: int) -> SeenNotification | None:
     if identifier is None:
         return None
     created, status = _find_text(value, _CREATED), _find_text(value, _STATUS)
+    digest = _digest_without(value, created)
     # What is popped is no part of the headers that are left.
     return SeenNotification(
         place,
@@ -101,10 +104,24 @@ def see(headers: Headers, value: bytes, place: int) -> SeenNotification | None:
         texts.pop("possible-duplicate", None) is not None,
         None if status is None else value[status].decode(errors="replace"),
         None if created is None else _find_instant(value[created]),
-        digest_of(value if created is None else value[: created.start] + value[created.stop :]),
+        digest,
         texts.pop("lookups-version", None),
         tuple(sorted(texts.items())),
+        _likeness(headers, digest),
     )
+
+
+def likeness_of(notification: Notification) -> bytes:
+    """That of one that was found, if this is what it has to be: cheaper than to look at it whole."""
+    return _likeness(notification.headers, _digest_without(notification.value, _find_text(notification.value, _CREATED)))
+
+
+def _likeness(headers: Headers, digest: bytes) -> bytes:
+    return digest_of(_encode([each for each in headers if each[0] != "possible-duplicate"]) + digest)
+
+
+def _digest_without(value: bytes, created: slice | None) -> bytes:
+    return digest_of(value if created is None else value[: created.start] + value[created.stop :])
 
 
 def _find_text(value: bytes, name: str) -> slice | None:
