@@ -22,7 +22,7 @@ from pipeline.errors import JobRefused
 from pipeline.job_settings import JobSettings, Limits, SourceSettings
 from pipeline.lookup_specs import SPECS, VALUE, LookupSpec
 from pipeline.profile_source import learn_profiles
-from pipeline.reading import check_shares, read_sources, tallied, tally_columns
+from pipeline.reading import check_shares, read_sources, refuse_changed, tallied, tally_columns
 from pipeline.release_copy import copy_release
 from pipeline.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
 from pipeline.rows import FLAW, LINE, PLACE, TEXT
@@ -131,14 +131,18 @@ class _Job:
         tallies = tuple(msgspec.structs.replace(each, remark=self._remarks.get(each.place)) for each in found)
         check_shares(sources, tallies, self.quarantine / spec.name)
         self._tell(f"{spec.name}: {STEPS[1]}")
-        return self._written(spec, checked, tallies)
+        return self._written(spec, sources, checked, tallies)
 
-    def _written(self, spec: LookupSpec, checked: DataFrame, tallies: tuple[Source, ...]) -> _Work:
-        resolved, observation = resolve(checked, self._today), Observation()
+    def _written(
+        self, spec: LookupSpec, sources: Sequence[SourceSettings], checked: DataFrame, tallies: tuple[Source, ...]
+    ) -> _Work:
+        again, observation = Observation(), Observation()
+        resolved = resolve(checked.observe(again, *tally_columns(sources, spec)), self._today)
         counts = [F.count("*").alias("keys"), F.sum(ROWS).alias("rows"), F.count_if(IS_CONTRADICTORY).alias("contradictory")]
         pairs = resolved.observe(observation, *counts).where(~F.col(IS_CONTRADICTORY)).select(KEY, VALUE)
         good = sum(each.rows_read - each.rows_refused for each in tallies)
         table = write_table(pairs, self._publication.table_path(spec.name), shard_count(good))
+        refuse_changed(tallies, tallied(sources, spec, again.get))
         keys, contradictory = observation.get["keys"], observation.get["contradictory"]
         if contradictory:
             self._set_aside(contradictions(checked, resolved, self._today), f"{spec.name}-contradictions")

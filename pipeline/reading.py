@@ -91,3 +91,13 @@ def check_shares(sources: Sequence[SourceSettings], tallies: Sequence[Source], q
                 f"{source.place}: {tally.rows_refused} of {tally.rows_read} rows of {tally.table} were refused, which leaves "
                 f"{good:.4f} of them; {source.required_good_share:g} are required (required-good-share). They are in {quarantine}"
             )
+
+
+def refuse_changed(before: Sequence[Source], after: Sequence[Source]) -> None:
+    """Raises JobRefused where a source is not what it was when it was judged: each is read twice."""
+    for was, became in zip(before, after, strict=True):
+        if (was.fingerprint, was.rows_read, was.rows_refused) != (became.fingerprint, became.rows_read, became.rows_refused):
+            raise JobRefused(
+                f"{was.place}: changed while it was read ({was.rows_read} rows of {was.table}, then {became.rows_read}); "
+                "build again once whoever writes it is done"
+            )

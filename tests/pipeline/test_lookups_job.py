@@ -155,6 +155,21 @@ def test_a_job_that_dies_between_two_steps_leaves_the_old_release(
     assert (directory.get_current().version, list(directory.building.glob("*"))) == (version, [])
 
 
+def test_a_source_that_changes_while_it_is_read_is_refused(
+    build: Build, directory: LookupsDirectory, customers: Callable[..., SourceSettings]
+) -> None:
+    source = customers("P1,email,", "P2,email,")
+
+    def changing(step: str) -> None:
+        if step == f"{CUSTOMERS}: writing":
+            customers("P1,email,", "P3,email,")
+
+    with pytest.raises(JobRefused, match=r"customers.csv: changed while it was read \(2 rows of customers, then 2\)"):
+        build(changing, customers=[source])
+    with pytest.raises(NoRelease):
+        directory.get_current()
+
+
 def test_of_two_jobs_at_once_one_is_refused(
     build: Build, directory: LookupsDirectory, customers: Callable[..., SourceSettings]
 ) -> None:
