@@ -34,9 +34,9 @@ STAGES = {
     "  of it: the original payment": ("resequencer.handlers.original.Originals.get",),
     "  of it: the report": ("resequencer.handlers.process_object_handler.encode_report",),
     "encode state, data, stash entries": (
-        "resequencer.turn.encode_state",
-        "resequencer.turn.encode_data",
-        "resequencer.turn.encode_entry",
+        "resequencer.outcome.encode_state",
+        "resequencer.outcome.encode_data",
+        "resequencer.outcome.encode_entry",
     ),
     "number what leaves, encode pending": ("guardian.held_partition.HeldPartition.next_commit",),
     "storage commit": ("storage.embedded_partition.EmbeddedPartitionStore.commit", "storage.none.NonePartitionStore.commit"),

@@ -17,9 +17,12 @@ from guardian.cycle import Cycle
 from guardian.held_partition import HeldPartition
 from guardian.roster import Roster
 from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover
+from resequencer.attempt import attempt
+from resequencer.duplicates import refuse_known
 from resequencer.effects import Effects
 from resequencer.stash import Stashed
-from resequencer.turn import Turn
+from resequencer.unstash import unstash
+from resequencer.working_copy import WorkingCopy
 from storage.port import WaitKind
 
 Patch = pytest.MonkeyPatch
@@ -94,7 +97,7 @@ def deadline_begins_anew_after_a_restart(patch: Patch) -> None:
     def faulty(stashed: Stashed) -> Any:
         return right(msgspec.structs.replace(stashed, stashed_at=stashed.stashed_at + 60_000))
 
-    patch.setattr("resequencer.turn.encode_entry", faulty)
+    patch.setattr("resequencer.outcome.encode_entry", faulty)
 
 
 def deadline_before_the_backlog_is_read(patch: Patch) -> None:
@@ -118,23 +121,21 @@ def retry_never_woken(patch: Patch) -> None:
 
 
 def duplicate_counted_before_it_is_told(patch: Patch) -> None:
-    right = Turn._refuse_known
-
-    def faulty(self: Turn, envelope: Any, digest: bytes) -> None:
+    def faulty(copy: WorkingCopy, envelope: Any, digest: bytes) -> None:
         try:
-            self._state = self._strategy.handled(self._state, envelope)
-            self._is_changed = True
+            copy.state = copy.strategy.handled(copy.state, envelope)
+            copy.is_changed = True
         except PermanentError:
             pass
-        right(self, envelope, digest)
-        for lane in self._stash.names:
-            self._unstash(lane)
+        refuse_known(copy, envelope, digest)
+        for lane in copy.stash.names:
+            unstash(copy, lane)
 
-    patch.setattr(Turn, "_refuse_known", faulty)
+    patch.setattr("resequencer.turn.refuse_known", faulty)
 
 
 def duplicates_not_told(patch: Patch) -> None:
-    patch.setattr(Turn, "_find_known", lambda self, envelope: None)
+    patch.setattr("resequencer.turn.find_known", lambda copy, envelope: None)
 
 
 def takeover_ignores_what_left_beyond(patch: Patch) -> None:
@@ -173,14 +174,13 @@ def stash_entry_not_stored(patch: Patch) -> None:
 
 
 def unstashed_twice(patch: Patch) -> None:
-    right = Turn._attempt
+    def faulty(copy: WorkingCopy, entry: Stashed, attempts: int = 0, *, is_forced: bool = False) -> None:
+        attempt(copy, entry, attempts, is_forced=is_forced)
+        if entry.stashed_at < copy.now and copy.is_free:
+            attempt(copy, entry, attempts, is_forced=is_forced)
 
-    def faulty(self: Turn, entry: Stashed, attempts: int = 0, *, is_forced: bool = False) -> None:
-        right(self, entry, attempts, is_forced=is_forced)
-        if entry.stashed_at < self._now and self._is_free:
-            right(self, entry, attempts, is_forced=is_forced)
-
-    patch.setattr(Turn, "_attempt", faulty)
+    for module in ("release", "turn", "unstash"):
+        patch.setattr(f"resequencer.{module}.attempt", faulty)
 
 
 def every_second_dead_letter_left_out(patch: Patch) -> None:

@@ -12,7 +12,7 @@ from domain.notification import Notification
 from pipeline.audit.rules import AuditRules
 from pipeline.audit.seen import SeenNotification, likeness_of, see_expected
 from pipeline.audit.unit_output import UnitOutput
-from resequencer.turn import Led, lead
+from resequencer.dry_run import Led, lead
 from resequencer.unit import Unit
 
 _WIDTH = 16

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from service_under_test import P0, P1, Service
 
+import resequencer.turn
 from connectors.port import PartitionOutput, Polled, TransportUnavailable
 from domain.errors import OwnershipLost
 from domain.record import Partition
@@ -15,7 +16,6 @@ from guardian.guardian_actor import Escalated
 from guardian.patience import Stopped
 from guardian.roster import Roster
 from guardian.takeover import Metadata, find_metadata
-from resequencer.turn import Turn
 from storage.port import Commit, StorageUnavailable
 
 
@@ -252,17 +252,17 @@ def test_an_escalation_commits_and_publishes_nothing(service: Service, watcher: 
     watcher.calls.clear()
     service.tell("v", 1)
     service.clock.advance(21_000)
-    right = Turn.wake
+    right = resequencer.turn.wake
 
     def fail(*_: Any) -> None:
         raise ArithmeticError("a bug of ours")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Turn, "wake", fail)
+        patch.setattr(resequencer.turn, "wake", fail)
         with pytest.raises(Escalated):
             service.cycle.run_once()
     assert watcher.names("commit", "publish") == []
-    assert Turn.wake is right
+    assert resequencer.turn.wake is right
     service.kill()
     service.start().run()
     assert (service.sequences("u"), service.sequences("v")) == ([2], [1])

@@ -7,6 +7,7 @@ import pytest
 from asking import P0, Asked
 from msgspec.structs import replace
 
+import resequencer.turn
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.errors import PermanentError, TransientError
 from guardian.actors import ActorsFailed
@@ -17,7 +18,7 @@ from guardian.supervision import SUPERVISION, Directive, Failure
 from resequencer.messages import UnitKey
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.sequence import Sequence
-from resequencer.turn import Turn
+from resequencer.working_copy import WorkingCopy
 from storage.port import Snapshot, WaitKind
 
 U = UnitKey(P0, "u")
@@ -109,15 +110,15 @@ class TestATurnOfArrivalsThatRaises:
     def settled(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Settled:
         """Unit `u` holds 3; then 2 and 9 come and its turn raises, while `v` is served."""
         asked.poll(asked.envelope("u", 3))
-        right = Turn.receive
+        right = resequencer.turn.receive
 
-        def receive(turn: Turn, envelope: Any) -> None:
-            right(turn, envelope)
+        def receive(copy: WorkingCopy, envelope: Any) -> None:
+            right(copy, envelope)
             if envelope.unit == "u" and envelope.sequence == 9:
                 raise ArithmeticError("a bug of ours")
 
         with monkeypatch.context() as patch:
-            patch.setattr(Turn, "receive", receive)
+            patch.setattr(resequencer.turn, "receive", receive)
             return asked.poll(asked.envelope("u", 2), asked.envelope("u", 9), asked.envelope("v", 1))
 
     def test_what_arrived_becomes_dead_letters_and_others_are_served(self, asked: Asked, settled: Settled) -> None:
@@ -148,27 +149,27 @@ class TestATurnOfArrivalsThatRaises:
 def test_a_deadline_that_came_with_arrivals_that_raise_comes_again(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     asked.poll(asked.envelope("u", 3))
     with monkeypatch.context() as patch:
-        patch.setattr(Turn, "receive", raising(ArithmeticError("a bug of ours")))
+        patch.setattr(resequencer.turn, "receive", raising(ArithmeticError("a bug of ours")))
         asked.poll(asked.envelope("u", 2), after_ms=21_000)
     assert asked.told(asked.poll()) == ["u#3"]
 
 
 def test_a_resequencer_that_raises_twice_and_then_not_costs_nothing(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    right, failures = Turn.receive, [ArithmeticError(), ArithmeticError()]
+    right, failures = resequencer.turn.receive, [ArithmeticError(), ArithmeticError()]
 
-    def receive(turn: Turn, envelope: Any) -> None:
+    def receive(copy: WorkingCopy, envelope: Any) -> None:
         if failures:
             raise failures.pop()
-        right(turn, envelope)
+        right(copy, envelope)
 
-    monkeypatch.setattr(Turn, "receive", receive)
+    monkeypatch.setattr(resequencer.turn, "receive", receive)
     settled = asked.poll(asked.envelope("u", 1))
     assert (asked.told(settled), buried(settled)) == (["u#1"], [])
 
 
 def test_a_turn_of_wakes_that_raises_ends_the_worker_and_names_the_unit(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     asked.poll(asked.envelope("u", 3))
-    monkeypatch.setattr(Turn, "wake", raising(ArithmeticError("a bug of ours")))
+    monkeypatch.setattr(resequencer.turn, "wake", raising(ArithmeticError("a bug of ours")))
     with pytest.raises(Escalated, match="unit 'u' of T-0") as caught:
         asked.poll(after_ms=21_000)
     assert (caught.value.failure, caught.value.key) == (Failure.TURN_OF_WAKES, U)

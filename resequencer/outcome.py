@@ -1,0 +1,53 @@
+"""What the storage and the guardian learn of a turn."""
+
+from resequencer.deadline import deadline_of
+from resequencer.unit import Decision, Retry, Unit
+from resequencer.unit_codec import encode_data, encode_entry, encode_state
+from resequencer.working_copy import WorkingCopy
+from storage.port import UnitChange, WaitKind, Waits
+
+
+def decision_of(copy: WorkingCopy, after: Unit) -> Decision:
+    """`after` is the unit as the turn leaves it."""
+    effects, waits = copy.effects, _waits(copy)
+    return Decision(
+        _change(copy, after, waits) if copy.is_changed else None,
+        tuple(effects.outgoing),
+        waits,
+        tuple(effects.releases),
+        effects.tally,
+        tuple(effects.added),
+        tuple(effects.removed),
+    )
+
+
+def _change(copy: WorkingCopy, after: Unit, waits: Waits | None) -> UnitChange:
+    return UnitChange(
+        after.unit,
+        encode_state(after, copy.strategy),
+        copy.now,
+        waits,
+        tuple([encode_entry(each) for each in copy.effects.added.values()]),
+        tuple(copy.effects.removed),
+        None if copy.data is copy.before.data else encode_data(copy.data),
+    )
+
+
+def _waits(copy: WorkingCopy) -> Waits | None:
+    """The instant at which the unit wants to be woken. Its deadline rests while the head is under retry."""
+    if copy.retry is not None:
+        return _waits_for_attempt(copy, copy.retry)
+    stash = copy.stash
+    oldest, lowest = stash.oldest, stash.lowest
+    if oldest is None or lowest is None:
+        return None
+    deadline_at, waits_for = deadline_of(oldest, copy.rules.settings), copy.missing(lowest)
+    return Waits(deadline_at, WaitKind.DEADLINE, oldest.stashed_at, waits_for, copy.strategy.name, len(stash), stash.size)
+
+
+def _waits_for_attempt(copy: WorkingCopy, retry: Retry) -> Waits:
+    stash = copy.stash
+    since = min(each.stashed_at for each in (retry.entry, stash.oldest) if each is not None)
+    waits_for = f"attempt {retry.attempts + 1} of {copy.rules.settings.max_attempts}"
+    stashed, size = len(stash) + 1, stash.size + retry.entry.size
+    return Waits(retry.due_at, WaitKind.RETRY, since, waits_for, copy.strategy.name, stashed, size)

@@ -1,0 +1,49 @@
+"""A stash is let go though something is missing: at its deadline, or because it holds too much."""
+
+from resequencer.attempt import attempt
+from resequencer.deadline import deadline_of
+from resequencer.gathering import gather_with
+from resequencer.stash import Stashed
+from resequencer.unit import Release, Wake
+from resequencer.unstash import unstash
+from resequencer.working_copy import WorkingCopy
+
+
+def release(copy: WorkingCopy, cause: Wake) -> None:
+    """Force the lowest, run the normal loop, and again until nothing waits (or a handler asks for time).
+
+    Nothing happens while the head is under retry, nor at a deadline that has not come.
+    """
+    oldest, lowest = copy.stash.oldest, copy.stash.lowest
+    if oldest is None or lowest is None or not copy.is_free:
+        return
+    if cause is Wake.DEADLINE and deadline_of(oldest, copy.rules.settings) > copy.now:
+        return
+    copy.is_changed = True
+    before, missing = len(copy.stash), copy.missing(lowest)
+    gather_with(copy, oldest.envelope)
+    for entry in sorted(copy.stash, key=_by_order):
+        _force(copy, entry)
+    copy.incomplete = None
+    released, waited_ms = before - len(copy.stash), copy.now - oldest.stashed_at
+    source_position = str(oldest.envelope.record.origin)
+    copy.effects.releases.append(Release(copy.before.unit, cause, missing, released, waited_ms, source_position))
+
+
+def keep_bound(copy: WorkingCopy) -> None:
+    """While the head is under retry nothing can be released; the bound counts again when that is over."""
+    if len(copy.stash) > copy.rules.settings.stash_limit:
+        release(copy, Wake.BOUND)
+
+
+def _force(copy: WorkingCopy, entry: Stashed) -> None:
+    """Unless the normal loop took it already, or the one before it is to be tried again first."""
+    if copy.is_free and copy.stash.ids.find(entry.envelope.id_hash) is not None:
+        copy.incomplete = copy.missing(entry)
+        copy.stash = copy.stash.without_top(entry)
+        attempt(copy, entry, is_forced=True)
+        unstash(copy, entry.rank.lane)
+
+
+def _by_order(entry: Stashed) -> tuple[int, int]:
+    return entry.order

@@ -1,0 +1,25 @@
+"""What was set aside is taken up again once it has become acceptable."""
+
+from domain.errors import PermanentError
+from resequencer.attempt import attempt
+from resequencer.gathering import gather_with
+from resequencer.stash import Stashed
+from resequencer.working_copy import WorkingCopy
+
+
+def unstash(copy: WorkingCopy, lane: str) -> None:
+    """From the top of the lane, until nothing moves."""
+    while copy.is_free and (top := copy.stash.find_top(lane)) is not None:
+        if not _accepts(copy, top):
+            break
+        gather_with(copy, top.envelope)
+        copy.stash = copy.stash.without_top(top)
+        attempt(copy, top)
+
+
+def _accepts(copy: WorkingCopy, top: Stashed) -> bool:
+    """A strategy that fails on an envelope gets it out of the way: handling it asks again and buries it."""
+    try:
+        return copy.strategy.accepts(copy.state, top.envelope)
+    except PermanentError:
+        return True

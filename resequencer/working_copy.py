@@ -1,0 +1,69 @@
+"""The working copy of a unit during one turn."""
+
+from typing import Any
+
+from domain.clock import Instant
+from domain.errors import PermanentError
+from resequencer.effects import Effects
+from resequencer.rules import Rules
+from resequencer.stash import Stashed
+from resequencer.unit import Unit
+
+
+class WorkingCopy:
+    """Changed in place by what happens in the turn, beside what that leads to; nothing outside ever sees it half done.
+
+    `incomplete` is what was missing of what is being handled, `has_gathered` whether everything in the stash has given its
+    data already, `is_changed` whether the storage has anything to learn.
+    """
+
+    __slots__ = (
+        "before",
+        "data",
+        "effects",
+        "gathered_to",
+        "handled",
+        "has_gathered",
+        "incomplete",
+        "is_changed",
+        "now",
+        "retry",
+        "rules",
+        "stash",
+        "state",
+        "strategy",
+    )
+
+    def __init__(self, unit: Unit, rules: Rules, now: Instant) -> None:
+        self.before = unit
+        self.rules = rules
+        self.strategy = rules.strategy
+        self.now = now
+        self.state: Any = unit.strategy_state
+        self.stash = unit.stash
+        self.data = unit.data
+        self.handled = unit.handled
+        self.retry = unit.retry
+        self.gathered_to = unit.gathered_to
+        self.has_gathered = False
+        self.incomplete: str | None = None
+        self.effects = Effects(unit, now)
+        self.is_changed = self.effects.bury_spoiled()
+
+    @property
+    def is_free(self) -> bool:
+        """Nothing is under retry: whatever is acceptable may be handled."""
+        return self.retry is None
+
+    def missing(self, entry: Stashed) -> str:
+        try:
+            return self.strategy.missing(self.state, entry.envelope)
+        except PermanentError:
+            return "unknown"
+
+    def unit(self) -> Unit:
+        """As it is now; the very one from before if nothing changed."""
+        if not self.is_changed:
+            return self.before
+        unit = self.before.unit
+        return Unit(unit, self.state, self.stash, self.data, self.handled, self.retry, self.gathered_to)
