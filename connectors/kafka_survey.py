@@ -8,7 +8,7 @@ import msgspec
 
 from connectors.kafka_log import LogReader
 from connectors.kafka_settings import KafkaSettings
-from connectors.kafka_topics import Topics
+from connectors.kafka_topics import Right, Topics
 from connectors.port import TransportUnavailable
 from domain.record import Partition
 
@@ -32,12 +32,15 @@ class Survey(msgspec.Struct, frozen=True):
 
 
 class Surveyor:
-    """Any call but `close` raises TransportUnavailable or TransportRefused."""
+    """Needs Read on the topics and Describe on the group, and no more.
+
+    Any call but `close` raises TransportUnavailable or TransportRefused.
+    """
 
     def __init__(self, settings: KafkaSettings) -> None:
         uncommitted = {**settings.consumer, "isolation_level": "read_uncommitted"}
         self._settings = settings
-        self._topics = Topics(settings)
+        self._topics = Topics(settings, Right.READ)
         self._committed = LogReader(settings)
         self._written = LogReader(msgspec.structs.replace(settings, consumer=uncommitted))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from enum import StrEnum
 from time import monotonic
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -29,11 +30,22 @@ class Topic(NamedTuple):
     partitions: int
 
 
-class Topics:
-    """Asks about the topics of the settings. `input` is what was last heard of the one that is read."""
+class Right(StrEnum):
+    """What somebody may do with a topic, as the brokers call it."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    READ = "Read"
+    WRITE = "Write"
+
+
+class Topics:
+    """Asks about the topics of the settings. `input` is what was last heard of the one that is read.
+
+    `of_outputs` is what is needed of the outputs: whoever looks at them only does not need what the service does.
+    """
+
+    def __init__(self, settings: KafkaSettings, of_outputs: Right = Right.WRITE) -> None:
         self._settings = settings
+        self._of_outputs = of_outputs
         self._options = {name: value for name, value in settings.consumer.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
         self._options["request_timeout_ms"] = settings.call_timeout_ms
         self._admin: KafkaAdminClient | None = None
@@ -95,12 +107,22 @@ class Topics:
         error = errors.for_code(found["error_code"])
         if error is errors.UnknownTopicOrPartitionError:
             raise self._missing(name)
+        if error is errors.TopicAuthorizationFailedError:
+            raise self._not_allowed(name, "describe")
         if error is not errors.NoError:
             raise to_transport_error(f"topic {name}", error(name))
-        needed = "READ" if name == self._settings.topics.input else "WRITE"
-        allowed = found.get("authorized_operations")
-        if allowed and needed not in allowed:
-            raise to_transport_error(f"topic {name}", errors.TopicAuthorizationFailedError(f"no right to {needed.lower()} it"))
+        allowed, needed = found.get("authorized_operations"), self._needed(name)
+        if allowed and needed.upper() not in allowed:
+            raise self._not_allowed(name, needed.lower())
+
+    def _needed(self, name: str) -> Right:
+        return Right.READ if name == self._settings.topics.input else self._of_outputs
+
+    def _not_allowed(self, name: str, wish: str) -> TransportRefused:
+        which = "the input topic" if name == self._settings.topics.input else "the outputs"
+        return TransportRefused(
+            f"topic {name}", f"no right to {wish} it. Give the user {self._needed(name)} and Describe on {which}"
+        )
 
     def _missing(self, name: str) -> TransportRefused | TransportUnavailable:
         now = monotonic()

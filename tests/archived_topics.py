@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from threading import Thread
 from time import sleep
@@ -26,13 +26,13 @@ Told = tuple[object, ...]
 
 
 class ArchivedTopics:
-    """The topics of a stage; `location` is the archive."""
+    """The topics of a stage; `location` is the archive. `consumer` says how the archiver comes to the broker, if otherwise."""
 
-    def __init__(self, spark: SparkSession, stage: KafkaStage, location: str) -> None:
+    def __init__(self, spark: SparkSession, stage: KafkaStage, location: str, consumer: Mapping[str, str] = {}) -> None:
         self.spark = spark
         self.stage = stage
         self.location = location
-        self.kafka: KafkaSettings = stage.settings()
+        self.kafka: KafkaSettings = stage.settings(consumer=consumer)
         self.settings = ArchiveSettings(location, stage.topics.all, java_options(self.kafka.consumer), every_ms=200)
 
     def archive(self, tell: Callable[[str], None] = print, **settings: Any) -> int:

@@ -1,8 +1,10 @@
 """TLS, SASL/SCRAM and rights against a real broker that asks for all of them."""
 
 import gc
+import re
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,6 +12,8 @@ import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from waiting import wait_until
 
+from connectors.kafka_settings import KafkaSettings as ClientSettings
+from connectors.kafka_survey import Survey, Surveyor
 from connectors.kafka_transport import KafkaTransport
 from connectors.port import TransportRefused, TransportUnavailable
 from servers.kafka import KafkaServer, KafkaSettings
@@ -55,9 +59,18 @@ def grant(stage: KafkaStage, rights: Sequence[ACL]) -> None:
         admin.create_acls(rights)
 
 
+def rights_to_look(stage: KafkaStage) -> list[ACL]:
+    topics = [allow(ResourceType.TOPIC, topic, ACLOperation.READ) for topic in stage.topics.all]
+    return [*topics, allow(ResourceType.GROUP, stage.group, ACLOperation.DESCRIBE)]
+
+
 def secured(stage: KafkaStage, **given: object) -> KafkaWorker:
     """A worker that comes in by the door that asks for everything."""
-    options = {
+    return stage.worker(consumer=options(stage) | {name.replace("_", "."): value for name, value in given.items()})
+
+
+def options(stage: KafkaStage) -> dict[str, object]:
+    return {
         "bootstrap.servers": stage.kafka.sasl_tls_bootstrap,
         "security.protocol": "SASL_SSL",
         "ssl.truststore.location": str(stage.kafka.certificates.authority),
@@ -66,11 +79,19 @@ def secured(stage: KafkaStage, **given: object) -> KafkaWorker:
         "sasl.password": PASSWORD,
         "default.api.timeout.ms": 3_000,
     }
-    return stage.worker(consumer=options | {name.replace("_", "."): value for name, value in given.items()})
 
 
 def refusal(worker: KafkaWorker) -> TransportRefused:
     return wait_until(lambda: _refused(worker), "the refusal")
+
+
+def survey(settings: ClientSettings) -> Survey | str:
+    """Or why there is none; rights that were just given may not be known to the broker yet."""
+    with closing(Surveyor(settings)) as surveyor:
+        try:
+            return surveyor.look()
+        except (TransportRefused, TransportUnavailable) as error:
+            return str(error)
 
 
 def _refused(worker: KafkaWorker) -> TransportRefused | None:
@@ -155,6 +176,32 @@ def test_a_topic_that_may_be_looked_at_but_not_read_is_refused(stage: KafkaStage
     error = refusal(secured(stage))
     assert error.what == f"topic {stage.topics.input}"
     assert "no right to read it. Give the user Read and Describe on the input topic" in error.problem
+
+
+def test_who_only_looks_may_write_nothing(stage: KafkaStage) -> None:
+    stage.send(b"a")
+    stage.set_position(stage.partitions[0], 1)
+    grant(stage, rights_to_look(stage))
+    settings = stage.settings(consumer=options(stage))
+    found = wait_until(lambda: found if isinstance(found := survey(settings), Survey) else None, "the survey")
+    assert (found.ends[stage.partitions[0]], dict(found.positions)) == (1, {stage.partitions[0]: 1})
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        (0, r"topic in-.*: .*Give the user Read and Describe on the input topic"),
+        (1, r"topic out-.*: .*Give the user Read and Describe on the outputs"),
+        (2, r"topic dead-.*: .*Give the user Read and Describe on the outputs"),
+        (3, r"Give the user Read on the group group\.id"),
+    ],
+)
+def test_who_looks_has_to_read_all_topics_and_to_know_the_group(stage: KafkaStage, missing: int, told: str) -> None:
+    rights = rights_to_look(stage)
+    del rights[missing]
+    grant(stage, rights)
+    settings = stage.settings(consumer=options(stage))
+    wait_until(lambda: re.search(told, str(survey(settings))), told)
 
 
 def test_the_password_is_in_no_text_of_the_settings(stage: KafkaStage) -> None:

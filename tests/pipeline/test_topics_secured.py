@@ -1,45 +1,59 @@
-"""Topics of a broker that asks who comes, read as the service's configuration says."""
+"""Topics of a broker that asks who comes, read as the service's configuration says, by a user who may read and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
-from kafka import KafkaProducer
+from archived_topics import ArchivedTopics, rows_of
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from pyspark.sql import SparkSession
 
-from connectors.kafka_options import read_options
+from pipeline.archive.reading import find_positions
+from pipeline.audit.kafka_scope import topics_scope
 from pipeline.java_client import java_options
 from pipeline.topics import read_topic
 from servers.kafka import KafkaServer, KafkaSettings
+from tests.connectors.kafka_stage import KafkaStage
 
-USER, PASSWORD, TOPIC = "reader", "correct horse", "guarded"
+USER, PASSWORD = "reader", "correct horse"
 
 
 @pytest.fixture
-def broker(own_server: Callable[..., Any]) -> KafkaServer:
-    server: KafkaServer = own_server(KafkaServer, KafkaSettings(tls=True, users={USER: PASSWORD})).start()
-    server.create_topics(TOPIC, partitions=1)
-    pattern = ResourcePattern(ResourceType.TOPIC, TOPIC, ACLResourcePatternType.LITERAL)
+def topics(spark: SparkSession, server_directory: Path, tmp_path: Path) -> Iterator[ArchivedTopics]:
+    """Those of the stage, seen by the user."""
+    server = KafkaServer(server_directory / f"own-{uuid4().hex}", KafkaSettings(tls=True, users={USER: PASSWORD})).start()
+    stage = KafkaStage(server)
+    rights = [allow(ResourceType.TOPIC, topic, ACLOperation.READ) for topic in stage.topics.all]
     with server.admin() as admin:
-        admin.create_acls([ACL(f"User:{USER}", "*", ACLOperation.READ, ACLPermissionType.ALLOW, pattern)])
-    with KafkaProducer(bootstrap_servers=server.bootstrap) as producer:
-        producer.send(TOPIC, b"secret").get(timeout=60)
-    return server
-
-
-def test_tls_and_a_login_are_those_of_the_service(spark: SparkSession, broker: KafkaServer) -> None:
+        admin.create_acls([*rights, allow(ResourceType.GROUP, stage.group, ACLOperation.DESCRIBE)])
     given = {
-        "bootstrap.servers": broker.sasl_tls_bootstrap,
+        "bootstrap.servers": server.sasl_tls_bootstrap,
         "security.protocol": "SASL_SSL",
-        "ssl.truststore.location": str(broker.certificates.authority),
+        "ssl.truststore.location": str(server.certificates.authority),
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": USER,
         "sasl.password": PASSWORD,
     }
-    options, problems, _ = read_options(given, {})
-    assert problems == []
-    found = read_topic(spark, java_options(options.consumer), TOPIC).collect()
-    assert [bytes(row.value) for row in found] == [b"secret"]
+    yield ArchivedTopics(spark, stage, str(tmp_path / "archive"), given)
+    stage.close()
+    server.kill()
+
+
+def allow(kind: ResourceType, name: str, operation: ACLOperation) -> ACL:
+    pattern = ResourcePattern(kind, name, ACLResourcePatternType.LITERAL)
+    return ACL(f"User:{USER}", "*", operation, ACLPermissionType.ALLOW, pattern)
+
+
+def test_they_are_read_archived_and_audited_with_the_login_of_the_service(topics: ArchivedTopics) -> None:
+    stage = topics.stage
+    stage.send(b"secret")
+    stage.set_position(stage.partitions[0], 1)
+    found = read_topic(topics.spark, java_options(topics.kafka.consumer), stage.topics.input)
+    assert rows_of(found.collect()) == topics.held(stage.topics.input) != []
+    assert topics_scope(topics.spark, topics.kafka, lambda _: None).settled == {0: 1}
+    assert topics.archive() == 1
+    topics.assert_archived()
+    assert find_positions(topics.spark, topics.location) == {0: 1}
