@@ -17,7 +17,7 @@ class DeadLetterCheck:
     """Compares dead letters with what was written to become one, by source position; either may be told of first.
 
     Keeps in memory what is expected, and the position of each that came. Which of two came first says nothing: on topics they
-    may be in two partitions.
+    may be in two partitions. One that was requeued and died again was judged when it died first, where it had been written.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -45,6 +45,8 @@ class DeadLetterCheck:
         self.count += 1
         if letter.position is None:
             findings.add(_unexpected("no source position", letter))
+        elif letter.is_requeued:
+            self._count_once(letter.position, letter, findings)
         elif letter.position in self._came or letter.position in self._expected:
             self._compare(letter.position, letter, findings)
         else:
@@ -66,10 +68,7 @@ class DeadLetterCheck:
                 findings.add(Finding(Deviation.DEAD_LETTER_MISSING, _where(position), what))
 
     def _compare(self, position: _At, letter: ObservedDeadLetter, findings: Findings) -> None:
-        if not letter.is_possible_duplicate:
-            if position in self._unmarked:
-                findings.add(Finding(Deviation.DEAD_LETTER_DOUBLED, _where(position), f"{letter.reason} came again"))
-            self._unmarked.add(position)
+        self._count_once(position, letter, findings)
         if position in self._came:
             return
         self._came.add(position)
@@ -77,6 +76,13 @@ class DeadLetterCheck:
         if letter.reason != expected.reason:
             what = f"{letter.reason}, not {expected.reason} ({expected.kind})"
             findings.add(Finding(Deviation.DEAD_LETTER_WRONG_REASON, _where(position), what))
+
+    def _count_once(self, position: _At, letter: ObservedDeadLetter, findings: Findings) -> None:
+        if letter.is_possible_duplicate:
+            return
+        if position in self._unmarked:
+            findings.add(Finding(Deviation.DEAD_LETTER_DOUBLED, _where(position), f"{letter.reason} came again"))
+        self._unmarked.add(position)
 
     def _is_due(self, expected: ExpectedGarbage) -> bool:
         return self._needs_sequence or expected.reason not in _OF_SEQUENCE_STRATEGIES

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from connectors.file_lines import Defect, Line, decode_line
+from connectors.filed_letter import REQUEUED_FROM
 from simulator.iso_tree import XmlRefused, parse_iso_xml
 
 _POSITION = re.compile(r"-(\d+)@(\d+)$")
@@ -42,11 +43,15 @@ class ObservedNotification(msgspec.Struct, frozen=True):
 
 
 class ObservedDeadLetter(msgspec.Struct, frozen=True):
-    """A dead letter by the headers it got; the position is that of the record (partition, offset), None if it names none."""
+    """A dead letter by the headers it got; the position is that of the record (partition, offset), None if it names none.
+
+    `is_requeued` if its record was a dead letter before, which somebody sent again.
+    """
 
     reason: str
     position: tuple[int, int] | None
     is_possible_duplicate: bool
+    is_requeued: bool = False
 
 
 def read_notification(line: bytes) -> ObservedNotification | Defect:
@@ -83,6 +88,7 @@ def read_dead_letter(line: bytes) -> ObservedDeadLetter | Defect:
         headers.get("dead-letter-reason", ""),
         _position(headers.get("dead-letter-source-position")),
         "possible-duplicate" in headers,
+        REQUEUED_FROM in headers,
     )
 
 

@@ -288,6 +288,17 @@ def test_a_dead_letter_may_come_again_marked_and_also_before_the_one_that_is_not
     assert whole.found() == {Deviation.DEAD_LETTER_DOUBLED: 1}
 
 
+def test_one_that_was_requeued_and_died_again_deviates_from_nothing_unless_it_does_so_twice(judged: Callable):
+    whole = judged(units=150, **(CALM | {"garbage": 0.05}))
+    again = {"requeued-from": "1", "dead-letter-source-position": "in-0@999999999"}
+    requeued = edited(whole.dead_letters[0], lambda read: read["headers"].update(again))
+    whole.dead_letters.append(requeued)
+    assert whole.found() == {}
+    assert whole.verdict().dead_letters == len(whole.dead_letters)
+    whole.dead_letters.append(requeued)
+    assert whole.found() == {Deviation.DEAD_LETTER_DOUBLED: 1}
+
+
 def test_a_wrong_sequence_need_not_be_a_dead_letter_where_nothing_is_ordered_by_it(judged: Callable):
     whole = judged(FULL, units=150, **(CALM | {"garbage": 0.05}))
     whole.dead_letters = [each for each in whole.dead_letters if "sequence" not in (header(each, "dead-letter-reason") or "")]
