@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from daemon_guard import end_with_this_process
 from operated_service import OperatedService
 from waiting import wait_until
 
@@ -14,13 +15,14 @@ from daemon.status_report import State, StatusReport
 
 
 class Daemon:
-    """A service that is started and stopped by the verbs."""
+    """A service that is started and stopped by the verbs; it ends with the process that started it."""
 
     def __init__(self, service: OperatedService) -> None:
         self.service = service
         self.log_file = service.run_directory / "service.log"
 
     def start(self) -> None:
+        end_with_this_process(self.service.run_directory)
         started = self.service.verb("start", seconds=90)
         assert started.returncode == 0, started.stderr
 
