@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_options import FAST
+from operated_service import NOTIFICATION, OperatedService
+from spark_options import FAST, SHIPPED, fast_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +51,16 @@ def _drivers() -> dict[str, str]:
 
     names = ("spark-kafka", *(("postgresql",) if find_programs() is not None else ()))
     return {"spark.jars": ",".join(str(jar) for name in names for jar in sorted(get_jars(name).glob("*.jar")))}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[OperatedService]:
+    """On files; its jobs use the shipped sources."""
+    application, sources = SHIPPED.with_name("application.conf"), fast_sources(tmp_path)
+    (tmp_path / "service.conf").write_text(f'include "{application}"\n{NOTIFICATION}.lookups.sources = "{sources.name}"\n')
+    made = OperatedService(tmp_path, config="service.conf")
+    yield made
+    made.clear_away()
 
 
 @pytest.fixture

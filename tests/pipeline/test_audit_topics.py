@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from msgspec.structs import replace
 from operated_service import INGRESS, NOTIFICATION, OperatedService
 from pyspark.sql import SparkSession
-from spark_options import FAST
+from spark_options import fast_sources
 
 from connectors.kafka_settings import KafkaSettings
 from connectors.kafka_topic_names import KafkaTopics
@@ -32,7 +32,6 @@ from servers.kafka import KafkaServer
 from tests.connectors.kafka_stage import KafkaStage, read_to_end
 
 PATIENCE_SECONDS = 300
-SHIPPED = Path(__file__).parents[2] / "conf" / "lookups.conf"
 
 
 class Lived(NamedTuple):
@@ -59,8 +58,7 @@ class Lived(NamedTuple):
 @pytest.fixture(scope="module")
 def lived(spark: SparkSession, kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
     directory, stage = tmp_path_factory.mktemp("lived"), KafkaStage(kafka)
-    options = "\n".join(f'"{name}" = "{value}"' for name, value in FAST.items())
-    (directory / "fast.conf").write_text(f'include "{SHIPPED}"\nspark.options {{\n{options}\n}}\n')
+    fast_sources(directory)
     names, clients = stage.topics, f'{{ bootstrap.servers = "{stage.bootstrap}", group.id = {stage.group} }}'
     (directory / "service.conf").write_text(f"""
         {INGRESS} {{ transport = kafka, kafka.consumer {{ topic = {names.input}, kafka-clients {clients} }} }}

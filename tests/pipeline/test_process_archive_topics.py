@@ -19,7 +19,7 @@ from archived_topics import ArchivedTopics
 from kafka import KafkaProducer
 from operated_service import INGRESS, NOTIFICATION, OperatedService
 from pyspark.sql import SparkSession
-from spark_options import FAST
+from spark_options import fast_sources
 from waiting import wait_until
 
 from servers.kafka import KafkaServer
@@ -28,7 +28,6 @@ from tests.connectors.kafka_stage import KafkaStage
 KILLS = int(os.environ.get("KILLS", "2"))
 SEED = int(os.environ.get("KILL_SEED", "7"))
 PATIENCE_SECONDS = 600
-SHIPPED = Path(__file__).parents[2] / "conf" / "lookups.conf"
 
 
 @pytest.fixture
@@ -41,8 +40,7 @@ def topics(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> Iterator[
 @pytest.fixture
 def service(topics: ArchivedTopics, tmp_path: Path) -> Iterator[OperatedService]:
     """Its archiver works in small batches, on a Spark that compiles nothing."""
-    options = "\n".join(f'"{name}" = "{value}"' for name, value in FAST.items())
-    (tmp_path / "fast.conf").write_text(f'include "{SHIPPED}"\nspark.options {{\n{options}\n}}\n')
+    fast_sources(tmp_path)
     names, clients = topics.stage.topics, f'{{ bootstrap.servers = "{topics.stage.bootstrap}", group.id = {topics.stage.group} }}'
     (tmp_path / "service.conf").write_text(f"""
         {INGRESS} {{ transport = kafka, kafka.consumer {{ topic = {names.input}, kafka-clients {clients} }} }}

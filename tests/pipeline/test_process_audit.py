@@ -1,27 +1,10 @@
 """`resequencer audit` as an operator has it: what a running service let out, and what somebody took away from it."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-from operated_service import NOTIFICATION, OperatedService
-from spark_options import FAST
+from operated_service import OperatedService
 
 PATIENCE_SECONDS = 600
-SHIPPED = Path(__file__).parents[2] / "conf" / "lookups.conf"
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[OperatedService]:
-    """On a Spark that compiles nothing: for so few rows that takes the most time."""
-    options = "\n".join(f'"{name}" = "{value}"' for name, value in FAST.items())
-    (tmp_path / "fast.conf").write_text(f'include "{SHIPPED}"\nspark.options {{\n{options}\n}}\n')
-    own = f'include "{SHIPPED.with_name("application.conf")}"\n{NOTIFICATION}.lookups.sources = "fast.conf"\n'
-    (tmp_path / "service.conf").write_text(own)
-    made = OperatedService(tmp_path, config="service.conf")
-    yield made
-    made.clear_away()
 
 
 def test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named(service: OperatedService) -> None:

@@ -1,11 +1,6 @@
 """`resequencer lookups build` as an operator has it: the shipped sources, a running service, and a job that is killed."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 from operated_service import NOTIFICATION, OperatedService
-from spark_options import FAST
 from waiting import wait_until
 
 from enrichment.directory import LookupsDirectory
@@ -13,19 +8,6 @@ from enrichment.shapes import INSTITUTIONS, SETTINGS
 
 SOON = f"{NOTIFICATION}.lookups.check-every=100ms"
 PATIENCE_SECONDS = 600
-SHIPPED = Path(__file__).parents[2] / "conf" / "lookups.conf"
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[OperatedService]:
-    """It builds from the shipped sources, on a Spark that compiles nothing: for so few rows that takes the most time."""
-    options = "\n".join(f'"{name}" = "{value}"' for name, value in FAST.items())
-    (tmp_path / "fast.conf").write_text(f'include "{SHIPPED}"\nspark.options {{\n{options}\n}}\n')
-    own = f'include "{SHIPPED.with_name("application.conf")}"\n{NOTIFICATION}.lookups.sources = "fast.conf"\n'
-    (tmp_path / "service.conf").write_text(own)
-    made = OperatedService(tmp_path, config="service.conf")
-    yield made
-    made.clear_away()
 
 
 def test_the_shipped_sources_are_built_and_a_running_service_uses_them_and_a_killed_job_changes_nothing(

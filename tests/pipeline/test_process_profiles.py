@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 from operated_service import EVENTS, FLOW, INGRESS, NOTIFICATION, RESEQUENCER, OperatedService, envelope_line
-from spark_options import FAST
+from spark_options import fast_sources
 
 from connectors.file_lines import decode_line
 from daemon.status_report import StatusReport
@@ -16,7 +16,6 @@ from enrichment.shapes import ANY, PROFILES
 from servers.kafka import KafkaServer
 
 PATIENCE_SECONDS = 600
-SHIPPED = Path(__file__).parents[2] / "conf" / "lookups.conf"
 LATE_BY_MS = 1_700
 UNITS = 20
 
@@ -26,16 +25,13 @@ def service(kafka: KafkaServer, fresh_name: Callable[[str], str], tmp_path: Path
     """Without a profile it would wait for ten minutes, which is also the most that a profile may say."""
     source, output, dead = fresh_name("in"), fresh_name("out"), fresh_name("dead")
     kafka.create_topics(source, output, dead, partitions=1)
-    options = "\n".join(f'"{name}" = "{value}"' for name, value in FAST.items())
     profiles = f"[{{ format = archive, least-late = {UNITS} }}]"
-    (tmp_path / "sources.conf").write_text(
-        f'include "{SHIPPED}"\nsources {{ institutions = [], {PROFILES} = {profiles} }}\nspark.options {{\n{options}\n}}\n'
-    )
+    fast_sources(tmp_path, f"sources {{ institutions = [], {PROFILES} = {profiles} }}")
     (tmp_path / "service.conf").write_text(
         f"""
         {INGRESS}.kafka.consumer.topic = {source}
         {INGRESS}.kafka.consumer.kafka-clients {{ bootstrap.servers = "{kafka.bootstrap}", group.id = {fresh_name("group")} }}
-        {NOTIFICATION} {{ kafka.producer.topic = {output}, dead-letters.topic = {dead}, lookups.sources = "sources.conf" }}
+        {NOTIFICATION} {{ kafka.producer.topic = {output}, dead-letters.topic = {dead}, lookups.sources = "fast.conf" }}
         {RESEQUENCER} {{ storage-type = embedded, strategy = SEQUENCE, processing-timeout = 5m, idle-timeout = 5m }}
         {RESEQUENCER} {{ stash-timeout = learned, learned-timeout {{ at-least = 1s, at-most = 10m }} }}
         """
