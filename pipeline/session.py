@@ -6,9 +6,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from pipeline.errors import JobRefused
+from pipeline.jvm import start_jvm
 from pipeline.spark_errors import SPARK_ERRORS, cause_of
 
 _OPTIONS = {
@@ -48,13 +50,13 @@ def spark_session(master: str, options: dict[str, str]) -> Iterator[SparkSession
 def start_session(master: str, options: dict[str, str]) -> SparkSession:
     """On this machine alone Spark listens on loopback; Python is this one, on every machine."""
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    builder = SparkSession.builder.appName("resequencer").master(master)
+    conf = SparkConf().setAppName("resequencer").setMaster(master)
     local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if master.startswith("local") else {}
-    for name, value in {**_OPTIONS, **local, **options}.items():
-        builder = builder.config(name, value)
+    conf.setAll([*{**_OPTIONS, **local, **options}.items()])
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    session = builder.getOrCreate()
+    start_jvm(conf)
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel(_LOG_LEVEL)
     return session

@@ -16,6 +16,7 @@ def test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named(servi
     sound = service.verb("audit", seconds=PATIENCE_SECONDS)
     assert sound.returncode == 0, sound.stdout + sound.stderr
     assert "Nothing lost, nothing doubled, nothing out of order, content as expected" in sound.stdout
+    assert [line.split(" ")[0] for line in sound.stderr.splitlines()] == ["Starting", "Reading"], sound.stderr
     page = (service.run_directory / "audit" / "page.html").read_text()
     assert page.count("<svg") == 3
     assert "://" not in page

@@ -16,7 +16,7 @@ def test_the_shipped_sources_are_built_and_a_running_service_uses_them_and_a_kil
     lookups = LookupsDirectory(service.run_directory / "lookups")
     service.start_and_wait(SOON)
     built = service.verb("lookups", "build", seconds=PATIENCE_SECONDS)
-    assert built.returncode == 0, built.stderr
+    assert (built.returncode, "WARN" in built.stderr, "Spark" in built.stderr) == (0, False, False), built.stderr
     version = lookups.get_current().version
     assert f"Published {version}" in built.stdout
     assert "bank-registry" in built.stdout
