@@ -17,7 +17,7 @@ from enrichment.manifest import Source, Table
 from enrichment.publication import Publication
 from enrichment.release import read_manifest
 from enrichment.shapes import REASONS
-from pipeline.archive.reading import read_archived
+from pipeline.archive.reading import ArchiveSnapshot
 from pipeline.errors import JobRefused
 from pipeline.job_settings import JobSettings, Limits, SourceSettings
 from pipeline.lookup_specs import SPECS, VALUE, LookupSpec
@@ -153,7 +153,7 @@ class _Job:
     def _learn(self, source: SourceSettings, staged: Path) -> DataFrame:
         if self._settings.learning is None:
             raise JobRefused(f"{source.place}: nobody said how the service takes its records; there is nothing to learn by")
-        archived = read_archived(self._spark, source.path, self._settings.learning.topic)
+        archived = ArchiveSnapshot(self._spark, source.path).read(self._settings.learning.topic)
         learned = learn_profiles(archived, source, self._settings.learning, self._now, staged)
         self._remarks[source.place] = learned.remark
         return learned.rows

@@ -13,7 +13,7 @@ import msgspec
 from connectors.kafka_settings import KafkaSettings
 from daemon.system_clock import SystemClock
 from pipeline.archive.compaction import Compacted, CompactionSettings, Compactor
-from pipeline.archive.reading import read_archived
+from pipeline.archive.reading import ArchiveSnapshot
 from pipeline.archive.settings import ArchiveSettings
 from pipeline.archive.streaming import Archiver
 from pipeline.java_client import java_options
@@ -49,8 +49,11 @@ class ArchivedTopics:
         wanted = CompactionSettings(least=least, grace_ms=grace_ms, **settings)
         return Compactor(self.spark, self.location, SystemClock(), wanted).compact(print)
 
+    def snapshot(self) -> ArchiveSnapshot:
+        return ArchiveSnapshot(self.spark, self.location)
+
     def archived(self, topic: str) -> list[Told]:
-        return rows_of(read_archived(self.spark, self.location, topic).collect())
+        return rows_of(self.snapshot().read(topic).collect())
 
     def held(self, topic: str) -> list[Told]:
         """What a reader of committed records sees."""

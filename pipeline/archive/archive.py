@@ -51,10 +51,10 @@ class Archive:
         based = self._spark.read.schema(schema).option("basePath", self.place.at(RECORDS))
         return based.parquet(*directories).select(*schema.fieldNames())
 
-    def directories(self, topic: str) -> list[str]:
-        """Where the topic's records lie, as Spark takes it."""
+    def directories(self, topic: str, spans: Sequence[Span]) -> list[str]:
+        """Where the topic's records of these lie, as Spark takes it."""
         with_records = {each.split("/")[1] for each in self.place.found(f"{RECORDS}/batch=*/topic={topic}")}
-        return [self.place.at(path_of(span), f"topic={topic}") for span in self.spans() if span.name in with_records]
+        return [self.place.at(path_of(span), f"topic={topic}") for span in spans if span.name in with_records]
 
 
 def path_of(span: Span) -> str:

@@ -1,46 +1,57 @@
 """What is read of an archive, by whoever likes, also while it is written and compacted."""
 
+from functools import cached_property
+
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.archive.archive import Archive
+from pipeline.archive.manifest import Manifest
 from pipeline.topics import SCHEMA
 
 
-def read_archived(spark: SparkSession, directory: str, topic: str) -> DataFrame:
-    """The topic's records in the columns of `topics.SCHEMA`, each once, in no order: all that are archived as of now.
+class ArchiveSnapshot:
+    """What is archived when it is made, and stays so, whatever is archived and compacted meanwhile.
 
     `directory` is a path or a URL of Hadoop's. What is removed by a compaction was replaced hours before: a reader has that long.
 
-    Raises:
-        ArchiveRefused: A batch is missing.
+    Raises, also when it is asked:
+        ArchiveRefused: A batch is missing or damaged.
         ArchiveUnavailable: The file system failed.
     """
-    archive = Archive(spark, directory)
-    directories = archive.directories(topic)
-    if not directories:
-        return spark.createDataFrame([], SCHEMA)
-    return archive.read(SCHEMA, directories)
 
+    def __init__(self, spark: SparkSession, directory: str) -> None:
+        self._spark = spark
+        self._archive = Archive(spark, directory)
+        self._spans = self._archive.spans()
 
-def archived_topics(spark: SparkSession, directory: str) -> dict[str, dict[int, int]]:
-    """Up to where each topic is archived, by partition; nothing of an archive that is empty."""
-    newest = Archive(spark, directory).find_newest()
-    return {} if newest is None else newest.ends
+    @property
+    def starts(self) -> dict[str, dict[int, int]]:
+        """From where on each topic is archived, by partition: 0 if it is from the beginning; nothing if there is nothing."""
+        return {} if self._newest is None else self._newest.starts
 
+    @property
+    def ends(self) -> dict[str, dict[int, int]]:
+        """Up to where each topic is archived, by partition; nothing if there is nothing."""
+        return {} if self._newest is None else self._newest.ends
 
-def archived_starts(spark: SparkSession, directory: str) -> dict[str, dict[int, int]]:
-    """From where on each topic is archived, by partition: 0 if it is from the beginning."""
-    newest = Archive(spark, directory).find_newest()
-    return {} if newest is None else newest.starts
+    @cached_property
+    def positions(self) -> dict[int, int] | None:
+        """Of the service's group by input partition, the newest that are known: all that was sent because of records before them
+        is archived. None if there are no such positions.
+        """
+        for span in reversed(self._spans):
+            positions = self._archive.manifest(span).positions
+            if positions is not None:
+                return positions
+        return None
 
+    def read(self, topic: str) -> DataFrame:
+        """The topic's records in the columns of `topics.SCHEMA`, each once, in no order."""
+        directories = self._archive.directories(topic, self._spans)
+        if not directories:
+            return self._spark.createDataFrame([], SCHEMA)
+        return self._archive.read(SCHEMA, directories)
 
-def find_positions(spark: SparkSession, directory: str) -> dict[int, int] | None:
-    """Positions of the service's group by input partition, the newest that are known: all that was sent because of records before
-    them is archived. None if there are no such positions.
-    """
-    archive = Archive(spark, directory)
-    for span in reversed(archive.spans()):
-        positions = archive.manifest(span).positions
-        if positions is not None:
-            return positions
-    return None
+    @cached_property
+    def _newest(self) -> Manifest | None:
+        return self._archive.manifest(self._spans[-1]) if self._spans else None

@@ -9,7 +9,7 @@ from connectors.kafka_settings import KafkaSettings
 from connectors.kafka_survey import Survey, Surveyor
 from connectors.kafka_topic_names import KafkaTopics
 from domain.record import Partition
-from pipeline.archive.reading import archived_starts, archived_topics, find_positions, read_archived
+from pipeline.archive.reading import ArchiveSnapshot
 from pipeline.audit.errors import AuditRefused
 from pipeline.audit.record_rows import Topics, record_rows
 from pipeline.audit.scope import Scope
@@ -48,29 +48,27 @@ def topics_scope(spark: SparkSession, kafka: KafkaSettings, wait: Callable[[int]
 
 
 def archive_scope(spark: SparkSession, location: str, topics: KafkaTopics) -> Scope:
-    """Raises:
-    AuditRefused: There are no positions in it, or its beginning is not the topic's.
-    ArchiveRefused, ArchiveUnavailable: It cannot be read.
+    """What is in it now, and nothing that is archived meanwhile.
+
+    Raises:
+        AuditRefused: There are no positions in it, or its beginning is not the topic's.
+        ArchiveRefused, ArchiveUnavailable: It cannot be read.
     """
-    settled = find_positions(spark, location)
-    if settled is None:
+    archived = ArchiveSnapshot(spark, location)
+    if archived.positions is None:
         raise AuditRefused(
             f"{location} has no position of the service up to which everything is archived; is this the service's configuration? "
             "Archive the topics once more, while the service runs or after it has drained (archive-topics)"
         )
-
-    def read(topic: str) -> DataFrame:
-        return read_archived(spark, location, topic)
-
-    for topic, starts in archived_starts(spark, location).items():
+    for topic, starts in archived.starts.items():
         for partition, start in starts.items():
             if start > 0:
                 raise AuditRefused(
                     f"{location}: {topic}-{partition} is archived from offset {start} on, and without what lay before nobody can "
                     "say whether all is there. Audit an archive that was kept from the topic's beginning"
                 )
-    ends = archived_topics(spark, location)
-    return _scope(settled, sum(end for topic in topics.all for end in ends.get(topic, {}).values()), topics, read)
+    records = sum(end for topic in topics.all for end in archived.ends.get(topic, {}).values())
+    return _scope(archived.positions, records, topics, archived.read)
 
 
 def _survey(kafka: KafkaSettings, wait: Callable[[int], object]) -> Survey:

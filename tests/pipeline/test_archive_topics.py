@@ -13,7 +13,6 @@ from waiting import wait_until
 from pipeline.archive.archive import Archive
 from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
 from pipeline.archive.place import Place
-from pipeline.archive.reading import archived_starts, archived_topics, find_positions, read_archived
 from pipeline.topics import read_topic
 from servers.kafka import KafkaServer
 from tests.connectors.kafka_stage import KafkaStage
@@ -43,7 +42,7 @@ def test_each_record_is_archived_once_as_it_is(topics: ArchivedTopics, tmp_path:
     topics.assert_archived()
     source = stage.topics.input
     assert [each[5] for each in topics.archived(source)] == [b"first", b"", None, b"committed", b"\x00\xff"]
-    assert find_positions(topics.spark, topics.location) == {0: 2}
+    assert topics.snapshot().positions == {0: 2}
     assert topics.archive() == 0
     stage.send(b"later")
     assert topics.archive() == 1
@@ -58,17 +57,17 @@ def test_each_record_is_archived_once_as_it_is(topics: ArchivedTopics, tmp_path:
 
 
 def test_positions_that_move_though_nothing_is_sent_are_told_too(topics: ArchivedTopics) -> None:
-    assert find_positions(topics.spark, topics.location) is None
-    assert archived_topics(topics.spark, topics.location) == {}
+    assert topics.snapshot().positions is None
+    assert topics.snapshot().ends == {}
     topics.stage.send(b"1", b"2")
     assert topics.archive() == 2
-    assert find_positions(topics.spark, topics.location) == {}
+    assert topics.snapshot().positions == {}
     topics.stage.set_position(topics.stage.partitions[0], 2)
     assert topics.archive() == 0
-    assert find_positions(topics.spark, topics.location) == {0: 2}
+    assert topics.snapshot().positions == {0: 2}
     assert topics.archived(topics.stage.topics.input) == topics.held(topics.stage.topics.input)
-    assert archived_topics(topics.spark, topics.location)[topics.stage.topics.input] == {0: 2, 1: 0}
-    assert archived_starts(topics.spark, topics.location)[topics.stage.topics.input] == {0: 0, 1: 0}
+    assert topics.snapshot().ends[topics.stage.topics.input] == {0: 2, 1: 0}
+    assert topics.snapshot().starts[topics.stage.topics.input] == {0: 0, 1: 0}
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -122,7 +121,8 @@ def test_small_batches_become_one_under_whoever_reads_them(topics: ArchivedTopic
     topics.archive(batch_records=10)
     held, archive = topics.held(source), Archive(topics.spark, topics.location)
     assert len(archive.spans()) == 3
-    begun = read_archived(topics.spark, topics.location, source)
+    before = topics.snapshot()
+    begun = before.read(source)
 
     def die(place: Place, source: str, target: str) -> bool:
         raise Crash
@@ -136,11 +136,15 @@ def test_small_batches_become_one_under_whoever_reads_them(topics: ArchivedTopic
     assert topics.compact().made == ["batch=1-3"]
     assert rows_of(begun.collect()) == held
     assert topics.archived(source) == held
-    assert find_positions(topics.spark, topics.location) == {0: 30}
+    assert topics.snapshot().positions == {0: 30}
     assert len(archive.all_spans()) == 4
     topics.stage.send(b"after")
+    topics.stage.set_position(topics.stage.partitions[0], 31)
     assert topics.archive() == 1
     assert topics.compact(grace_ms=3_600_000).removed == []
+    assert (before.positions, before.ends[source]) == ({0: 30}, {0: 30, 1: 0})
+    assert rows_of(before.read(source).collect()) == held
+    assert (topics.snapshot().positions, topics.snapshot().ends[source][0]) == ({0: 31}, 31)
     assert topics.compact(least=10).removed == ["batch=1-1", "batch=2-2", "batch=3-3"]
     topics.assert_archived()
 

@@ -11,7 +11,6 @@ from archived_topics import ArchivedTopics, rows_of
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from pyspark.sql import SparkSession
 
-from pipeline.archive.reading import find_positions
 from pipeline.audit.kafka_scope import topics_scope
 from pipeline.java_client import java_options
 from pipeline.topics import read_topic
@@ -56,4 +55,4 @@ def test_they_are_read_archived_and_audited_with_the_login_of_the_service(topics
     assert topics_scope(topics.spark, topics.kafka, lambda _: None).settled == {0: 1}
     assert topics.archive() == 1
     topics.assert_archived()
-    assert find_positions(topics.spark, topics.location) == {0: 1}
+    assert topics.snapshot().positions == {0: 1}
