@@ -11,6 +11,7 @@ from pipeline.errors import JobRefused
 from pipeline.job_settings import SourceSettings
 from pipeline.rows import FLAW, LINE, PLACE, SHOWN_CHARACTERS, TEXT, cleaned, column_names
 from pipeline.spark_errors import SPARK_ERRORS, cause_of
+from pipeline.written import write_rows
 
 _TEXTS = (StringType, VarcharType)
 _DAYS = (DateType, TimestampType, TimestampNTZType)
@@ -38,6 +39,7 @@ def read_jdbc(
 
     Raises:
         JobRefused: The database is out of reach, or as above.
+        NotShared: Tasks have no part in the directory.
     """
     reader = spark.read.format("jdbc").option("url", source.url).option("dbtable", source.table)
     # Named, for a driver that came with spark.jars is not found by the URL.
@@ -46,11 +48,12 @@ def read_jdbc(
     for name, value in options.items():
         if value:
             reader = reader.option(name, value)
+    url = staged.absolute().as_uri()
     try:
-        reader.load().write.parquet(str(staged))
+        write_rows(reader.load(), url)
     except SPARK_ERRORS as error:
         raise JobRefused(f"{source.place}: cannot be read: {cause_of(error)}") from error
-    return _shaped(spark.read.parquet(str(staged)), source, wanted, required, F.lit(source.place))
+    return _shaped(spark.read.parquet(url), source, wanted, required, F.lit(source.place))
 
 
 def _shaped(table: DataFrame, source: SourceSettings, wanted: Sequence[str], required: Sequence[str], place: Column) -> DataFrame:

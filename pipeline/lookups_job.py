@@ -18,7 +18,7 @@ from enrichment.publication import Publication
 from enrichment.release import read_manifest
 from enrichment.shapes import REASONS
 from pipeline.archive.reading import ArchiveSnapshot
-from pipeline.errors import JobRefused
+from pipeline.errors import JobRefused, NotShared
 from pipeline.job_settings import JobSettings, Limits, SourceSettings
 from pipeline.lookup_specs import SPECS, VALUE, LookupSpec
 from pipeline.profile_source import learn_profiles
@@ -68,6 +68,7 @@ def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_
     Raises:
         JobRefused: A source or a table is not fit; what was refused lies in the quarantine. Or what was published could not be
             copied to where else it is wanted.
+        NotShared: Tasks have no part in the directory.
         PublishingRefused: Another job is at work there.
     """
     directory = LookupsDirectory(settings.directory)
@@ -161,11 +162,15 @@ class _Job:
     def _set_aside(self, rows: DataFrame, name: str) -> None:
         """Into the quarantine, a JSON object per row."""
         target = self.quarantine / name
-        refused = rows.where(F.col(FLAW).isNotNull())
-        refused.select(F.col(FLAW).alias("reason"), F.col(PLACE).alias("source"), LINE, TEXT).write.mode("overwrite").json(
+        refused, observation = rows.where(F.col(FLAW).isNotNull()), Observation()
+        observed = refused.observe(observation, F.count("*").alias(ROWS))
+        observed.select(F.col(FLAW).alias("reason"), F.col(PLACE).alias("source"), LINE, TEXT).write.mode("overwrite").json(
             target.absolute().as_uri()
         )
-        if not any(file.stat().st_size for file in target.glob("part-*")):
+        found = _count_lines(target)
+        if found != observation.get[ROWS]:
+            raise NotShared(str(target), observation.get[ROWS], found)
+        if not found:
             shutil.rmtree(target)
         if self.quarantine.is_dir() and not any(self.quarantine.iterdir()):
             self.quarantine.rmdir()
@@ -192,6 +197,14 @@ def _rows_before(directory: LookupsDirectory) -> dict[str, int]:
     except (NoRelease, ReleaseRefused):
         return {}
     return {name: table.rows for name, table in manifest.tables.items()}
+
+
+def _count_lines(directory: Path) -> int:
+    found = 0
+    for file in directory.glob("part-*"):
+        with file.open("rb") as lines:
+            found += sum(1 for _ in lines)
+    return found
 
 
 def _clear(directory: LookupsDirectory) -> None:

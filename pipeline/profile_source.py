@@ -11,6 +11,7 @@ from pipeline.errors import JobRefused
 from pipeline.job_settings import LearningSettings, SourceSettings
 from pipeline.profile_rows import EVENTS, READ, REFUSED, TIMELESS, WAIT, arrivals, lessons
 from pipeline.rows import FLAW, LINE, PLACE, TEXT
+from pipeline.written import write_rows
 
 _ARRIVED = "partition int, unit string, offset long, at long, payload binary"
 _LESSONS = "kind string, entity string, flow string, number long"
@@ -33,13 +34,15 @@ def learn_profiles(
 
     Raises:
         JobRefused: None of them is an envelope that says when it came.
+        NotShared: Tasks have no part in the directory.
     """
     is_timeless = F.col("timestamp").isNull() | (F.col("timestamp") < 0)
     recent = archived.where(is_timeless | (F.col("timestamp") >= now - source.days * _DAY_MS)).select(*_NEEDED)
     arrived = recent.mapInArrow(arrivals(settings), _ARRIVED)
     by_unit = arrived.repartition("partition", "unit").sortWithinPartitions("partition", "unit", "offset")
-    _counted(by_unit.mapInArrow(lessons(settings), _LESSONS)).write.parquet(str(staged))
-    counted = archived.sparkSession.read.parquet(str(staged))
+    url = staged.absolute().as_uri()
+    write_rows(_counted(by_unit.mapInArrow(lessons(settings), _LESSONS)), url)
+    counted = archived.sparkSession.read.parquet(url)
     total = F.sum(F.col("number") * F.col("count")).alias("total")
     totals = {row["kind"]: row["total"] for row in counted.groupBy("kind").agg(total).collect()}
     remark = _remark(source, totals.get(READ, 0), totals.get(REFUSED, 0), totals.get(TIMELESS, 0))

@@ -48,11 +48,12 @@ def spark_session(master: str, options: dict[str, str]) -> Iterator[SparkSession
 
 
 def start_session(master: str, options: dict[str, str]) -> SparkSession:
-    """On this machine alone Spark listens on loopback; Python is this one, on every machine."""
+    """On this machine alone Spark listens on loopback; Python is this one, on every machine, and finds what it finds here."""
     logging.getLogger("py4j").setLevel(logging.WARNING)
     conf = SparkConf().setAppName("resequencer").setMaster(master)
     local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if master.startswith("local") else {}
-    conf.setAll([*{**_OPTIONS, **local, **options}.items()])
+    found = {"spark.executorEnv.PYTHONPATH": path} if (path := os.environ.get("PYTHONPATH")) else {}
+    conf.setAll([*{**_OPTIONS, **local, **found, **options}.items()])
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

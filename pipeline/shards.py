@@ -1,6 +1,6 @@
 """Writes a table's shards, each in the task that has its keys; the driver learns what was written, and no key."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from enrichment.manifest import Shard, Table
 from enrichment.shard_writer import Row, write_shard
+from pipeline.errors import NotShared
 from pipeline.lookup_specs import VALUE
 from pipeline.resolution import KEY
 
@@ -29,7 +30,10 @@ def shard_count(rows: int) -> int:
 def write_table(pairs: DataFrame, directory: Path, count: int) -> Table:
     """`key` and `value`, both texts, into `count` shards under the directory.
 
-    The tasks see it under the same path, but work in a directory of their own where they are on a cluster.
+    The tasks are to see it under the same path; they work in a directory of their own where they are on a cluster.
+
+    Raises:
+        NotShared: They do not see it.
     """
     sharded = pairs.select(
         F.pmod(F.crc32(KEY), F.lit(count)).cast("int").alias(_SHARD), F.col(KEY).cast("binary"), F.col(VALUE).cast("binary")
@@ -41,6 +45,7 @@ def write_table(pairs: DataFrame, directory: Path, count: int) -> Table:
     empty = [number for number in range(count) if number not in written]
     shards = {number: Shard(row.file, row.rows, row.bytes, row.sha256) for number, row in written.items()}
     shards |= {number: write_shard(directory / _file_name(number), ()) for number in empty}
+    _check(directory, shards.values())
     _drop_abandoned(directory, shards.values())
     return Table(tuple(shards[number] for number in range(count)))
 
@@ -73,6 +78,13 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[Row]]]
 def _file_name(number: int) -> str:
     """Another one for each attempt: one that was given up may still be writing."""
     return f"{number:05}-{uuid4().hex[:8]}.mdb"
+
+
+def _check(directory: Path, shards: Collection[Shard]) -> None:
+    sizes = {file.name: file.stat().st_size for file in directory.iterdir()}
+    there = [each for each in shards if sizes.get(each.file) == each.bytes]
+    if len(there) != len(shards):
+        raise NotShared(str(directory), sum(each.rows for each in shards), sum(each.rows for each in there))
 
 
 def _drop_abandoned(directory: Path, shards: Iterable[Shard]) -> None:

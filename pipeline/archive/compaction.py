@@ -16,6 +16,7 @@ from pipeline.archive.span import Span
 from pipeline.archive.writer import LAYOUT, ORDER, WRITING
 from pipeline.spark_errors import SPARK_ERRORS, cause_of
 from pipeline.topics import SCHEMA
+from pipeline.written import write_rows
 
 COMPACTING = f"{WORK}/compacting"
 GRACE_MS = 6 * 3_600_000
@@ -62,6 +63,7 @@ class Compactor:
 
         Raises:
             ArchiveRefused: A batch is missing or damaged.
+            NotShared: The machines that did the work do not share it.
             ArchiveUnavailable: The file system failed.
         """
         for name in self._archive.place.names(COMPACTING):
@@ -120,8 +122,7 @@ class Compactor:
         files = max(1, -(-sum(each.bytes for each in manifests) // self._settings.file_bytes))
         rows = self._archive.read(_PLACED, paths)
         ordered = rows.repartitionByRange(files, *ORDER).sortWithinPartitions(*ORDER)
-        ordered.write.mode("overwrite").options(**WRITING).partitionBy(*LAYOUT).parquet(target)
-        found = self._spark.read.schema(_PLACED).parquet(target).count()
+        found = write_rows(ordered, target, "overwrite", LAYOUT, WRITING)
         if found != expected:
             raise ArchiveRefused(
                 f"{place}: batches {manifests[0].first} to {manifests[-1].last} hold {found:,} records, and {expected:,} were "

@@ -17,6 +17,7 @@ from pipeline.archive.beginning import beginning
 from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
 from pipeline.archive.settings import ArchiveSettings, Tell
 from pipeline.archive.writer import BatchWriter, Known, another_archives
+from pipeline.errors import NotShared
 from pipeline.spark_errors import SPARK_ERRORS, cause_of
 from pipeline.topics import source_options
 
@@ -57,7 +58,7 @@ class Archiver:
 
         Raises:
             ArchiveUnavailable, TransportUnavailable: Brokers or file system are away; trying again goes on where this ended.
-            ArchiveRefused, TransportRefused: A person has to do something.
+            ArchiveRefused, TransportRefused, NotShared: A person has to do something.
         """
         survey = self._surveyor.look() if is_continuous else self._survey(tell)
         self._clear()
@@ -120,7 +121,7 @@ class Archiver:
         """What the stream died of, as people can use it. The brokers are asked what they think of it."""
         if not self._archive.place.exists(f"{work}/{_OWNER}"):
             return another_archives(self._archive)
-        if isinstance(error, ArchiveRefused | ArchiveUnavailable | TransportRefused):
+        if isinstance(error, ArchiveRefused | ArchiveUnavailable | NotShared | TransportRefused):
             return error
         cause = cause_of(error)
         try:

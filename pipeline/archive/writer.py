@@ -14,6 +14,7 @@ from pipeline.archive.manifest import NAME, ArchivedTopic, Ends, Manifest, cover
 from pipeline.archive.settings import Tell
 from pipeline.archive.span import Span
 from pipeline.topics import as_records
+from pipeline.written import write_rows
 
 LAYOUT = ("topic", "day")
 ORDER = (*LAYOUT, "partition", "offset")
@@ -77,7 +78,7 @@ class BatchWriter:
         counted = [F.count_if(F.col("topic") == topic).alias(topic) for topic in self._topics]
         placed = as_records(rows).withColumn("day", F.date_format(F.timestamp_millis("timestamp"), "yyyy-MM-dd"))
         observed = placed.observe(counts, *counted).sortWithinPartitions(*ORDER)
-        observed.write.mode("overwrite").options(**WRITING).partitionBy(*LAYOUT).parquet(self._archive.place.at(name))
+        write_rows(observed, self._archive.place.at(name), "overwrite", LAYOUT, WRITING)
         found = {topic: count for topic, count in counts.get.items() if count}
         if found or self._has_moved(ends):
             self._publish(found, joined([self.ends, ends]))

@@ -17,6 +17,7 @@ from pipeline.audit.scope import Scope
 from pipeline.audit.tables import TOLD, Batches, Step, rows_of, spark_schema, told_batches
 from pipeline.audit.timing import BUCKETS, Made, Timing
 from pipeline.spark_errors import SPARK_ERRORS, cause_of
+from pipeline.written import write_rows
 
 RESULT = "result"
 """The directory of the tables: Parquet, one per kind (`kind=finding`, `kind=unit`, …)."""
@@ -33,6 +34,7 @@ def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, ta
 
     Raises:
         AuditRefused: What is to be read vanished or cannot be read, or there is no room.
+        NotShared: Tasks have no part in the target.
     """
     tasks = max(spark.sparkContext.defaultParallelism, scope.size // _TASK_BYTES)
     result = (target / RESULT).absolute().as_uri()
@@ -88,7 +90,7 @@ def _overdue(timing: Timing, settings: AuditSettings) -> Step:
 
 
 def _write(told: DataFrame, result: str, mode: str) -> None:
-    told.write.mode(mode).partitionBy("kind").parquet(result)
+    write_rows(told, result, mode, ("kind",))
 
 
 def _read(spark: SparkSession, result: str) -> DataFrame:

@@ -28,7 +28,8 @@ _LONGEST_OUTPUT_LINE = 256 * 1024 * 1024
 
 
 class Portion(NamedTuple):
-    """The lines of a file that begin from `start` to before `end`; `limit` is where the file ended when the audit began.
+    """The lines of a file that begin from `start` to before `end`; `limit` is where the file ended when the audit began. The
+    `path` is absolute, for tasks work elsewhere.
 
     `base` is added to a line's offset for its place. A packed file is a portion of its own: `start` and `end` are then offsets
     in the partition file that it was a part of. By its `inode` an output is known that the service rotates meanwhile.
@@ -95,12 +96,10 @@ def _output(kind: int, path: Path) -> Iterator[Portion]:
 def _input(path: Path, partition: int, archive: Path) -> Iterator[Portion]:
     beginning, reached = Beginning(path, SystemFiles()).offset(), 0
     name = re.compile(rf"{re.escape(path.stem)}\.([0-9]{{16,18}})-([0-9]{{16,18}})\.jsonl\.gz", re.ASCII)
-    found = sorted(
-        (int(match[1]), int(match[2]), str(each)) for each in archive.glob("*.gz") if (match := name.fullmatch(each.name))
-    )
+    found = sorted((int(match[1]), int(match[2]), each) for each in archive.glob("*.gz") if (match := name.fullmatch(each.name)))
     for start, end, packed in found:
         if start == reached and end <= beginning:
-            yield Portion(RECORD, packed, partition, start, end, end, 0, is_packed=True)
+            yield Portion(RECORD, str(packed.absolute()), partition, start, end, end, 0, is_packed=True)
             reached = end
     if reached < beginning:
         raise AuditRefused(
@@ -114,10 +113,10 @@ def _cut_up(kind: int, path: Path, partition: int, begin: int, base: int) -> Ite
         stat = path.stat()
     except FileNotFoundError:
         return
-    size = stat.st_size
+    size, place = stat.st_size, str(path.absolute())
     for start in range(begin, size, PORTION_BYTES):
         end = min(start + PORTION_BYTES, size)
-        yield Portion(kind, str(path), partition, start, end, size, base, begins_line=start == begin, inode=stat.st_ino)
+        yield Portion(kind, place, partition, start, end, size, base, begins_line=start == begin, inode=stat.st_ino)
 
 
 def read_portion(portion: Portion, rules: AuditRules) -> Iterator[Row]:

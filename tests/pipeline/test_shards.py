@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from enrichment.table import LookupTable
+from pipeline.errors import NotShared
 from pipeline.shards import MOST_SHARDS, ROWS_PER_SHARD, shard_count, write_table
 
 
@@ -33,6 +34,23 @@ def test_a_table_without_rows_has_its_shards_too(spark: SparkSession, tmp_path: 
     found = LookupTable([tmp_path / each.file for each in table.shards])
     assert found.find(b"other") is None
     found.close()
+
+
+def test_a_shard_that_a_task_wrote_on_a_machine_of_its_own_is_missed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = spark.range(30).select(F.concat(F.lit("k"), F.col("id")).alias("key"), F.col("id").cast("string").alias("value"))
+    frames = type(rows)
+    collect = frames.collect
+
+    def collect_elsewhere(frame: DataFrame) -> list[Row]:
+        told = collect(frame)
+        (tmp_path / told[0].file).unlink()
+        return told
+
+    monkeypatch.setattr(frames, "collect", collect_elsewhere)
+    with pytest.raises(NotShared, match=r"tasks have written 30 rows, of which [12]\d are there: a machine of the cluster"):
+        write_table(rows, tmp_path, 2)
 
 
 def test_shards_stay_small_enough_to_be_sorted_by_a_task() -> None:

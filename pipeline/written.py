@@ -1,0 +1,54 @@
+"""What tasks have written, counted where it is read: machines of a cluster may have a file system each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.errors import NotShared
+
+_ROWS = "rows"
+
+
+def write_rows(
+    rows: DataFrame, url: str, mode: str = "errorifexists", layout: tuple[str, ...] = (), options: Mapping[str, str] = {}
+) -> int:
+    """As Parquet; how many there were. `mode` and `options` are Spark's, `layout` names the columns that are directories.
+
+    Raises:
+        NotShared: Not all of it is here.
+    """
+    spark, observation = rows.sparkSession, Observation()
+    before = count_rows(spark, url) if mode == "append" else 0
+    observed = rows.observe(observation, F.count("*").alias(_ROWS))
+    observed.write.mode(mode).options(**options).partitionBy(*layout).parquet(url)
+    written = int(observation.get[_ROWS])
+    found = count_rows(spark, url) - before
+    if found != written:
+        raise NotShared(url, written, found)
+    return written
+
+
+def count_rows(spark: SparkSession, url: str) -> int:
+    """As the footers of all Parquet files below say, which are read here and not in a task; 0 if there is nothing."""
+    java: Any = spark._jvm  # noqa: SLF001 - there is no other way to Hadoop.
+    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - the same.
+    directory = java.org.apache.hadoop.fs.Path(url)
+    files = directory.getFileSystem(configuration)
+    if not files.exists(directory):
+        return 0
+    found, listed = 0, files.listFiles(directory, True)
+    while listed.hasNext():
+        status = listed.next()
+        if status.getPath().getName().endswith(".parquet"):
+            found += _rows_of(java, java.org.apache.parquet.hadoop.util.HadoopInputFile.fromStatus(status, configuration))
+    return found
+
+
+def _rows_of(java: Any, file: Any) -> int:
+    reader = java.org.apache.parquet.hadoop.ParquetFileReader.open(file)
+    try:
+        return int(reader.getRecordCount())
+    finally:
+        reader.close()

@@ -1,0 +1,14 @@
+"""As if one of the tasks had worked on a machine that does not share the directory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameWriter
+
+
+def write_elsewhere(writer: "DataFrameWriter", url: str, **options: Any) -> None:
+    """In the place of `DataFrameWriter.parquet`: one of the files is not here."""
+    writer.format("parquet").save(url, **options)
+    next(Path(urlsplit(url).path).rglob("*.parquet")).unlink()
