@@ -1,6 +1,7 @@
 """Reads the file that describes what lookups are built from."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +41,7 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
     from pipeline.job_settings import JobSettings, Limits  # Here, so that nothing of the service imports the jobs.
 
     file, values = _read(configuration)
-    spark = _spark_settings(values)
+    spark = _spark_settings(values, file)
     limits = {path.removeprefix(_LIMITS): value for path, value in values.items() if path.startswith(_LIMITS)}
     return JobSettings(
         configuration.lookups.directory,
@@ -66,10 +67,10 @@ def load_spark_settings(configuration: Configuration) -> SparkSettings:
     """Where jobs run, those that build no lookups too.
 
     Raises:
-        ConfigurationError: The file cannot be read, or something in it is unknown.
+        ConfigurationError: The file cannot be read, or something in it is unknown or a duration.
     """
-    _, values = _read(configuration)
-    return _spark_settings(values)
+    file, values = _read(configuration)
+    return _spark_settings(values, file)
 
 
 def _read(configuration: Configuration) -> tuple[Path, Mapping[str, Plain]]:
@@ -79,7 +80,11 @@ def _read(configuration: Configuration) -> tuple[Path, Mapping[str, Plain]]:
     return file, values
 
 
-def _spark_settings(values: Mapping[str, Plain]) -> SparkSettings:
+def _spark_settings(values: Mapping[str, Plain], file: Path) -> SparkSettings:
+    for path, value in values.items():
+        if path.startswith(_OPTIONS) and isinstance(value, timedelta):
+            problem = 'is a duration to HOCON, so nobody knows how it was written; put it in quotes, as in "512m"'
+            raise ConfigurationError(f"{file}: {path}", problem)
     options = {path.removeprefix(_OPTIONS): str(value) for path, value in values.items() if path.startswith(_OPTIONS)}
     return SparkSettings(str(values.get(_MASTER, "local[*]")), options)
 
