@@ -15,9 +15,11 @@ from operated_service import NOTIFICATION, OperatedService
 from spark_options import FAST, SHIPPED, fast_sources
 
 if TYPE_CHECKING:
+    from lived_topics import Lived
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.lookup_specs import LookupSpec
+    from servers.kafka import KafkaServer
 
 if find_spec("pyspark") is None:
     collect_ignore_glob = ["test_*.py"]
@@ -41,6 +43,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("local[2]", {**FAST, **SMALL_BLOCKS, **places})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def lived(spark: SparkSession, kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+    """One for all tests that only look at what it left."""
+    from lived_topics import live
+
+    with live(spark, kafka, tmp_path_factory.mktemp("lived")) as lived:
+        yield lived
 
 
 def _drivers() -> dict[str, str]:

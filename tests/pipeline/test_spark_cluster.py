@@ -1,4 +1,4 @@
-"""The same job on a standalone cluster: master, workers and executors are processes of their own."""
+"""The same jobs on a standalone cluster: master, workers and executors are processes of their own."""
 
 import json
 from collections.abc import Iterator
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from archived_topics import ArchivedTopics
+from lived_topics import Lived
 from operated_service import NOTIFICATION, OperatedService
 from pyspark.sql import SparkSession
 from spark_cluster import SparkCluster
@@ -15,15 +17,27 @@ from daemon.exit_code import ExitCode
 from enrichment.directory import LookupsDirectory
 from enrichment.release import read_manifest
 from enrichment.shapes import CUSTOMERS, REASONS, SETTINGS
+from pipeline.audit.kafka_scope import archive_scope
+from pipeline.audit.summary import as_json
 from pipeline.job_settings import JobSettings, SourceSettings
 from pipeline.lookups_job import build_lookups
 
 ROWS = 3_000
 PATIENCE_SECONDS = 600
+OWN_ORDER = """
+from resequencer.strategies.sequence import Sequence
+
+
+class OwnOrder(Sequence):
+    name = "OWN_ORDER"
+
+    def __init__(self, settings):
+        del settings
+"""
 SHIPPED_SETTINGS = Path(__file__).parents[2] / "conf" / "notification-settings.csv"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[SparkCluster]:
     cluster = SparkCluster()
     try:
@@ -54,6 +68,18 @@ def content(directory: LookupsDirectory) -> dict[str, dict[bytes, bytes]]:
     return found
 
 
+def options(logs: Path) -> dict[str, str]:
+    """Of a job that begins when both executors are there, and tells in `logs` which of them did what."""
+    logs.mkdir()
+    logged = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": logs.as_uri()}
+    reachable = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
+    patient = {"spark.network.timeout": "600s", "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s"}
+    both = {"spark.cores.max": "2", "spark.scheduler.minRegisteredResourcesRatio": "1.0", **patient}  # Before the first task.
+    small_blocks = {"spark.sql.files.maxPartitionBytes": "16384", "spark.sql.files.openCostInBytes": "0"}
+    quick = {**FAST, "spark.executor.extraJavaOptions": FAST["spark.driver.extraJavaOptions"]}
+    return {**quick, **small_blocks, **logged, **reachable, **both}
+
+
 def executors_of(logs: Path) -> set[str]:
     """Those that ended a task, as the job's own event log has it."""
     lines = [line for file in logs.rglob("*") if file.is_file() for line in file.read_text().splitlines()]
@@ -73,17 +99,9 @@ def test_a_cluster_builds_what_this_machine_builds_and_each_executor_has_a_part_
     build_lookups(spark, JobSettings(here.path, 1, sources), 1_790_000_000_000, "test", lambda _: None)
 
     logs = tmp_path / "events"
-    logs.mkdir()
-    logged = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": logs.as_uri()}
-    reachable = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
-    patient = {"spark.network.timeout": "600s", "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s"}
-    both = {"spark.cores.max": "2", "spark.scheduler.minRegisteredResourcesRatio": "1.0", **patient}  # Before the first task.
-    small_blocks = {"spark.sql.files.maxPartitionBytes": "16384", "spark.sql.files.openCostInBytes": "0"}
-    quick = {**FAST, "spark.executor.extraJavaOptions": FAST["spark.driver.extraJavaOptions"]}
-    options = {**quick, **small_blocks, **logged, **reachable, **both}
     described = {
         "sources": {name: [{"format": each.format, "path": each.path} for each in its] for name, its in sources.items()},
-        "spark": {"options": options},
+        "spark": {"options": options(logs)},
     }
     (tmp_path / "sources.conf").write_text(json.dumps(described))  # Which is HOCON, too.
     (tmp_path / "service.conf").write_text(f'{NOTIFICATION}.lookups.sources = "sources.conf"\n')
@@ -94,6 +112,45 @@ def test_a_cluster_builds_what_this_machine_builds_and_each_executor_has_a_part_
     assert content(there) == content(here)
     assert len(content(there)[CUSTOMERS]) == ROWS
     assert executors_of(logs) == {"0", "1"}
+
+
+def test_a_cluster_archives_and_audits_topics_as_this_machine_does(lived: Lived, cluster: SparkCluster, tmp_path: Path) -> None:
+    archived = ArchivedTopics(lived.spark, lived.stage, str(tmp_path / "archive"))
+
+    def on_cluster(verb: str, *arguments: str) -> str:
+        (tmp_path / verb).write_text(json.dumps({"spark": {"options": options(tmp_path / f"{verb}-events")}}))
+        set_values = (f"lookups.sources={tmp_path / verb}", f"archive.directory={archived.location}")
+        overrides = ("--set", *(f"{NOTIFICATION}.{each}" for each in set_values))
+        done = lived.service.verb(verb, "--master", cluster.master, *arguments, *overrides, seconds=PATIENCE_SECONDS)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert executors_of(tmp_path / f"{verb}-events") == {"0", "1"}
+        return done.stdout
+
+    on_cluster("archive-topics")
+    archived.assert_archived()
+    there = on_cluster("audit", "--archive", "--json", "--output", str(tmp_path / "there"))
+    here = lived.audit(archive_scope(lived.spark, archived.location, lived.stage.topics), "here")
+    assert there == as_json(here).decode()
+
+
+def test_what_a_user_runs_where_he_is_works_on_a_cluster_too(cluster: SparkCluster, tmp_path: Path) -> None:
+    """Paths are relative to where he is, and his own strategy lies there."""
+    (tmp_path / "own_order.py").write_text(OWN_ORDER)
+    (tmp_path / "sources.conf").write_text(json.dumps({"spark": {"options": options(tmp_path / "events")}}))
+    own = 'lookups.sources = "sources.conf", resequencer.strategy = "own_order:OwnOrder"'
+    shipped = SHIPPED_SETTINGS.with_name("application.conf")
+    (tmp_path / "service.conf").write_text(f'include "{shipped}"\n{NOTIFICATION} {{ {own} }}\n')
+    service = OperatedService(tmp_path, config="service.conf")
+    try:
+        service.start_and_wait()
+        service.tell("uow-1", 2, 1, 3)
+        service.wait_for("uow-1", 1, 2, 3)
+        assert service.stop() == 0
+    finally:
+        service.clear_away()
+    audited = service.verb("audit", "--master", cluster.master, seconds=PATIENCE_SECONDS)
+    assert audited.returncode == 0, audited.stdout + audited.stderr
+    assert "3 notifications of 1 units compared with 3 envelopes" in audited.stdout
 
 
 def test_a_master_that_is_none_is_told_by_name(tmp_path: Path) -> None:
