@@ -17,7 +17,7 @@ from written_elsewhere import write_elsewhere
 
 from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
 from pipeline.archive.place import Place
-from pipeline.archive.reading import archived_starts, archived_topics
+from pipeline.archive.reading import ArchiveSnapshot
 from pipeline.errors import NotShared
 from servers.kafka import KafkaServer
 from tests.connectors.kafka_stage import KafkaStage
@@ -72,11 +72,11 @@ def test_what_the_retention_took_before_it_was_archived_is_named_and_the_archive
         assert said in str(refused.value)
         assert "name another payment-status-notification.archive.directory" in str(refused.value)
         assert topics.archived(source) == archived
-    assert archived_topics(topics.spark, topics.location)[source] == {0: 5, 1: 0}
+    assert ArchiveSnapshot(topics.spark, topics.location).ends[source] == {0: 5, 1: 0}
 
     new = ArchivedTopics(topics.spark, stage, str(tmp_path / "new"))
     assert new.archive() == 1
-    assert archived_starts(new.spark, new.location)[source] == {0: 7, 1: 0}
+    assert ArchiveSnapshot(new.spark, new.location).starts[source] == {0: 7, 1: 0}
     new.assert_archived()
 
 
@@ -112,7 +112,7 @@ def test_a_batch_that_tasks_wrote_on_another_machine_is_not_shown(
         patched.setattr(DataFrameWriter, "parquet", write_elsewhere)
         with pytest.raises(NotShared, match=r"tasks have written 3 rows, of which [12] are there: a machine of the cluster"):
             topics.archive()
-    assert archived_topics(topics.spark, topics.location) == {}
+    assert ArchiveSnapshot(topics.spark, topics.location).ends == {}
     assert topics.archive() == 3
     topics.assert_archived()
 
