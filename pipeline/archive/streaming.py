@@ -128,7 +128,7 @@ class Archiver:
             beginning(self.ends, self._surveyor.look(), str(self._archive.place))
         except (TransportUnavailable, TransportRefused, ArchiveRefused) as better:
             return better
-        if "No space left" in cause or "Disk quota" in cause:
+        if "No space left" in cause or "quota" in cause:
             return ArchiveUnavailable(f"{self._archive.place}: {cause}; make room, what was begun is begun again")
         return ArchiveUnavailable(f"the stream ended: {cause}")
 
