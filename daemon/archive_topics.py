@@ -113,15 +113,16 @@ def _settings(configuration: Configuration, location: str) -> "ArchiveSettings":
 
 
 def _go_on(archiver: "Archiver", stop: StopSignal) -> None:
-    """What is away is waited for, and told of once."""
-    told = ""
+    """What is away is waited for, and told of once: again when it was back meanwhile, and something was archived."""
+    told: tuple[str, int] | None = None
     while not stop.is_set:
         try:
             archiver.run(_tell, lambda: stop.is_set, is_continuous=True)
         except TransientError as error:
-            if str(error) != told:
-                told = str(error)
-                _tell(f"waiting: {told}")
+            failed = str(error), archiver.records
+            if failed != told:
+                _tell(f"waiting: {error}")
+            told = failed
             stop.wait(_AGAIN_MS)
 
 
