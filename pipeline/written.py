@@ -12,15 +12,21 @@ _ROWS = "rows"
 
 
 def write_rows(
-    rows: DataFrame, url: str, mode: str = "errorifexists", layout: tuple[str, ...] = (), options: Mapping[str, str] = {}
+    rows: DataFrame,
+    url: str,
+    mode: str = "errorifexists",
+    layout: tuple[str, ...] = (),
+    options: Mapping[str, str] = {},
+    before: int = 0,
 ) -> int:
     """As Parquet; how many there were. `mode` and `options` are Spark's, `layout` names the columns that are directories.
+
+    `before` is how many rows there are that these are appended to: it was counted when they were written.
 
     Raises:
         NotShared: Not all of it is here.
     """
     spark, observation = rows.sparkSession, Observation()
-    before = count_rows(spark, url) if mode == "append" else 0
     observed = rows.observe(observation, F.count("*").alias(_ROWS))
     observed.write.mode(mode).options(**options).partitionBy(*layout).parquet(url)
     written = int(observation.get[_ROWS])

@@ -22,6 +22,8 @@ from pipeline.written import write_rows
 RESULT = "result"
 """The directory of the tables: Parquet, one per kind (`kind=finding`, `kind=unit`, …)."""
 
+_LAYOUT = ("kind",)
+
 _TASK_BYTES = 64 * 1024 * 1024
 """About so much of what is read for each task that judges: a task sorts what it has, and may do so on disk."""
 
@@ -40,10 +42,11 @@ def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, ta
     result = (target / RESULT).absolute().as_uri()
     spark.conf.set(_AT_ONCE, "8")
     try:
-        _write(_judged(scope.rows(settings), settings, tasks), result, "overwrite")
+        written = write_rows(_judged(scope.rows(settings), settings, tasks), result, "overwrite", _LAYOUT)
         told = _read(spark, result)
         if not (waiting := told.where(F.col("kind") == WAITING)).isEmpty():
-            _write(waiting.mapInArrow(_overdue(_timing(told), settings), spark_schema(TOLD)), result, "append")
+            late = waiting.mapInArrow(_overdue(_timing(told), settings), spark_schema(TOLD))
+            write_rows(late, result, "append", _LAYOUT, before=written)
         return _read(spark, result)
     except SPARK_ERRORS as error:
         raise AuditRefused(f"Spark failed: {cause_of(error)}") from error
@@ -87,10 +90,6 @@ def _overdue(timing: Timing, settings: AuditSettings) -> Step:
             yield from told_batches(overdue((Told(**each) for each in batch.to_pylist()), timing, settings))
 
     return find
-
-
-def _write(told: DataFrame, result: str, mode: str) -> None:
-    write_rows(told, result, mode, ("kind",))
 
 
 def _read(spark: SparkSession, result: str) -> DataFrame:

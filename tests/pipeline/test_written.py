@@ -15,7 +15,7 @@ def test_what_was_written_is_counted_beside_what_was_there(spark: SparkSession, 
     assert count_rows(spark, url) == 0
     rows = spark.range(10, numPartitions=2).selectExpr("id", "id % 3 AS third")
     assert write_rows(rows, url, layout=("third",)) == 10
-    assert write_rows(rows.limit(3), url, "append", ("third",)) == 3
+    assert write_rows(rows.limit(3), url, "append", ("third",), before=10) == 3
     assert count_rows(spark, url) == 13
     assert write_rows(rows.where("id < 0"), url, "overwrite") == 0
     assert count_rows(spark, url) == 0
