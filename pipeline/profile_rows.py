@@ -1,6 +1,6 @@
 """From archived records to lessons, in the tasks: a record is decoded by the service's own decoder, a unit runs its own code."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from domain.envelope import DataEnvelope
 from domain.record import Headers, Origin, Partition, Record
 from enrichment.shapes import ANY, key_of
 from enrichment.table import LONGEST_KEY_BYTES
+from pipeline.arrow_rows import Batches, Step, batch_of, cells_of
 from pipeline.job_settings import LearningSettings
 from pipeline.unit_waits import Lesson, UnitWaits, lesson_rules, rounded_up
 from resequencer.rules import Rules
@@ -27,7 +28,6 @@ ARRIVED = pa.schema(
 LESSONS = pa.schema([("kind", pa.string()), ("entity", pa.string()), ("flow", pa.string()), ("number", pa.int64())])
 _BATCH_ROWS = 5_000
 
-Batches = Iterable[pa.RecordBatch]
 _Row = tuple[str, str, str, int]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(DataEnvelope).decode
@@ -43,7 +43,7 @@ class _Arrived(NamedTuple):
     payload: bytes | None
 
 
-def arrivals(settings: LearningSettings) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def arrivals(settings: LearningSettings) -> Step:
     """From the columns of the archive to `ARRIVED`."""
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -55,15 +55,12 @@ def arrivals(settings: LearningSettings) -> Callable[[Batches], Iterator[pa.Reco
     return read
 
 
-def lessons(settings: LearningSettings) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def lessons(settings: LearningSettings) -> Step:
     """From `ARRIVED`, unit by unit in the order of offsets, to `LESSONS`. A unit's size costs time, not memory."""
 
     def learn(batches: Batches) -> Iterator[pa.RecordBatch]:
         rules = lesson_rules(make_strategy(settings.strategy))
-        rows = (
-            _Arrived(*row) for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        )
-        yield from _batches(_lessons(rows, rules), LESSONS)
+        yield from _batches(_lessons(map(_Arrived._make, cells_of(batches)), rules), LESSONS)
 
     return learn
 
@@ -124,5 +121,4 @@ def _whose(row: _Arrived) -> tuple[int, str | None]:
 
 def _batches(rows: Iterator[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     while taken := list(islice(rows, _BATCH_ROWS)):
-        columns = [pa.array(column, kind) for column, kind in zip(zip(*taken, strict=True), schema.types, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield batch_of(taken, schema)

@@ -7,14 +7,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from domain.clock import Instant
+from pipeline.arrow_rows import spark_schema
 from pipeline.errors import JobRefused
 from pipeline.job_settings import LearningSettings, SourceSettings
-from pipeline.profile_rows import EVENTS, READ, REFUSED, TIMELESS, WAIT, arrivals, lessons
+from pipeline.profile_rows import ARRIVED, EVENTS, LESSONS, READ, REFUSED, TIMELESS, WAIT, arrivals, lessons
 from pipeline.rows import FLAW, LINE, PLACE, TEXT
 from pipeline.written import write_rows
 
-_ARRIVED = "partition int, unit string, offset long, at long, payload binary"
-_LESSONS = "kind string, entity string, flow string, number long"
 _COLUMNS = ("processing_entity", "process_flow", "usual_ms", "latest_ms", "late", "usual_events", "most_events")
 _NEEDED = ("partition", "offset", "timestamp", "value", "headers")
 _DAY_MS = 86_400_000
@@ -38,10 +37,10 @@ def learn_profiles(
     """
     is_timeless = F.col("timestamp").isNull() | (F.col("timestamp") < 0)
     recent = archived.where(is_timeless | (F.col("timestamp") >= now - source.days * _DAY_MS)).select(*_NEEDED)
-    arrived = recent.mapInArrow(arrivals(settings), _ARRIVED)
+    arrived = recent.mapInArrow(arrivals(settings), spark_schema(ARRIVED))
     by_unit = arrived.repartition("partition", "unit").sortWithinPartitions("partition", "unit", "offset")
     url = staged.absolute().as_uri()
-    write_rows(_counted(by_unit.mapInArrow(lessons(settings), _LESSONS)), url)
+    write_rows(_counted(by_unit.mapInArrow(lessons(settings), spark_schema(LESSONS))), url)
     counted = archived.sparkSession.read.parquet(url)
     total = F.sum(F.col("number") * F.col("count")).alias("total")
     totals = {row["kind"]: row["total"] for row in counted.groupBy("kind").agg(total).collect()}

@@ -9,10 +9,11 @@ from pyspark.sql import functions as F
 
 from connectors.file_settings import FileSettings
 from guardian.collector import calm_collector
+from pipeline.arrow_rows import Batches, Step, spark_schema
 from pipeline.audit.lines import FileScope, Portion, find_scope, read_portion
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.scope import Scope
-from pipeline.audit.tables import ROW, Batches, Step, row_batches, spark_schema
+from pipeline.audit.tables import ROW, row_batches
 
 _PORTION = (
     "number int, kind int, path string, `partition` int, start long, end long, `limit` long, base long, is_packed boolean, "

@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame
 from connectors.kafka_records import to_record
 from domain.record import Headers, Origin, Partition, Record
 from guardian.collector import calm_collector
+from pipeline.arrow_rows import Batches, Step, spark_schema
 from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, Row, letter_row, notification_row, record_row
 from pipeline.audit.rules import AuditRules, AuditSettings
-from pipeline.audit.tables import ROW, Batches, Step, row_batches, spark_schema
+from pipeline.audit.tables import ROW, row_batches
 
 _LATER_PARTITION = 1 << 44
 """All of a unit lie in one partition of the output; partitions follow each other in this distance."""

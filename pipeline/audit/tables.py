@@ -1,11 +1,11 @@
-"""The rows of an audit as Arrow batches, which is how Spark and Python hand them to each other."""
+"""The rows of an audit as Arrow batches."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
 
 import pyarrow as pa
 
+from pipeline.arrow_rows import Batches, batch_of, cells_of
 from pipeline.audit.judging import Told
 from pipeline.audit.rows import Row
 
@@ -44,14 +44,9 @@ TOLD = pa.schema(
 _BATCH_ROWS = 2_000
 _BATCH_BYTES = 16 * 1024 * 1024
 
-Batches = Iterable[pa.RecordBatch]
-Step = Callable[[Batches], Iterator[pa.RecordBatch]]
-"""What a task does with its rows."""
-
 
 def rows_of(batches: Batches) -> Iterator[Row]:
-    for batch in batches:
-        yield from map(Row._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    return map(Row._make, cells_of(batches))
 
 
 def row_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
@@ -61,23 +56,13 @@ def row_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
         taken.append(row)
         size += len(row.payload)
         if size > _BATCH_BYTES or len(taken) == _BATCH_ROWS:
-            yield _batch(taken, ROW)
+            yield batch_of(taken, ROW)
             taken, size = [], 0
     if taken:
-        yield _batch(taken, ROW)
+        yield batch_of(taken, ROW)
 
 
 def told_batches(told: Iterable[Told]) -> Iterator[pa.RecordBatch]:
     left = iter(told)
     while taken := list(islice(left, _BATCH_ROWS)):
-        yield _batch(taken, TOLD)
-
-
-def spark_schema(schema: pa.Schema) -> str:
-    names = {"int32": "int", "int64": "long", "bool": "boolean"}
-    return ", ".join(f"`{field.name}` {names.get(str(field.type), str(field.type))}" for field in schema)
-
-
-def _batch(rows: Sequence[NamedTuple], schema: pa.Schema) -> pa.RecordBatch:
-    columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), schema.types, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield batch_of(taken, TOLD)
