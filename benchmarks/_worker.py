@@ -76,7 +76,8 @@ class MemoryTransport:
             records.append(Record(Origin(PARTITION, offset), read.value, read.key, read.headers))
             offset += len(line)
         self._next, self._offset = self._next + len(records), offset
-        return Polled(tuple(records), {PARTITION: offset} if records else {}, {PARTITION: self._end})
+        ends = {PARTITION: self._end}
+        return Polled(tuple(records), {PARTITION: offset} if records else {}, ends, ends)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         for each in outputs:

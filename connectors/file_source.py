@@ -84,7 +84,7 @@ class FileSource:
         records = self._take_turns(sought, max_records)
         after = {each.partition: each.next_offset for each in sought}
         moved = {partition: offset for partition, offset in after.items() if offset != before[partition]}
-        return Polled(tuple(records), moved, ends)
+        return Polled(tuple(records), moved, ends, ends)
 
     def _take_turns(self, sought: list[PartitionFile], max_records: int) -> list[Record]:
         records: list[Record] = []

@@ -81,6 +81,10 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     def transaction_timeout_ms(self) -> int:
         return int(self.producer["transaction_timeout_ms"])
 
+    def uncommitted(self) -> "KafkaSettings":
+        """To read what is written, decided or not."""
+        return msgspec.structs.replace(self, consumer={**self.consumer, "isolation_level": "read_uncommitted"})
+
     @classmethod
     def make(cls, topics: KafkaTopics, options: ClientOptions, transactional_id: str, max_value_bytes: int) -> "KafkaSettings":
         """What was given over what is the default here, and under what is always so."""

@@ -38,11 +38,10 @@ class Surveyor:
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
-        uncommitted = {**settings.consumer, "isolation_level": "read_uncommitted"}
         self._settings = settings
         self._topics = Topics(settings, Right.READ)
         self._committed = LogReader(settings)
-        self._written = LogReader(msgspec.structs.replace(settings, consumer=uncommitted))
+        self._written = LogReader(settings.uncommitted())
 
     def look(self) -> Survey:
         """Positions are asked for first: what they stand on was written before, though it may not be decided yet."""

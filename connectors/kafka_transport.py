@@ -1,7 +1,7 @@
 """The transport over Kafka: a group member that reads, and one transaction per publication."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 
@@ -46,6 +46,7 @@ class KafkaTransport:
         self._topics = Topics(settings)
         self._input = Input(settings, self._topics)
         self._log = LogReader(settings)
+        self._written = LogReader(settings.uncommitted())
         self._publisher = Publisher(settings, self._log, self._custody)
         self._fitting = Fitting(settings.topics, {})
         self._member: GroupMember | None = None
@@ -109,7 +110,7 @@ class KafkaTransport:
         member, custody = self._connected(), self._custody
         self._look_now_and_then()
         # Before the records, for ends may not be later than they; and if there is no answer, nothing is lost.
-        ends = self._log.ends(custody.sought) if max_records else {}
+        ends, log_ends = self._ends(custody.sought) if max_records else ({}, {})
         readable = [each for each in custody.sought if custody.is_readable(each)]
         try:
             fetched = member.poll(readable, max_records, timeout_ms)
@@ -125,7 +126,7 @@ class KafkaTransport:
         self._put_back(member, fetched.next_offsets.keys() - set(delivered))
         moved = {each: fetched.next_offsets[each] for each in delivered}
         self._next_offsets |= moved
-        return Polled(self._records(fetched, delivered), moved, ends)
+        return Polled(self._records(fetched, delivered), moved, ends, log_ends)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         self._connected()
@@ -142,7 +143,7 @@ class KafkaTransport:
 
     def close(self) -> None:
         """Leaves the group. What cannot be closed in good order ends with the process."""
-        for each in (self._member, self._publisher, self._log, self._topics):
+        for each in (self._member, self._publisher, self._log, self._written, self._topics):
             with suppress(ResequencerError):
                 if each is not None:
                     each.close()
@@ -153,6 +154,7 @@ class KafkaTransport:
             self._input.connect()
             self._fitting = self._fitted()
             self._log.connect()
+            self._written.connect()
             self._publisher.connect()
             self._member = GroupMember(self._settings)
         return self._member
@@ -161,6 +163,16 @@ class KafkaTransport:
         """By what the topics take now."""
         most = self._settings.max_request_bytes
         return Fitting(self._settings.topics, {topic: min(limit, most) for topic, limit in self._topics.limits().items()})
+
+    def _ends(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """Where the decided part of each log ends, and where the log does.
+
+        Reading reaches what is decided, and no further: where it has reached the end of the log, the two are the same.
+        """
+        written = self._written.ends(partitions)
+        decided = self._log.ends([each for each, end in written.items() if self._next_offsets[each] < end])
+        ends = written | decided
+        return ends, {each: max(end, ends[each]) for each, end in written.items()}
 
     def _note_share(self) -> None:
         if self._custody.snapshot is None or self._custody.snapshot.assigned:

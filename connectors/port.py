@@ -83,11 +83,16 @@ class Polled(msgspec.Struct, frozen=True):
     `records` are in the order of their partition. `next_offsets` tells where reading goes on, for each partition that
     moved; `ends` the end of each assigned partition's log, seen no later than its records: reading up to there is having
     read everything that already lay there. An end never exceeds what reading will reach without new input.
+
+    `log_ends` is the end of each assigned partition's log as the brokers have it, seen no later than its records, whether or not
+    what lies before it can be read yet; it equals `ends` where nothing is undecided. A partition that was read up to there is
+    caught up. One in which a transaction hangs is not, while deadlines go by `ends` and are not held up by it.
     """
 
     records: tuple[Record, ...]
     next_offsets: Mapping[Partition, int]
     ends: Mapping[Partition, int]
+    log_ends: Mapping[Partition, int]
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -47,6 +47,7 @@ class PartitionStatus(msgspec.Struct, frozen=True):
     """How far a partition was read and acknowledged, and what has not left yet. `held_by` is the offset that holds it back.
 
     `slot` holds it. `lag` is how far its log went on beyond `read_to` when it was last polled: offsets on Kafka, bytes on files.
+    What a transaction still holds back is part of it.
     """
 
     partition: str
@@ -150,7 +151,7 @@ def with_figures(plain: StatusReport, cycle: Cycle, surveyed: Surveyed, standing
         plain,
         units=Units(surveyed.active, surveyed.waiting, surveyed.stashed, surveyed.stashed_bytes, surveyed.backlogged),
         oldest_waits=tuple(_unit_wait(key, waits) for key, waits in surveyed.oldest),
-        partitions=tuple(_partition_status(held, plain.slot, figures.ends) for held in ownership.held.values()),
+        partitions=tuple(_partition_status(held, plain.slot, figures.log_ends) for held in ownership.held.values()),
         counts=counts,
         notifications=dict(figures.notifications),
         dead_letters=dict(figures.dead_letters),
@@ -175,8 +176,8 @@ def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
     return UnitWait(key.unit, str(key.partition), waits.waits_for, waits.kind.value, since, until, waits.stashed)
 
 
-def _partition_status(held: HeldPartition, slot: int, ends: Mapping[Partition, int]) -> PartitionStatus:
-    positions, head, end = held.positions, held.positions.head, ends.get(held.partition)
+def _partition_status(held: HeldPartition, slot: int, log_ends: Mapping[Partition, int]) -> PartitionStatus:
+    positions, head, end = held.positions, held.positions.head, log_ends.get(held.partition)
     return PartitionStatus(
         str(held.partition),
         held.read_to,

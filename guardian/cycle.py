@@ -91,7 +91,7 @@ class Cycle:
         """Between two of the instants, a step each: poll, decide, commit, publish."""
         taken = max(len(polled.records), len(decisions))
         self._pace.note(taken, instants[-1] - instants[1])
-        self.figures.ends = polled.ends
+        self.figures.log_ends = polled.log_ends
         if taken:
             spans = [max(0, after - before) for before, after in pairwise(instants)]
             self.figures.last_cycle = CycleTimes(len(polled.records), *spans)

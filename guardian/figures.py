@@ -28,7 +28,8 @@ class CycleTimes(msgspec.Struct, frozen=True):
 class Figures:
     """Counters that only grow, by name; `longest_wait_ms` is the longest that anything handled had been stashed.
 
-    `last_cycle` is that of the last one that had anything to do; `ends` is where the logs ended when they were last polled.
+    `last_cycle` is that of the last one that had anything to do; `log_ends` is where the logs ended when they were last
+    polled, what cannot be read yet included.
     """
 
     def __init__(self) -> None:
@@ -37,7 +38,7 @@ class Figures:
         self.dead_letters: Counter[str] = Counter()
         self.longest_wait_ms = 0
         self.last_cycle: CycleTimes | None = None
-        self.ends: Mapping[Partition, int] = {}
+        self.log_ends: Mapping[Partition, int] = {}
 
     def add_decisions(self, decisions: Collection[Decision]) -> None:
         for name, of_each in zip(

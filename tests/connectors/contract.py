@@ -45,6 +45,7 @@ class Reading:
         self.records: list[Record] = []
         self.read_to: dict[Partition, int] = {}
         self.ends: dict[Partition, int] = {}
+        self.log_ends: dict[Partition, int] = {}
         for each in sought:
             self.seek(each, transport.start_offset(each))
 
@@ -58,6 +59,7 @@ class Reading:
         self.records.extend(polled.records)
         self.read_to |= polled.next_offsets
         self.ends |= polled.ends
+        self.log_ends |= polled.log_ends
         return polled
 
     def read(self, count: int) -> list[bytes]:
@@ -150,6 +152,7 @@ class TransportContract:
         reading.read(2)
         wait_until(lambda: reading.poll() and reading.read_to[one] == reading.ends[one], "the end")
         assert reading.transport.end_offset(one) == reading.ends[one]
+        assert reading.log_ends == reading.ends
 
     def test_an_end_is_no_later_than_the_records_of_its_poll(self, harness: Harness, made) -> None:
         one, _ = harness.partitions
@@ -158,6 +161,7 @@ class TransportContract:
             harness.send(one, b'{"n":%d}' % number)
             polled = reading.poll()
             assert polled.ends[one] <= reading.transport.end_offset(one)
+            assert polled.ends[one] <= polled.log_ends[one]
 
     def test_what_lies_beyond_the_log_is_refused(self, harness: Harness, made) -> None:
         one, _ = harness.partitions

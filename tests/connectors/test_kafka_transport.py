@@ -1,8 +1,10 @@
 """The Kafka transport on a real broker: what it reads, what leaves, what it remembers."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
 from waiting import wait_until
 
 from connectors.port import Channel, Outgoing, PartitionOutput, Position
@@ -102,7 +104,58 @@ def test_an_open_transaction_hides_what_is_behind_it(stage: KafkaStage) -> None:
         stage.send(b"b")
         polled = worker.poll(timeout_ms=500)
         assert (polled.records, polled.ends[first]) == ((), 0)
+        assert polled.log_ends[first] == 2
     stage.poll_until(lambda: worker.values() == [b"a", b"b"], "what was hidden", worker)
+
+
+@pytest.mark.parametrize("abort", [False, True])
+def test_the_marker_of_a_transaction_at_the_end_of_a_log_does_not_keep_reading_from_that_end(
+    stage: KafkaStage, abort: bool
+) -> None:
+    """Neither does what was aborted, nor where nothing at all is to be handed out before the end."""
+    first, _ = stage.partitions
+    worker = stage.worker()
+    stage.settle(worker)
+    stage.send(b"a")
+    stage.send_in_transaction(b"b", abort=abort)
+    stage.send_in_transaction(b"never", abort=True)
+    polled = wait_until(
+        lambda: (polled := worker.poll()).log_ends[first] == 5 == worker.read_to[first] and polled, "the log's end"
+    )
+    assert polled.ends[first] == 5
+    assert worker.values() == ([b"a"] if abort else [b"a", b"b"])
+    stage.send_in_transaction(b"never", abort=True)
+    wait_until(lambda: worker.poll().log_ends[first] == 7 == worker.read_to[first], "the log's end again")
+
+
+def test_where_reading_is_at_the_end_of_each_log_the_brokers_are_asked_for_it_once_a_poll(stage: KafkaStage) -> None:
+    first, second = stage.partitions
+    worker = stage.worker()
+    stage.settle(worker)
+    stage.send(b"a", b"b")
+    stage.poll_until(lambda: worker.read_to[first] == 2, "the records", worker)
+    with counted_looks() as looks:
+        assert worker.poll().ends == {first: 2, second: 0}
+        assert len(looks) == 1
+        with stage.open_transaction(b"c"):
+            assert worker.poll(timeout_ms=0).log_ends == {first: 3, second: 0}
+        assert [sorted(each) for each in looks[2:]] == [[TopicPartition(*first)]]
+
+
+@contextmanager
+def counted_looks() -> Iterator[list[list[TopicPartition]]]:
+    """Which partitions the brokers are asked the ends of, a list each time."""
+    looks: list[list[TopicPartition]] = []
+    asked = KafkaConsumer.end_offsets
+
+    def end_offsets(consumer: KafkaConsumer, partitions: list[TopicPartition], **options: int) -> dict[TopicPartition, int]:
+        looks.append(partitions)
+        found: dict[TopicPartition, int] = asked(consumer, partitions, **options)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaConsumer, "end_offsets", end_offsets)
+        yield looks
 
 
 def test_what_is_published_is_read_once_with_its_key_headers_and_position(stage: KafkaStage) -> None:

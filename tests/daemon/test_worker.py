@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from operated_service import envelope_line
 
@@ -309,3 +310,20 @@ def test_the_report_tells_the_lag_what_is_put_off_the_last_cycles_times_and_note
     assert last.untaken == (UntakenPartition("T-7", "storage", "no answer", instant_text(NOW + 100)),)
     assert last.last_cycle == CycleTimes(2, 30, 0, 0, 0)
     assert last.notes == ("the topic has grown",)
+
+
+def test_what_a_transaction_holds_back_counts_as_lag_and_no_deadline_waits_for_it(operator, monkeypatch):
+    operator.append(envelope_line("uow-1", 2))
+    transport = operator.parts.servers.transport
+    answer = transport.poll
+
+    def poll(most, milliseconds):
+        polled = answer(most, milliseconds)
+        return msgspec.structs.replace(polled, log_ends={each: end + 700 for each, end in polled.ends.items()})
+
+    monkeypatch.setattr(transport, "poll", poll)
+    operator.until = lambda: operator.now >= NOW + 60_000
+    operator.worker.run()
+    ready = [each for each in operator.reports if each.state == State.READY and each.partitions]
+    assert {each.lag for each in ready[-1].partitions} == {700}
+    assert ready[-1].counts["released_units"] == 1
