@@ -19,6 +19,15 @@ class OwnershipLost(ResequencerError):
     """A newer owner opened the partition; nothing that was decided for it counts any more."""
 
 
+def words_of(error: BaseException) -> str:
+    """Its type and its text, for people. Foreign code may raise an error whose text cannot be had."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception as again:  # noqa: BLE001 - Its text is made by foreign code.
+        return f"{name} (its text cannot be had: {type(again).__name__})"
+
+
 class ConfigurationError(ResequencerError):
     """Refuse to start. `path` is the full key (or file), `problem` names the value and the remedy. The text is one line."""
 

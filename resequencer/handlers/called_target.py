@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from domain.errors import ConfigurationError, PermanentError, TransientError
+from domain.errors import ConfigurationError, PermanentError, TransientError, words_of
 from resequencer.handlers.produced_report import ProducedReport
 from resequencer.payment_data import PaymentData
 
@@ -32,13 +32,13 @@ class CalledTarget:
         mapping = self._mapping(report, data)
         try:
             value = self._function(mapping)
-        except (TransientError, PermanentError):
+        except (TransientError, PermanentError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
-            raise PermanentError(f"{self._name} raised {type(error).__name__}: {error}") from error
+        except BaseException as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
+            raise PermanentError(f"{self._name} raised {words_of(error)}") from error
         if not isinstance(value, bytes):
             raise PermanentError(f"{self._name} returned {type(value).__name__} instead of bytes")
-        return value
+        return b"".join((value,))  # Of a type of its own, such as numpy's, it could not be stored.
 
     def _mapping(self, report: bytes, data: PaymentData) -> dict[str, Any]:
         try:
@@ -58,8 +58,10 @@ def import_callable(name: str, path: str) -> Callable[[dict[str, Any]], object]:
         found: Any = import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except Exception as error:  # Importing runs foreign code, which may raise anything.
-        problem = f"{name!r} cannot be imported ({type(error).__name__}: {error}); is its package on the Python path?"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # Importing runs foreign code, which may raise anything.
+        problem = f"{name!r} cannot be imported ({words_of(error)}); is its package on the Python path?"
         raise ConfigurationError(path, problem) from error
     if not callable(found):
         raise ConfigurationError(path, f"{name!r} is a {type(found).__name__}; name a function that takes the mapping")

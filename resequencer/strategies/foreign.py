@@ -1,19 +1,23 @@
 """A user's own strategy, kept from harming more than the envelope it fails on."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from domain.envelope import DataEnvelope
-from domain.errors import PermanentError
+from domain.errors import PermanentError, words_of
 from resequencer.strategies.port import Rank, Strategy, StrategyState
 
+_Answer = TypeVar("_Answer")
 _QUESTIONS = ("initial", "rank", "observe", "accepts", "handled", "forced", "buried", "is_late", "missing")
 
 
 class ForeignStrategy:
-    """Passes every question on and turns whatever is raised into a `PermanentError`: one dead letter, the unit goes on."""
+    """Passes every question on and turns whatever is raised into a `PermanentError`: one dead letter, the unit goes on.
+
+    How a unit begins is asked once, when it is made: that is no envelope's affair.
+    """
 
     def __init__(self, strategy: Strategy, name: str) -> None:
         """Raises whatever it raises, and TypeError if it cannot be asked everything: that must not be found out at a deadline."""
@@ -27,20 +31,19 @@ class ForeignStrategy:
         self.state_type: type[StrategyState] = strategy.state_type
         if not issubclass(self.state_type, StrategyState):
             raise TypeError("its state_type is no subclass of StrategyState")
-        self._checked_state(strategy.initial())
+        self._initial = msgspec.msgpack.encode(self._checked_state(strategy.initial()))
 
     def initial(self) -> Any:
-        return self._state(self._strategy.initial)
+        return msgspec.msgpack.decode(self._initial, type=self.state_type)
 
     def rank(self, envelope: DataEnvelope) -> Rank:
-        rank: Rank = self._ask(lambda: _checked_rank(self._strategy.rank(envelope)))
-        return rank
+        return self._ask(lambda: _checked_rank(self._strategy.rank(envelope)))
 
     def observe(self, state: Any, envelope: DataEnvelope) -> Any:
         return self._state(self._strategy.observe, state, envelope)
 
     def accepts(self, state: Any, envelope: DataEnvelope) -> bool:
-        return bool(self._ask(self._strategy.accepts, state, envelope))
+        return self._ask(lambda: bool(self._strategy.accepts(state, envelope)))
 
     def handled(self, state: Any, envelope: DataEnvelope) -> Any:
         return self._state(self._strategy.handled, state, envelope)
@@ -52,28 +55,35 @@ class ForeignStrategy:
         return self._state(self._strategy.buried, state, envelope)
 
     def is_late(self, state: Any, envelope: DataEnvelope) -> bool:
-        return bool(self._ask(self._strategy.is_late, state, envelope))
+        return self._ask(lambda: bool(self._strategy.is_late(state, envelope)))
 
     def missing(self, state: Any, envelope: DataEnvelope) -> str:
-        return str(self._ask(self._strategy.missing, state, envelope))
+        return self._ask(lambda: _checked_text(self._strategy.missing(state, envelope)))
 
     def _state(self, question: Callable[..., Any], *arguments: Any) -> Any:
-        """A state that could not be stored would fail the whole turn later, when nobody knows any more whose fault it was."""
+        """A state that could not be stored, or not be read again, would fail when nobody knows any more whose fault it was."""
         return self._ask(lambda: self._checked_state(question(*arguments)))
 
     def _checked_state(self, state: Any) -> Any:
         if not isinstance(state, self.state_type):
             raise TypeError(f"{type(state).__name__} instead of its state type {self.state_type.__name__}")
-        msgspec.msgpack.encode(state)
+        msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=self.state_type)
         return state
 
-    def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
+    def _ask(self, question: Callable[[], _Answer]) -> _Answer:
         try:
-            return question(*arguments)
-        except Exception as error:
-            raise PermanentError(f"strategy {self.name} failed: {type(error).__name__}: {error}") from error
+            return question()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
+            raise PermanentError(f"strategy {self.name} failed: {words_of(error)}") from error
 
 
 def _checked_rank(rank: Any) -> Rank:
     lane, place = rank
     return Rank(str(lane), int(place))
+
+
+def _checked_text(text: Any) -> str:
+    """As it can be stored and sent: text of Unicode, and of no type of its own."""
+    return str(text).encode(errors="replace").decode()

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import msgspec
 
-from domain.errors import ConfigurationError
+from domain.errors import ConfigurationError, words_of
 from resequencer.strategies.completeness import Completeness
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.port import Strategy
@@ -51,7 +51,9 @@ def _foreign(settings: StrategySettings) -> Strategy:
     try:
         made = getattr(import_module(module_name), class_name)(settings)
         return ForeignStrategy(made, settings.strategy)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # Foreign code may raise anything.
         raise ConfigurationError(
-            _KEY, f"{settings.strategy!r} cannot be used: {type(error).__name__}: {error}; see CONTRIBUTING.md, 'a strategy'"
+            _KEY, f"{settings.strategy!r} cannot be used: {words_of(error)}; see CONTRIBUTING.md, 'a strategy'"
         ) from error

@@ -1,6 +1,8 @@
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +20,21 @@ PDS = (("pdsBusinessData", b'{"value": "PAYMENT"}'), ("unnamed", b"1"))
 
 class Unavailable(TransientError):
     """Raised by the user's callable."""
+
+
+class Panic(BaseException):
+    """What a Rust extension raises when it panics (pyo3's PanicException) is no Exception either."""
+
+
+class Wordless(Exception):
+    """An error whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+class Text(bytes):
+    """As numpy's `bytes_`: bytes, but not of that very type."""
 
 
 def raising(error: BaseException) -> Callable[[Any], Any]:
@@ -115,13 +132,33 @@ def test_the_permanent_error_of_a_callable_passes_as_it_is(value_of: Callable[..
 
 
 @pytest.mark.parametrize(
-    "error", [ZeroDivisionError("by zero"), RecursionError("deep"), OwnershipLost("no"), MemoryError("full"), SystemExit(3)]
+    "error",
+    [
+        ZeroDivisionError("by zero"),
+        RecursionError("deep"),
+        OwnershipLost("no"),
+        MemoryError("full"),
+        SystemExit(3),
+        asyncio.CancelledError("given up"),
+        GeneratorExit("closed"),
+        Panic("called `Option::unwrap()` on a `None` value"),
+    ],
+    ids=lambda error: type(error).__name__,
 )
 def test_any_other_error_of_a_callable_is_permanent_and_names_both(
-    error: Exception, value_of: Callable[..., bytes], user_module: ModuleType
+    error: BaseException, value_of: Callable[..., bytes], user_module: ModuleType
 ) -> None:
     user_module.fail = raising(error)  # type: ignore[attr-defined]
-    with pytest.raises(PermanentError, match=f"somebodys_targets:fail raised {type(error).__name__}: {error}"):
+    with pytest.raises(PermanentError) as raised:
+        value_of("somebodys_targets:fail")
+    assert str(raised.value) == f"somebodys_targets:fail raised {type(error).__name__}: {error}"
+
+
+def test_an_error_of_a_callable_whose_text_cannot_be_had_is_permanent(
+    value_of: Callable[..., bytes], user_module: ModuleType
+) -> None:
+    user_module.fail = raising(Wordless())  # type: ignore[attr-defined]
+    with pytest.raises(PermanentError, match="somebodys_targets:fail raised Wordless"):
         value_of("somebodys_targets:fail")
 
 
@@ -129,6 +166,14 @@ def test_an_interrupt_is_no_error_of_a_callable(value_of: Callable[..., bytes], 
     user_module.fail = raising(KeyboardInterrupt())  # type: ignore[attr-defined]
     with pytest.raises(KeyboardInterrupt):
         value_of("somebodys_targets:fail")
+
+
+def test_what_a_callable_returns_is_plain_bytes_for_nothing_else_can_be_stored(
+    value_of: Callable[..., bytes], user_module: ModuleType
+) -> None:
+    user_module.make = lambda mapping: Text(b"a message")  # type: ignore[attr-defined]
+    value = value_of("somebodys_targets:make")
+    assert (type(value), value) == (bytes, b"a message")
 
 
 @pytest.mark.parametrize("result", [None, "text", {"a": 1}, bytearray(b"x")])
@@ -169,3 +214,14 @@ def test_a_target_type_that_cannot_be_had_is_refused_by_its_key(
     assert refused.value.path == "payment-status-notification.target-type"
     assert refused.value.problem.startswith(expected)
     assert isinstance(refused.value, ResequencerError)
+
+
+@pytest.mark.parametrize("ending", ["raise SystemExit(3)", "import asyncio; raise asyncio.CancelledError"])
+def test_a_target_type_whose_module_ends_the_process_is_refused_by_its_key(
+    ending: str, value_of: Callable[..., bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "module_that_ends.py").write_text(ending)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigurationError, match="'module_that_ends:render' cannot be imported") as refused:
+        value_of("module_that_ends:render")
+    assert refused.value.path == "payment-status-notification.target-type"
