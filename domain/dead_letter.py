@@ -20,6 +20,7 @@ class DeadLetterReason(StrEnum):
     TOO_LARGE = "too-large"
     CONFLICTING_DUPLICATE = "conflicting-duplicate"
     HANDLER_FAILED = "handler-failed"
+    ENDED_ITS_WORKER = "ended-its-worker"
 
 
 class DeadLetter(msgspec.Struct, frozen=True, gc=False):

@@ -1,5 +1,8 @@
 """The four families of errors. What an error calls for is its family; what it says is its leaf."""
 
+from typing import ClassVar
+
+from domain.dead_letter import DeadLetterReason
 from domain.printable import printable
 
 
@@ -12,7 +15,15 @@ class TransientError(ResequencerError):
 
 
 class PermanentError(ResequencerError):
-    """Trying again cannot help: the record goes to the dead letters."""
+    """Trying again cannot help: the record goes to the dead letters, for this `reason`."""
+
+    reason: ClassVar[DeadLetterReason] = DeadLetterReason.HANDLER_FAILED
+
+
+class EndedItsWorker(PermanentError):
+    """Workers died of the envelope or hung on it: it is set aside without another try."""
+
+    reason: ClassVar[DeadLetterReason] = DeadLetterReason.ENDED_ITS_WORKER
 
 
 class OwnershipLost(ResequencerError):

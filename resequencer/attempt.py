@@ -26,9 +26,10 @@ def attempt(copy: WorkingCopy, entry: Stashed, attempts: int = 0, *, is_forced: 
         if attempts + 1 < copy.rules.settings.max_attempts:
             _postpone(copy, entry, attempts + 1, is_forced=is_forced)
         else:
-            _give_up(copy, entry, f"{error} (attempt {attempts + 1} of {attempts + 1})", data, is_forced=is_forced)
+            last = PermanentError(f"{error} (attempt {attempts + 1} of {attempts + 1})")
+            _give_up(copy, entry, last, data, is_forced=is_forced)
     except PermanentError as error:
-        _give_up(copy, entry, str(error), data, is_forced=is_forced)
+        _give_up(copy, entry, error, data, is_forced=is_forced)
     else:
         copy.state, copy.data = state, data
         copy.handled = copy.handled.add(envelope.id_hash, envelope.digest, REMEMBERED_ENVELOPES)
@@ -55,12 +56,12 @@ def _postpone(copy: WorkingCopy, entry: Stashed, attempts: int, *, is_forced: bo
     copy.effects.stash(entry)
 
 
-def _give_up(copy: WorkingCopy, entry: Stashed, error: str, data: PaymentData, *, is_forced: bool) -> None:
+def _give_up(copy: WorkingCopy, entry: Stashed, error: PermanentError, data: PaymentData, *, is_forced: bool) -> None:
     """The envelope is buried, its id not remembered; its data counts, and its successors are not kept waiting for it."""
-    copy.data = data
+    copy.data, told = data, str(error)
     try:
         counted = _counted(copy, entry.envelope, is_forced=is_forced)
         copy.state = copy.strategy.buried(counted, entry.envelope)
     except PermanentError as again:
-        error = f"{error}; {again}"
-    copy.effects.bury_entry(entry, error)
+        told = f"{told}; {again}"
+    copy.effects.bury_entry(entry, error.reason, told)

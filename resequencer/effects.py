@@ -68,9 +68,9 @@ class Effects:
         """A record leaves as a dead letter."""
         self.outgoing.append(DeadLetter(record, reason, error, self._now))
 
-    def bury_entry(self, entry: Stashed, error: str) -> None:
+    def bury_entry(self, entry: Stashed, reason: DeadLetterReason, error: str) -> None:
         """Handling it failed for good: it leaves as a dead letter, and it waits no more."""
-        self.bury(entry.envelope.record, DeadLetterReason.HANDLER_FAILED, error)
+        self.bury(entry.envelope.record, reason, error)
         self._leave(entry)
 
     def bury_spoiled(self) -> bool:

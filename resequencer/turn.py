@@ -6,7 +6,6 @@ from typing import NamedTuple
 import msgspec
 
 from domain.clock import Instant
-from domain.dead_letter import DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
 from resequencer.attempt import attempt
@@ -58,7 +57,7 @@ def receive(copy: WorkingCopy, envelope: DataEnvelope) -> None:
         entry = Stashed(envelope, copy.strategy.rank(envelope), copy.now)
         accepts = copy.is_free and copy.strategy.accepts(copy.state, envelope)
     except PermanentError as error:
-        copy.effects.bury(envelope.record, DeadLetterReason.HANDLER_FAILED, str(error))
+        copy.effects.bury(envelope.record, error.reason, str(error))
         return
     if accepts:
         gather_with(copy, envelope)

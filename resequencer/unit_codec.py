@@ -8,7 +8,6 @@ from typing import NamedTuple
 import msgspec
 
 from domain.clock import Instant
-from domain.dead_letter import DeadLetterReason
 from domain.decoding import Refusal
 from domain.envelope import DataEnvelope
 from domain.errors import ConfigurationError, PermanentError
@@ -135,7 +134,7 @@ class UnitCodec(NamedTuple):
             try:
                 entries.append(Stashed(envelope, self.strategy.rank(envelope), stored.stashed_at, stored.learned_wait_ms))
             except PermanentError as error:
-                spoiled.append(Spoiled(record, DeadLetterReason.HANDLER_FAILED, str(error)))
+                spoiled.append(Spoiled(record, error.reason, str(error)))
         return entries, tuple(spoiled)
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
-from domain.errors import PermanentError
+from domain.errors import EndedItsWorker, PermanentError
 from domain.notification import Notification, notification_id
 from domain.record import Headers
 from enrichment.directory import MANIFEST, LookupsDirectory
@@ -31,7 +31,8 @@ UNKNOWN = b""
 class KnownHandler:
     """Handles what belongs to `output`, the unit that is looked at.
 
-    A user's own target type is not called: what its values are is not known, and that it refused an envelope is believed.
+    A user's own target type is not called: what its values are is not known, and that it refused an envelope is believed. So is,
+    with any target type, that an envelope ended its worker.
     The same holds for what was made with a version of the lookups that is no longer there.
     """
 
@@ -46,7 +47,9 @@ class KnownHandler:
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         """What it led to; where nothing came of it, what every version that may have been used would have made of it."""
-        if self.is_foreign and self.output.was_refused(envelope.offset):
+        if self.output.is_told(envelope.offset, EndedItsWorker.reason):
+            raise EndedItsWorker("as the dead letter says")
+        if self.is_foreign and self.output.is_told(envelope.offset, PermanentError.reason):
             raise PermanentError("as the dead letter says")
         seen = self.output.find_first(envelope.offset)
         if seen is not None:

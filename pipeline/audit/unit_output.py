@@ -56,8 +56,9 @@ class UnitOutput:
         """Once, and with this reason."""
         return [each.reason for each in self.letters.get(offset, ())] == [reason]
 
-    def was_refused(self, offset: int) -> bool:
-        return any(each.reason == "handler-failed" for each in self.letters.get(offset, ()))
+    def is_told(self, offset: int, reason: str) -> bool:
+        """Whether a dead letter of the record says this reason."""
+        return any(each.reason == reason for each in self.letters.get(offset, ()))
 
     def counted(self) -> Sequence[SeenNotification]:
         """Each notification once, in the order in which they left."""

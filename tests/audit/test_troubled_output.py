@@ -11,7 +11,7 @@ from published_lookups import publish, shaped
 from connectors import file_archive
 from connectors.file_archive import FileArchive
 from connectors.file_operations import SystemFiles
-from domain.errors import PermanentError
+from domain.errors import EndedItsWorker, PermanentError
 from enrichment.directory import LookupsDirectory
 from enrichment.release import open_release
 from enrichment.shapes import SETTINGS
@@ -128,22 +128,32 @@ def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_nam
 
 def test_what_a_users_own_target_type_refuses_is_explained_by_its_dead_letter(tmp_path):
     audited = AuditedService(tmp_path, target_type="json:dumps")
-    audited.service.handler = Choosy(AuditedService(tmp_path / "other").service.handler)
+    audited.service.handler = Choosy(AuditedService(tmp_path / "other").service.handler, PermanentError("not this one"))
     audited.live()
     reasons = {line["headers"]["dead-letter-reason"] for line in lines_of(audited.dead_letters)}
     assert "handler-failed" in reasons
     assert audited.findings() == []
 
 
+def test_that_an_envelope_ended_its_worker_is_believed_whatever_the_target_type_is(tmp_path):
+    audited = AuditedService(tmp_path)
+    audited.service.handler = Choosy(audited.service.handler, EndedItsWorker("its handling ended 3 workers"))
+    audited.live()
+    reasons = {line["headers"]["dead-letter-reason"] for line in lines_of(audited.dead_letters)}
+    assert "ended-its-worker" in reasons
+    assert audited.findings() == []
+
+
 class Choosy:
     """Refuses every fifth envelope for good."""
 
-    def __init__(self, handler):
+    def __init__(self, handler, error):
         self._handler = handler
+        self._error = error
 
     def handle(self, envelope, data, marks, now):
         if envelope.digest[0] % 5 == 0:
-            raise PermanentError("not this one")
+            raise self._error
         return self._handler.handle(envelope, data, marks, now)
 
 

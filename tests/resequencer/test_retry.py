@@ -4,7 +4,7 @@ import pytest
 from driving import drive
 
 from domain.dead_letter import DeadLetterReason
-from domain.errors import PermanentError, TransientError
+from domain.errors import EndedItsWorker, PermanentError, TransientError
 from resequencer.unit import Wake
 from storage.port import WaitKind
 
@@ -128,3 +128,27 @@ def test_an_attempt_that_will_be_repeated_changes_no_data(envelopes):
     unit.handler.fail(first, AWAY)
     unit.arrive(first)
     assert unit.unit.data.mds == ()
+
+
+@pytest.mark.parametrize("forced", [False, True], ids=["in its turn", "at the deadline"])
+def test_an_envelope_that_ended_its_workers_leaves_with_that_reason_and_its_unit_goes_on(unit, envelopes, forced):
+    first, second = envelopes(1, mds=["PAIN_001"]), envelopes(2)
+    killer = second if forced else first
+    unit.handler.fail(killer, EndedItsWorker("its handling ended 3 workers"))
+    unit.arrive(*([second] if forced else [first, second]))
+    if forced:
+        unit.expire()
+    unit.arrive(envelopes(3))
+    (letter,) = unit.dead
+    assert (letter.reason, letter.record) == (DeadLetterReason.ENDED_ITS_WORKER, killer.record)
+    assert unit.sequences == ([3] if forced else [2, 3])
+    assert dict(unit.handler.seen[-1][1].mds) == ({} if forced else {"PAIN_001": first.mds_objects[0].body})
+
+
+def test_a_second_attempt_can_end_as_one_that_ended_its_workers(unit, envelopes):
+    first = envelopes(1)
+    unit.handler.fail(first, AWAY, EndedItsWorker("its handling ended 3 workers"))
+    unit.arrive(first, envelopes(2))
+    unit.wake(Wake.RETRY, after_ms=3_000)
+    assert [each.reason for each in unit.dead] == [DeadLetterReason.ENDED_ITS_WORKER]
+    assert unit.sequences == [2]
