@@ -7,7 +7,6 @@ from itertools import islice
 
 from benchmarks._worker import PARTITION
 from connectors.file_lines import Line, decode_line
-from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
 from domain.record import Origin, Record
@@ -53,9 +52,8 @@ class Idle:
 
     def store(self, count: int) -> None:
         """So many more that only the storage knows."""
-        now = self._cycle._tools.clock.now()
         for units in self._batches(count):
-            changes = [_change(name, each, now) for name, (each, _) in units]
+            changes = [_change(name, each) for name, (each, _) in units]
             self._held.store.commit(self._held._commit(secrets.token_hex(8), tuple(changes)))
 
     def keep_alive(self, count: int) -> None:
@@ -75,9 +73,9 @@ class Idle:
             yield batch
 
 
-def _change(name: str, like: Snapshot, now: Instant) -> UnitChange:
+def _change(name: str, like: Snapshot) -> UnitChange:
     """Bytes of its own, as if it had been spoken to: a storage in memory would share them otherwise."""
-    return UnitChange(name, _copied(like.state), now, payment_data=_copied(like.payment_data or b""))
+    return UnitChange(name, _copied(like.state), payment_data=_copied(like.payment_data or b""))
 
 
 def _copied(content: bytes) -> bytes:

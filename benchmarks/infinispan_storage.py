@@ -85,8 +85,8 @@ class Filler:
     def _change(self, number: int, waits: Waits | None) -> UnitChange:
         body = os.urandom(self._size)
         if waits is None:
-            return UnitChange(name(number), STATE, number, None, (), (), body)
-        return UnitChange(name(number), STATE, number, waits, (StashEntry(number, body),))
+            return UnitChange(name(number), STATE, None, (), (), body)
+        return UnitChange(name(number), STATE, waits, (StashEntry(number, body),))
 
 
 def name(number: int) -> str:

@@ -85,18 +85,18 @@ def of_cycles(client: redis.Redis, store: PartitionStore, size: int, rounds: int
         return tuple(Pending(first + number, data) for number in range(1, UNITS + 1))
 
     def new() -> None:
-        committed(store, *(UnitChange(str(uuid4()), STATE, 0, payment_data=data) for _ in units), added=pending())
+        committed(store, *(UnitChange(str(uuid4()), STATE, payment_data=data) for _ in units), added=pending())
 
     def known() -> None:
-        committed(store, *(UnitChange(unit, STATE, 0) for unit in units), added=pending())
+        committed(store, *(UnitChange(unit, STATE) for unit in units), added=pending())
 
     def stashed() -> None:
         offset = store.header.commit
-        changes = (UnitChange(unit, STATE, 0, waits(), (StashEntry(offset, data),)) for unit in units)
+        changes = (UnitChange(unit, STATE, waits(), (StashEntry(offset, data),)) for unit in units)
         committed(store, *changes)
 
     print(f"  {size:5} B  commit, new units       {costs(client, rounds, new)}")
-    committed(store, *(UnitChange(unit, STATE, 0, payment_data=data) for unit in units))
+    committed(store, *(UnitChange(unit, STATE, payment_data=data) for unit in units))
     print(f"           commit, known units     {costs(client, rounds, known)}")
     print(f"           load                    {costs(client, rounds, lambda: store.load(units))}")
     print(f"           commit, one more stashed{costs(client, rounds, stashed)}")
@@ -110,7 +110,7 @@ def of_memory(client: redis.Redis, store: PartitionStore, size: int) -> None:
     before, data, count = client.info("memory")["used_memory"], os.urandom(size), 20_000
     for _ in range(0, count, UNITS):
         payment_data = data if size else None
-        committed(store, *(UnitChange(str(uuid4()), STATE, 0, payment_data=payment_data) for _ in range(UNITS)))
+        committed(store, *(UnitChange(str(uuid4()), STATE, payment_data=payment_data) for _ in range(UNITS)))
     each = (client.info("memory")["used_memory"] - before) / count
     print(f"  an idle unit of {len(STATE)} + {size} B takes {each:.0f} B: {each - size - len(STATE):.0f} B more than its own")
 
@@ -122,8 +122,8 @@ def of_takeover(server: RedisServer, waiting: int, idle: int) -> None:
         taken_over(server, Path(directory))
         with storage_on(server) as storage:
             store = storage.open(PARTITION)
-            fill(store, waiting, lambda unit: UnitChange(unit, STATE, 0, waits(), (StashEntry(1, b"x" * 600),)))
-            fill(store, idle, lambda unit: UnitChange(unit, STATE, 0, payment_data=b"x" * 300))
+            fill(store, waiting, lambda unit: UnitChange(unit, STATE, waits(), (StashEntry(1, b"x" * 600),)))
+            fill(store, idle, lambda unit: UnitChange(unit, STATE, payment_data=b"x" * 300))
         assert client.dbsize() == waiting + idle + (1 if not waiting else 2)
         cost = costs(client, 3, lambda: taken_over(server, Path(directory)))
     print(f"  {waiting:9,} waiting, {idle:9,} idle: {cost.wall:7.0f} {cost.client:7.0f} {cost.server:7.0f}")

@@ -72,9 +72,9 @@ def of_storage(servers: Addresses, storage: str, waiting: int, idle: int, rounds
     job = Job(servers, new_life(servers, f"takeover-{storage}"), storage)
     measured(job)  # The first one of all finds no position, and writes one.
     of_waiting(job, 0, 0, rounds)
-    _fill(job, waiting, lambda unit, now: UnitChange(unit, STATE, now, _waits(now), (StashEntry(0, RECORD),)))
+    _fill(job, waiting, lambda unit, now: UnitChange(unit, STATE, _waits(now), (StashEntry(0, RECORD),)))
     of_waiting(job, waiting, 0, rounds)
-    _fill(job, idle, lambda unit, now: UnitChange(unit, STATE, now, payment_data=PAYMENT))
+    _fill(job, idle, lambda unit, _: UnitChange(unit, STATE, payment_data=PAYMENT))
     of_waiting(job, waiting, idle, rounds)
 
 

@@ -79,6 +79,7 @@ def compose(configuration: Configuration, wait: Callable[[int], None], is_stoppi
         configuration.ingress.batch_size,
         acknowledge_handled=_waits_for_handled(configuration),
         ahead_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
+        retention_ms=resequencer.retention_ms,
     )
     return Parts(Cycle(servers, tools, settings), servers, patience, overruns, handler)
 
@@ -160,9 +161,8 @@ def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
 
 
 def _make_storage(configuration: Configuration) -> Storage:
-    retention_ms = configuration.resequencer.retention_ms
     if configuration.resequencer.storage_type is StorageType.EMBEDDED:
-        return EmbeddedStorage(EmbeddedSettings(configuration.storage.embedded_file, retention_ms), _random_token)
+        return EmbeddedStorage(EmbeddedSettings(configuration.storage.embedded_file), _random_token)
     if configuration.resequencer.storage_type is StorageType.REDIS:
         from storage.redis import RedisStorage  # Here, for its client takes a quarter of a second to import.
 
@@ -172,7 +172,7 @@ def _make_storage(configuration: Configuration) -> Storage:
 
         cache = InfinispanRest(infinispan_server(configuration))
         return InfinispanStorage(infinispan_layout(configuration), cache, _random_token)
-    return NoneStorage(NoneSettings(retention_ms, _IDLE_UNITS), _random_token)
+    return NoneStorage(NoneSettings(_IDLE_UNITS), _random_token)
 
 
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:

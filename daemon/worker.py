@@ -86,15 +86,11 @@ class Worker:
         return self._parts
 
     def _look_after(self) -> None:
-        """What has to be done now and then beside the cycles.
-
-        Before it is ready for the first time the storage has answered, also where no partition is ours.
-        """
+        """What has to be done now and then beside the cycles."""
         self._get_parts().handler.take_up()
         now = self._clock.now()
         if _is_over(_EXPIRE_MS, self._expired_at, now):
-            parts = self._get_parts()
-            gone = parts.patience.until_answered("storage", lambda: parts.servers.storage.expire(now))
+            gone = self._get_parts().cycle.expire()
             self._expired_at = 0 if gone >= _MANY else now
         now, state = self._clock.now(), self._state()
         if state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):

@@ -8,7 +8,7 @@ from thespian.actors import PoisonMessage
 from domain.errors import ResequencerError
 from guardian.actor_system import make_actor_system
 from guardian.guardian_actor import Escalated, Guardian
-from guardian.messages import Arm, Drop, Prepare, Prepared, Settle, Settled, Survey, Surveyed
+from guardian.messages import Active, Arm, Drop, ListActive, Prepare, Prepared, Settle, Settled, Survey, Surveyed
 from guardian.roster import RosterSettings
 from guardian.supervision import Failure
 from resequencer.actor import Resequencer
@@ -48,6 +48,9 @@ class Actors:
             ActorsFailed: The guardian did.
         """
         return self._ask(message, Settled)
+
+    def active(self) -> Active:
+        return self._ask(ListActive(), Active)
 
     def survey(self, message: Survey) -> Surveyed:
         return self._ask(message, Surveyed)

@@ -74,6 +74,7 @@ class Cycle:
         polled = self._tools.patience.until_answered("source", partial(self._poll, polled_at))
         began_at = self._tools.clock.now()
         arrivals = self._decode(polled)
+        self._note_reach(polled_at, polled)
         decisions = self._decide(polled_at, polled, arrivals)
         decided_at = self._tools.clock.now()
         committed = self._commit_all(polled.next_offsets, arrivals, decisions)
@@ -82,6 +83,21 @@ class Cycle:
         self._publish([held for held in self.ownership.held.values() if held.has_news(committed_at)])
         self._note_times(polled, decisions, (polled_at, began_at, decided_at, committed_at, self._tools.clock.now()))
         return bool(committed)
+
+    def expire(self) -> int:
+        """Forget units in which nothing waits and that did not change for the retention; how many went. Bounded work per call.
+
+        To be called between two cycles, now and then; again soon where many went.
+        """
+        active, gone = self._actors.active().units, 0
+        for partition, held in list(self.ownership.held.items()):
+            until = held.caught_up_ms - self._settings.retention_ms
+            expire = partial(held.store.expire, until, active.get(partition, ()))
+            try:
+                gone += self._tools.patience.until_answered("storage", expire)
+            except OwnershipLost as error:
+                self.ownership.lose(partition, error)
+        return gone
 
     def close(self) -> None:
         """The last acknowledgement on the way down: positions that moved since they were last published."""
@@ -132,6 +148,11 @@ class Cycle:
             held[partition].note_read(offsets[partition], polled.next_offsets[partition])
         by_unit = {UnitKey(partition, unit): came for partition, units in envelopes.items() for unit, came in units.items()}
         return Arrivals(by_unit, letters)
+
+    def _note_reach(self, polled_at: Instant, polled: Polled) -> None:
+        for name, end in polled.ends.items():
+            if name in self.ownership.held:
+                self.ownership.held[name].note_reach(end, polled_at)
 
     def _decide(self, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[Decided]:
         # Where nothing more may be read, a deadline that waited for its backlog would wait for ever.

@@ -9,7 +9,7 @@ from thespian.actors import ActorAddress, ActorExitRequest, ActorTypeDispatcher,
 
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.errors import ResequencerError
-from guardian.messages import Arm, Drop, Prepare, Prepared, Settle, Settled, Survey, Surveyed
+from guardian.messages import Active, Arm, Drop, ListActive, Prepare, Prepared, Settle, Settled, Survey, Surveyed
 from guardian.roster import Roster, RosterSettings
 from guardian.supervision import SUPERVISION, Directive, Failure
 from resequencer.actor import Resequencer
@@ -17,7 +17,7 @@ from resequencer.messages import Begin, Decide, Decided, Refused, UnitKey
 from resequencer.unit import Decision, Tally, Wake
 from storage.port import Snapshot
 
-_QUESTIONS = (Arm, Drop, Prepare, Settle, Survey)
+_QUESTIONS = (Arm, Drop, ListActive, Prepare, Settle, Survey)
 
 
 class Escalated(ResequencerError):
@@ -103,6 +103,10 @@ class Guardian(ActorTypeDispatcher):
         for turn in turns:
             self._pass_on(turn, message.snapshots)
         self._answer_if_complete()
+
+    def receiveMsg_ListActive(self, message: ListActive, sender: ActorAddress) -> None:
+        del message
+        self.send(sender, Active(self._roster.active_units()))
 
     def receiveMsg_Survey(self, message: Survey, sender: ActorAddress) -> None:
         self.send(

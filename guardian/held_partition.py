@@ -21,8 +21,14 @@ _MANY_RANGES = 10_000
 """Beyond so many, what is done ahead takes longer to write than what is saved: after a crash it may be notified again."""
 
 
+_LONGEST_STEP_MS = 10_000
+"""What lies between two cycles counts as caught up for no longer: one that was held up may have let records lie unread."""
+
+
 class HeldPartition:
     """The numbers of one partition. `read_to` is where reading goes on, `unpublished` what is committed and has not left yet.
+
+    `caught_up_ms` is its caught-up clock (storage/port.py).
 
     With `waits_for_handled` an envelope is settled when it was handled, without it when it was handled or stashed. The position
     then waits for the first record of each active unit too, or a duplicate of what lies before it would meet a unit that knows
@@ -53,6 +59,8 @@ class HeldPartition:
         self._ahead_characters = ahead_characters
         self._ahead = plan.ahead
         self._idle: dict[str, int] = {}
+        self.caught_up_ms = store.header.caught_up_ms
+        self._caught_up_at: Instant | None = None
 
     @property
     def room(self) -> int | None:
@@ -91,6 +99,17 @@ class HeldPartition:
     def note_read(self, offsets: Sequence[int], read_to: int) -> None:
         """A poll brought these; the position learns of them with the commit, when most of them are settled."""
         self._just_read, self.read_to = offsets, read_to
+
+    def note_reach(self, end: int, now: Instant) -> None:
+        """A cycle that began at `now` has read on to `read_to`, while its log went on to `end`.
+
+        The caught-up clock advances between two cycles that both read everything. A clock that was set forward moves it by one
+        step at most, and one that was set back not at all.
+        """
+        is_caught_up = self.read_to >= end
+        if is_caught_up and self._caught_up_at is not None:
+            self.caught_up_ms += min(max(0, now - self._caught_up_at), _LONGEST_STEP_MS)
+        self._caught_up_at = now if is_caught_up else None
 
     def next_commit(self, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision], attempt: str) -> Commit:
         """All that this cycle changed; what leaves gets its numbers here."""
@@ -155,4 +174,5 @@ class HeldPartition:
             added=tuple(map(to_pending, self.unpublished)),
             published=self._published,
             source=self._source,
+            caught_up_ms=self.caught_up_ms,
         )

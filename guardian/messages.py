@@ -1,6 +1,6 @@
 """What the cycle and the guardian say to each other; every question is answered with one message."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -60,6 +60,16 @@ class Settled(msgspec.Struct, frozen=True):
 
     decisions: tuple[Decided, ...]
     next_wake_at: Instant | None
+
+
+class ListActive(msgspec.Struct, frozen=True):
+    """Name the units that are in memory, so that the storage keeps them."""
+
+
+class Active(msgspec.Struct, frozen=True):
+    """The units with an actor, by partition; a partition without any is left out."""
+
+    units: Mapping[Partition, Collection[str]]
 
 
 class Survey(msgspec.Struct, frozen=True):

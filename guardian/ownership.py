@@ -30,6 +30,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     `strategy` is its name with its keys, as states carry it. With `acknowledge_handled` a position waits for the oldest
     stashed envelope of its partition: the source is the store. What is done beyond the position rides in its metadata, in
     at most `ahead_characters`; None for as many as it takes, where it is left out rather than that the intake rests.
+    A unit in which nothing waits is remembered for `retention_ms` of its partition's caught-up clock.
     """
 
     strategy: str
@@ -37,6 +38,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     idle_ms: int = 500
     acknowledge_handled: bool = False
     ahead_characters: int | None = None
+    retention_ms: int = 4 * 3_600_000
 
 
 class Servers(NamedTuple):

@@ -1,5 +1,6 @@
 """Which units a guardian knows: who has an actor, who waits, who is to be woken or stopped. Pure bookkeeping."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
@@ -57,6 +58,13 @@ class Roster:
     def active(self) -> int:
         """Units with an actor."""
         return len(self._active)
+
+    def active_units(self) -> Mapping[Partition, set[str]]:
+        """The units with an actor, by partition."""
+        units: defaultdict[Partition, set[str]] = defaultdict(set)
+        for key in self._active:
+            units[key.partition].add(key.unit)
+        return dict(units)
 
     @property
     def stashed_bytes(self) -> int:

@@ -25,7 +25,6 @@ def _change(copy: WorkingCopy, after: Unit, waits: Waits | None) -> UnitChange:
     return UnitChange(
         after.unit,
         encode_state(after, copy.strategy),
-        copy.now,
         waits,
         tuple([encode_entry(each) for each in copy.effects.added.values()]),
         tuple(copy.effects.removed),

@@ -5,28 +5,18 @@ from pathlib import Path
 
 import msgspec
 
-from domain.clock import Instant
 from domain.record import Partition
 from storage.embedded_database import Database
 from storage.embedded_partition import EmbeddedPartitionStore, take
-
-EXPIRED_PER_CALL = 1_000
-_RELEASED_PER_CALL = 1_000
-
-_EXPIRED = """
-SELECT id FROM units INDEXED BY idle WHERE wakes_at IS NULL AND changed_at <= ? ORDER BY changed_at LIMIT ?
-"""
 
 
 class EmbeddedSettings(msgspec.Struct, frozen=True):
     """`file` may be shared by several processes of one machine, on a local disk; each waits `busy_timeout_ms` for the others."""
 
     file: Path | str
-    retention_ms: int
     busy_timeout_ms: int = 5_000
 
     def __post_init__(self) -> None:
-        assert self.retention_ms >= 0
         assert self.busy_timeout_ms >= 0
 
 
@@ -34,7 +24,6 @@ class EmbeddedStorage:
     """Opens partitions in one file. The file is opened, or created, on first use; from then on it is used from that thread."""
 
     def __init__(self, settings: EmbeddedSettings, random_token: Callable[[], str]) -> None:
-        self._retention_ms = settings.retention_ms
         self._random_token = random_token
         self._database = Database(Path(settings.file), settings.busy_timeout_ms)
 
@@ -49,16 +38,6 @@ class EmbeddedStorage:
 
     def release(self, partition: Partition) -> None:
         """Nothing of it is in memory."""
-
-    def expire(self, now: Instant) -> int:
-        with self._database.writing() as connection:
-            units = connection.execute(_EXPIRED, (now - self._retention_ms, EXPIRED_PER_CALL)).fetchall()
-            connection.executemany("DELETE FROM stash WHERE unit_id = ?", units)
-            connection.executemany("DELETE FROM payment_data WHERE unit_id = ?", units)
-            connection.executemany("DELETE FROM units WHERE id = ?", units)
-        self._database.release_pages(_RELEASED_PER_CALL)
-        self._database.look_after_log()
-        return len(units)
 
     def close(self) -> None:
         self._database.close()

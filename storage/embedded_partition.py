@@ -1,7 +1,8 @@
 """One partition in the embedded storage, as its owner sees it."""
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -9,6 +10,9 @@ from domain.record import Partition
 from storage.embedded_database import Database
 from storage.ownership import LastCommit, advanced, check_owner, is_done, succeeded
 from storage.port import Commit, Header, Pending, Snapshot, StashEntry, UnitChange, WaitKind, Waits
+
+EXPIRED_PER_CALL = 1_000
+_RELEASED_PER_CALL = 1_000
 
 _History = tuple[tuple[str, int], ...]
 
@@ -29,7 +33,7 @@ _ADD_PENDING = "INSERT OR REPLACE INTO pending (partition, number, body) VALUES 
 _DROP_PENDING = "DELETE FROM pending WHERE partition = ? AND number <= ?"
 _ADVANCE = """
 UPDATE partitions SET commit_number = ?, attempt = ?, next_offset = ?, highest_number = ?, heal_offset = ?,
-    source = ? WHERE id = ?
+    source = ?, caught_up_ms = ? WHERE id = ?
 """
 _LOAD_UNIT = """
 SELECT id, state, body FROM units LEFT JOIN payment_data ON unit_id = id WHERE partition = ? AND unit = ?
@@ -41,12 +45,15 @@ FROM units INDEXED BY waiting WHERE partition = ? AND wakes_at IS NOT NULL ORDER
 """
 _PENDING = "SELECT number, body FROM pending WHERE partition = ? ORDER BY number"
 _NOT_WAITING = (None,) * 7
+_OLD = """
+SELECT id, unit FROM units INDEXED BY idle WHERE partition = ? AND wakes_at IS NULL AND changed_at <= ? ORDER BY changed_at
+"""
 
 
 def take(connection: sqlite3.Connection, partition: Partition, token: str) -> tuple[int, Header]:
     """Put the partition under a new owner, within the caller's transaction: its id and the header it goes on from."""
     row = connection.execute(
-        "SELECT id, token, commit_number, next_offset, highest_number, heal_offset, history, source"
+        "SELECT id, token, commit_number, next_offset, highest_number, heal_offset, history, source, caught_up_ms"
         " FROM partitions WHERE topic = ? AND number = ?",
         partition,
     ).fetchone()
@@ -56,9 +63,9 @@ def take(connection: sqlite3.Connection, partition: Partition, token: str) -> tu
         cursor = connection.execute(f"{sql} VALUES (?, ?, ?, 0, 0, 0, '[]')", (*partition, token))
         assert cursor.lastrowid is not None
         return cursor.lastrowid, header
-    key, old_token, commit, next_offset, highest_number, heal_offset, history, source = row
+    key, old_token, commit, next_offset, highest_number, heal_offset, history, source, caught_up_ms = row
     known = msgspec.json.decode(history, type=_History)
-    old = Header(old_token, commit, next_offset, highest_number, heal_offset, known, source)
+    old = Header(old_token, commit, next_offset, highest_number, heal_offset, known, source, caught_up_ms)
     header = succeeded(old, token)
     connection.execute(
         "UPDATE partitions SET token = ?, commit_number = 0, attempt = NULL, history = ? WHERE id = ?",
@@ -102,6 +109,20 @@ class EmbeddedPartitionStore:
                 self._store(connection, commit)
         self._header = advanced(self._header, commit)
 
+    def expire(self, until: int, spared: Container[str]) -> int:
+        """As the port says; gives free pages back and looks after the log, too."""
+        with self._database.writing() as connection:
+            check_owner(self._last_commit(connection), self._header)
+            rows = connection.execute(_OLD, (self._key, until))
+            units = list(islice(((key,) for key, unit in rows if unit.decode() not in spared), EXPIRED_PER_CALL))
+            rows.close()
+            connection.executemany("DELETE FROM stash WHERE unit_id = ?", units)
+            connection.executemany("DELETE FROM payment_data WHERE unit_id = ?", units)
+            connection.executemany("DELETE FROM units WHERE id = ?", units)
+        self._database.release_pages(_RELEASED_PER_CALL)
+        self._database.look_after_log()
+        return len(units)
+
     def _last_commit(self, connection: sqlite3.Connection) -> LastCommit:
         sql = "SELECT token, commit_number, attempt FROM partitions WHERE id = ?"
         return LastCommit(*connection.execute(sql, (self._key,)).fetchone())
@@ -116,18 +137,18 @@ class EmbeddedPartitionStore:
 
     def _store(self, connection: sqlite3.Connection, commit: Commit) -> None:
         key = self._key
-        connection.executemany(_CHANGE_UNIT, (self._row(change) for change in commit.changes))
+        connection.executemany(_CHANGE_UNIT, (self._row(change, commit.caught_up_ms) for change in commit.changes))
         connection.executemany(_SET_PAYMENT_DATA, self._payment_data(commit.changes))
         connection.executemany(_UNSTASH, self._unstashed(commit.changes))
         connection.executemany(_STASH, self._stashed(commit.changes))
         connection.executemany(_ADD_PENDING, ((key, each.number, each.body) for each in commit.added))
         connection.execute(_DROP_PENDING, (key, commit.published))
-        progress = (commit.number, commit.attempt, commit.next_offset, commit.highest_number, commit.heal_offset, commit.source)
-        connection.execute(_ADVANCE, (*progress, key))
+        progress = (commit.number, commit.attempt, commit.next_offset, commit.highest_number, commit.heal_offset)
+        connection.execute(_ADVANCE, (*progress, commit.source, commit.caught_up_ms, key))
 
-    def _row(self, change: UnitChange) -> tuple[object, ...]:
+    def _row(self, change: UnitChange, changed_at: int) -> tuple[object, ...]:
         waits = change.waits
-        unit = (self._key, change.unit.encode(), change.changed_at, change.state)
+        unit = (self._key, change.unit.encode(), changed_at, change.state)
         return unit + (_NOT_WAITING if waits is None else msgspec.structs.astuple(waits))
 
     def _payment_data(self, changes: Sequence[UnitChange]) -> Iterator[tuple[object, ...]]:

@@ -10,11 +10,12 @@ from storage.embedded_log import is_there, log_of
 from storage.port import StorageRefused
 
 APPLICATION_ID = 0x52534551
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 PAGE_SIZE = 4_096
 
 # Units have a rowid beside their name: units that are alive together were made together, so that a commit touches
 # neighbouring pages however many idle ones there are, and the other tables refer to them by a small number.
+# `changed_at` is a time on the caught-up clock of the unit's partition.
 _TABLES = """
 CREATE TABLE partitions (
     id INTEGER PRIMARY KEY,
@@ -28,6 +29,7 @@ CREATE TABLE partitions (
     heal_offset INTEGER NOT NULL,
     history TEXT NOT NULL,
     source TEXT NOT NULL DEFAULT '',
+    caught_up_ms INTEGER NOT NULL DEFAULT 0,
     UNIQUE (topic, number)
 );
 CREATE TABLE units (
@@ -46,7 +48,7 @@ CREATE TABLE units (
     UNIQUE (partition, unit)
 );
 CREATE INDEX waiting ON units (partition, wakes_at) WHERE wakes_at IS NOT NULL;
-CREATE INDEX idle ON units (changed_at) WHERE wakes_at IS NULL;
+CREATE INDEX idle ON units (partition, changed_at) WHERE wakes_at IS NULL;
 CREATE TABLE payment_data (unit_id INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE stash (unit_id INTEGER NOT NULL, arrived INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE UNIQUE INDEX stashed ON stash (unit_id, arrived);
@@ -55,7 +57,17 @@ CREATE UNIQUE INDEX numbered ON pending (partition, number);
 """
 
 
-_UPGRADE_FROM_1 = "ALTER TABLE partitions ADD COLUMN source TEXT NOT NULL DEFAULT ''"
+_UPGRADES = (
+    ("ALTER TABLE partitions ADD COLUMN source TEXT NOT NULL DEFAULT ''",),
+    # Until format 2, `changed_at` was an instant of the wall clock. The caught-up clocks go on from the last of them.
+    (
+        "ALTER TABLE partitions ADD COLUMN caught_up_ms INTEGER NOT NULL DEFAULT 0",
+        "UPDATE partitions SET caught_up_ms = coalesce((SELECT max(changed_at) FROM units WHERE wakes_at IS NULL), 0)",
+        "DROP INDEX idle",
+        "CREATE INDEX idle ON units (partition, changed_at) WHERE wakes_at IS NULL",
+    ),
+)
+"""By the format that each begins from, from 1."""
 
 
 def create(file: Path) -> None:
@@ -96,7 +108,7 @@ def check_format(connection: sqlite3.Connection, file: Path) -> None:
     if version > FORMAT_VERSION:
         problem = f"its format is {version}, this version of the service knows {FORMAT_VERSION}"
         raise StorageRefused(str(file), f"{problem}; start the newer version that wrote it, or name another file")
-    if version not in (1, FORMAT_VERSION):
+    if version not in range(1, FORMAT_VERSION + 1):
         raise StorageRefused(str(file), f"its format is {version}, which never was one; {RESTORE}")
     _check_size(file)
 
@@ -106,9 +118,10 @@ def upgrade(connection: sqlite3.Connection) -> None:
     if _version(connection) == FORMAT_VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")
-    if _version(connection) == 1:
-        connection.execute(_UPGRADE_FROM_1)
-        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    for upgrades in _UPGRADES[_version(connection) - 1 :]:
+        for each in upgrades:
+            connection.execute(each)
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
     connection.execute("COMMIT")
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from domain.clock import Instant
 from domain.record import Partition
 from storage.infinispan_cache import Cache
 from storage.infinispan_fold import FoldLimits
@@ -42,10 +41,6 @@ class InfinispanStorage:
 
     def release(self, partition: Partition) -> None:
         self._stores.pop(partition, None)
-
-    def expire(self, now: Instant) -> int:
-        self._shared.horizon.move(now - self._settings.span.retention_ms)
-        return sum(store.forget_old() for store in self._stores.values())
 
     def close(self) -> None:
         self._cache.close()

@@ -44,7 +44,7 @@ class Prepared(msgspec.Struct, frozen=True):
 
 def records_of(commit: Commit, begun_anew: Collection[str]) -> tuple[UnitRecord, ...]:
     """Raises AttributeError for what is no change: before anything is written."""
-    return tuple(record_of(change, begins=change.unit in begun_anew) for change in commit.changes)
+    return tuple(record_of(change, commit.caught_up_ms, begins=change.unit in begun_anew) for change in commit.changes)
 
 
 class Preparation:

@@ -54,14 +54,14 @@ class Forgotten:
         if len(self._refused) > _MOST_REFUSED:
             self._refused.popitem(last=False)
 
-    def begun_anew(self, changes: Sequence[UnitChange]) -> set[str]:
+    def begun_anew(self, changes: Sequence[UnitChange], changed_at: int) -> set[str]:
         """Those of the changed units that go on from nothing. Asks the cache only where one may be old enough.
 
         Raises:
             Missing: A page is not there.
         """
         anew = {change.unit for change in changes if change.unit in self._refused}
-        old = [change.unit for change in changes if self._may_be_forgotten(change)]
+        old = [change.unit for change in changes if self._may_be_forgotten(change, changed_at)]
         if old:
             self._horizon.read()
         return anew.union(unit for unit in old if self._is_forgotten(unit))
@@ -74,10 +74,10 @@ class Forgotten:
         self._refused.pop(unit, None)
         self._contents.in_use.pop(unit, None)
 
-    def _may_be_forgotten(self, change: UnitChange) -> bool:
+    def _may_be_forgotten(self, change: UnitChange, changed_at: int) -> bool:
         if change.unit in self._refused or self._contents.is_in_use(change.unit):
             return False
-        latest = change.changed_at - self._span.retention_ms - self._span.grace_ms
+        latest = changed_at - self._span.retention_ms - self._span.grace_ms
         if (last := self._contents.window.find_last(change.unit)) is not None:
             return last.is_forgotten(latest)
         return any(self._contents.archive.may_be_as_old(page, latest) for page in self._contents.find_bases(change.unit))

@@ -1,6 +1,6 @@
 """One partition in Infinispan, as its owner sees it."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -78,7 +78,12 @@ class InfinispanPartitionStore:
         self._forgotten.note_committed(prepared.segment.changes)
         self._delete_garbage(_DELETED_PER_COMMIT + len(prepared.fold.pages) + len(self._contents.garbage) // 50)
 
-    def forget_old(self) -> int:
+    def expire(self, until: int, spared: Container[str]) -> int:  # noqa: ARG002
+        self._check_owner()
+        self._shared.horizon.move(until)
+        return self._forget_old()
+
+    def _forget_old(self) -> int:
         """How many units in old pages are given up now; the pages go with the next commits. Bounded work per call."""
         archive, until, count = self._contents.archive, self._forgotten.kept_until, 0
         self._counted = max(self._counted, archive.tail)
@@ -89,7 +94,7 @@ class InfinispanPartitionStore:
 
     def _prepare(self, commit: Commit) -> Attempt:
         with self._losses_explained():
-            records = records_of(commit, self._forgotten.begun_anew(commit.changes))
+            records = records_of(commit, self._forgotten.begun_anew(commit.changes, commit.caught_up_ms))
             limits = self._shared.limits(sum(record.size for record in records))
             prepared = Preparation(self._contents, limits, self._forgotten.kept_until).prepare(commit, records)
         for number, page in prepared.fold.numbered_pages:

@@ -40,11 +40,11 @@ class UnitRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.waits is None and self.changed_at <= until
 
 
-def record_of(change: UnitChange, *, begins: bool) -> UnitRecord:
+def record_of(change: UnitChange, changed_at: int, *, begins: bool) -> UnitRecord:
     return UnitRecord(
         change.unit,
         change.state,
-        change.changed_at,
+        changed_at,
         None if change.waits is None else row_of(change.waits),
         tuple((entry.offset, entry.body) for entry in change.stash_added),
         change.stash_removed,

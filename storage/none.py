@@ -1,10 +1,9 @@
 """Storage `none`: the units' states stay in the process, within bounds; nothing outlives it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 import msgspec
 
-from domain.clock import Instant
 from domain.record import Partition
 from storage.none_memory import Memory
 from storage.ownership import advanced, check_owner, is_done, succeeded
@@ -14,17 +13,13 @@ EXPIRED_PER_CALL = 1_000
 
 
 class NoneSettings(msgspec.Struct, frozen=True):
-    """`max_units` bounds the units that are kept: beyond it the idle ones that changed longest ago go, waiting ones never.
-
-    It should hold all units that change within an idle-timeout: one that goes while its actor is alive is committed again
-    without the payment data that the actor believes to be stored.
+    """`max_units` bounds the units that are kept: beyond it `expire` forgets the idle ones that changed longest ago, waiting
+    ones never.
     """
 
-    retention_ms: int
     max_units: int
 
     def __post_init__(self) -> None:
-        assert self.retention_ms >= 0
         assert self.max_units >= 0
 
 
@@ -57,16 +52,17 @@ class NonePartitionStore:
     def commit(self, commit: Commit) -> None:
         if not is_done(self._kept.last_commit, self._header, commit):
             self._memory.apply(self._partition, commit)
-            self._memory.trim(self._settings.max_units)
         self._header = advanced(self._header, commit)
+
+    def expire(self, until: int, spared: Container[str]) -> int:
+        """As the port says; beyond `max_units` younger ones too."""
+        check_owner(self._kept.last_commit, self._header)
+        surplus = self._memory.surplus(self._partition, self._settings.max_units)
+        return self._memory.expire(self._partition, until, surplus, spared, EXPIRED_PER_CALL)
 
 
 class NoneStorage:
-    """Keeps the same contract as the durable ones, but for as long as the process lives.
-
-    What changed first goes first, by the order of the commits: where the clock stepped back, a unit may outlive its
-    retention by that step.
-    """
+    """Keeps the same contract as the durable ones, but for as long as the process lives."""
 
     def __init__(self, settings: NoneSettings, random_token: Callable[[], str]) -> None:
         self._settings = settings
@@ -84,9 +80,6 @@ class NoneStorage:
 
     def release(self, partition: Partition) -> None:
         self._memory.release(partition)
-
-    def expire(self, now: Instant) -> int:
-        return self._memory.expire(now - self._settings.retention_ms, EXPIRED_PER_CALL)
 
     def close(self) -> None:
         """Nothing to let go of: who closes it ends the process."""

@@ -1,11 +1,12 @@
 """What storage `none` keeps in the process: the units of all partitions, and which of them go first."""
 
 from collections import OrderedDict
+from collections.abc import Container
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 
 import msgspec
 
-from domain.clock import Instant
 from domain.record import Partition
 from storage.ownership import LastCommit, advanced
 from storage.port import Commit, Header, Snapshot, StashEntry, UnitChange, Waits
@@ -23,7 +24,10 @@ class KeptUnit(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class KeptPartition:
-    """A partition as the commits left it. Changed by `Memory` alone."""
+    """A partition as the commits left it. Changed by `Memory` alone.
+
+    `idle` holds the units in which nothing waits with the caught-up clock of their last change, in the order of these changes.
+    """
 
     header: Header
     attempt: str | None = None
@@ -31,6 +35,7 @@ class KeptPartition:
     stashes: dict[str, dict[int, bytes]] = field(default_factory=dict)
     waiting: dict[str, Waits] = field(default_factory=dict)
     pending: dict[int, bytes] = field(default_factory=dict)
+    idle: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     @property
     def last_commit(self) -> LastCommit:
@@ -42,16 +47,16 @@ class KeptPartition:
         return Snapshot(unit, kept.state, kept.payment_data, tuple(StashEntry(*entry) for entry in stash))
 
     def forget(self, unit: str) -> None:
-        del self.units[unit]
+        """A unit in which nothing waits."""
+        del self.units[unit], self.idle[unit]
         self.stashes.pop(unit, None)
 
 
 class Memory:
-    """All partitions of a process, and their idle units in the order in which they last changed."""
+    """All partitions of a process."""
 
     def __init__(self) -> None:
         self.partitions: dict[Partition, KeptPartition] = {}
-        self._idle: OrderedDict[tuple[str, int, str], Instant] = OrderedDict()
 
     def take(self, partition: Partition, header: Header) -> None:
         """Put the partition under a new owner's header."""
@@ -60,9 +65,7 @@ class Memory:
 
     def release(self, partition: Partition) -> None:
         """Forget all of it."""
-        kept = self.partitions.pop(partition, None)
-        for unit in kept.units if kept else ():
-            self._idle.pop((*partition, unit), None)
+        self.partitions.pop(partition, None)
 
     def apply(self, partition: Partition, commit: Commit) -> None:
         """All of the commit or nothing: what can fail on an impossible change happens before the first one is kept."""
@@ -71,25 +74,29 @@ class Memory:
         added = {pending.number: pending.body for pending in commit.added}
         for change, stash_added in changes:
             self._change(kept, change, stash_added)
-            self._file(kept, partition, change)
+            self._file(kept, change, commit.caught_up_ms)
         kept.pending.update(added)
         for number in [each for each in kept.pending if each <= commit.published]:
             del kept.pending[number]
         kept.header, kept.attempt = advanced(kept.header, commit), commit.attempt
 
-    def trim(self, max_units: int) -> None:
-        """Forget the idle units that changed longest ago until `max_units` are left, or only waiting ones."""
-        surplus = len(self._idle) + sum(len(kept.waiting) for kept in self.partitions.values()) - max_units
-        for _ in range(min(surplus, len(self._idle))):
-            self._forget_oldest()
+    def surplus(self, partition: Partition, max_units: int) -> int:
+        """How many idle units the partition has beyond its share of `max_units`; what waits comes first."""
+        room = max(0, max_units - sum(len(kept.waiting) for kept in self.partitions.values()))
+        idle, all_idle = len(self.partitions[partition].idle), sum(len(kept.idle) for kept in self.partitions.values())
+        return max(0, idle - room * idle // all_idle) if all_idle > room else 0
 
-    def expire(self, until: Instant, at_most: int) -> int:
-        """Forget idle units that last changed at `until` or before; how many went."""
-        for count in range(at_most):
-            if not self._idle or next(iter(self._idle.values())) > until:
-                return count
-            self._forget_oldest()
-        return at_most
+    def expire(self, partition: Partition, until: int, surplus: int, spared: Container[str], at_most: int) -> int:
+        """Forget the idle units that changed longest ago: those that last changed at `until` or before, and `surplus` in any
+        case, but none of `spared`. How many went.
+        """
+        kept = self.partitions[partition]
+        free = enumerate(entry for entry in kept.idle.items() if entry[0] not in spared)
+        due = takewhile(lambda each: each[0] < surplus or each[1][1] <= until, free)
+        gone = [unit for _, (unit, _) in islice(due, at_most)]
+        for unit in gone:
+            kept.forget(unit)
+        return len(gone)
 
     def _change(self, kept: KeptPartition, change: UnitChange, stash_added: dict[int, bytes]) -> None:
         payment_data = change.payment_data
@@ -104,16 +111,10 @@ class Memory:
             if not stash:
                 del kept.stashes[change.unit]
 
-    def _file(self, kept: KeptPartition, partition: Partition, change: UnitChange) -> None:
-        # Flat, for the collector lets go of a tuple of strings and numbers, too.
-        key = (*partition, change.unit)
-        self._idle.pop(key, None)
+    def _file(self, kept: KeptPartition, change: UnitChange, caught_up_ms: int) -> None:
+        kept.idle.pop(change.unit, None)
         if change.waits is None:
             kept.waiting.pop(change.unit, None)
-            self._idle[key] = change.changed_at
+            kept.idle[change.unit] = caught_up_ms
         else:
             kept.waiting[change.unit] = change.waits
-
-    def _forget_oldest(self) -> None:
-        (topic, number, unit), _ = self._idle.popitem(last=False)
-        self.partitions[Partition(topic, number)].forget(unit)

@@ -41,6 +41,7 @@ def advanced(header: Header, commit: Commit) -> Header:
         highest_number=commit.highest_number,
         heal_offset=commit.heal_offset,
         source=commit.source,
+        caught_up_ms=commit.caught_up_ms,
     )
 
 

@@ -4,7 +4,7 @@ The rules are those of the exactly-once protocol (docs/decisions/0004-exactly-on
 token, its commits are numbered, and every commit is a compare-and-set from one number to the next.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -66,13 +66,11 @@ class UnitChange(msgspec.Struct, frozen=True, gc=False):
 
     A commit holds one change of a unit at most. What is removed from the stash goes before what is added comes: an offset in
     both is replaced.
-    `payment_data` is None where it did not change. `waits` is None where nothing waits: only then the unit expires,
-    `retention` after `changed_at`.
+    `payment_data` is None where it did not change. `waits` is None where nothing waits: only then the unit may expire.
     """
 
     unit: str
     state: bytes
-    changed_at: Instant
     waits: Waits | None = None
     stash_added: tuple[StashEntry, ...] = ()
     stash_removed: tuple[int, ...] = ()
@@ -102,6 +100,9 @@ class Header(msgspec.Struct, frozen=True):
     number given to anything that leaves, from 1; what was caused by a record below `heal_offset` may be a duplicate.
     `history` maps older tokens to the last commit made under each. `source` names the log that the offsets count in, so that a
     topic that was made anew is noticed; empty where nobody named it.
+
+    `caught_up_ms` is the partition's caught-up clock: milliseconds during which its owner had read all that there was. It
+    never goes back, and it stands still while records lie unread. Retention is counted on it.
     """
 
     token: str
@@ -111,6 +112,7 @@ class Header(msgspec.Struct, frozen=True):
     heal_offset: int = 0
     history: tuple[tuple[str, int], ...] = ()
     source: str = ""
+    caught_up_ms: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -122,7 +124,8 @@ class Commit(msgspec.Struct, frozen=True):
     """All that a cycle changed in a partition.
 
     `number` is the header's `commit` + 1 and `attempt` a random id of this very commit: the same attempt again is already
-    done. `added` joins what is pending, everything pending up to `published` leaves it. `source` becomes the header's.
+    done. `added` joins what is pending, everything pending up to `published` leaves it. `source` and `caught_up_ms` become the
+    header's; each unit of `changes` changed at `caught_up_ms`, which is at least the header's.
     """
 
     number: int
@@ -134,6 +137,7 @@ class Commit(msgspec.Struct, frozen=True):
     added: tuple[Pending, ...] = ()
     published: int = 0
     source: str = ""
+    caught_up_ms: int = 0
 
 
 class PartitionStore(Protocol):
@@ -178,6 +182,17 @@ class PartitionStore(Protocol):
         """
         ...
 
+    def expire(self, until: int, spared: Container[str]) -> int:
+        """Forget units in which nothing waits and that last changed at `until` or before, by the partition's caught-up clock.
+
+        `spared` names the units that are in memory: they stay, for a later commit of theirs writes only what changed. Returns
+        how many were forgotten: a bounded number per call, 0 when none is left. It is no commit. A storage may put off the
+        forgetting to its next commit.
+
+        Raises: as `load`.
+        """
+        ...
+
 
 class Storage(Protocol):
     """Opens partitions. `is_durable` says whether what was committed outlives the process."""
@@ -196,10 +211,6 @@ class Storage(Protocol):
 
     def release(self, partition: Partition) -> None:
         """It is no longer ours: what this process keeps of it in memory goes. One that is not durable forgets the partition."""
-        ...
-
-    def expire(self, now: Instant) -> int:
-        """Forget units in which nothing waits and that did not change for the retention; how many went. Bounded work per call."""
         ...
 
     def close(self) -> None: ...

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from domain.clock import Instant
-from domain.errors import OwnershipLost
 from domain.record import Partition
 from storage.ownership import succeeded
 from storage.port import StorageRefused, StorageUnavailable
@@ -57,15 +55,6 @@ class RedisStorage:
 
     def release(self, partition: Partition) -> None:
         self._opened.pop(partition, None)
-
-    def expire(self, now: Instant) -> int:  # noqa: ARG002 (the server forgets idle units by its own clock)
-        """Nothing is left to forget. Whose partitions are quiet is seen to be in touch with the server."""
-        for partition, store in list(self._opened.items()):
-            try:
-                store.hear()
-            except OwnershipLost:
-                del self._opened[partition]
-        return 0
 
     def close(self) -> None:
         self._servers.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from random import Random
@@ -12,7 +12,6 @@ from typing import Protocol, TypeVar
 
 from connectors.file_operations import SystemFiles
 from connectors.port import PartitionOutput, Polled, Position, PublishRefused, Standing, Transport, TransportUnavailable
-from domain.clock import Instant
 from domain.record import Partition
 from storage.port import Commit, Header, PartitionStore, Pending, Snapshot, Storage, StorageUnavailable, Waits
 
@@ -179,9 +178,6 @@ class StruckStorage:
     def release(self, partition: Partition) -> None:
         self._inner.release(partition)
 
-    def expire(self, now: Instant) -> int:
-        return self._inner.expire(now)
-
     def close(self) -> None:
         self._inner.close()
 
@@ -215,6 +211,9 @@ class StruckStore:
             # Who had no answer knows no new header, whether it was stored or not.
             self._inner._header = before  # type: ignore[attr-defined]
             raise
+
+    def expire(self, until: int, spared: Container[str]) -> int:
+        return self._around("expire", lambda: self._inner.expire(until, spared))
 
     def _around(self, name: str, call: Callable[[], Answer]) -> Answer:
         return self._steps.around(name, call, StorageUnavailable(f"no answer to {name}"), self._stranger)

@@ -58,6 +58,10 @@ class FakeClock:
         self.at += milliseconds
 
 
+STEP_MS = 5_000
+"""Between two looks for what is to be forgotten."""
+
+
 class Teller:
     """A handler whose notifications tell what it was given.
 
@@ -178,7 +182,8 @@ class Service:
         patience = Patience(PatienceSettings(), self._wait, lambda: self.is_stopping)
         self.patience = patience
         tools = Tools(decoder, self.clock, patience, lambda: f"token-{next(self._tokens)}")
-        cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, plan.acknowledge_handled, plan.ahead_characters)
+        bounds = (plan.acknowledge_handled, plan.ahead_characters, plan.retention_ms)
+        cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, *bounds)
         self._cycle = Cycle(self._servers, tools, cycle_settings)
         # The clock stands still between two cycles.
         self._cycle.ownership.later = Later(PatienceSettings(0, 0))
@@ -212,6 +217,14 @@ class Service:
     def run_after(self, milliseconds: int) -> None:
         self.clock.advance(milliseconds)
         self.run()
+
+    def live(self, milliseconds: int) -> int:
+        """Time goes by in which nothing new comes: cycles, and what is idle is forgotten. How many units were."""
+        gone = 0
+        for _ in range(milliseconds // STEP_MS):
+            self.run_after(STEP_MS)
+            gone += self.cycle.expire()
+        return gone
 
     def _has_to_go_on(self) -> bool:
         """Something is to be taken over, or to leave, as soon as it can."""
@@ -270,9 +283,8 @@ class Service:
 
     def _new_storage(self) -> Storage:
         if self.plan.storage == "none":
-            return NoneStorage(NoneSettings(self.plan.retention_ms, 250_000), lambda: f"token-{next(self._tokens)}")
-        settings = EmbeddedSettings(self.state_file, self.plan.retention_ms)
-        return EmbeddedStorage(settings, lambda: f"token-{next(self._tokens)}")
+            return NoneStorage(NoneSettings(250_000), lambda: f"token-{next(self._tokens)}")
+        return EmbeddedStorage(EmbeddedSettings(self.state_file), lambda: f"token-{next(self._tokens)}")
 
     def _wait(self, milliseconds: int) -> None:
         self.pauses.append(milliseconds)

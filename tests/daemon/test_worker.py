@@ -206,11 +206,11 @@ def test_idle_units_are_forgotten_now_and_then_and_at_once_where_there_are_many(
     asked = []
     going = iter([1_000, 1_000, 99] + [0] * 100)
 
-    def expire(now):
-        asked.append(now - NOW)
+    def expire():
+        asked.append(operator.now - NOW)
         return next(going)
 
-    monkeypatch.setattr(operator.parts.servers.storage, "expire", expire)
+    monkeypatch.setattr(operator.parts.cycle, "expire", expire)
     operator.until = lambda: operator.now >= NOW + 25_000
     operator.worker.run()
     assert asked == [500, 1_000, 1_500, 11_500, 21_500]

@@ -11,7 +11,7 @@ from storage.port import UnitChange, WaitKind, Waits
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 A, B, C, ELSEWHERE = UnitKey(P0, "a"), UnitKey(P0, "b"), UnitKey(P0, "c"), UnitKey(P1, "a")
-CHANGE = UnitChange("a", b"", 0)
+CHANGE = UnitChange("a", b"")
 
 
 def waits(at: int, kind: WaitKind = WaitKind.DEADLINE, size: int = 10, since: int = 0) -> Waits:

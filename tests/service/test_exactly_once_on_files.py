@@ -7,6 +7,7 @@ import pytest
 from service_under_test import DEADLINE_MS, P0, P1, Service, envelope_line
 
 from domain.errors import ConfigurationError
+from resequencer.settings import ResequencerSettings
 
 GARBAGE = (b"no json", b'{"key": "k", "value-base64": "/wD+"}', b'{"key": "k", "value": "k\\u00fcrzer"}', b"\xff\xfe")
 
@@ -271,14 +272,12 @@ def test_a_unit_that_idled_out_is_told_nothing_twice(service: Service) -> None:
 
 
 def test_what_expired_is_begun_afresh_and_what_waits_never_expires(new_service: Callable[..., Service]) -> None:
-    service = new_service(retention_ms=60_000)
+    service = new_service(retention_ms=60_000, resequencer=ResequencerSettings(stash_timeout_ms=3_600_000))
     service.tell("idle", 1)
     service.tell("waiting", 2)
     service.run()
+    assert service.live(70_000) == 1
     service.kill()
-    storage = service._new_storage()
-    assert storage.expire(service.clock.now() + 10 * 60_000) == 1
-    storage.close()
     service.start()
     service.tell("waiting", 1)
     service.run()

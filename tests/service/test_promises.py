@@ -95,7 +95,7 @@ def test_promise_4_what_a_zombie_writes_late_has_no_effect(new_service: NewServi
     service.run()
     zombie = service.cycle.ownership.held[P0].store
     owner = service.servers.storage.open(P0)
-    late = Commit(zombie.header.commit + 1, "late", 0, 99, changes=(UnitChange("u", b"the zombie's", 0),))
+    late = Commit(zombie.header.commit + 1, "late", 0, 99, changes=(UnitChange("u", b"the zombie's"),))
     with pytest.raises(OwnershipLost):
         zombie.commit(late)
     assert owner.load(["u"])["u"].state != b"the zombie's"

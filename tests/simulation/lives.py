@@ -184,9 +184,7 @@ class _Lived:
         if problem := self._pass(at, 0):
             return problem
         world.coming.extend(phase.lines[at_once:])
-        problem = self._pass(at, 1) if world.coming else None
-        world.expire()
-        return problem
+        return self._pass(at, 1) if world.coming else None
 
     def _pass(self, at: int, half: int) -> str | None:
         """A while of misfortunes, then calm. When positions and storage are lost at once nobody can know that anything was."""

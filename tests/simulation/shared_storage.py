@@ -1,14 +1,13 @@
 """A storage that several workers share, durable but for what a test lets it forget. It passes the storages' contract."""
 
 from collections.abc import Callable, Collection
-from copy import copy, deepcopy
+from copy import deepcopy
 
 from domain.record import Partition
 from storage.none import NonePartitionStore, NoneSettings, NoneStorage
 from storage.none_memory import KeptPartition, Memory
 from storage.port import Commit, Header
 
-_NEVER_MS = 1 << 50
 _EMPTY = KeptPartition(Header("", 0))
 
 
@@ -33,8 +32,8 @@ class SharedPartitionStore(NonePartitionStore):
 class SharedStorage(NoneStorage):
     """As one worker sees it. What one commits, all see; nothing goes with a process."""
 
-    def __init__(self, memory: Memory, random_token: Callable[[], str], retention_ms: int = _NEVER_MS) -> None:
-        super().__init__(NoneSettings(retention_ms, 1_000_000), random_token)
+    def __init__(self, memory: Memory, random_token: Callable[[], str]) -> None:
+        super().__init__(NoneSettings(1_000_000), random_token)
         self._memory = memory
 
     @property
@@ -54,7 +53,6 @@ class Backup:
 
     def __init__(self, memory: Memory) -> None:
         self._partitions = deepcopy(memory.partitions)
-        self._idle = copy(memory._idle)
 
     def restore(self, memory: Memory, partitions: Collection[Partition]) -> None:
         """All that came later in these is forgotten."""
@@ -62,4 +60,3 @@ class Backup:
             memory.release(partition)
             if partition in self._partitions:
                 memory.partitions[partition] = deepcopy(self._partitions[partition])
-                memory._idle |= {key: at for key, at in self._idle.items() if Partition(*key[:2]) == partition}

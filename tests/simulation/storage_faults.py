@@ -84,7 +84,7 @@ def a_commit_stored_in_two_steps(patch: Patch) -> None:
         sent.load(())
         for change in commit.changes:
             sent._memory._change(sent._kept, change, {entry.offset: entry.body for entry in change.stash_added})
-            sent._memory._file(sent._kept, sent._partition, change)
+            sent._memory._file(sent._kept, change, commit.caught_up_ms)
 
     right = StruckPartitionStore.commit
     patch.setattr(StruckPartitionStore, "commit", faulty)
@@ -134,9 +134,9 @@ def dead_letters_without_numbers(patch: Patch) -> None:
 def waiting_units_expire(patch: Patch) -> None:
     """As if they were idle."""
 
-    def file(self: Memory, kept: KeptPartition, partition: Partition, change: UnitChange) -> None:
-        right_file(self, kept, partition, change)
-        self._idle[(*partition, change.unit)] = change.changed_at
+    def file(self: Memory, kept: KeptPartition, change: UnitChange, caught_up_ms: int) -> None:
+        right_file(self, kept, change, caught_up_ms)
+        kept.idle[change.unit] = caught_up_ms
 
     def forget(self: KeptPartition, unit: str) -> None:
         right_forget(self, unit)

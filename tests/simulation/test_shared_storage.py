@@ -7,7 +7,7 @@ from simulation.shared_storage import Backup, SharedStorage
 
 from storage.none_memory import Memory
 from storage.port import Commit, PartitionStore
-from tests.storage.contract import OTHER, PARTITION, RETENTION_MS, StorageContract, idle, put, waiting
+from tests.storage.contract import OTHER, PARTITION, StorageContract, idle, put, waiting
 from tests.storage.model import StorageMachine, machine_settings
 
 
@@ -17,7 +17,7 @@ class SharedHarness:
         self._tokens = count()
 
     def make(self) -> SharedStorage:
-        return SharedStorage(self.memory, lambda: f"token-{next(self._tokens)}", RETENTION_MS)
+        return SharedStorage(self.memory, lambda: f"token-{next(self._tokens)}")
 
     def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:
         before = store.header
@@ -65,5 +65,5 @@ def test_what_came_after_a_backup_is_forgotten_in_the_partitions_that_are_restor
 def test_what_is_idle_expires_after_a_restoration_too(harness):
     put(harness.make().open(PARTITION), idle("a"))
     Backup(harness.memory).restore(harness.memory, [PARTITION])
-    assert harness.make().expire(RETENTION_MS) == 1
+    assert harness.make().open(PARTITION).expire(0, ()) == 1
     assert not harness.make().open(PARTITION).load("a")

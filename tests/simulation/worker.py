@@ -131,7 +131,10 @@ class Worker:
 
     def _live(self) -> bool:
         try:
-            return (self.cycle or self._start()).run_once()
+            cycle = self.cycle or self._start()
+            has_committed = cycle.run_once()
+            cycle.expire()
+            return has_committed
         except Crash:
             self.die()
             return True
@@ -147,14 +150,15 @@ class Worker:
         servers = Servers(self.transport, self._new_storage(), self.actors)
         tools = Tools(decoder, self.clock, Patience(PatienceSettings(), self.wait, lambda: False), world.token)
         waits = plan.acknowledge_handled
-        self.cycle = Cycle(servers, tools, CycleSettings(strategy.name, plan.batch_size, 0, waits, world.ahead_characters))
+        bounds = (waits, world.ahead_characters, plan.retention_ms)
+        self.cycle = Cycle(servers, tools, CycleSettings(strategy.name, plan.batch_size, 0, *bounds))
         self.cycle.ownership.later = Later(PatienceSettings(0, 0))
         return self.cycle
 
     def _new_storage(self) -> Storage:
         plan = self._world.plan
         if plan.storage == "none":
-            return NoneStorage(NoneSettings(plan.retention_ms, 250_000), self._world.token)
-        storage = StruckSharedStorage(self._world.memory, self._world.token, plan.retention_ms)
+            return NoneStorage(NoneSettings(250_000), self._world.token)
+        storage = StruckSharedStorage(self._world.memory, self._world.token)
         storage.line = self
         return storage

@@ -18,7 +18,7 @@ from simulation.fake_broker import FakeBroker
 from simulation.misfortunes import Misfortunes
 from simulation.patching import fake_kafka
 from simulation.reading import SourcedTeller, find_false_mark, to_stored
-from simulation.shared_storage import Backup, SharedStorage
+from simulation.shared_storage import Backup
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, Worker
 
 from domain.record import Partition
@@ -138,10 +138,6 @@ class World:
             self.broker.reset(each, self.random.choice((None, OffsetAndMetadata(0, "", -1), end)))
             self.may_repeat_below[each] = _UNTIL_HEALED
         self.misfortunes.note("the group is reset")
-
-    def expire(self) -> None:
-        """The storage forgets what may be forgotten."""
-        SharedStorage(self.memory, self.token, self.plan.retention_ms).expire(self.clock.now())
 
     def waiting(self) -> list[str]:
         """The units in which something waits, as the workers know them."""

@@ -6,7 +6,6 @@ from tempfile import TemporaryDirectory
 
 from storage.embedded import EmbeddedSettings, EmbeddedStorage
 from storage.port import Commit, PartitionStore
-from tests.storage.contract import RETENTION_MS
 
 
 def memory_directory() -> TemporaryDirectory[str]:
@@ -23,7 +22,7 @@ class EmbeddedHarness:
         self.made: list[EmbeddedStorage] = []
 
     def make(self) -> EmbeddedStorage:
-        storage = EmbeddedStorage(EmbeddedSettings(self.file, RETENTION_MS, 500), lambda: f"token-{next(self.tokens)}")
+        storage = EmbeddedStorage(EmbeddedSettings(self.file, 500), lambda: f"token-{next(self.tokens)}")
         self.made.append(storage)
         return storage
 

@@ -60,7 +60,7 @@ class Life:
                 storage.close()
 
     def make(self) -> EmbeddedStorage:
-        return EmbeddedStorage(EmbeddedSettings(self.file, 1_000, 500), lambda: os.urandom(8).hex())
+        return EmbeddedStorage(EmbeddedSettings(self.file, 500), lambda: os.urandom(8).hex())
 
     def _commit_all(self, storage: EmbeddedStorage) -> None:
         store = self._until_answered(lambda: storage.open(PARTITION))
@@ -69,7 +69,7 @@ class Life:
             commit = commit_of(number, before + number - done)
             self._until_answered(lambda commit=commit: store.commit(commit))  # type: ignore[misc]
             check(self._until_answered(lambda: store.load(UNITS)), number)
-        self._until_answered(lambda: storage.expire(2))
+        self._until_answered(lambda: store.expire(2, ()))
 
     def _until_answered(self, call: Callable[[], Answer]) -> Answer:
         for _ in range(_PATIENCE):
@@ -83,9 +83,7 @@ class Life:
 def commit_of(number: int, commit_number: int) -> Commit:
     """Replaces everything that the one before stored."""
     body, waits = b"%d" % number, Waits(1, WaitKind.DEADLINE, 1, "sequence:3", "SEQUENCE", 1, 1)
-    changes = tuple(
-        UnitChange(unit, body, number, waits, (StashEntry(number, body * 400),), (number - 1,), body * 400) for unit in UNITS
-    )
+    changes = tuple(UnitChange(unit, body, waits, (StashEntry(number, body * 400),), (number - 1,), body * 400) for unit in UNITS)
     return Commit(commit_number, f"attempt-{number}", number, number, 0, changes, (Pending(number, body),), number - 1)
 
 

@@ -273,7 +273,7 @@ class Life:
         added = tuple(StashEntry(offset, self._body()) for offset in chance.sample(range(5), chance.randrange(3)))
         removed = tuple(chance.sample(range(5), chance.randrange(3)))
         data = self._body() if chance.random() < 0.3 else None
-        return UnitChange(unit, self._body(), self.now, waits, added, removed, data)
+        return UnitChange(unit, self._body(), waits, added, removed, data)
 
     def _body(self) -> bytes:
         return self.chance.randbytes(self.chance.choice((0, 3, 40, 150)))

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from domain.errors import OwnershipLost
 from storage.port import Commit, Header, PartitionStore, Pending, Snapshot, StashEntry, UnitChange, WaitKind, Waits
-from tests.storage.contract import OTHER, PARTITION, RETENTION_MS, Harness
+from tests.storage.contract import OTHER, PARTITION, Harness
 
 UNITS = ("a", "b", "c", "ü\x00")
 
@@ -39,8 +39,8 @@ class ModelUnit:
         self.payment_data: bytes | None = None
         self.stash: dict[int, bytes] = {}
 
-    def change(self, change: UnitChange) -> None:
-        self.state, self.waits, self.changed_at = change.state, change.waits, change.changed_at
+    def change(self, change: UnitChange, changed_at: int) -> None:
+        self.state, self.waits, self.changed_at = change.state, change.waits, changed_at
         if change.payment_data is not None:
             self.payment_data = change.payment_data
         for offset in change.stash_removed:
@@ -59,7 +59,7 @@ class ModelPartition:
         self.token: str | None = None
         self.commit = 0
         self.attempt: str | None = None
-        self.progress: tuple[int | None, int, int] = (None, 0, 0)
+        self.progress: tuple[int | None, int, int, int] = (None, 0, 0, 0)
         self.history: dict[str, int] = {}
         self.units: dict[str, ModelUnit] = {}
         self.pending: dict[int, bytes] = {}
@@ -71,9 +71,9 @@ class ModelPartition:
 
     def apply(self, commit: Commit) -> None:
         self.commit, self.attempt = commit.number, commit.attempt
-        self.progress = (commit.next_offset, commit.highest_number, commit.heal_offset)
+        self.progress = (commit.next_offset, commit.highest_number, commit.heal_offset, commit.caught_up_ms)
         for change in commit.changes:
-            self.units.setdefault(change.unit, ModelUnit()).change(change)
+            self.units.setdefault(change.unit, ModelUnit()).change(change, commit.caught_up_ms)
         self.pending |= {each.number: each.body for each in commit.added}
         self.pending = {number: body for number, body in self.pending.items() if number > commit.published}
 
@@ -162,7 +162,7 @@ class StorageMachine(RuleBasedStateMachine):
     @rule(data=st.data(), number=st.integers(0, 6))
     def commit_under_any_number(self, data: Any, number: int) -> None:
         owner = self.draw_owner(data)
-        commit = Commit(number, f"attempt-{next(self.attempts)}", 99, 99)
+        commit = Commit(number, f"attempt-{next(self.attempts)}", 99, 99, caught_up_ms=owner.store.header.caught_up_ms)
         if not owner.partition.allows(owner.token, commit):
             assert is_lost(lambda: owner.store.commit(commit))
 
@@ -180,15 +180,24 @@ class StorageMachine(RuleBasedStateMachine):
         assert list(store.pending()) == [Pending(number, body) for number, body in sorted(model.pending.items())]
         self.check_progress(store.header, model)
 
-    @rule(which=st.integers(0, 1), elapsed=st.sampled_from([0, 1, RETENTION_MS // 2, RETENTION_MS]))
-    def expire(self, which: int, elapsed: int) -> None:
-        self.now += elapsed
-        while self.storages[which].expire(self.now):
+    @precondition(lambda self: self.owners)
+    @rule(data=st.data(), ago=st.integers(0, 3), spared=st.sets(st.sampled_from(UNITS)))
+    def expire(self, data: Any, ago: int, spared: set[str]) -> None:
+        """What is spared is in memory, so it was loaded; a storage may forget with its next commit."""
+        owner = self.draw_owner(data)
+        until = owner.store.header.caught_up_ms - ago
+        if not owner.partition.is_at(owner.store.header):
+            assert is_lost(lambda: owner.store.expire(until, spared))
+            return
+        owner.store.load(sorted(spared))
+        while owner.store.expire(until, spared):
             pass
-        for model in self.model.values():
-            for name, unit in list(model.units.items()):
-                if unit.waits is None and unit.changed_at + RETENTION_MS <= self.now:
-                    del model.units[name]
+        for name, unit in list(owner.partition.units.items()):
+            if unit.waits is None and unit.changed_at <= until and name not in spared:
+                del owner.partition.units[name]
+        commit = owner.tried = self.next_commit(owner, [], (), 0)
+        owner.store.commit(commit)
+        owner.partition.apply(commit)
 
     @rule(which=st.integers(0, 1))
     def end_a_process_and_start_another(self, which: int) -> None:
@@ -198,14 +207,16 @@ class StorageMachine(RuleBasedStateMachine):
     def next_commit(self, owner: Owner, changes: list[Any], added: Any, published: int) -> Commit:
         number = owner.store.header.commit + 1
         unit_changes = tuple(
-            UnitChange(unit, state, self.now, waits, stashed, removed, payment_data)
+            UnitChange(unit, state, waits, stashed, removed, payment_data)
             for unit, state, waits, stashed, removed, payment_data in changes
         )
+        self.now += 1
         progress = (self.now + number, number % 7, number % 5)
-        return Commit(number, f"attempt-{next(self.attempts)}", *progress, unit_changes, added, published)
+        attempt, caught_up_ms = f"attempt-{next(self.attempts)}", owner.store.header.caught_up_ms + self.now % 2
+        return Commit(number, attempt, *progress, unit_changes, added, published, caught_up_ms=caught_up_ms)
 
     def check_progress(self, header: Header, model: ModelPartition) -> None:
-        assert (header.next_offset, header.highest_number, header.heal_offset) == model.progress
+        assert (header.next_offset, header.highest_number, header.heal_offset, header.caught_up_ms) == model.progress
 
     def draw_owner(self, data: Any) -> Owner:
         return data.draw(st.sampled_from(self.owners))

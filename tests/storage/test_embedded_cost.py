@@ -37,7 +37,7 @@ def counted(storage, spent):
 def costs(storage, store, name):
     """Steps of: a load, a commit, what waits, an expiry that takes three."""
     spent = []
-    changes = [UnitChange(f"{name}-{number}", b"s", 0, WAITS, (StashEntry(1, b"x"),), (), b"d") for number in range(50)]
+    changes = [UnitChange(f"{name}-{number}", b"s", WAITS, (StashEntry(1, b"x"),), (), b"d") for number in range(50)]
     first = following(store, *changes, added=(Pending(1, b"one"),), highest_number=1)
     with counted(storage, spent):
         store.load([change.unit for change in changes])
@@ -47,8 +47,9 @@ def costs(storage, store, name):
         assert len(store.waiting()) == 50
     put(store, *(idle(f"{name}-{number}") for number in range(3)), published=1)
     with counted(storage, spent):
-        assert storage.expire(1_000) == 3
-    put(store, *(idle(change.unit, 2_000_000) for change in changes[3:]))
+        assert store.expire(0, ()) == 3
+    put(store, *(idle(change.unit) for change in changes[3:]))
+    assert store.expire(0, ()) == 47
     return spent
 
 
@@ -70,7 +71,7 @@ def test_the_hundredth_stashed_envelope_costs_what_the_second_cost(embedded):
     put(store, waiting("a"))
     spent = []
     for offset in range(100):
-        commit = following(store, UnitChange("a", b"s", 0, WAITS, (StashEntry(offset, b"x" * 1_000),)))
+        commit = following(store, UnitChange("a", b"s", WAITS, (StashEntry(offset, b"x" * 1_000),)))
         with counted(storage, spent):
             store.commit(commit)
     assert spent[99] == pytest.approx(spent[1], rel=0.02)
@@ -79,7 +80,7 @@ def test_the_hundredth_stashed_envelope_costs_what_the_second_cost(embedded):
 def test_payment_data_that_did_not_change_is_not_written_again(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)
-    put(store, UnitChange("a", b"s", 0, payment_data=b"x" * 5_000_000))
+    put(store, UnitChange("a", b"s", payment_data=b"x" * 5_000_000))
     storage._database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     put(store, idle("a"))
     assert embedded.file.with_name("state.db-wal").stat().st_size < 100_000

@@ -71,9 +71,9 @@ def interrupted_after(connection, steps):
 def test_a_commit_interrupted_after_any_step_stores_nothing_and_the_same_again_stores_all(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)
-    put(store, *(UnitChange(unit, b"1", 0, WAITS, (StashEntry(1, b"x"),), (), b"data") for unit in UNITS))
+    put(store, *(UnitChange(unit, b"1", WAITS, (StashEntry(1, b"x"),), (), b"data") for unit in UNITS))
     before = everything(store)
-    changes = (UnitChange(unit, b"2", 0, None, (StashEntry(2, b"y"),), (1,), b"new") for unit in UNITS)
+    changes = (UnitChange(unit, b"2", None, (StashEntry(2, b"y"),), (1,), b"new") for unit in UNITS)
     commit = following(store, *changes, added=(Pending(1, b"one"),), highest_number=1)
     interruptions = 0
     for steps in range(1, 100_000, 211):
@@ -93,14 +93,14 @@ def test_a_commit_interrupted_after_any_step_stores_nothing_and_the_same_again_s
 def test_a_commit_that_cannot_even_be_undone_is_undone_by_opening_the_file_again(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)
-    put(store, UnitChange("a", b"1", 0))
+    put(store, UnitChange("a", b"1"))
     before = storage._database._connection
     before.set_authorizer(lambda action, name, *_: sqlite3.SQLITE_DENY if name == "ROLLBACK" else sqlite3.SQLITE_OK)
     with pytest.raises(AttributeError):
-        put(store, UnitChange("a", b"2", 0), UnitChange("b", b"2", 0, WAITS, (None,)))
+        put(store, UnitChange("a", b"2"), UnitChange("b", b"2", WAITS, (None,)))
     assert store.load(["a", "b"])["a"].state == b"1"
     assert storage._database._connection is not before
-    put(store, UnitChange("a", b"2", 0))
+    put(store, UnitChange("a", b"2"))
 
 
 def test_a_commit_that_was_stored_but_failed_on_its_way_back_succeeds_when_it_is_made_again(embedded, monkeypatch):
@@ -115,7 +115,7 @@ def test_a_commit_that_was_stored_but_failed_on_its_way_back_succeeds_when_it_is
             yield connection
         raise StorageUnavailable("the answer was lost")
 
-    commit = following(store, UnitChange("a", b"1", 0), added=(Pending(1, b"one"),), highest_number=1)
+    commit = following(store, UnitChange("a", b"1"), added=(Pending(1, b"one"),), highest_number=1)
     monkeypatch.setattr(database, "writing", losing_the_answer)
     with pytest.raises(StorageUnavailable):
         store.commit(commit)

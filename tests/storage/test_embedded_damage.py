@@ -18,8 +18,8 @@ IDLE = [f"idle-{number}" for number in range(60)]
 def whole(embedded: EmbeddedHarness) -> bytes:
     storage = embedded.make()
     store = storage.open(PARTITION)
-    waiting = (UnitChange(unit, b"s" * 90, 1, WAITS, (StashEntry(at, b"e" * 700),)) for at, unit in enumerate(WAITING))
-    put(store, *waiting, *(UnitChange(unit, b"s" * 90, 1, payment_data=b"d" * 900) for unit in IDLE))
+    waiting = (UnitChange(unit, b"s" * 90, WAITS, (StashEntry(at, b"e" * 700),)) for at, unit in enumerate(WAITING))
+    put(store, *waiting, *(UnitChange(unit, b"s" * 90, payment_data=b"d" * 900) for unit in IDLE))
     storage.close()
     return embedded.file.read_bytes()
 

@@ -18,7 +18,7 @@ NOBODY = 65_534
 def filled(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)
-    put(store, *(UnitChange(f"unit-{number}", b"s" * 500, 0, payment_data=b"d" * 3_000) for number in range(300)))
+    put(store, *(UnitChange(f"unit-{number}", b"s" * 500, payment_data=b"d" * 3_000) for number in range(300)))
     storage.close()
     return embedded.file
 
@@ -72,7 +72,7 @@ def test_a_newer_format_is_refused_and_left_as_it_is(embedded):
 
 
 def test_a_file_of_the_first_format_is_brought_up_to_date(embedded):
-    filled(embedded)
+    as_of_format_2(filled(embedded))
     execute(embedded.file, "ALTER TABLE partitions DROP COLUMN source")
     execute(embedded.file, "PRAGMA user_version = 1")
     store = embedded.make().open(PARTITION)
@@ -80,6 +80,27 @@ def test_a_file_of_the_first_format_is_brought_up_to_date(embedded):
     assert store.header.source == ""
     put(store, source="named")
     assert embedded.make().open(PARTITION).header.source == "named"
+
+
+def as_of_format_2(file):
+    """`changed_at` was an instant of the wall clock, and no partition had a clock of its own."""
+    execute(file, "ALTER TABLE partitions DROP COLUMN caught_up_ms")
+    execute(file, "DROP INDEX idle")
+    execute(file, "CREATE INDEX idle ON units (changed_at) WHERE wakes_at IS NULL")
+    execute(file, "UPDATE units SET changed_at = 1774740835941 + changed_at")
+    execute(file, "PRAGMA user_version = 2")
+
+
+def test_what_an_older_format_remembers_stays_for_the_retention_of_the_caught_up_clock(embedded):
+    put(embedded.make().open(PARTITION), idle("a"), waiting("b"))
+    as_of_format_2(embedded.file)
+    store = embedded.make().open(PARTITION)
+    begins_at = store.header.caught_up_ms
+    assert begins_at == 1774740835941
+    assert store.expire(begins_at - 1, ()) == 0
+    put(store, idle("b"), caught_up_ms=begins_at + 5)
+    assert expire_all(store, begins_at) == 1
+    assert store.load("ab").keys() == {"b"}
 
 
 def test_a_format_that_never_was_is_refused(embedded):
@@ -166,7 +187,7 @@ def test_a_full_disk_is_unavailable_and_goes_on_once_there_is_room(embedded):
     connection = storage._database._connection
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + 10}")
-    commit = following(store, idle("a"), UnitChange("b", b"x" * 200_000, 0), added=(Pending(1, b"one"),), highest_number=1)
+    commit = following(store, idle("a"), UnitChange("b", b"x" * 200_000), added=(Pending(1, b"one"),), highest_number=1)
     for _ in range(3):
         with pytest.raises(StorageUnavailable, match=r"state\.db.*full"):
             store.commit(commit)
@@ -195,7 +216,7 @@ def test_a_mistake_in_a_statement_is_neither_the_disk_s_nor_the_file_s_fault(emb
     storage = embedded.make()
     store = storage.open(PARTITION)
     with pytest.raises(sqlite3.Error):
-        put(store, UnitChange("a", object(), 0))
+        put(store, UnitChange("a", object()))
     put(store, idle("a"))
 
 
@@ -203,7 +224,7 @@ def test_what_expired_makes_room_and_the_file_shrinks(embedded):
     filled(embedded)
     before = embedded.file.stat().st_size
     storage = embedded.make()
-    expire_all(storage, 10**6)
+    expire_all(storage.open(PARTITION), 10**6)
     storage.close()
     assert embedded.file.stat().st_size < before / 2
 
@@ -213,7 +234,7 @@ def test_the_log_is_cut_back_after_an_outsize_commit(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)
     log = embedded.file.with_name("state.db-wal")
-    put(store, UnitChange("a", b"x" * (80 * 2**20), 0))
+    put(store, UnitChange("a", b"x" * (80 * 2**20)))
     assert log.stat().st_size > 80 * 2**20
     for number in range(3):
         put(store, idle(f"unit-{number}"))

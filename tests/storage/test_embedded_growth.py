@@ -1,9 +1,10 @@
 """At a steady load the database stays as large as it is, its log too; what an extraordinary load took is given back."""
 
 from storage.port import Pending, StashEntry, UnitChange
-from tests.storage.contract import PARTITION, RETENTION_MS, WAITS, put
+from tests.storage.contract import PARTITION, WAITS, put
 
 UNITS = 40
+RETENTION = 10
 LIFE = 3
 """Commits from a unit's first to its last: stashed, handled with its data, handled."""
 
@@ -23,12 +24,11 @@ class Load:
         for _ in range(ticks):
             self.tick += 1
             self.born[self.tick] = units
-            now = self.tick * RETENTION_MS // 10
             pending = tuple(Pending(self.number + each, b"n" * 900) for each in range(1, units + 1))
             published, self.number = self.number, self.number + units
-            changes = [change for age in range(LIFE) for change in self._changes(age, now)]
-            put(self.store, *changes, added=pending, highest_number=self.number, published=published)
-            self.storage.expire(now)
+            changes = [change for age in range(LIFE) for change in self._changes(age)]
+            put(self.store, *changes, added=pending, highest_number=self.number, published=published, caught_up_ms=self.tick)
+            self.store.expire(self.tick - RETENTION, ())
 
     @property
     def pages(self):
@@ -38,12 +38,12 @@ class Load:
     def log_bytes(self):
         return self.file.with_name("state.db-wal").stat().st_size
 
-    def _changes(self, age, now):
+    def _changes(self, age):
         names = [f"{self.tick - age}-{each}" for each in range(self.born[self.tick - age])]
         if age == 0:
-            return [UnitChange(name, b"s" * 200, now, WAITS, (StashEntry(1, b"x" * 1_000),)) for name in names]
+            return [UnitChange(name, b"s" * 200, WAITS, (StashEntry(1, b"x" * 1_000),)) for name in names]
         removed = (1,) if age == 1 else ()
-        return [UnitChange(name, b"s" * 200, now, None, (), removed, b"d" * 2_000 if age == 1 else None) for name in names]
+        return [UnitChange(name, b"s" * 200, None, (), removed, b"d" * 2_000 if age == 1 else None) for name in names]
 
 
 def test_a_steady_load_leaves_database_and_log_as_large_as_they_are(embedded):

@@ -9,7 +9,7 @@ from tests.storage.contract import PARTITION, WAITS, idle, put
 
 
 def stash(unit, *offsets):
-    return UnitChange(unit, b"s", 0, WAITS, tuple(StashEntry(offset, b"x") for offset in offsets))
+    return UnitChange(unit, b"s", WAITS, tuple(StashEntry(offset, b"x") for offset in offsets))
 
 
 def test_nothing_is_known_before_the_first_commit_and_nothing_is_made(embedded):
@@ -25,9 +25,9 @@ def test_it_tells_what_the_last_commit_left_of_this_partition_alone(embedded):
     put(store, stash("a", 700, 300), stash("b", 500), added=(Pending(1, b"one"), Pending(2, b"two")), highest_number=2)
     put(other, stash("a", 5))
     assert find_progress(embedded.file, PARTITION) == Progress(store.header.next_offset, 2, 300)
-    put(store, UnitChange("a", b"s", 0, None, (), (300, 700)), highest_number=2)
+    put(store, UnitChange("a", b"s", None, (), (300, 700)), highest_number=2)
     assert find_progress(embedded.file, PARTITION) == Progress(store.header.next_offset, 2, 500)
-    put(store, UnitChange("b", b"s", 0, None, (), (500,)), highest_number=2)
+    put(store, UnitChange("b", b"s", None, (), (500,)), highest_number=2)
     assert find_progress(embedded.file, PARTITION) == Progress(store.header.next_offset, 2, None)
     assert find_progress(embedded.file, Partition("OTHER", 0)) is None
 

@@ -59,8 +59,7 @@ def commit_of(number: int) -> Commit:
     """Changes a unit that all of them change, and makes one of its own."""
     body = b"%d" % number
     changes = tuple(
-        UnitChange(unit, body, number, WAITS, (StashEntry(number, body * 900),), (), body * 900)
-        for unit in ("shared", f"unit-{number}")
+        UnitChange(unit, body, WAITS, (StashEntry(number, body * 900),), (), body * 900) for unit in ("shared", f"unit-{number}")
     )
     return Commit(number, f"attempt-{number}", number, number, 0, changes, (Pending(number, body),), number - 1)
 

@@ -159,7 +159,7 @@ def test_a_clock_that_is_set_back_brings_no_half_of_a_unit_back(harness):
     """Its change is left in the window, but what it goes on from would be gone."""
     storage = harness.make(window_segments=4)
     store = storage.open(PARTITION)
-    put(store, UnitChange("a", b"", 0, payment_data=b"data"))
+    put(store, UnitChange("a", b"", payment_data=b"data"))
     put(store, idle("b"))
     put(store, idle("c"))
     put(store, idle("a", 100))

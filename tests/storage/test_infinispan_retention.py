@@ -31,13 +31,13 @@ def pass_time(harness: InfinispanHarness, store: InfinispanPartitionStore, since
 
 def test_a_unit_that_was_loaded_goes_on_from_what_was_found_however_old_it_becomes(harness):
     store = harness.make().open(PARTITION)
-    put(store, UnitChange("a", b"", 0, payment_data=b"data"))
+    put(store, UnitChange("a", b"", payment_data=b"data"))
     pass_time(harness, store, 0, 900)
     assert store.load(["a"])["a"].payment_data == b"data"
     first = store._contents.archive.tail
     pass_time(harness, store, 900, 9_000)
     assert store._contents.archive.tail > first + 100
-    put(store, UnitChange("a", b"", 9_000))
+    put(store, UnitChange("a", b""))
     assert store.load(["a"])["a"].payment_data == b"data"
 
 
@@ -75,17 +75,17 @@ def test_the_space_of_changed_units_is_taken_back(server):
 @pytest.mark.parametrize("was_loaded", [False, True])
 def test_whether_a_forgotten_unit_begins_anew_is_as_its_owner_was_told(harness, was_loaded):
     store = harness.make(span=Span(RETENTION_MS, GRACE_MS)).open(PARTITION)
-    put(store, UnitChange("a", b"", 0, payment_data=b"data"))
+    put(store, UnitChange("a", b"", payment_data=b"data"))
     harness.made[-1].expire(RETENTION_MS + GRACE_MS - 1)
     if was_loaded:
         assert store.load(["a"]) == {}
-    put(store, UnitChange("a", b"", RETENTION_MS + GRACE_MS - 1))
+    put(store, UnitChange("a", b""))
     assert store.load(["a"])["a"].payment_data == (None if was_loaded else b"data")
 
 
 def test_beyond_the_grace_nobody_has_a_unit_in_use(harness):
     store = harness.make(span=Span(RETENTION_MS, GRACE_MS)).open(PARTITION)
-    put(store, UnitChange("a", b"", 0, payment_data=b"data"))
+    put(store, UnitChange("a", b"", payment_data=b"data"))
     harness.made[-1].expire(RETENTION_MS + GRACE_MS)
-    put(store, UnitChange("a", b"", RETENTION_MS + GRACE_MS))
+    put(store, UnitChange("a", b""))
     assert store.load(["a"])["a"].payment_data is None

@@ -6,14 +6,14 @@ import pytest
 
 from storage.none import NoneSettings, NoneStorage
 from storage.port import Commit, PartitionStore
-from tests.storage.contract import OTHER, PARTITION, RETENTION_MS, StorageContract, idle, put, waiting
+from tests.storage.contract import OTHER, PARTITION, StorageContract, idle, put, waiting
 from tests.storage.model import StorageMachine, machine_settings
 
 
 class NoneHarness:
     def __init__(self) -> None:
         tokens = count()
-        self.storage = NoneStorage(NoneSettings(RETENTION_MS, 20_000), lambda: f"token-{next(tokens)}")
+        self.storage = NoneStorage(NoneSettings(20_000), lambda: f"token-{next(tokens)}")
 
     def make(self) -> NoneStorage:
         return self.storage
@@ -42,7 +42,7 @@ TestNoneMachine.settings = machine_settings
 @pytest.fixture
 def bounded() -> NoneStorage:
     tokens = count()
-    return NoneStorage(NoneSettings(RETENTION_MS, 3), lambda: f"token-{next(tokens)}")
+    return NoneStorage(NoneSettings(3), lambda: f"token-{next(tokens)}")
 
 
 def kept(*stores: PartitionStore) -> set[str]:
@@ -53,31 +53,38 @@ def test_nothing_outlives_the_process():
     assert not NoneHarness().make().is_durable
 
 
+def expire(*stores: PartitionStore, spared: set[str] = frozenset()) -> int:
+    return sum(store.expire(-1, spared) for store in stores)
+
+
 def test_beyond_the_bound_the_idle_units_that_changed_longest_ago_go_first(bounded):
     store = bounded.open(PARTITION)
-    put(store, idle("a", 1), idle("b", 2), idle("c", 3))
-    put(store, idle("a", 4), idle("d", 5))
+    put(store, idle("a"), idle("b"), idle("c"))
+    put(store, idle("a"), idle("d"))
+    assert expire(store) == 1
     assert kept(store) == {"a", "c", "d"}
 
 
-def test_the_bound_is_one_for_all_partitions(bounded):
+def test_each_partition_has_its_share_of_the_bound(bounded):
     store, other = bounded.open(PARTITION), bounded.open(OTHER)
     put(store, idle("a"), idle("b"))
-    put(other, idle("c"), idle("d"))
-    assert kept(store, other) == {"b", "c", "d"}
+    put(other, idle("c"), idle("d"), idle("e"), idle("f"))
+    assert expire(store, other) == 3
+    assert kept(store, other) == {"b", "e", "f"}
 
 
 def test_waiting_units_stay_beyond_the_bound_and_take_the_place_of_idle_ones(bounded):
     store = bounded.open(PARTITION)
     put(store, idle("a"), *(waiting(unit) for unit in "bcdef"))
+    expire(store)
     assert kept(store) == set("bcdef")
     put(store, idle("b"))
+    expire(store)
     assert kept(store) == set("cdef")
 
 
-def test_a_clock_that_steps_back_keeps_units_longer_but_within_the_bound(bounded):
+def test_units_in_memory_stay_beyond_the_bound(bounded):
     store = bounded.open(PARTITION)
-    put(store, idle("a", 10_000))
-    put(store, idle("b", 0))
-    assert bounded.expire(RETENTION_MS) == 0
-    assert bounded.expire(10_000 + RETENTION_MS) == 2
+    put(store, *map(idle, "abcde"))
+    assert expire(store, spared=set("abcd")) == 1
+    assert kept(store) == set("abcd")

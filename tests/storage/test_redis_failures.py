@@ -27,8 +27,8 @@ def everything(store) -> Sequence[object]:
 def filled(store):
     """A commit with a bit of everything, and the one that comes after it, not made yet."""
     stash = (StashEntry(1, b"one"), StashEntry(2, b"two"))
-    put(store, UnitChange("a", b"state", 0, WAITS, stash, (), b"data"), added=(Pending(1, b"one"),), highest_number=1)
-    change = UnitChange("a", b"later", 0, None, (), (1, 2))
+    put(store, UnitChange("a", b"state", WAITS, stash, (), b"data"), added=(Pending(1, b"one"),), highest_number=1)
+    change = UnitChange("a", b"later", None, (), (1, 2))
     return following(store, change, waiting("b"), added=(Pending(2, b"two"),), published=1, highest_number=2)
 
 
@@ -78,7 +78,7 @@ def test_a_commit_that_landed_after_its_time_out_has_an_effect_once(own_redis):
 def test_a_hanging_server_is_never_waited_for_longer_than_the_time_out(own_redis):
     own = own_redis()
     store = own.open()
-    large = following(store, UnitChange("a", b"x" * 20_000_000, 0))
+    large = following(store, UnitChange("a", b"x" * 20_000_000))
     own.server.pause()
     for act in (lambda: store.commit(large), lambda: store.load(["a"]), own.open, lambda: own.harness.made[0].expire(0)):
         with pytest.raises(StorageUnavailable):
@@ -142,7 +142,7 @@ def test_a_server_that_was_demoted_takes_nothing_and_is_entered_anew(own_redis):
 def test_a_change_that_cannot_be_sent_is_a_mistake_and_no_failure_of_the_server(own_redis):
     store = own_redis().open()
     with pytest.raises(DataError):
-        put(store, idle("a"), UnitChange("b", None, 0))
+        put(store, idle("a"), UnitChange("b", None))
     put(store, idle("a"))
     assert store.load(["a", "b"]).keys() == {"a"}
 

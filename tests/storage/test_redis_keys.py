@@ -76,12 +76,12 @@ def test_the_server_itself_forgets_an_idle_unit(client, keys, redis, monkeypatch
 
 
 def test_a_unit_in_its_grace_is_not_remembered_and_begins_anew(client, keys, store):
-    put(store, UnitChange("a", b"old", 0, payment_data=b"old"), idle("b"))
+    put(store, UnitChange("a", b"old", payment_data=b"old"), idle("b"))
     client.pexpire(unit_key(keys, "a"), GRACE_MS - 1)
     client.pexpire(unit_key(keys, "b"), GRACE_MS + 60_000)
     assert store.load(["a", "b"]).keys() == {"b"}
     assert not client.exists(unit_key(keys, "a"))
-    put(store, UnitChange("a", b"new", 0))
+    put(store, UnitChange("a", b"new"))
     assert store.load(["a"])["a"].payment_data is None
 
 
@@ -223,16 +223,16 @@ def test_payment_data_and_stash_that_did_not_change_are_not_sent_again(own_redis
     own = own_redis()
     store = own.open()
     stash = tuple(StashEntry(number, b"x" * 1_000) for number in range(100))
-    put(store, UnitChange("a", b"", 0, WAITS, stash, (), b"x" * 1_000_000))
+    put(store, UnitChange("a", b"", WAITS, stash, (), b"x" * 1_000_000))
     before = own.client.info("stats")["total_net_input_bytes"]
-    put(store, UnitChange("a", b"", 0, WAITS, (StashEntry(100, b"x" * 1_000),)))
+    put(store, UnitChange("a", b"", WAITS, (StashEntry(100, b"x" * 1_000),)))
     assert own.client.info("stats")["total_net_input_bytes"] - before < 3_000
 
 
 def test_a_commit_that_no_server_would_take_is_refused_before_it_is_sent(store, monkeypatch):
     monkeypatch.setattr(redis_partition, "_MOST_BYTES", 1_000)
     with pytest.raises(StorageRefused, match=r"lower ingress\.batch-size"):
-        put(store, idle("a"), UnitChange("b", b"x" * 1_000, 0))
+        put(store, idle("a"), UnitChange("b", b"x" * 1_000))
     put(store, idle("a"))
     assert store.load(["a", "b"]).keys() == {"a"}
 
@@ -241,7 +241,7 @@ def test_a_load_of_much_comes_in_several_answers(store, redis, monkeypatch):
     monkeypatch.setattr(redis_partition, "_BYTES_AT_ONCE", 10_000)
     monkeypatch.setattr(redis_partition, "_UNITS_AT_ONCE", 7)
     units = [f"unit-{number}" for number in range(50)]
-    put(store, *(UnitChange(unit, unit.encode() * 500, 0) for unit in units if unit != "unit-20"))
+    put(store, *(UnitChange(unit, unit.encode() * 500) for unit in units if unit != "unit-20"))
     loaded = store.load(units)
     assert {unit: each.state for unit, each in loaded.items()} == {u: u.encode() * 500 for u in units if u != "unit-20"}
     redis.make().open(PARTITION)

@@ -77,9 +77,9 @@ def test_a_commit_counts_only_when_so_many_replicas_have_it(own_redis):
     replica = own_redis(RedisServer, replica_of=own.server.ports["redis"])
     zombie = own.open(wait_replicas=1)
     store = own.open(wait_replicas=1)
-    first = following(store, UnitChange("a", b"first", 0, WAITS))
+    first = following(store, UnitChange("a", b"first", WAITS))
     wait_until(lambda: is_answered(lambda: store.commit(first)), "the replica keeps up")
-    second = following(store, UnitChange("a", b"second", 0), added=(Pending(1, b"one"),), highest_number=1)
+    second = following(store, UnitChange("a", b"second"), added=(Pending(1, b"one"),), highest_number=1)
     replica.server.pause()
     # Also over a new connection, on which nothing was written that could be waited for.
     for _ in range(3):
@@ -101,7 +101,7 @@ def test_what_was_acknowledged_by_a_replica_outlives_the_master(own_redis):
     own = own_redis(append="none")
     replica = own_redis(RedisServer, append="none", replica_of=own.server.ports["redis"])
     store = own.open(wait_replicas=1)
-    change = UnitChange("a", b"state", 0, WAITS, payment_data=b"data")
+    change = UnitChange("a", b"state", WAITS, payment_data=b"data")
     first = following(store, change, added=(Pending(1, b"one"),), highest_number=1)
     wait_until(lambda: is_answered(lambda: store.commit(first)), "the replica keeps up")
     own.server.kill()
