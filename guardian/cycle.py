@@ -150,7 +150,7 @@ class Cycle:
         return Arrivals(by_unit, letters)
 
     def _note_reach(self, polled_at: Instant, polled: Polled) -> None:
-        for name, end in polled.ends.items():
+        for name, end in polled.log_ends.items():
             if name in self.ownership.held:
                 self.ownership.held[name].note_reach(end, polled_at)
 
