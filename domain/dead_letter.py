@@ -19,6 +19,7 @@ class DeadLetterReason(StrEnum):
     UNSUPPORTED_SCHEMA_VERSION = "unsupported-schema-version"
     TOO_LARGE = "too-large"
     CONFLICTING_DUPLICATE = "conflicting-duplicate"
+    TOO_MANY_OBJECTS = "too-many-objects"
     HANDLER_FAILED = "handler-failed"
     ENDED_ITS_WORKER = "ended-its-worker"
 

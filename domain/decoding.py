@@ -10,10 +10,10 @@ import msgspec
 
 from domain.bodies import find_encoding_flaw, find_reading_flaw
 from domain.dead_letter import DeadLetterReason
-from domain.envelope import DataEnvelope, ProcessObject
+from domain.envelope import MOST_OBJECTS, DataEnvelope, ProcessObject
 from domain.identifiers import find_id_flaw, hash_id, shown
 from domain.record import Record
-from domain.wire import WireEnvelope, read_envelope
+from domain.wire import WireEnvelope, has_too_many_objects, read_envelope
 
 MAX_SEQUENCE = 2**53 - 1
 """The largest integer up to which every JSON reader keeps all of them exact (RFC 8259, section 6)."""
@@ -27,7 +27,7 @@ _read_number = msgspec.json.Decoder(int | float).decode
 class DecodingSettings(msgspec.Struct, frozen=True):
     """`needs_sequence` is the strategy's: without it a missing or invalid sequence is None and no reason to refuse.
 
-    A value of more than `max_value_bytes` is refused unread.
+    A value of more than `max_value_bytes` is refused unread, and so are key and headers that have more together.
     """
 
     needs_sequence: bool
@@ -72,6 +72,9 @@ class EnvelopeDecoder:
         if record.cut is not None or length > self._settings.max_value_bytes:
             limit = self._settings.max_value_bytes
             error = f"the value has {length} bytes, the limit is {limit}; send smaller envelopes"
+            raise _Refused(DeadLetterReason.TOO_LARGE, error)
+        if (around := record.size - len(record.value)) > self._settings.max_value_bytes:
+            error = f"key and headers have {around} bytes, the limit is {self._settings.max_value_bytes}; send smaller headers"
             raise _Refused(DeadLetterReason.TOO_LARGE, error)
         _check_schema_version(record)
 
@@ -130,6 +133,9 @@ def _read(value: bytes) -> WireEnvelope:
     flaw = find_encoding_flaw(value)
     if flaw is not None:
         raise msgspec.DecodeError(flaw)
+    if has_too_many_objects(value):
+        error = f"it has more than {MOST_OBJECTS} objects of a kind; send them in several envelopes"
+        raise _Refused(DeadLetterReason.TOO_MANY_OBJECTS, error)
     wire = read_envelope(value)
     flaw = find_reading_flaw(value)
     if flaw is not None:

@@ -11,6 +11,10 @@ PAYMENT_TRANSACTION = "PAIN_001_PAYMENT_TRANSACTION"
 PAIN_001_PARTS = (PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION)
 """The MDS object types that make a payment's pain.001 complete: group header, instruction, transaction."""
 
+MOST_OBJECTS = 1_000
+"""Of each kind (MDS, PDS, custom, process objects) in an envelope, and of each kind in a unit's payment data. A payment has a
+handful."""
+
 
 class MdsObject(msgspec.Struct, frozen=True, gc=False):
     """A message data structure object: one of the three parts of a pain.001, or any other type, kept as it came."""

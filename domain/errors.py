@@ -20,6 +20,12 @@ class PermanentError(ResequencerError):
     reason: ClassVar[DeadLetterReason] = DeadLetterReason.HANDLER_FAILED
 
 
+class TooManyObjects(PermanentError):
+    """Of one kind: more than a unit may hold."""
+
+    reason: ClassVar[DeadLetterReason] = DeadLetterReason.TOO_MANY_OBJECTS
+
+
 class EndedItsWorker(PermanentError):
     """Workers died of the envelope or hung on it: it is set aside without another try."""
 

@@ -50,3 +50,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     headers: Headers = ()
     defect: str | None = None
     cut: Cut | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes that it brought: value, key and headers."""
+        return len(self.value) + len(self.key or b"") + sum([len(name) + len(value) for name, value in self.headers])

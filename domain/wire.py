@@ -6,7 +6,7 @@ JSON. Reading raises `msgspec.DecodeError`, and `RecursionError` for what is nes
 
 import msgspec
 
-from domain.envelope import PAIN_001_PARTS, PAYMENT_TRANSACTION, CustomObject, MdsObject, PdsObject, ProcessObject
+from domain.envelope import MOST_OBJECTS, PAIN_001_PARTS, PAYMENT_TRANSACTION, CustomObject, MdsObject, PdsObject, ProcessObject
 
 _NULL = msgspec.Raw(b"null")
 _PAIN_001_PARTS = {part: part for part in PAIN_001_PARTS} | {"PAIN_001_CREDIT_TRANSFER_TRANSACTION": PAYMENT_TRANSACTION}
@@ -97,6 +97,38 @@ class WireEnvelope(msgspec.Struct, rename="camel", gc=False):
     process_objects: list[WireObject] | None = None
 
 
+_Few = msgspec.defstruct(
+    "_Few", [(f"_{at}", msgspec.Raw, None) for at in range(MOST_OBJECTS)], array_like=True, forbid_unknown_fields=True, gc=False
+)
+"""An array of at most so many elements of any kind. One more ends the reading at once: nothing behind it is looked at."""
+
+
+class _Counted(msgspec.Struct, rename="camel", gc=False):
+    """The arrays of an envelope, of which nothing counts but their lengths."""
+
+    mds_objects: _Few | None = None  # type: ignore[valid-type]  # Made above; mypy takes no such struct for a type.
+    pds_objects: _Few | None = None  # type: ignore[valid-type]
+    custom_objects: _Few | None = None  # type: ignore[valid-type]
+    process_objects: _Few | None = None  # type: ignore[valid-type]
+
+
+def has_too_many_objects(value: bytes) -> bool:
+    """Whether an array of the envelope has more than `MOST_OBJECTS` elements; found out without building any of them.
+
+    False where the value is no envelope for another reason: reading it says which.
+    """
+    if value.count(b"{") <= MOST_OBJECTS:
+        return False  # As nearly always: each element is a JSON object.
+    try:
+        _count(value)
+    except msgspec.ValidationError as error:
+        return "of at most length" in str(error)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return False
+
+
+_count = msgspec.json.Decoder(_Counted).decode
 _read_event = msgspec.json.Decoder(WireEvent | None).decode
 _read_key_value = msgspec.json.Decoder(WireKeyValue | None).decode
 read_envelope = msgspec.json.Decoder(WireEnvelope).decode

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from domain.envelope import DataEnvelope
-from domain.errors import PermanentError
-
-MOST_OBJECTS = 1_000
-"""MDS, PDS and custom objects of a unit together. A payment has a handful."""
+from domain.envelope import MOST_OBJECTS, DataEnvelope
+from domain.errors import TooManyObjects
 
 Bodies = tuple[tuple[str, bytes], ...]
+
+_KINDS = ("MDS", "PDS", "custom")
 
 
 class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -23,13 +22,16 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
     custom: Bodies = ()
 
     def refuse_too_many(self, envelope: DataEnvelope) -> None:
-        """Raises PermanentError if the envelope could bring more than `MOST_OBJECTS` objects into the unit."""
+        """Raises TooManyObjects if the unit could hold more than `MOST_OBJECTS` of a kind; those that replace one count too."""
         if not (envelope.mds_objects or envelope.pds_objects or envelope.custom_objects):
             return
-        held = len(self.mds) + len(self.pds) + len(self.custom)
-        came = len(envelope.mds_objects) + len(envelope.pds_objects) + len(envelope.custom_objects)
-        if held + came > MOST_OBJECTS:
-            raise PermanentError(f"the unit holds {held} objects and this brings {came}; a unit may hold {MOST_OBJECTS}")
+        held = (len(self.mds), len(self.pds), len(self.custom))
+        came = (len(envelope.mds_objects), len(envelope.pds_objects), len(envelope.custom_objects))
+        for kind, there, more in zip(_KINDS, held, came, strict=True):
+            if there + more > MOST_OBJECTS:
+                raise TooManyObjects(
+                    f"the unit holds {there} {kind} objects and this brings {more}; a unit may hold {MOST_OBJECTS} of a kind"
+                )
 
     def find_mds(self, object_type: str) -> bytes | None:
         for each, body in self.mds:

@@ -8,6 +8,7 @@ import msgspec
 
 from connectors.file_lines import Line, encode_line
 from domain.dead_letter import DeadLetterReason
+from domain.envelope import MOST_OBJECTS
 from domain.record import Headers
 
 _NESTING = 10_000
@@ -117,6 +118,11 @@ def _other_schema(rng: Random, unit: str) -> bytes:
     return _line(unit, msgspec.json.encode(_envelope(unit)), (("schema-version", version),))
 
 
+def _too_many_objects(rng: Random, unit: str) -> bytes:
+    kind = rng.choice(("mdsObjects", "pdsObjects", "customObjects", "processObjects"))
+    return _line(unit, msgspec.json.encode(_envelope(unit, **{kind: [{}] * (MOST_OBJECTS + 1)})))
+
+
 def _envelope(unit: str, **fields: Any) -> dict[str, Any]:
     """A sound envelope with no process object, so that nobody is notified where a strategy takes it after all."""
     return {
@@ -144,6 +150,7 @@ _WRITERS: dict[str, tuple[DeadLetterReason, Callable[[Random, str], bytes]]] = {
     "no-sequence": (DeadLetterReason.NO_SEQUENCE, _no_sequence),
     "invalid-sequence": (DeadLetterReason.INVALID_SEQUENCE, _invalid_sequence),
     "other-schema": (DeadLetterReason.UNSUPPORTED_SCHEMA_VERSION, _other_schema),
+    "too-many-objects": (DeadLetterReason.TOO_MANY_OBJECTS, _too_many_objects),
 }
 
 KINDS = tuple(_WRITERS)

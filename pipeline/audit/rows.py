@@ -15,8 +15,8 @@ from pipeline.audit.seen import SeenLetter, SeenNotification, digest_of, see, se
 NOTIFICATION, LETTER, RECORD, REFUSED, UNREADABLE = range(5)
 """The kinds, in the order in which a unit's are looked at."""
 
-_OF_A_UNIT = ("conflicting-duplicate", "handler-failed", "ended-its-worker")
-"""The reasons of dead letters whose records are envelopes."""
+_OF_A_UNIT = ("conflicting-duplicate", "too-many-objects", "handler-failed", "ended-its-worker")
+"""The reasons of dead letters whose records may be envelopes."""
 
 
 class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -1,14 +1,16 @@
 """What an envelope becomes, and what costs it its dead letter."""
 
 import json
+import tracemalloc
 from typing import Any
 
+import msgspec
 import pytest
 
 from domain.bodies import MAX_DEPTH, read_body
 from domain.dead_letter import DeadLetterReason as Reason
 from domain.decoding import MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder, Refusal
-from domain.envelope import CustomObject, DataEnvelope, MdsObject, PdsObject
+from domain.envelope import MOST_OBJECTS, CustomObject, DataEnvelope, MdsObject, PdsObject
 from domain.record import Cut, Origin, Partition, Record
 
 
@@ -191,6 +193,14 @@ def test_the_limit_is_a_length_that_is_still_accepted(wire: Any) -> None:
     assert str(len(value)) in refusal(short.decode(record), Reason.TOO_LARGE)
 
 
+def test_key_and_headers_have_the_same_limit(wire: Any) -> None:
+    value = json.dumps(wire).encode()
+    decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=True, max_value_bytes=len(value)))
+    record = Record(Origin(Partition("in", 0), 7), value, b"k", headers=(("trace", b"x" * (len(value) - 6)),))
+    envelope(decoder.decode(record))
+    assert "headers" in refusal(decoder.decode(msgspec.structs.replace(record, key=b"kk")), Reason.TOO_LARGE)
+
+
 def test_fifty_megabytes_are_too_large(decode: Any) -> None:
     refusal(decode(b"[" * 50_000_000), Reason.TOO_LARGE)
 
@@ -203,6 +213,54 @@ def test_another_schema_version_is_unsupported(decode: Any, wire: Any, version: 
 def test_of_two_schema_versions_the_last_counts(decode: Any, wire: Any) -> None:
     envelope(decode(wire, (("schema-version", b"9"), ("schema-version", b"1"))))
     refusal(decode(wire, (("schema-version", b"1"), ("schema-version", b"9"))), Reason.UNSUPPORTED_SCHEMA_VERSION)
+
+
+# Objects without number
+
+FIELDS = ["mdsObjects", "pdsObjects", "customObjects", "processObjects"]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_thousand_objects_of_a_kind_are_accepted_and_one_more_is_too_many(decode: Any, wire: Any, field: str) -> None:
+    wire[field] = [{}] * MOST_OBJECTS
+    envelope(decode(wire))
+    wire[field].append({})
+    assert str(MOST_OBJECTS) in refusal(decode(wire), Reason.TOO_MANY_OBJECTS)
+
+
+def test_each_kind_is_counted_by_itself_and_what_lies_in_a_body_is_not(decode: Any, wire: Any) -> None:
+    for field in FIELDS:
+        wire[field] = [{}] * 900
+    wire["mdsObjects"][0] = {"objectType": "X", "object": {"rows": [{}] * 5_000}}
+    assert len(envelope(decode(wire)).process_objects) == 900
+
+
+def test_of_an_array_that_comes_twice_each_is_counted(decode: Any) -> None:
+    """The last counts for the envelope; memory would be taken by the first."""
+    value = (
+        b'{"processingContext": {"unitOfWorkId": "u"}, "flow": "f", "sequence": 1, "processObjects": [%s], "processObjects": []}'
+    )
+    refusal(decode(value % b",".join([b"{}"] * (MOST_OBJECTS + 1))), Reason.TOO_MANY_OBJECTS)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_what_has_another_shape_is_undecodable_however_many_braces_it_has(decode: Any, wire: Any, field: str) -> None:
+    for wrong in ({str(number): {} for number in range(2_000)}, [5] + [{"a": {}}] * 900, "{" * 2_000):
+        wire[field] = wrong
+        refusal(decode(wire), Reason.UNDECODABLE)
+
+
+@pytest.mark.parametrize("filling", [b"{}", b'{"object":{}}', b'{"uniqueId":"a"}'])
+def test_five_megabytes_of_objects_are_refused_before_they_take_memory(decode: Any, filling: bytes) -> None:
+    """They took 190 MB."""
+    value = b'{"processingContext": {"unitOfWorkId": "u"}, "flow": "f", "sequence": 1, "processObjects": [%s]}'
+    value %= b",".join([filling] * (5_000_000 // (len(filling) + 1)))
+    decode(value[:100])
+    tracemalloc.start()
+    refusal(decode(value), Reason.TOO_MANY_OBJECTS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 # Values that are no envelope
@@ -325,6 +383,50 @@ def test_numbers_that_python_cannot_hold_are_text_to_the_reader_or_undecodable(d
     read_body(envelope(decode(value % (b"9" * 4_300))).mds_objects[0].body)
     assert "digits" in refusal(decode(value % (b"9" * 4_301)), Reason.UNDECODABLE)
     envelope(decode(value % (b'"' + b"9" * 10_000 + b'"')))
+
+
+@pytest.mark.parametrize(
+    ("literal", "is_read"),
+    [
+        (b"9" * 4_300, True),
+        (b"9" * 4_301, False),
+        (b"-" + b"9" * 4_301, False),
+        (b"9" * 4_301 + b".5", True),
+        (b"9" * 4_301 + b"e5", True),
+        (b"0." + b"9" * 4_301, True),
+        (b"1e" + b"9" * 4_301, True),
+        (b"1e-" + b"9" * 4_301, True),
+        (b"1E+" + b"9" * 4_301, True),
+        (b'"' + b"9" * 4_301 + b'"', True),
+        (b'"\\\\\\"' + b"9" * 4_301 + b'"', True),
+        (b'"\\\\",' + b"9" * 4_301, False),
+        (b'"\\u1234' + b"9" * 4_301 + b'",' + b"9" * 4_301, False),
+    ],
+)
+def test_only_an_integer_can_be_too_long(decode: Any, literal: bytes, is_read: bool) -> None:
+    value = (
+        b'{"processingContext": {"unitOfWorkId": "u"}, "flow": "f", "sequence": 1, "mdsObjects": [{"object": [%s]}]}' % literal
+    )
+    if is_read:
+        read_body(envelope(decode(value)).mds_objects[0].body)
+    else:
+        assert "digits" in refusal(decode(value), Reason.UNDECODABLE)
+        with pytest.raises(msgspec.ValidationError):
+            read_body(b"[" + literal + b"]")
+
+
+@pytest.mark.parametrize("filling", [b'"",', b'"ab",', b"{},", b'{"":123},', b"1,"])
+@pytest.mark.parametrize("beginning", [b"{}," * 200, b"9" * 4_100 + b","])
+def test_looking_for_flaws_takes_no_memory_beyond_some_copies_of_the_value(decode: Any, filling: bytes, beginning: bytes) -> None:
+    """It took up to thirty times as much."""
+    value = b'{"processingContext": {"unitOfWorkId": "u"}, "flow": "f", "sequence": 1, "mdsObjects": [{"object": [%s1]}]}'
+    value %= beginning + filling * (1_000_000 // len(filling))
+    envelope(decode(value))
+    tracemalloc.start()
+    envelope(decode(value))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * len(value)
 
 
 # Ids

@@ -12,6 +12,7 @@ from fuzz.independent_json import LONGEST_INTEGER, NotJson, Number, Object, TooD
 from domain.bodies import MAX_DEPTH
 from domain.dead_letter import DeadLetterReason as Reason
 from domain.decoding import MAX_SEQUENCE
+from domain.envelope import MOST_OBJECTS
 
 _PARTS = {
     "PAIN_001": "PAIN_001",
@@ -106,6 +107,8 @@ def _say(document: Object) -> Reading:
 def _reasons(document: Object, *, needs_sequence: bool) -> set[Reason]:
     """Those that leave it an envelope in shape."""
     unit, sequence, reasons = _unit(document), document.get("sequence"), set()
+    if any(len(objects or ()) > MOST_OBJECTS for name in _TYPES for objects in document.all_of(name)):
+        reasons.add(Reason.TOO_MANY_OBJECTS)
     if unit is None:
         reasons.add(Reason.NO_UNIT_OF_WORK)
     if any(each is not None and not _is_id(each) for each in (unit, document.get("flow"), _first_id(document))):

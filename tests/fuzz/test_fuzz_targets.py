@@ -43,6 +43,6 @@ def check_changes(target: Target, count: int, seed: int) -> None:
 
 def test_a_target_that_is_wrong_about_something_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a decoder that takes a sequence of 0. A fuzzer that cannot fail is decoration."""
-    monkeypatch.setattr("domain.decoding._find_integer", lambda raw: int(raw) if raw.isdigit() else None)
+    monkeypatch.setattr("domain.decoding._find_integer", lambda raw: int(raw) if raw.isdigit() and len(raw) < 16 else None)
     with pytest.raises(AssertionError):
         check_changes(TARGETS["decoding"], 40 * FAST_ANY, seed=1)

@@ -1,18 +1,25 @@
 """The unit between arrivals and wakes: deadline, bound, inheritance, and what its storage learns."""
 
+import tracemalloc
+
 import msgspec
 import pytest
 from driving import PARTITION, Envelopes, decoder, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from domain.envelope import MOST_OBJECTS
 from domain.errors import ConfigurationError, TransientError
-from resequencer.payment_data import MOST_OBJECTS
+from domain.record import Origin, Record
+from resequencer.stash import Stashed
 from resequencer.strategies.flows import MOST_FLOWS
+from resequencer.strategies.port import Rank
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit import Wake
 from resequencer.unit_codec import UnitCodec
 from storage.port import StorageRefused, WaitKind
+
+EVENT = {"eventName": "PaymentAccepted", "processFlowName": "PaymentInitiationFlow", "reasonCode": "AC04"}
 
 
 def test_the_deadline_is_the_oldest_arrival_plus_the_sum_of_the_delays_and_later_ones_do_not_extend_it(envelopes):
@@ -219,9 +226,32 @@ def test_a_unit_of_too_many_flows_is_refused_one_more_and_goes_on():
         assert unit.handled[-1] == ("flow-0", 2)
 
 
-def test_a_unit_of_too_many_objects_is_refused_more_and_goes_on():
+@pytest.mark.parametrize("kind", ["mds", "pds", "custom"])
+def test_a_unit_of_too_many_objects_of_a_kind_is_refused_more_and_goes_on(kind):
     unit, envelopes = drive("SEQUENCE"), Envelopes()
-    unit.arrive(envelopes(1, custom=[f"key-{number}" for number in range(MOST_OBJECTS)]), envelopes(2, custom=["one"]))
-    assert [str(each.reason) for each in unit.dead] == ["handler-failed"]
-    unit.arrive(envelopes(2))
+    unit.arrive(envelopes(1, **{kind: [f"key-{number}" for number in range(MOST_OBJECTS)]}), envelopes(2, **{kind: ["one"]}))
+    assert [str(each.reason) for each in unit.dead] == ["too-many-objects"]
+    assert str(MOST_OBJECTS) in unit.dead[0].error
+    others = [each for each in ("mds", "pds", "custom") if each != kind]
+    unit.arrive(envelopes(2, **{each: ["one"] for each in others}))
     assert unit.sequences == [1, 2]
+
+
+@pytest.mark.parametrize("event", [{}, {"uniqueId": "a|b|1", "objectType": "PROCESS_FLOW_EVENT", "object": EVENT}])
+@pytest.mark.parametrize("field", ["mdsObjects", "pdsObjects", "customObjects", "processObjects"])
+def test_a_stash_counts_what_its_envelopes_take_in_memory(field, event):
+    value = msgspec.json.encode({"processingContext": {"unitOfWorkId": "u"}, "flow": "A", field: [event] * MOST_OBJECTS})
+    headers = (("trace", b"x" * 50_000),)
+
+    def decoded():
+        record = Record(
+            Origin(PARTITION, 1), bytes(bytearray(value)), b"k" * 1_000, ((headers[0][0], bytes(bytearray(headers[0][1]))),)
+        )
+        return decoder().decode(record)
+
+    decoded()
+    tracemalloc.start()
+    held = Stashed(decoded(), Rank("", 0), 0)
+    takes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert takes < held.size < 4 * takes + 10_000
