@@ -1,12 +1,13 @@
 """What each strategy promises about the order of a unit's notifications and about the mark `incomplete`.
 
 SEQUENCE, one numbering: ascending over the whole unit, but for what is marked `late`. SEQUENCE, a numbering per flow:
-ascending per flow only where every flow's envelopes arrived in their own order; nothing else is promised. STRICT_SEQUENCE:
-ascending per flow. FULL_*: the envelope that completes the data first, then what had waited in order of arrival, then
-the rest as it arrives. Another strategy: no order is known, none is checked.
+ascending per flow only where every flow's envelopes arrived in their own order; elsewhere what follows a later one of its flow
+is marked `late`. STRICT_SEQUENCE: ascending per flow. Both: nothing is marked `late` that follows no later one. FULL_*: the
+envelope that completes the data first, then what had waited in order of arrival, then the rest as it arrives. Another strategy:
+no order is known, none is checked.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 import msgspec
@@ -101,12 +102,18 @@ def _sequence(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> Iterato
     lanes = [(unit.envelopes, [each for each in seen if not each.observed.is_late])]
     if is_strict or not is_one_numbering:
         lanes = [_lane(flow, *lanes[0]) for flow in unit.flows]
-    if is_strict or is_one_numbering or all(_kept_order(envelopes) for envelopes, _ in lanes):
-        for _, noticed in lanes:
+    is_promised = is_strict or is_one_numbering or all(_kept_order(envelopes) for envelopes, _ in lanes)
+    for _, noticed in lanes:
+        if is_promised:
             yield from _descents(unit, noticed, [(each.envelope.sequence, each.at) for each in noticed])
+        else:
+            yield from _unmarked(unit, noticed)
     has_gap_by_design = is_strict and unit.numbering == "shared" and len(unit.flows) > 1
-    if not has_gap_by_design and not any(each.is_lost or each.late for each in unit.envelopes):
-        yield from _false_marks(unit, seen)
+    is_calm = not has_gap_by_design and not any(each.is_lost or each.late for each in unit.envelopes)
+    may_be_late = (
+        frozenset() if is_calm and is_promised else _after_later(unit, seen, lambda each: each.flow if is_strict else "")
+    )
+    yield from _false_marks(unit, seen, may_be_late, may_be_incomplete=not is_calm)
     if not has_gap_by_design and (is_strict or is_one_numbering) and not any(each.late for each in unit.envelopes):
         for envelopes, noticed in lanes:
             yield from _hidden_gaps(unit, envelopes, noticed)
@@ -134,10 +141,38 @@ def _descents(unit: ExpectedUnit, seen: Sequence[Seen], places: Sequence[tuple[i
         highest, before = place, _named(each)
 
 
-def _false_marks(unit: ExpectedUnit, seen: Iterable[Seen]) -> Iterator[Finding]:
+def _after_later(unit: ExpectedUnit, seen: Iterable[Seen], lane_of: Callable[[ExpectedEnvelope], str]) -> frozenset[str]:
+    """The ids of the envelopes that came after a later one of their lane, or may have: what notifies of nothing is not seen."""
+    told = {each.envelope.envelope_id for each in seen}
+    highest: dict[str, int] = {}
+    for envelope in unit.envelopes:
+        if envelope.envelope_id not in told and not envelope.is_lost:
+            highest[lane_of(envelope)] = max(highest.get(lane_of(envelope), 0), envelope.sequence)
+    following = set()
+    for envelope, *_ in seen:
+        lane = lane_of(envelope)
+        if envelope.sequence < highest.get(lane, 0):
+            following.add(envelope.envelope_id)
+        highest[lane] = max(highest.get(lane, 0), envelope.sequence)
+    return frozenset(following)
+
+
+def _unmarked(unit: ExpectedUnit, seen: Iterable[Seen]) -> Iterator[Finding]:
+    """Whatever follows a later one of its flow and does not say so; `seen` are those of a flow that are not marked `late`."""
+    highest: Seen | None = None
     for each in seen:
-        marks = [f"incomplete: {each.observed.incomplete}"] * (each.observed.incomplete is not None)
-        marks += ["late"] * each.observed.is_late
+        if highest is not None and each.envelope.sequence < highest.envelope.sequence:
+            yield _finding(unit, Deviation.NOT_MARKED, each, f"came after {_named(highest)} and is not marked late")
+        else:
+            highest = each
+
+
+def _false_marks(
+    unit: ExpectedUnit, seen: Iterable[Seen], may_be_late: Set[str] = frozenset(), *, may_be_incomplete: bool = False
+) -> Iterator[Finding]:
+    for each in seen:
+        marks = [] if may_be_incomplete else [f"incomplete: {each.observed.incomplete}"] * (each.observed.incomplete is not None)
+        marks += ["late"] * (each.observed.is_late and each.envelope.envelope_id not in may_be_late)
         if marks:
             yield _finding(unit, Deviation.FALSELY_MARKED, each, f"is marked {' and '.join(marks)}, but nothing was missing")
 

@@ -14,7 +14,8 @@ class Marks(msgspec.Struct, frozen=True, gc=False):
     """How an envelope came to be handled: what the notification's headers have to say about it.
 
     `incomplete` is what was missing when a deadline or a bound released it (`PAIN_001,customData:BusinessData`,
-    `sequence:3`), None otherwise. `late` is true when its number had been given up before it came.
+    `sequence:3`), None otherwise. `late` is true when it follows a later one of its flow (SEQUENCE:
+    of its unit) that was handled.
     """
 
     incomplete: str | None = None

@@ -1,4 +1,8 @@
-"""The numbers of flows: an envelope's own, and the last of each flow as an immutable table of a few rows."""
+"""The numbers of flows: an envelope's own, and the last of each flow as an immutable table of a few rows.
+
+The last number that was counted is not always the last that was handled: a dead letter is counted, too. A second table, of
+the flows that end in a dead letter, has the highest number that was handled of each of them.
+"""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -17,7 +21,7 @@ number_of: Callable[[DataEnvelope], int] = attrgetter("sequence")
 
 
 def last_of(table: LastPerFlow, flow: str) -> int:
-    """The highest number handled of this flow, 0 before the first."""
+    """The highest number counted of this flow, 0 before the first."""
     for name, last in table:
         if name == flow:
             return last
@@ -25,11 +29,25 @@ def last_of(table: LastPerFlow, flow: str) -> int:
 
 
 def with_last(table: LastPerFlow, flow: str, number: int) -> LastPerFlow:
-    """The table with this number handled; a flow's last never goes back."""
+    """The table with this number counted; a flow's last never goes back."""
     for row, (name, last) in enumerate(table):
         if name == flow:
             return table if number <= last else (*table[:row], (flow, number), *table[row + 1 :])
     return (*table, (flow, number))
+
+
+def handled_to(observed: LastPerFlow, dead_ends: LastPerFlow, flow: str) -> int:
+    """The highest number of this flow that was handled, 0 before the first. Dead letters do not count."""
+    for name, highest in dead_ends:
+        if name == flow:
+            return highest
+    return last_of(observed, flow)
+
+
+def with_handled_to(observed: LastPerFlow, dead_ends: LastPerFlow, flow: str, highest: int) -> LastPerFlow:
+    """The flows that end in a dead letter, if `highest` is the highest number handled of this one."""
+    others = tuple([each for each in dead_ends if each[0] != flow])
+    return others if highest == last_of(observed, flow) else (*others, (flow, highest))
 
 
 def refuse_one_too_many(table: LastPerFlow, flow: str) -> None:

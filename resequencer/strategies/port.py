@@ -69,7 +69,7 @@ class Strategy(Protocol):
         ...
 
     def is_late(self, state: Any, envelope: DataEnvelope) -> bool:
-        """Whether its number had been given up and a later one of its unit was handled; asked before `handled`."""
+        """Whether it follows a later one that was handled; asked before `handled`. Dead letters were not handled."""
         ...
 
     def missing(self, state: Any, envelope: DataEnvelope) -> str:

@@ -1,7 +1,15 @@
 """SEQUENCE: the documented order by a global and a local sequence."""
 
 from domain.envelope import DataEnvelope
-from resequencer.strategies.flows import last_of, number_of, refuse_one_too_many, with_last
+from resequencer.strategies.flows import (
+    LastPerFlow,
+    handled_to,
+    last_of,
+    number_of,
+    refuse_one_too_many,
+    with_handled_to,
+    with_last,
+)
 from resequencer.strategies.port import Rank, StrategyState
 
 _INTERVALS = 64
@@ -9,11 +17,17 @@ _INTERVALS = 64
 
 
 class Expectation(StrategyState, frozen=True, array_like=True, gc=False):
-    """`expectedNextGlobalSequence` and `observedSequencesPerFlow` of the seed, and the closed intervals of numbers given up."""
+    """`expectedNextGlobalSequence` and `observedSequencesPerFlow` of the seed, and the closed intervals of numbers given up.
+
+    `dead_ends` are the flows that end in a dead letter, with the highest number handled of each; `handled_before` is what that
+    was before the last envelope was counted, for `buried` to go back to.
+    """
 
     expected: int = 1
-    observed: tuple[tuple[str, int], ...] = ()
+    observed: LastPerFlow = ()
     given_up: tuple[tuple[int, int], ...] = ()
+    dead_ends: LastPerFlow = ()
+    handled_before: int = 0
 
 
 class Sequence:
@@ -44,36 +58,47 @@ class Sequence:
         return number <= state.expected or number <= last_of(state.observed, envelope.flow) + 1
 
     def handled(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
-        """The seed's counting, but a number counts once: not when it was counted as given up, nor when it comes again.
+        """The documented counting, but a number counts once: not when it was counted as given up, nor at or below the last of
+        its flow, where it comes again or was overtaken.
 
         Counting it again would let its successor's successor pass: 1 lost, 2 forced, 1 late, then 4 before 3.
         """
         number = number_of(envelope)
         given_up = _without(state.given_up, number)
         counts = number > last_of(state.observed, envelope.flow) and given_up is state.given_up
-        observed = with_last(state.observed, envelope.flow, number)
-        return Expectation(state.expected + counts, observed, given_up)
+        return _counted(state, envelope, state.expected + counts, given_up)
 
     def forced(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
         number = number_of(envelope)
-        observed = with_last(state.observed, envelope.flow, number)
         skipped = ((state.expected, number - 1),) if state.expected < number else ()
         given_up = (state.given_up + skipped)[-_INTERVALS:]
-        return Expectation(max(state.expected + 1, number + 1), observed, given_up)
+        return _counted(state, envelope, max(state.expected + 1, number + 1), given_up)
 
     def buried(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
+        """Its successors do not wait for it, it may come again, and it was not handled."""
         number = number_of(envelope)
         given_up = (*_without(state.given_up, number), (number, number))[-_INTERVALS:]
-        return Expectation(state.expected, state.observed, given_up)
+        dead_ends = with_handled_to(state.observed, state.dead_ends, envelope.flow, state.handled_before)
+        return Expectation(state.expected, state.observed, given_up, dead_ends, state.handled_before)
 
     def is_late(self, state: Expectation, envelope: DataEnvelope) -> bool:
-        if not state.given_up:
-            return False
+        """After a later one of its own flow, or, if its number was given up, of any: flows may count by themselves."""
         number = number_of(envelope)
-        return number + 1 < state.expected and _is_in(state.given_up, number)
+        if number < handled_to(state.observed, state.dead_ends, envelope.flow):
+            return True
+        return _is_in(state.given_up, number) and any(
+            number < handled_to(state.observed, state.dead_ends, flow) for flow, _ in state.observed
+        )
 
     def missing(self, state: Expectation, envelope: DataEnvelope) -> str:  # noqa: ARG002 - the unit's number is meant.
         return f"sequence:{state.expected}"
+
+
+def _counted(state: Expectation, envelope: DataEnvelope, expected: int, given_up: tuple[tuple[int, int], ...]) -> Expectation:
+    flow, number = envelope.flow, number_of(envelope)
+    observed, before = with_last(state.observed, flow, number), handled_to(state.observed, state.dead_ends, flow)
+    dead_ends = state.dead_ends and with_handled_to(observed, state.dead_ends, flow, max(before, number))
+    return Expectation(expected, observed, given_up, dead_ends, before)
 
 
 def _is_in(intervals: tuple[tuple[int, int], ...], number: int) -> bool:

@@ -1,14 +1,28 @@
 """STRICT_SEQUENCE: each flow in its own exact order, however parallel the intake."""
 
 from domain.envelope import DataEnvelope
-from resequencer.strategies.flows import LastPerFlow, last_of, number_of, refuse_one_too_many, with_last
+from resequencer.strategies.flows import (
+    LastPerFlow,
+    handled_to,
+    last_of,
+    number_of,
+    refuse_one_too_many,
+    with_handled_to,
+    with_last,
+)
 from resequencer.strategies.port import Rank, StrategyState
 
 
 class Lasts(StrategyState, frozen=True, array_like=True):
-    """The highest number handled of each flow."""
+    """The highest number of each flow that was handled or became a dead letter.
+
+    `dead_ends` are the flows that end in a dead letter, with the highest number handled of each; `handled_before` is what that
+    was before the last envelope was counted, for `buried` to go back to.
+    """
 
     observed: LastPerFlow = ()
+    dead_ends: LastPerFlow = ()
+    handled_before: int = 0
 
 
 class StrictSequence:
@@ -37,17 +51,21 @@ class StrictSequence:
         return number_of(envelope) <= last_of(state.observed, envelope.flow) + 1
 
     def handled(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
-        return Lasts(with_last(state.observed, envelope.flow, number_of(envelope)))
+        flow, number = envelope.flow, number_of(envelope)
+        observed, before = with_last(state.observed, flow, number), handled_to(state.observed, state.dead_ends, flow)
+        dead_ends = state.dead_ends and with_handled_to(observed, state.dead_ends, flow, max(before, number))
+        return Lasts(observed, dead_ends, before)
 
     def forced(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
         return self.handled(state, envelope)
 
-    def buried(self, state: Lasts, envelope: DataEnvelope) -> Lasts:  # noqa: ARG002 - it is accepted whenever it comes again.
-        return state
+    def buried(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+        """Its successors do not wait for it, it is accepted whenever it comes again, and it was not handled."""
+        dead_ends = with_handled_to(state.observed, state.dead_ends, envelope.flow, state.handled_before)
+        return Lasts(state.observed, dead_ends, state.handled_before)
 
     def is_late(self, state: Lasts, envelope: DataEnvelope) -> bool:
-        """Without giving up, a number below the flow's last can only be a duplicate, and those never come here."""
-        return number_of(envelope) < last_of(state.observed, envelope.flow)
+        return number_of(envelope) < handled_to(state.observed, state.dead_ends, envelope.flow)
 
     def missing(self, state: Lasts, envelope: DataEnvelope) -> str:
         return f"sequence:{last_of(state.observed, envelope.flow) + 1}"

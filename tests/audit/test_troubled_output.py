@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing
 import pytest
 from audited_service import TABLE, AuditedService, lines_of, write_lines
 from published_lookups import publish, shaped
+from service_under_test import envelope_line
 
 from connectors import file_archive
 from connectors.file_archive import FileArchive
@@ -142,6 +143,44 @@ def test_that_an_envelope_ended_its_worker_is_believed_whatever_the_target_type_
     reasons = {line["headers"]["dead-letter-reason"] for line in lines_of(audited.dead_letters)}
     assert "ended-its-worker" in reasons
     assert audited.findings() == []
+
+
+@pytest.mark.parametrize("strategy", ["SEQUENCE", "STRICT_SEQUENCE"])
+def test_requeued_dead_letters_of_a_unit_of_which_nothing_was_handled_are_in_time(tmp_path, strategy):
+    audited = AuditedService(tmp_path, strategy, target_type="json:dumps")
+    mapping = audited.service.handler = Mapping(AuditedService(tmp_path / "other").service.handler)
+    audited.service.start()
+    event = {"eventName": "PaymentReceived", "processFlowName": "PaymentInitiationFlow"}
+    lines = [
+        envelope_line("uow-1", sequence, processObjects=[{"uniqueId": f"e-{sequence}", "object": event}])
+        for sequence in (1, 2, 3)
+    ]
+    audited.service.put(*lines)
+    audited.service.run()
+    assert len(audited.service.dead) == 3
+    mapping.is_corrected = True
+    audited.service.put(*lines)
+    audited.service.run()
+    told = lines_of(audited.notifications)
+    assert [line["headers"]["envelope-id"] for line in told] == ["e-1", "e-2", "e-3"]
+    assert not any("late" in line["headers"] for line in told)
+    assert audited.findings() == []
+    told[0]["headers"]["late"] = "true"
+    write_lines(audited.notifications, told)
+    assert audited.findings() == [("marked late without a reason", "uow-1")]
+
+
+class Mapping:
+    """Refuses all until it is corrected."""
+
+    def __init__(self, handler):
+        self._handler = handler
+        self.is_corrected = False
+
+    def handle(self, envelope, data, marks, now):
+        if not self.is_corrected:
+            raise PermanentError("the mapping is wrong")
+        return self._handler.handle(envelope, data, marks, now)
 
 
 class Choosy:

@@ -21,12 +21,12 @@ from domain.errors import PermanentError
 
 def target(produced):
     report = produced["report"]["CstmrPmtStsRpt"]
-    poison = "ACTC" in str(report)
+    poison = "ACTC" in str(report) or Path("all-poison").exists()
     if poison and not Path("cured").exists():
         raise PermanentError("the sheet for ACTC is missing")
     return str(report["OrgnlPmtInfAndSts"][0]["TxInfAndSts"][0]["TxSts"]).encode()
 """
-"""Event 2, PaymentValidated, leads to ACTC: it is poison until the file is there."""
+"""Event 2, PaymentValidated, leads to ACTC: it is poison until the file `cured` is there. So is everything with `all-poison`."""
 
 LETTER = "IPF_PROCESSING_DATA-0#"
 
@@ -94,6 +94,18 @@ def test_what_came_meanwhile_was_not_kept_waiting_and_the_requeued_one_says_that
     assert late(poisoned, "uow-1") == [False, False, True, False, False]
     assert poisoned.stop() == 0
     assert letter["number"] == wait_for_letters(poisoned, 1)[0]["number"]
+
+
+def test_if_everything_of_a_unit_was_poison_nothing_of_it_is_late_when_all_of_it_is_requeued(poisoned: OperatedService) -> None:
+    (poisoned.directory / "all-poison").touch()
+    poisoned.start_and_wait()
+    poisoned.tell("uow-1", 1, 2, 3)
+    wait_for_letters(poisoned, 3)
+    cure(poisoned)
+    assert order(poisoned, "requeue", "--all").returncode == 0
+    poisoned.wait_for("uow-1", 1, 2, 3)
+    assert late(poisoned, "uow-1") == [False, False, False]
+    assert poisoned.stop() == 0
 
 
 def test_what_is_still_poison_is_a_dead_letter_of_its_own_that_can_be_requeued_in_its_turn(poisoned: OperatedService) -> None:

@@ -150,7 +150,7 @@ def test_a_state_of_a_newer_format_is_refused_with_the_remedy(envelopes):
     [
         ("state", b"", b"\xc1"),
         ("state", b"\xa8SEQUENCE", b"\xa8SEQUENC\xff"),
-        ("state", b"SEQUENCE\x93", b"SEQUENCE\xc1"),
+        ("state", b"SEQUENCE\x95", b"SEQUENCE\xc1"),
         ("payment_data", b"", b"\xc1"),
         ("payment_data", b"PAIN_001", b"PAIN_00\xff"),
         ("stash", b"", b"\xc1"),

@@ -223,6 +223,40 @@ def test_a_mark_without_a_cause_is_found(judged: Callable, mark: str):
         assert spoilt.found() == {Deviation.FALSELY_MARKED: 1}
 
 
+def test_late_without_a_later_one_before_it_is_found_also_where_something_was_lost(judged: Callable):
+    for rules, numbering in ((SEQUENCE, Numbering.SHARED), (SEQUENCE, Numbering.SEPARATE), (STRICT, Numbering.SEPARATE)):
+        spoilt = judged(rules, units=120, numbering=numbering, **(CALM | {"losses": 0.1}))
+        at = next(
+            at
+            for at, each in enumerate(spoilt.notifications)
+            if header(each, "event-name") == "PaymentReceived" and header(each, "incomplete") is None
+        )
+        spoilt.notifications[at] = edited(spoilt.notifications[at], lambda read: read["headers"].update(late="true"))
+        assert spoilt.found() == {Deviation.FALSELY_MARKED: 1}, (rules, numbering)
+
+
+def test_where_order_is_not_promised_what_follows_a_later_one_of_its_flow_must_say_so(judged: Callable):
+    spoilt = judged(SEQUENCE, numbering=Numbering.SEPARATE, flows=Flows.TWO, window=2_000, **CALM)
+    lines = spoilt.notifications
+    at = next(
+        at
+        for at in range(len(lines) - 1)
+        if header(lines[at], "event-name") == "PaymentSettled" and header(lines[at + 1], "event-name") == "PaymentCompleted"
+    )
+    lines[at], lines[at + 1] = lines[at + 1], lines[at]
+    assert spoilt.found() == {Deviation.NOT_MARKED: 1}
+    lines[at + 1] = edited(lines[at + 1], lambda read: read["headers"].update(late="true"))
+    assert spoilt.found() == {}
+
+
+def test_a_service_marks_what_follows_a_later_one_of_a_flow_that_counts_by_itself(served: Callable):
+    service = served("SEQUENCE")
+    service.simulate(numbering=Numbering.SEPARATE, flows=Flows.TWO, window=2_000, **CALM)
+    verdict = service.verdict()
+    assert verdict.examples == ()
+    assert verdict.late > 50
+
+
 def test_what_follows_a_lost_number_must_say_so(judged: Callable):
     spoilt = judged(**(CALM | {"losses": 0.05}))
     at = next(at for at, each in enumerate(spoilt.notifications) if header(each, "incomplete"))
