@@ -11,7 +11,9 @@ from kafka.net import manager
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import KafkaNetSocket
 from kafka.net.transport import KafkaSSLTransport
+from kafka.record import memory_records
 
+from connectors.kafka_batches import RecordBatch
 from connectors.kafka_errors import to_transport_error
 
 _Made = TypeVar("_Made")
@@ -58,7 +60,9 @@ class _ClosingTransport(KafkaSSLTransport):  # type: ignore[misc]  # kafka-pytho
             raise
 
 
-manager.KafkaSSLTransport = _ClosingTransport  # The clients know no other way to be given one.
+# The clients know no other way to be given these.
+manager.KafkaSSLTransport = _ClosingTransport
+memory_records.DefaultRecordBatch = RecordBatch
 
 
 class OurNetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python ships no types.

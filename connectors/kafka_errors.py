@@ -33,8 +33,8 @@ _REMEDIES: tuple[tuple[type[errors.KafkaError], str], ...] = (
     (errors.OffsetOutOfRangeError, "Records were taken by the retention before they were read: start again to hear which"),
     (
         errors.CorruptRecordError,
-        "Its batch cannot be read by anybody: restore the partition from a replica, or delete the records up to and with it "
-        "(kafka-delete-records) and reset the group's position",
+        "Its bytes were changed on the way or on a broker's disk: let a replica lead the partition, or restore it; to go on "
+        "without them, delete the records up to and with it (kafka-delete-records) and reset the group's position",
     ),
 )
 

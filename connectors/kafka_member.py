@@ -4,12 +4,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from connectors.kafka_client import make_client
 from connectors.kafka_custody import Membership, Snapshot
 from connectors.kafka_errors import translated
 from connectors.kafka_settings import KafkaSettings
+from connectors.kafka_unreadable import Unreadable
 from domain.record import Partition
 
 _JOIN_MS, _JOIN_AT_MOST_MS = 100, 2_000
@@ -17,10 +19,14 @@ _LEAVE_MS = 2_000
 
 
 class Fetched(NamedTuple):
-    """What a poll brought, by partition and in order, and where reading goes on in those that are read."""
+    """What a poll brought, by partition and in order, and where reading goes on in those that are read.
+
+    `unreadable` says of partitions why they cannot be read from there on.
+    """
 
     records: Mapping[Partition, list[Any]]
     next_offsets: Mapping[Partition, int]
+    unreadable: Mapping[Partition, KafkaError]
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python ships no types.
@@ -48,6 +54,14 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
 
 
 class _Consumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python ships no types.
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._unreadable = Unreadable(self._fetcher)
+
+    def take_unreadable(self) -> dict[TopicPartition, KafkaError]:
+        """Partitions that cannot be read from their positions on, and why, as far as that was found since the last call."""
+        return self._unreadable.take()
+
     def is_joining(self) -> bool:
         """Whether the next poll has to join the group, or to go on with it.
 
@@ -97,8 +111,9 @@ class GroupMember:
             fetched = self._consumer.poll(timeout_ms=timeout_ms, max_records=max(1, max_records))
             after = {each: self._position(each) for each in before.keys() & self._assigned() - self._listener.disturbed}
         records = {Partition(*each): found for each, found in fetched.items()}
+        unreadable = {Partition(*each): error for each, error in self._consumer.take_unreadable().items()}
         moved = {each: offset for each, offset in after.items() if offset != before[each]}
-        return Fetched({each: found for each, found in records.items() if each in after}, moved)
+        return Fetched({each: found for each, found in records.items() if each in after}, moved, unreadable)
 
     def take_disturbed(self) -> set[Partition]:
         """What was taken away or given since the last call, or both."""

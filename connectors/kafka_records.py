@@ -4,10 +4,24 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+import msgspec
+
 from domain.record import Cut, Headers, Origin, Partition, Record
 
 BEGINNING_BYTES = 64 * 1024
 """How much is kept of a value beyond the limit."""
+
+
+RawHeaders = list[tuple[str, bytes | None]]
+"""As the client has them."""
+
+
+class SpoiledHeaders(RawHeaders):
+    """Those of a record that is not as it should be, and `defect` says how. No other part of a record gets past the client."""
+
+    def __init__(self, headers: RawHeaders, defect: str) -> None:
+        super().__init__(headers)
+        self.defect = defect
 
 
 class Sending(NamedTuple):
@@ -20,13 +34,18 @@ class Sending(NamedTuple):
 
 
 def to_records(partition: Partition, fetched: Iterable[Any], max_value_bytes: int) -> list[Record]:
-    """Those of one partition, in order. A value of more than `max_value_bytes` is cut; one that is null is a defect."""
+    """Those of one partition, in order. A value of more than `max_value_bytes` is cut; one that is null is a defect, and so is
+    whatever the client could not read of it.
+    """
     return [_to_record(Origin(partition, each.offset), each, max_value_bytes) for each in fetched]
 
 
 def _to_record(origin: Origin, fetched: Any, max_value_bytes: int) -> Record:
     headers: Headers = tuple([(name, data or b"") for name, data in fetched.headers or ()])
-    return to_record(origin, fetched.key, fetched.value, headers, max_value_bytes)
+    record = to_record(origin, fetched.key, fetched.value, headers, max_value_bytes)
+    if isinstance(fetched.headers, SpoiledHeaders):
+        return msgspec.structs.replace(record, defect=fetched.headers.defect)
+    return record
 
 
 def to_record(origin: Origin, key: bytes | None, value: bytes | None, headers: Headers, max_value_bytes: int) -> Record:

@@ -9,7 +9,9 @@ from kafka import KafkaProducer, TopicPartition
 _PLAIN_BYTES = 64 << 10
 """What is longer is sent as the client does: it looks at the size again."""
 
-_KEYS = 1 << 16
+_KEYS, _KEY_BYTES = 1 << 14, 1_024
+"""Of so many keys the partition is remembered, and of none that is longer: dead letters have whatever key their record had."""
+
 _MASK, _MIX = 0xFFFFFFFF, 0x5BD1E995
 
 
@@ -41,7 +43,7 @@ class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships 
         if self._offsets is not None and self._offsets.failed:
             raise self._offsets.exception
         partitions = self._metadata.partitions_for_topic(topic)
-        if key is None or not partitions or len(value) > _PLAIN_BYTES:
+        if key is None or not partitions or len(value) > _PLAIN_BYTES or len(key) > _KEY_BYTES:
             return super().send(topic, value, key, headers)
         partition = TopicPartition(topic, partition_of(key, len(partitions)))
         if partition not in self._joined:

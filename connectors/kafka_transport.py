@@ -3,9 +3,12 @@
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from time import monotonic
 
+from connectors.kafka_aside import Aside
 from connectors.kafka_custody import Committed, Custody
+from connectors.kafka_errors import to_transport_error
 from connectors.kafka_fitting import Fitting
 from connectors.kafka_input import Input
 from connectors.kafka_log import LogReader
@@ -49,6 +52,7 @@ class KafkaTransport:
         self._written = LogReader(settings.uncommitted())
         self._publisher = Publisher(settings, self._log, self._custody)
         self._fitting = Fitting(settings.topics, {})
+        self._aside = Aside(settings.look_interval_ms / 1000)
         self._member: GroupMember | None = None
         self._next_offsets: dict[Partition, int] = {}
         self._waiting: dict[Partition, int] = {}
@@ -58,7 +62,7 @@ class KafkaTransport:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences for an operator: what is not as it should be, and goes on all the same."""
-        return self._input.notes
+        return (*self._input.notes, *self._aside.notes)
 
     def standing(self) -> Standing:
         """Who was given nothing may be just about to get what others give up for it, and hears of it with a heartbeat."""
@@ -111,7 +115,8 @@ class KafkaTransport:
         self._look_now_and_then()
         # Before the records, for ends may not be later than they; and if there is no answer, nothing is lost.
         ends, log_ends = self._ends(custody.sought) if max_records else ({}, {})
-        readable = [each for each in custody.sought if custody.is_readable(each)]
+        now = monotonic()
+        readable = [each for each in custody.sought if custody.is_readable(each) and self._aside.is_readable(each, now)]
         try:
             fetched = member.poll(readable, max_records, timeout_ms)
             snapshot = member.find_snapshot()
@@ -126,6 +131,7 @@ class KafkaTransport:
         self._put_back(member, fetched.next_offsets.keys() - set(delivered))
         moved = {each: fetched.next_offsets[each] for each in delivered}
         self._next_offsets |= moved
+        self._set_aside(fetched, log_ends)
         return Polled(self._records(fetched, delivered), moved, ends, log_ends)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
@@ -216,6 +222,17 @@ class KafkaTransport:
         """What came of them is not handed out: it is read again."""
         for each in self._custody.sought.intersection(partitions):
             member.seek(each, self._next_offsets[each])
+
+    def _set_aside(self, fetched: Fetched, log_ends: Mapping[Partition, int]) -> None:
+        """What cannot be read costs its partition: the others go on."""
+        sought = self._custody.sought
+        behind = {each for each in sought if self._next_offsets[each] < log_ends.get(each, inf)}
+        self._aside.keep(behind - fetched.next_offsets.keys())
+        for partition in sought & fetched.unreadable.keys():
+            what = f"{partition} is not read from offset {self._next_offsets[partition]} on, other partitions are"
+            text = str(to_transport_error(what, fetched.unreadable[partition]))
+            if self._aside.note(partition, text, monotonic()):
+                _LOG.error("%s", text)
 
     def _records(self, fetched: Fetched, delivered: Sequence[Partition]) -> tuple[Record, ...]:
         limit = self._settings.max_value_bytes

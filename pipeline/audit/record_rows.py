@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
@@ -59,7 +60,8 @@ def _rows(kind: int, batches: Batches, rules: AuditRules) -> Iterator[Row]:
             if kind == LETTER:
                 yield letter_row(Record(origin, value or b"", key, named), place, rules)
             else:
-                yield record_row(to_record(origin, key, value, named, rules.settings.max_value_bytes), at, rules)
+                record = to_record(origin, key, value, named, rules.settings.max_value_bytes)
+                yield record_row(_with_mended_names(record), at, rules)
 
 
 def _headers(column: pa.Array) -> Iterator[Headers]:
@@ -70,3 +72,11 @@ def _headers(column: pa.Array) -> Iterator[Headers]:
     for at, is_there in enumerate(lengths):
         start, end = starts[at], starts[at + 1]
         yield tuple([(names[place], values[place] or b"") for place in range(start, end)]) if is_there else ()
+
+
+def _with_mended_names(record: Record) -> Record:
+    """The service takes a header name that is not UTF-8 for a defect; Spark's client has put this character in place of it."""
+    mended = next((name for name, _ in record.headers if "\ufffd" in name), None)
+    if mended is None:
+        return record
+    return msgspec.structs.replace(record, defect=f"the name of a header is not UTF-8: {mended[:80]}")

@@ -13,7 +13,7 @@ from connectors.port import TransportRefused, TransportUnavailable
         (errors.TopicAuthorizationFailedError({"in"}), "Give the user Read and Describe on the input topic"),
         (errors.GroupAuthorizationFailedError("g"), "Give the user Read on the group"),
         (errors.FencedInstanceIdError(), "the same group.instance.id: give each its own"),
-        (errors.CorruptRecordError("crc"), "Its batch cannot be read by anybody"),
+        (errors.CorruptRecordError("crc"), "Its bytes were changed on the way"),
         (
             errors.KafkaError("Unexpected error in TxnOffsetCommitResponse: [Error 12] OffsetMetadataTooLargeError"),
             "offset.metadata.max",

@@ -24,6 +24,9 @@ class JoiningClient:
         self.polls_ms.append(timeout_ms)
         return {}
 
+    def take_unreadable(self) -> dict[Any, Any]:
+        return {}
+
     def assignment(self) -> set[Any]:
         return set()
 

@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka import errors
+from kafka import KafkaProducer, errors
 from kafka.partitioner.default import murmur2
 from kafka.producer.transaction_manager import TransactionalRequestResult
 from kafka.structs import ConsumerGroupMetadata
@@ -43,6 +43,17 @@ def test_each_transaction_asks_for_its_partitions_anew() -> None:
         for _ in range(2):
             producer.send("T", b"value", b"key", [])
     assert producer._transaction_manager.maybe_add_partition_to_transaction.call_count == 2
+
+
+def test_a_key_of_any_length_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dead letters have the keys that their records had: a megabyte each, of which thousands would fill the memory."""
+    producer, _ = _in_a_transaction()
+    sent: list[bytes] = []
+    monkeypatch.setattr(KafkaProducer, "send", lambda _, topic, value, key, headers: sent.append(key))
+    partition_of.cache_clear()
+    producer.send("T", b"value", b"k" * 1_024, [])
+    producer.send("T", b"value", b"k" * 1_025, [])
+    assert (partition_of.cache_info().currsize, [len(each) for each in sent]) == (1, [1_025])
 
 
 @pytest.mark.parametrize("refusal", [errors.CommitFailedError(), errors.ProducerFencedError()])

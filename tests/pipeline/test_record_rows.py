@@ -43,6 +43,13 @@ def test_a_record_goes_to_its_unit_and_one_that_is_none_to_its_place() -> None:
     assert read_refused(found[1].payload).reason == "undecodable"
 
 
+def test_a_header_name_that_is_not_utf_8_is_a_defect_as_it_is_for_the_service() -> None:
+    envelope = wire("uow-1", "Flow", 1, "e1")
+    found = rows_of(RECORD, (3, 7, 1_000, None, envelope, [("Gr\ufffde", b"")]), (3, 8, 1_001, None, envelope, [("Größe", b"")]))
+    assert [row.kind for row in found] == [REFUSED, RECORD]
+    assert read_refused(found[0].payload).reason == "undecodable"
+
+
 def test_a_notification_goes_to_where_it_says_that_its_record_lies() -> None:
     said = [("notification-id", b"N"), ("source-position", b"in-5@9")]
     (notified,) = rows_of(NOTIFICATION, (0, 4, 1_000, b"uow-1", b"{}", said))

@@ -76,6 +76,10 @@ class FakeConsumer:
         """No join is answered between two polls here."""
         return False
 
+    def take_unreadable(self) -> dict[TopicPartition, errors.KafkaError]:
+        """Everything can be read here."""
+        return {}
+
     def assignment(self) -> set[TopicPartition]:
         return set(self._assigned)
 
