@@ -11,6 +11,7 @@ import msgspec
 from domain.bodies import find_encoding_flaw, find_reading_flaw
 from domain.dead_letter import DeadLetterReason
 from domain.envelope import MOST_OBJECTS, DataEnvelope, ProcessObject
+from domain.errors import our_mistake
 from domain.identifiers import find_id_flaw, hash_id, shown
 from domain.record import Record
 from domain.wire import WireEnvelope, has_too_many_objects, read_envelope
@@ -63,6 +64,8 @@ class EnvelopeDecoder:
             return _shapeless(str(error))
         except RecursionError:
             return _shapeless("nested too deep to be read")
+        except Exception as error:  # noqa: BLE001 - A mistake of ours costs the record, not the worker at each start.
+            return Refusal(DeadLetterReason.UNDECODABLE, our_mistake(error))
 
     def _screen(self, record: Record) -> None:
         """What can be refused without reading the value."""

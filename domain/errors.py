@@ -5,6 +5,9 @@ from typing import ClassVar
 from domain.dead_letter import DeadLetterReason
 from domain.printable import printable
 
+LONGEST_WORDS = 1_000
+"""Of an error's text: it may hold whatever the error is about."""
+
 
 class ResequencerError(Exception):
     """Every error that this project raises on purpose."""
@@ -37,12 +40,18 @@ class OwnershipLost(ResequencerError):
 
 
 def words_of(error: BaseException) -> str:
-    """Its type and its text, for people. Foreign code may raise an error whose text cannot be had."""
+    """Its type and the beginning of its text, for people. Foreign code may raise an error whose text cannot be had."""
     name = type(error).__name__
     try:
-        return f"{name}: {error}"
+        return f"{name}: {error}"[:LONGEST_WORDS]
     except Exception as again:  # noqa: BLE001 - Its text is made by foreign code.
         return f"{name} (its text cannot be had: {type(again).__name__})"
+
+
+def our_mistake(error: BaseException) -> str:
+    """What a dead letter says where code of ours failed in a way that was not foreseen: the record may be sound."""
+    said = printable(words_of(error))
+    return f"{said}; the service failed on it: report this with its log, and requeue the record once that is mended"
 
 
 class ConfigurationError(ResequencerError):

@@ -3,6 +3,7 @@
 import logging
 from threading import Event, Lock, Thread
 
+from domain.errors import words_of
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, ReleaseRefused
 from enrichment.manifest import Pointer
@@ -63,6 +64,8 @@ class Follower:
                 self._complain(str(error))
         except (ReleaseRefused, OSError) as error:
             self._complain(str(error))
+        except Exception as error:  # noqa: BLE001 - The thread would end, and with it what is said of any other release.
+            self._complain(words_of(error))
 
     def _is_left_alone(self, pointer: Pointer) -> bool:
         """What was refused is tried again at ever longer intervals: reading it takes a while, and a disk may recover."""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import ClassVar
 
+from msgspec.structs import replace
 from thespian.actors import ActorAddress, ActorExitRequest, ActorTypeDispatcher, ChildActorExited, PoisonMessage
 
-from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.errors import ResequencerError
 from guardian.messages import Active, Arm, Drop, ListActive, Prepare, Prepared, Settle, Settled, Survey, Surveyed
 from guardian.roster import Roster, RosterSettings
 from guardian.supervision import SUPERVISION, Directive, Failure
 from resequencer.actor import Resequencer
 from resequencer.messages import Begin, Decide, Decided, Refused, UnitKey
-from resequencer.unit import Decision, Tally, Wake
+from resequencer.unit import Wake
 from storage.port import Snapshot
 
+_log = logging.getLogger("resequencer.guardian")
 _QUESTIONS = (Arm, Drop, ListActive, Prepare, Settle, Survey)
 
 
@@ -138,8 +140,7 @@ class Guardian(ActorTypeDispatcher):
         if isinstance(turn, Begin):
             self._supervise(Failure.STATE, turn.key, str(message.details))
         elif isinstance(turn, Decide):
-            failure = Failure.TURN_OF_ARRIVALS if turn.envelopes else Failure.TURN_OF_WAKES
-            self._supervise(failure, turn.key, str(message.details))
+            self._supervise(Failure.CAREFUL_TURN if turn.is_careful else Failure.TURN, turn.key, str(message.details))
 
     def receiveMsg_ChildActorExited(self, message: ChildActorExited, sender: ActorAddress) -> None:
         key = self._stopping.pop(message.childAddress.actorAddressString, None)
@@ -176,25 +177,20 @@ class Guardian(ActorTypeDispatcher):
             self.send(child, ActorExitRequest())
 
     def _supervise(self, failure: Failure, key: UnitKey, details: str) -> None:
-        turn = self._outstanding.pop(key, None)
+        turn = self._outstanding.get(key)
         if turn is None:
             return
-        if SUPERVISION[failure] is Directive.BURY_AND_RESTART:
-            self._bury(turn, details)
-        else:
-            self._failure = self._failure or Escalated(failure, key, details)
+        if SUPERVISION[failure] is Directive.TAKE_AGAIN:
+            _log.warning(
+                "a turn of unit %s of %s failed and is taken again: each envelope that it fails on becomes a dead letter, alone",
+                key.unit, key.partition,
+                extra={"unit": key.unit, "partition": str(key.partition)},
+            )  # fmt: skip
+            self.send(self._children[key], replace(turn, is_careful=True))
+            return
+        del self._outstanding[key]
+        self._failure = self._failure or Escalated(failure, key, details)
         self._answer_if_complete()
-
-    def _bury(self, turn: Decide, details: str) -> None:
-        error = f"{Failure.TURN_OF_ARRIVALS}: {details.strip().splitlines()[-1]}"
-        letters = tuple(DeadLetter(each.record, DeadLetterReason.HANDLER_FAILED, error, turn.now) for each in turn.envelopes)
-        waits = self._roster.waits.get(turn.key)
-        tally = Tally(arrived=len(letters))
-        self._decisions.append(Decided(turn.key, Decision(None, letters, waits, (), tally)))
-        if waits is not None:
-            self._roster.arm(turn.key, waits)
-        self._roster.deactivate(turn.key)
-        self._stop(turn.key)
 
     def _answer_if_complete(self) -> None:
         if self._outstanding or self._asked_by is None:

@@ -10,8 +10,8 @@ class Failure(StrEnum):
     HANDLER_FOR_A_WHILE = "a handler raised a transient error"
     HANDLER_FOR_EVER = "a handler raised a permanent error, or a transient one too often"
     STRATEGY = "a user's strategy raised"
-    TURN_OF_ARRIVALS = "a resequencer raised while it took what arrived"
-    TURN_OF_WAKES = "a resequencer raised though nothing had arrived"
+    TURN = "a resequencer raised in a turn"
+    CAREFUL_TURN = "a resequencer raised on no envelope in particular"
     STATE = "what the storage keeps of a unit cannot be used"
     GUARDIAN = "the guardian raised"
 
@@ -21,7 +21,7 @@ class Directive(StrEnum):
 
     RETRY = "the unit waits and the same envelope is tried again"
     BURY = "the envelope becomes a dead letter and the unit goes on"
-    BURY_AND_RESTART = "what arrived becomes dead letters and the actor is begun again from the storage"
+    TAKE_AGAIN = "the turn is taken again, and each envelope that it fails on becomes a dead letter, alone"
     ESCALATE = "the worker ends without committing, and says which unit it was"
 
 
@@ -29,8 +29,8 @@ SUPERVISION: Mapping[Failure, Directive] = {
     Failure.HANDLER_FOR_A_WHILE: Directive.RETRY,
     Failure.HANDLER_FOR_EVER: Directive.BURY,
     Failure.STRATEGY: Directive.BURY,
-    Failure.TURN_OF_ARRIVALS: Directive.BURY_AND_RESTART,
-    Failure.TURN_OF_WAKES: Directive.ESCALATE,
+    Failure.TURN: Directive.TAKE_AGAIN,
+    Failure.CAREFUL_TURN: Directive.ESCALATE,
     Failure.STATE: Directive.ESCALATE,
     Failure.GUARDIAN: Directive.ESCALATE,
 }

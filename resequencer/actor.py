@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from thespian.actors import Actor, ActorAddress
 
 from domain.errors import ConfigurationError
+from resequencer.culprits import decide_without_culprits
 from resequencer.messages import Begin, Decide, Decided, Refused
 from resequencer.rules import Rules
 from resequencer.turn import decide
@@ -17,7 +18,7 @@ class Resequencer(Actor):
     """Created by the guardian, told `Begin` once and `Decide` once a poll; answers each with one message.
 
     The composition makes a subclass per worker whose class attributes are its dependencies. A turn that raises leaves the
-    unit as it was: Thespian calls again, then tells the guardian (`PoisonMessage`), which supervises.
+    unit as it was: Thespian calls again, then tells the guardian (`PoisonMessage`), which asks for a careful one.
     """
 
     rules: ClassVar[Rules]
@@ -45,5 +46,6 @@ class Resequencer(Actor):
     def _decide(self, message: Decide, sender: ActorAddress) -> None:
         if self._unit is None:
             return
-        self._unit, decision = decide(self._unit, message.envelopes, message.wakes, message.now, self.rules)
+        taken = decide_without_culprits if message.is_careful else decide
+        self._unit, decision = taken(self._unit, message.envelopes, message.wakes, message.now, self.rules)
         self.send(sender, Decided(message.key, decision))

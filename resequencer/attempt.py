@@ -17,6 +17,7 @@ def attempt(copy: WorkingCopy, entry: Stashed, attempts: int = 0, *, is_forced: 
     `attempts` were made before. The entry is in the stash no more.
     """
     envelope, data = entry.envelope, copy.data
+    copy.in_hand = envelope
     try:
         marks = Marks(copy.incomplete, not is_forced and copy.strategy.is_late(copy.state, envelope))
         data = _data_with(copy, envelope, marks)

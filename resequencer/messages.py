@@ -24,12 +24,16 @@ class Begin(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decide(msgspec.Struct, frozen=True, gc=False):
-    """Take your turn: these envelopes came, in order of arrival, then these wakes."""
+    """Take your turn: these envelopes came, in order of arrival, then these wakes.
+
+    With `is_careful` it was taken and raised: take it again, and set aside what it fails on.
+    """
 
     key: UnitKey
     envelopes: tuple[DataEnvelope, ...]
     wakes: tuple[Wake, ...]
     now: Instant
+    is_careful: bool = False
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False):

@@ -39,6 +39,7 @@ def keep_bound(copy: WorkingCopy) -> None:
 def _force(copy: WorkingCopy, entry: Stashed) -> None:
     """Unless the normal loop took it already, or the one before it is to be tried again first."""
     if copy.is_free and copy.stash.ids.find(entry.envelope.id_hash) is not None:
+        copy.in_hand = entry.envelope
         copy.incomplete = copy.missing(entry)
         copy.stash = copy.stash.without_top(entry)
         attempt(copy, entry, is_forced=True)

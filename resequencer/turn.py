@@ -34,9 +34,15 @@ def decide(unit: Unit, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake],
     A wake may be early or doubled: nothing happens then. A deadline is due only when everything that lay in the partition
     at its instant has been read; whoever wakes the unit knows that.
     """
-    copy = WorkingCopy(unit, rules, now)
+    return take_turn(WorkingCopy(unit, rules, now), envelopes, wakes)
+
+
+def take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Turned:
+    """The turn on its working copy."""
     for envelope in envelopes:
+        copy.in_hand = envelope
         receive(copy, envelope)
+    copy.in_hand = None
     for each in wakes:
         wake(copy, each)
     after = copy.unit()

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from domain.clock import Instant
+from domain.dead_letter import DeadLetterReason
 from domain.decoding import Refusal
 from domain.envelope import DataEnvelope
-from domain.errors import ConfigurationError, PermanentError
+from domain.errors import ConfigurationError, PermanentError, our_mistake
 from domain.record import Cut, Headers, Origin, Partition, Record
 from resequencer.envelope_ids import EnvelopeIds
 from resequencer.payment_data import PaymentData
@@ -127,15 +128,24 @@ class UnitCodec(NamedTuple):
             stored = _decode_entry(each.body)
             origin = Origin(partition, each.offset)
             record = Record(origin, stored.value, stored.key, stored.headers, stored.defect, stored.cut)
+            entry = self._entry(record, stored)
+            if isinstance(entry, Stashed):
+                entries.append(entry)
+            else:
+                spoiled.append(entry)
+        return entries, tuple(spoiled)
+
+    def _entry(self, record: Record, stored: _StoredEntry) -> Stashed | Spoiled:
+        """Whatever fails here concerns this record alone, and would fail again whenever its unit is loaded."""
+        try:
             envelope = self.decode(record)
             if isinstance(envelope, Refusal):
-                spoiled.append(Spoiled(record, envelope.reason, envelope.error))
-                continue
-            try:
-                entries.append(Stashed(envelope, self.strategy.rank(envelope), stored.stashed_at, stored.learned_wait_ms))
-            except PermanentError as error:
-                spoiled.append(Spoiled(record, error.reason, str(error)))
-        return entries, tuple(spoiled)
+                return Spoiled(record, envelope.reason, envelope.error)
+            return Stashed(envelope, self.strategy.rank(envelope), stored.stashed_at, stored.learned_wait_ms)
+        except PermanentError as error:
+            return Spoiled(record, error.reason, str(error))
+        except Exception as error:  # noqa: BLE001 - A mistake of ours costs the record, not the worker at each start.
+            return Spoiled(record, DeadLetterReason.HANDLER_FAILED, our_mistake(error))
 
 
 def strategy_changed(stored: str, configured: str, what: str) -> ConfigurationError:

@@ -13,6 +13,7 @@ def unstash(copy: WorkingCopy, lane: str) -> None:
         if not _accepts(copy, top):
             break
         gather_with(copy, top.envelope)
+        copy.in_hand = top.envelope
         copy.stash = copy.stash.without_top(top)
         attempt(copy, top)
 

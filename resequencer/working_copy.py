@@ -3,6 +3,7 @@
 from typing import Any
 
 from domain.clock import Instant
+from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
 from resequencer.effects import Effects
 from resequencer.rules import Rules
@@ -13,6 +14,7 @@ from resequencer.unit import Unit
 class WorkingCopy:
     """Changed in place by what happens in the turn, beside what that leads to; nothing outside ever sees it half done.
 
+    `in_hand` is the envelope that is dealt with at the moment: what is raised concerns this one (`culprits`).
     `incomplete` is what was missing of what is being handled, `has_gathered` whether everything in the stash has given its
     data already, `is_changed` whether the storage has anything to learn.
     """
@@ -24,6 +26,7 @@ class WorkingCopy:
         "gathered_to",
         "handled",
         "has_gathered",
+        "in_hand",
         "incomplete",
         "is_changed",
         "now",
@@ -46,6 +49,7 @@ class WorkingCopy:
         self.retry = unit.retry
         self.gathered_to = unit.gathered_to
         self.has_gathered = False
+        self.in_hand: DataEnvelope | None = None
         self.incomplete: str | None = None
         self.effects = Effects(unit, now)
         self.is_changed = self.effects.bury_spoiled()

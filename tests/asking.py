@@ -14,8 +14,9 @@ from guardian.actors import Actors
 from guardian.messages import Arm, Drop, Prepare, Settle, Settled, Survey, Surveyed
 from guardian.roster import RosterSettings
 from resequencer.messages import Decided, UnitKey
+from resequencer.profiles import Profiles
 from resequencer.rules import Rules
-from resequencer.settings import ResequencerSettings
+from resequencer.settings import LearnedTimeout, ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from storage.port import Snapshot, StashEntry, Waits
@@ -27,10 +28,16 @@ FAR = {P0: 10**12, P1: 10**12}
 class Asked:
     """Polls by hand: `poll` is Prepare, load, Settle, and keeping what was decided."""
 
-    def __init__(self, strategy: str | Strategy = "SEQUENCE", **roster: Any) -> None:
+    def __init__(
+        self,
+        strategy: str | Strategy = "SEQUENCE",
+        profiles: Profiles | None = None,
+        learned: LearnedTimeout | None = None,
+        **roster: Any,
+    ) -> None:
         chosen = make_strategy(StrategySettings(strategy)) if isinstance(strategy, str) else strategy
         self.handler = Recorder()
-        rules = Rules(chosen, self.handler, ResequencerSettings(), NoChance())
+        rules = Rules(chosen, self.handler, ResequencerSettings(learned=learned), NoChance(), profiles)
         self.actors = Actors(rules, decoder().decode, msgspec.structs.replace(RosterSettings(), **roster))
         self.now = 1_000_000
         self.stored: dict[UnitKey, Snapshot] = {}
@@ -38,9 +45,12 @@ class Asked:
         self.loaded: list[frozenset[UnitKey]] = []
         self.offset = 0
 
-    def envelope(self, unit: str, sequence: int, partition: Partition = P0, identity: str | None = None) -> DataEnvelope:
+    def envelope(
+        self, unit: str, sequence: int, partition: Partition = P0, identity: str | None = None, mds: Iterable[str] = ()
+    ) -> DataEnvelope:
         self.offset += 1
-        value = wire(unit, "A", sequence, identity or f"{unit}#{sequence}")
+        objects = [{"uniqueId": name, "objectType": name, "object": {}} for name in mds]
+        value = wire(unit, "A", sequence, identity or f"{unit}#{sequence}", mdsObjects=objects)
         decoded = decoder().decode(Record(Origin(partition, self.offset), value, unit.encode()))
         assert isinstance(decoded, DataEnvelope), decoded
         return decoded

@@ -74,10 +74,11 @@ class Envelopes:
 
 
 class Recorder:
-    """A handler that notifies of every envelope, and fails as often as it is told to."""
+    """A handler that notifies of every envelope, and fails as often as it is told to; `breaks` on these envelope ids always."""
 
     def __init__(self) -> None:
         self.failures: dict[str, list[Exception]] = {}
+        self.breaks: dict[str, Exception] = {}
         self.seen: list[tuple[DataEnvelope, PaymentData, Marks, Instant]] = []
 
     def fail(self, envelope: DataEnvelope, *errors: Exception) -> None:
@@ -87,6 +88,8 @@ class Recorder:
         self.seen.append((envelope, data, marks, now))
         if failures := self.failures.get(envelope.envelope_id):
             raise failures.pop(0)
+        if envelope.envelope_id in self.breaks:
+            raise self.breaks[envelope.envelope_id]
         notification = Notification(
             envelope.envelope_id, envelope.unit, "ACCP", b"{}", (("incomplete", (marks.incomplete or "").encode()),),
             envelope.record.origin,

@@ -32,9 +32,11 @@ class CalledTarget:
         mapping = self._mapping(report, data)
         try:
             value = self._function(mapping)
-        except (TransientError, PermanentError, KeyboardInterrupt):
+        except (TransientError, KeyboardInterrupt):
             raise
         except BaseException as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
+            if type(error) is PermanentError:
+                raise
             raise PermanentError(f"{self._name} raised {words_of(error)}") from error
         if not isinstance(value, bytes):
             raise PermanentError(f"{self._name} returned {type(value).__name__} instead of bytes")

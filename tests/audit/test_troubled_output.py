@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from pkgutil import resolve_name as resolve
 
 import pytest
 from audited_service import TABLE, AuditedService, lines_of, write_lines
@@ -200,3 +201,43 @@ def settings_saying(text):
     """Those of the file, with additional information."""
     rows = (line.split(",") for line in TABLE.splitlines()[1:])
     return shaped({("", flow, event): [status, reason or None, text, None] for flow, event, status, reason, _ in rows})
+
+
+def broken(handler_or_step, is_hit):
+    """The same, with a mistake that some envelopes run into."""
+
+    def fail(*arguments, **named):
+        if is_hit(arguments):
+            raise ArithmeticError("a mistake of ours")
+        return handler_or_step(*arguments, **named)
+
+    return fail
+
+
+MISTAKES = {
+    # Where the notification is made, by its id.
+    "resequencer.handlers.process_object_handler.encode_report": lambda arguments: arguments[0][0] in "ABC",
+    # Where the unit takes it, before anything is counted.
+    "resequencer.turn.find_known": lambda arguments: arguments[1].sequence == 3 and arguments[1].unit[-1] in "0123",
+}
+
+
+@pytest.mark.parametrize("where", MISTAKES)
+@pytest.mark.parametrize("strategy", ["SEQUENCE", "FULL_PAIN001"])
+def test_what_the_service_set_aside_by_a_mistake_that_is_still_there_is_explained(tmp_path, monkeypatch, where, strategy):
+    audited = AuditedService(tmp_path, strategy)
+    monkeypatch.setattr(where, broken(resolve(where), MISTAKES[where]))
+    audited.live()
+    set_aside = [line for line in lines_of(audited.dead_letters) if "service failed" in line["headers"]["dead-letter-error"]]
+    assert len(set_aside) > 3
+    assert audited.findings() == []
+
+
+@pytest.mark.parametrize("where", MISTAKES)
+def test_what_it_set_aside_by_a_mistake_that_was_mended_is_found(tmp_path, monkeypatch, where):
+    audited = AuditedService(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, broken(resolve(where), MISTAKES[where]))
+        audited.live()
+    found = audited.findings()
+    assert {deviation for deviation, _ in found} >= {"dead letter not explained"}

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import domain.decoding
 from domain.bodies import MAX_DEPTH, read_body
 from domain.dead_letter import DeadLetterReason as Reason
 from domain.decoding import MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder, Refusal
@@ -496,3 +497,16 @@ def test_an_invalid_sequence_matters_only_where_it_is_needed(decode: Any, wire: 
         assert f"integer from 1 to {MAX_SEQUENCE}" in refusal(decode(value), Reason.INVALID_SEQUENCE)
     else:
         refusal(decode(value), Reason.UNDECODABLE)
+
+
+@pytest.mark.parametrize("error", [ArithmeticError("a bug of ours"), MemoryError(), AssertionError("never so")], ids=repr)
+def test_a_record_on_which_decoding_itself_fails_is_one_dead_letter_too(
+    decode: Any, wire: Any, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(value: bytes) -> Any:
+        raise error
+
+    monkeypatch.setattr(domain.decoding, "_read", read)
+    told = refusal(decode(wire), Reason.UNDECODABLE)
+    assert type(error).__name__ in told
+    assert "the service failed on it" in told

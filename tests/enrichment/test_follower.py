@@ -10,7 +10,7 @@ from enrichment.directory import LookupsDirectory
 from enrichment.follower import Follower
 from enrichment.manifest import Manifest
 from enrichment.publication import roll_back
-from enrichment.release import open_release
+from enrichment.release import Release, open_release
 
 Publish = Callable[..., Manifest]
 
@@ -157,3 +157,24 @@ def test_readers_see_whole_releases_during_a_hundred_switches(
     follower.close()
     assert all(one == other for one, other in seen)
     assert seen[-1] == (b"100", b"100")
+
+
+def test_whatever_a_look_fails_on_is_said_once_and_the_next_release_is_taken_all_the_same(
+    follower: Follower, publish: Publish, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the thread would end without a word, and the worker would keep its lookups for ever."""
+    version = publish({"t": {b"k": b"1"}}).version
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "resequencer.lookups"):
+        patch.setattr("enrichment.follower.open_release", _fail)
+        follower.start()
+        wait_until(lambda: caplog.messages, "the failure is said")
+    assert caplog.messages == ["lookups stay as they are: ArithmeticError: a bug of ours"]
+    taken = wait_until(follower.take, "the release is taken")
+    follower.close()
+    assert taken is not None
+    assert taken.version == version
+    taken.close()
+
+
+def _fail(*_: object) -> Release:
+    raise ArithmeticError("a bug of ours")

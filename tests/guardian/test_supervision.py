@@ -26,8 +26,8 @@ TESTED: dict[Failure, Directive] = {
     Failure.HANDLER_FOR_A_WHILE: Directive.RETRY,
     Failure.HANDLER_FOR_EVER: Directive.BURY,
     Failure.STRATEGY: Directive.BURY,
-    Failure.TURN_OF_ARRIVALS: Directive.BURY_AND_RESTART,
-    Failure.TURN_OF_WAKES: Directive.ESCALATE,
+    Failure.TURN: Directive.TAKE_AGAIN,
+    Failure.CAREFUL_TURN: Directive.ESCALATE,
     Failure.STATE: Directive.ESCALATE,
     Failure.GUARDIAN: Directive.ESCALATE,
 }
@@ -105,7 +105,9 @@ def test_a_users_strategy_that_can_no_longer_rank_what_is_stashed_costs_only_tha
     assert [each.offset for each in after.stored[U].stash] == [2]
 
 
-class TestATurnOfArrivalsThatRaises:
+class TestATurnThatRaises:
+    """More of it in test_a_turn_that_raises.py."""
+
     @pytest.fixture
     def settled(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Settled:
         """Unit `u` holds 3; then 2 and 9 come and its turn raises, while `v` is served."""
@@ -121,37 +123,35 @@ class TestATurnOfArrivalsThatRaises:
             patch.setattr(resequencer.turn, "receive", receive)
             return asked.poll(asked.envelope("u", 2), asked.envelope("u", 9), asked.envelope("v", 1))
 
-    def test_what_arrived_becomes_dead_letters_and_others_are_served(self, asked: Asked, settled: Settled) -> None:
-        assert [each.record.origin.offset for each in buried(settled)] == [2, 3]
+    def test_what_it_fails_on_becomes_a_dead_letter_and_all_others_are_served(self, asked: Asked, settled: Settled) -> None:
+        assert [each.record.origin.offset for each in buried(settled)] == [3]
         assert {each.reason for each in buried(settled)} == {DeadLetterReason.HANDLER_FAILED}
         assert "ArithmeticError: a bug of ours" in buried(settled)[0].error
         assert asked.told(settled) == ["v#1"]
 
-    def test_nothing_of_the_turn_is_stored(self, asked: Asked, settled: Settled) -> None:
-        (mine,) = (each for each in settled.decisions if each.key == U)
-        assert mine.decision.change is None
-        assert [each.offset for each in asked.stored[U].stash] == [1]
+    def test_the_rest_of_the_turn_is_stored(self, asked: Asked, settled: Settled) -> None:
+        assert [each.offset for each in asked.stored[U].stash] == [1, 2]
 
-    def test_the_actor_is_begun_again_from_the_storage(self, asked: Asked, settled: Settled) -> None:
-        assert asked.told(asked.poll(asked.envelope("u", 1), asked.envelope("u", 2))) == ["u#1", "u#2", "u#3"]
-        assert asked.loaded[-1] == {U}
+    def test_the_actor_goes_on(self, asked: Asked, settled: Settled) -> None:
+        assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2", "u#3"]
+        assert asked.loaded[-1] == frozenset()
 
     def test_its_deadline_still_comes(self, asked: Asked, settled: Settled) -> None:
         assert asked.survey().waiting == 1
-        assert asked.told(asked.poll(after_ms=21_000)) == ["u#3"]
+        assert asked.told(asked.poll(after_ms=21_000)) == ["u#2", "u#3"]
 
     def test_the_bytes_of_its_stash_are_counted_once(self, asked: Asked, settled: Settled) -> None:
-        assert asked.survey().stashed_bytes == 0
-        asked.poll(asked.envelope("u", 3))
+        assert asked.survey().stashed_bytes == asked.waiting[U].stashed_bytes
+        asked.poll(asked.envelope("u", 4))
         assert asked.survey().stashed_bytes == asked.waiting[U].stashed_bytes
 
 
-def test_a_deadline_that_came_with_arrivals_that_raise_comes_again(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_that_came_with_arrivals_that_raise_is_kept(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     asked.poll(asked.envelope("u", 3))
     with monkeypatch.context() as patch:
         patch.setattr(resequencer.turn, "receive", raising(ArithmeticError("a bug of ours")))
-        asked.poll(asked.envelope("u", 2), after_ms=21_000)
-    assert asked.told(asked.poll()) == ["u#3"]
+        assert asked.told(asked.poll(asked.envelope("u", 2), after_ms=21_000)) == ["u#3"]
+    assert asked.told(asked.poll()) == []
 
 
 def test_a_resequencer_that_raises_twice_and_then_not_costs_nothing(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +167,14 @@ def test_a_resequencer_that_raises_twice_and_then_not_costs_nothing(asked: Asked
     assert (asked.told(settled), buried(settled)) == (["u#1"], [])
 
 
-def test_a_turn_of_wakes_that_raises_ends_the_worker_and_names_the_unit(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_that_raises_on_no_envelope_in_particular_ends_the_worker_and_names_the_unit(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked.poll(asked.envelope("u", 3))
     monkeypatch.setattr(resequencer.turn, "wake", raising(ArithmeticError("a bug of ours")))
     with pytest.raises(Escalated, match="unit 'u' of T-0") as caught:
         asked.poll(after_ms=21_000)
-    assert (caught.value.failure, caught.value.key) == (Failure.TURN_OF_WAKES, U)
+    assert (caught.value.failure, caught.value.key) == (Failure.CAREFUL_TURN, U)
     assert "a bug of ours" in str(caught.value)
 
 

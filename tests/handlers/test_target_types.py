@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from domain.dead_letter import DeadLetterReason
 from domain.errors import ConfigurationError, OwnershipLost, PermanentError, ResequencerError, TransientError
 from resequencer.handlers.port import Handled
 from resequencer.handlers.settings import HandlerSettings
@@ -20,6 +21,17 @@ PDS = (("pdsBusinessData", b'{"value": "PAYMENT"}'), ("unnamed", b"1"))
 
 class Unavailable(TransientError):
     """Raised by the user's callable."""
+
+
+class Rejected(PermanentError):
+    """As a user may write one, with attributes of its own that ours have too."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason  # type: ignore[misc, assignment]
+
+    def __str__(self) -> str:
+        return f"rejected: {self.reason}"
 
 
 class Panic(BaseException):
@@ -131,6 +143,16 @@ def test_the_permanent_error_of_a_callable_passes_as_it_is(value_of: Callable[..
     assert raised.value is error
 
 
+def test_a_permanent_error_of_the_users_own_says_no_reason_but_its_text(
+    value_of: Callable[..., bytes], user_module: ModuleType
+) -> None:
+    """The reasons of dead letters are ours."""
+    user_module.fail = raising(Rejected("no such customer"))  # type: ignore[attr-defined]
+    with pytest.raises(PermanentError, match="rejected: no such customer") as raised:
+        value_of("somebodys_targets:fail")
+    assert raised.value.reason is DeadLetterReason.HANDLER_FAILED
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -152,6 +174,13 @@ def test_any_other_error_of_a_callable_is_permanent_and_names_both(
     with pytest.raises(PermanentError) as raised:
         value_of("somebodys_targets:fail")
     assert str(raised.value) == f"somebodys_targets:fail raised {type(error).__name__}: {error}"
+
+
+def test_of_an_error_of_a_callable_only_the_beginning_is_told(value_of: Callable[..., bytes], user_module: ModuleType) -> None:
+    user_module.fail = raising(ValueError("x" * 10_000_000))  # type: ignore[attr-defined]
+    with pytest.raises(PermanentError) as raised:
+        value_of("somebodys_targets:fail")
+    assert len(str(raised.value)) < 2_000
 
 
 def test_an_error_of_a_callable_whose_text_cannot_be_had_is_permanent(
