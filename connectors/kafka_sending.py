@@ -3,14 +3,17 @@
 from functools import lru_cache
 from struct import iter_unpack
 from typing import Any
+from zlib import crc32
 
 from kafka import KafkaProducer, TopicPartition
+
+from domain.identifiers import MAX_LENGTH
 
 _PLAIN_BYTES = 64 << 10
 """What is longer is sent as the client does: it looks at the size again."""
 
-_KEYS, _KEY_BYTES = 1 << 14, 1_024
-"""Of so many keys the partition is remembered, and of none that is longer: dead letters have whatever key their record had."""
+_KEYS, _KEY_BYTES = 1 << 14, 4 * MAX_LENGTH
+"""Of so many keys the partition is remembered, and of none that is longer: that is no unit's id, but the key of a dead letter."""
 
 _MASK, _MIX = 0xFFFFFFFF, 0x5BD1E995
 
@@ -43,9 +46,11 @@ class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships 
         if self._offsets is not None and self._offsets.failed:
             raise self._offsets.exception
         partitions = self._metadata.partitions_for_topic(topic)
-        if key is None or not partitions or len(value) > _PLAIN_BYTES or len(key) > _KEY_BYTES:
+        if key is None or not partitions:
             return super().send(topic, value, key, headers)
         partition = TopicPartition(topic, partition_of(key, len(partitions)))
+        if len(value) > _PLAIN_BYTES or len(key) > _KEY_BYTES:
+            return super().send(topic, value, key, headers, partition.partition)
         if partition not in self._joined:
             self._transaction_manager.maybe_add_partition_to_transaction(partition)
             self._joined.add(partition)
@@ -55,9 +60,16 @@ class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships 
         return future
 
 
-@lru_cache(_KEYS)
 def partition_of(key: bytes, count: int) -> int:
-    """Of so many partitions, as all of Kafka's clients choose it: by the positive murmur2 of the key."""
+    """Of so many partitions, as all of Kafka's clients choose it: by the positive murmur2 of the key.
+
+    A key that is too long for a unit's id may have megabytes, for which that takes seconds: by its checksum.
+    """
+    return _partition_of_id(key, count) if len(key) <= _KEY_BYTES else crc32(key) % count
+
+
+@lru_cache(_KEYS)
+def _partition_of_id(key: bytes, count: int) -> int:
     return (_murmur2(key) & 0x7FFFFFFF) % count
 
 

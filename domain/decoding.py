@@ -12,12 +12,15 @@ from domain.bodies import find_encoding_flaw, find_reading_flaw
 from domain.dead_letter import DeadLetterReason
 from domain.envelope import MOST_OBJECTS, DataEnvelope, ProcessObject
 from domain.errors import our_mistake
-from domain.identifiers import find_id_flaw, hash_id, shown
+from domain.identifiers import MAX_LENGTH, find_id_flaw, hash_id, shown
 from domain.record import Record
 from domain.wire import WireEnvelope, has_too_many_objects, read_envelope
 
 MAX_SEQUENCE = 2**53 - 1
 """The largest integer up to which every JSON reader keeps all of them exact (RFC 8259, section 6)."""
+
+_LONGEST_RAW_ID = 12 * MAX_LENGTH + 2
+"""In bytes of JSON: a character takes twelve at most (two escapes of UTF-16), the quotes two."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _pack = msgspec.msgpack.Encoder().encode
@@ -154,8 +157,13 @@ def _unit(wire: WireEnvelope) -> str:
     return _checked_id("processingContext.unitOfWorkId", unit)
 
 
-@lru_cache(256)
 def _find_entity(raw: bytes) -> str | None:
+    """None where it is no text, or not fit for an id; one that is too long for that is not looked at."""
+    return _find_short_entity(raw) if len(raw) <= _LONGEST_RAW_ID else None
+
+
+@lru_cache(256)
+def _find_short_entity(raw: bytes) -> str | None:
     """There are few of them, and one in nearly every envelope."""
     try:
         entity = _read_text(raw)

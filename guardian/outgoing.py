@@ -11,6 +11,9 @@ from storage.port import Pending, StorageRefused
 
 POSSIBLE_DUPLICATE = ("possible-duplicate", b"true")
 
+_LONGEST_ERROR = 2_000
+"""Foreign code may say as much as it likes, the payment's data included; some transports bound a header."""
+
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
     channel: Channel
@@ -63,7 +66,7 @@ def _dead_letter_headers(letter: DeadLetter) -> Headers:
     return (
         *letter.record.headers,
         ("dead-letter-reason", letter.reason.value.encode()),
-        ("dead-letter-error", letter.error.encode("utf-8", "replace")),
+        ("dead-letter-error", letter.error[:_LONGEST_ERROR].encode("utf-8", "replace")),
         ("dead-letter-source-position", str(letter.record.origin).encode()),
         ("dead-letter-at", instant_text(letter.dead_at).encode()),
         *was,

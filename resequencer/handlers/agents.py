@@ -16,6 +16,9 @@ _type = TYPES["BranchAndFinancialInstitutionIdentification6"]
 assert isinstance(_type, Sequence)
 _AGENT = PartReader("an agent", _type)
 _KEPT = 4_096
+_LARGEST_KEPT_BYTES = 1_024
+"""Of an agent as it is said. A bank by its code, its name and address has some 300, the schema allows more than 10 000."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -45,7 +48,11 @@ class Agents:
         One that is missing, or says only that nothing was provided, is the institution that keeps the account by its IBAN; one
         with a BIC and without a name gets the name.
         """
-        named = b"" if agent is None else self._named(bytes(agent))
+        if agent is None:
+            named: bytes | None = b""
+        else:
+            find = self._named if len(agent) <= _LARGEST_KEPT_BYTES else self._find_named
+            named = find(bytes(agent))
         if named is not None:
             return msgspec.Raw(named) if named else self._institution_of(account) or agent
         return agent

@@ -17,6 +17,7 @@ from enrichment.shapes import (
     key_of,
     reader_of,
 )
+from enrichment.table import LONGEST_KEY_BYTES
 from resequencer.handlers.notification_settings import NotificationSetting, split_information
 
 _KEPT_SETTINGS = 4_096
@@ -39,12 +40,16 @@ class Lookups:
     def __init__(self, tables: Tables) -> None:
         self.version: str | None = tables.version
         self._tables = tables
-        self.find_setting = lru_cache(_KEPT_SETTINGS)(self._find_setting)
+        self._find_kept_setting = lru_cache(_KEPT_SETTINGS)(self._find_setting)
         self.find_words = lru_cache(_KEPT_REASONS)(self._find_words)
 
-    def _find_setting(self, entity: str | None, flow: str | None, event: str | None) -> NotificationSetting | None:
-        if flow is None or event is None:
+    def find_setting(self, entity: str | None, flow: str | None, event: str | None) -> NotificationSetting | None:
+        """What is longer than any key is not looked for, and not remembered either."""
+        if flow is None or event is None or len(flow) + len(event) > LONGEST_KEY_BYTES:
             return None
+        return self._find_kept_setting(entity, flow, event)
+
+    def _find_setting(self, entity: str | None, flow: str, event: str) -> NotificationSetting | None:
         found = self._tables.find(SETTINGS, key_of(entity, flow, event)) if entity else None
         if found is None:
             found = self._tables.find(SETTINGS, key_of(ANY, flow, event))

@@ -13,8 +13,13 @@ from resequencer.payment_data import Bodies, PaymentData
 
 DEFAULT_MESSAGE_NAME = "pain.001.001.09"
 KEPT_PAYMENTS = 4_096
+KEPT_BYTES = 32 * 1024 * 1024
 LARGEST_KEPT_BYTES = 16 * 1024
-"""Larger payments are made anew each time, so that what is kept stays below some 100 MB whatever comes."""
+"""Of the raw payments, without the originals that are made of them, which take about as much again. Larger payments are made anew
+each time."""
+
+_OBJECT_BYTES = 160
+"""What an MDS object takes in memory beside its name and its body."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(Fields).decode
@@ -49,6 +54,7 @@ class Originals:
         self._enrichment = enrichment
         self._agents = Agents(enrichment)
         self._kept: dict[Bodies, Original] = {}
+        self._kept_bytes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -63,11 +69,23 @@ class Originals:
         if kept is not None:
             return kept
         made = _make(data, self._enrichment, self._agents)
-        if sum(len(body) for _, body in data.mds) <= LARGEST_KEPT_BYTES:
-            if len(self._kept) >= KEPT_PAYMENTS:
-                del self._kept[next(iter(self._kept))]
-            self._kept[data.mds] = made
+        self._keep(data.mds, made)
         return made
+
+    def _keep(self, bodies: Bodies, made: Original) -> None:
+        size = _size(bodies)
+        if size > LARGEST_KEPT_BYTES:
+            return
+        while self._kept and (len(self._kept) >= KEPT_PAYMENTS or self._kept_bytes + size > KEPT_BYTES):
+            earliest = next(iter(self._kept))
+            self._kept_bytes -= _size(earliest)
+            del self._kept[earliest]
+        self._kept_bytes += size
+        self._kept[bodies] = made
+
+
+def _size(bodies: Bodies) -> int:
+    return sum([len(name) + len(body) + _OBJECT_BYTES for name, body in bodies])
 
 
 def _make(data: PaymentData, enrichment: Enrichment, agents: Agents) -> Original:

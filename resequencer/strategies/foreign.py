@@ -12,6 +12,8 @@ from resequencer.strategies.port import Rank, Strategy, StrategyState
 _Answer = TypeVar("_Answer")
 _QUESTIONS = ("initial", "rank", "observe", "accepts", "handled", "forced", "buried", "is_late", "missing")
 
+_LONGEST_TEXT = 1_000
+
 
 class ForeignStrategy:
     """Passes every question on and turns whatever is raised into a `PermanentError`: one dead letter, the unit goes on.
@@ -85,5 +87,5 @@ def _checked_rank(rank: Any) -> Rank:
 
 
 def _checked_text(text: Any) -> str:
-    """As it can be stored and sent: text of Unicode, and of no type of its own."""
-    return str(text).encode(errors="replace").decode()
+    """As it can be stored and sent: text of Unicode, of no type of its own, and short, for it is kept while the unit waits."""
+    return str(text)[:_LONGEST_TEXT].encode(errors="replace").decode()

@@ -1,5 +1,6 @@
 """Sending as the client does, only quicker."""
 
+import tracemalloc
 from unittest.mock import Mock
 
 import pytest
@@ -16,9 +17,31 @@ from connectors.kafka_records import Sending
 from connectors.kafka_sending import QuickProducer, partition_of
 
 
-@given(st.binary(max_size=300), st.integers(1, 2_000))
+@given(st.binary(max_size=1_024), st.integers(1, 2_000))
 def test_a_key_has_the_partition_that_every_client_of_kafka_gives_it(key: bytes, count: int) -> None:
     assert partition_of(key, count) == (murmur2(key) & 0x7FFFFFFF) % count
+
+
+def test_keys_of_dead_letters_are_not_remembered_however_long_they_are() -> None:
+    """They held 191 MB."""
+    tracemalloc.start()
+    for number in range(200):
+        key = b"%d" % number + b"k" * 1_000_000
+        assert 0 <= partition_of(key, 7) < 7
+        assert partition_of(key, 7) == partition_of(bytes(bytearray(key)), 7)
+    del key
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 100_000
+
+
+@pytest.mark.parametrize("value", [b"value", b"x" * 100_000])
+def test_a_long_key_has_one_partition_whatever_is_sent_with_it(value: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, _ = _in_a_transaction()
+    sent = Mock()
+    monkeypatch.setattr(KafkaProducer, "send", sent)
+    producer.send("T", value, b"k" * 2_000, [])
+    assert sent.call_args.args[-1] == partition_of(b"k" * 2_000, 3)
 
 
 def test_refused_positions_are_told_by_the_next_record() -> None:

@@ -57,6 +57,12 @@ def test_a_cut_dead_letter_says_what_it_was() -> None:
     assert (headers["dead-letter-value-length"], headers["dead-letter-value-sha256"]) == (b"50000000", b"abc")
 
 
+def test_the_error_of_a_dead_letter_is_cut_however_much_foreign_code_says() -> None:
+    record = Record(Origin(P, 70), b"value")
+    headers = dict(outgoing(1, DeadLetter(record, DeadLetterReason.HANDLER_FAILED, "ü" * 5_000_000, 0), 0).headers)
+    assert headers["dead-letter-error"] == ("ü" * 2_000).encode()
+
+
 def test_only_what_a_record_below_the_heal_offset_caused_is_marked() -> None:
     for what in (NOTIFICATION, LETTER):
         assert POSSIBLE_DUPLICATE in outgoing(1, what, 71).headers

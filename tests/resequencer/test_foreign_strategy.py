@@ -105,8 +105,14 @@ class Waiting(StrictSequence):
 
 @pytest.mark.parametrize(
     ("answer", "told"),
-    [("\ud800", "?"), (Text("thirteen"), "thirteen"), (asyncio.CancelledError(), "unknown"), (Undecided(), "Undecided")],
-    ids=["no text of Unicode", "a type of its own", "raises", "no text"],
+    [
+        ("\ud800", "?"),
+        (Text("thirteen"), "thirteen"),
+        ("13" * 1_000_000, "13"),
+        (asyncio.CancelledError(), "unknown"),
+        (Undecided(), "Undecided"),
+    ],
+    ids=["no text of Unicode", "a type of its own", "without end", "raises", "no text"],
 )
 def test_what_it_says_is_missing_can_always_be_stored(answer: Any, told: str, envelopes: Envelopes) -> None:
     class Naming(Waiting):
@@ -120,6 +126,7 @@ def test_what_it_says_is_missing_can_always_be_stored(answer: Any, told: str, en
     assert waits is not None
     assert type(waits.waits_for) is str
     assert told in waits.waits_for.encode().decode()
+    assert len(waits.waits_for) <= 1_000
 
 
 def test_a_state_that_could_not_be_read_again_costs_one_dead_letter(envelopes: Envelopes) -> None:
