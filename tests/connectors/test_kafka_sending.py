@@ -35,13 +35,18 @@ def test_keys_of_dead_letters_are_not_remembered_however_long_they_are() -> None
     assert held < 100_000
 
 
+@pytest.mark.parametrize(("key", "is_sent_as_the_client_does"), [(b"k" * 1_024, False), (b"k" * 1_025, True)])
 @pytest.mark.parametrize("value", [b"value", b"x" * 100_000])
-def test_a_long_key_has_one_partition_whatever_is_sent_with_it(value: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_key_has_one_partition_whatever_is_sent_with_it(
+    value: bytes, key: bytes, is_sent_as_the_client_does: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     producer, _ = _in_a_transaction()
     sent = Mock()
     monkeypatch.setattr(KafkaProducer, "send", sent)
-    producer.send("T", value, b"k" * 2_000, [])
-    assert sent.call_args.args[-1] == partition_of(b"k" * 2_000, 3)
+    producer.send("T", value, key, [])
+    assert sent.called is (is_sent_as_the_client_does or len(value) > 1_000)
+    chosen = sent.call_args.args[-1] if sent.called else producer._accumulator.append.call_args.args[0].partition
+    assert chosen == partition_of(key, 3)
 
 
 def test_refused_positions_are_told_by_the_next_record() -> None:
@@ -66,17 +71,6 @@ def test_each_transaction_asks_for_its_partitions_anew() -> None:
         for _ in range(2):
             producer.send("T", b"value", b"key", [])
     assert producer._transaction_manager.maybe_add_partition_to_transaction.call_count == 2
-
-
-def test_a_key_of_any_length_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dead letters have the keys that their records had: a megabyte each, of which thousands would fill the memory."""
-    producer, _ = _in_a_transaction()
-    sent: list[bytes] = []
-    monkeypatch.setattr(KafkaProducer, "send", lambda _, topic, value, key, headers: sent.append(key))
-    partition_of.cache_clear()
-    producer.send("T", b"value", b"k" * 1_024, [])
-    producer.send("T", b"value", b"k" * 1_025, [])
-    assert (partition_of.cache_info().currsize, [len(each) for each in sent]) == (1, [1_025])
 
 
 @pytest.mark.parametrize("refusal", [errors.CommitFailedError(), errors.ProducerFencedError()])
