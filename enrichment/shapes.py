@@ -16,6 +16,9 @@ CUSTOMERS: Final = "customers"
 PROFILES: Final = "completion-profiles"
 
 SEPARATOR: Final = "\x1f"
+
+LONGEST_KEY_BYTES = 511
+"""Of LMDB."""
 ANY: Final = ""
 """As a processing entity: whichever has no row of its own."""
 

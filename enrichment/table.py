@@ -9,9 +9,8 @@ from zlib import crc32
 import lmdb
 
 from enrichment.errors import ReleaseRefused
+from enrichment.shapes import LONGEST_KEY_BYTES
 
-LONGEST_KEY_BYTES = 511
-"""Of LMDB."""
 
 
 class LookupTable:

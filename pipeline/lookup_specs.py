@@ -10,8 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from enrichment.shapes import CUSTOMERS, INSTITUTIONS, PROFILES, REASONS, SEPARATOR, SETTINGS
-from enrichment.table import LONGEST_KEY_BYTES
+from enrichment.shapes import CUSTOMERS, INSTITUTIONS, LONGEST_KEY_BYTES, PROFILES, REASONS, SEPARATOR, SETTINGS
 from pipeline.rows import FLAW, LINE, PLACE, SOURCE, TEXT, first_flaw, said
 from resequencer.handlers.iso_codes import TRANSACTION_STATUSES
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
 from domain.envelope import DataEnvelope
 from domain.record import Headers, Origin, Partition, Record
-from enrichment.shapes import ANY, key_of
-from enrichment.table import LONGEST_KEY_BYTES
+from enrichment.shapes import ANY, LONGEST_KEY_BYTES, key_of
 from pipeline.arrow_rows import Batches, Step, batch_of, cells_of
 from pipeline.job_settings import LearningSettings
 from pipeline.unit_waits import Lesson, UnitWaits, lesson_rules, rounded_up

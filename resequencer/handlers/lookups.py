@@ -7,6 +7,7 @@ from enrichment.shapes import (
     ANY,
     CUSTOMERS,
     INSTITUTIONS,
+    LONGEST_KEY_BYTES,
     REASONS,
     SETTINGS,
     BankCodeValue,
@@ -17,7 +18,6 @@ from enrichment.shapes import (
     key_of,
     reader_of,
 )
-from enrichment.table import LONGEST_KEY_BYTES
 from resequencer.handlers.notification_settings import NotificationSetting, split_information
 
 _KEPT_SETTINGS = 4_096
