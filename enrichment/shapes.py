@@ -19,6 +19,7 @@ SEPARATOR: Final = "\x1f"
 
 LONGEST_KEY_BYTES = 511
 """Of LMDB."""
+
 ANY: Final = ""
 """As a processing entity: whichever has no row of its own."""
 

@@ -12,7 +12,6 @@ from enrichment.errors import ReleaseRefused
 from enrichment.shapes import LONGEST_KEY_BYTES
 
 
-
 class LookupTable:
     """Finds values by key, in any thread but one at a time. Opening takes no longer for a large table than for a small one.
 
