@@ -11,12 +11,12 @@ from resequencer.unit import REMEMBERED_ENVELOPES, Retry
 from resequencer.working_copy import WorkingCopy
 
 
-def attempt(copy: WorkingCopy, entry: Stashed, attempts: int = 0, *, is_forced: bool = False) -> None:
+def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> None:
     """All of it leaves, or it is tried again later, or it is buried. In each case the unit goes on.
 
-    `attempts` were made before. The entry is in the stash no more.
+    The entry is in the stash no more.
     """
-    envelope, data = entry.envelope, copy.data
+    envelope, data, attempts = entry.envelope, copy.data, copy.attempts_of(entry)
     copy.in_hand = envelope
     try:
         marks = Marks(copy.incomplete, not is_forced and copy.strategy.is_late(copy.state, envelope))
@@ -52,7 +52,7 @@ def _postpone(copy: WorkingCopy, entry: Stashed, attempts: int, *, is_forced: bo
     settings = copy.rules.settings
     jitter = copy.rules.chance.uniform(1 - settings.jitter_factor, 1 + settings.jitter_factor)
     due_at = copy.now + round(settings.delay_ms(attempts) * jitter)
-    copy.retry = Retry(entry, attempts, due_at, copy.incomplete, is_forced)
+    copy.retry = Retry(entry, attempts, due_at, copy.incomplete, is_forced, copy.released_to)
     copy.effects.count("retries")
     copy.effects.stash(entry)
 

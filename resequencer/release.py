@@ -20,6 +20,7 @@ def release(copy: WorkingCopy, cause: Wake) -> None:
     if cause is Wake.DEADLINE and deadline_of(oldest, copy.rules.settings) > copy.now:
         return
     copy.is_changed = True
+    copy.released_to = max(each.envelope.offset for each in copy.stash)
     before, missing = len(copy.stash), copy.missing(lowest)
     gather_with(copy, oldest.envelope)
     for entry in sorted(copy.stash, key=_by_order):
@@ -30,6 +31,21 @@ def release(copy: WorkingCopy, cause: Wake) -> None:
     copy.effects.releases.append(Release(copy.before.unit, cause, missing, released, waited_ms, source_position))
 
 
+def go_on(copy: WorkingCopy, head: Stashed) -> None:
+    """A release whose head failed for a while goes on, with what has come meanwhile.
+
+    What has become acceptable is released no more, and what stands before the head goes before it. The head takes the data
+    that has come, where that is gathered, and says what is missing still.
+    """
+    copy.stash, copy.incomplete, copy.in_hand = copy.stash.add(head), None, head.envelope
+    unstash(copy, head.rank.lane)
+    gather_with(copy, head.envelope)
+    while copy.is_free and _waits(copy, head):
+        top = copy.stash.find_top(head.rank.lane)
+        assert top is not None, "the head is in its lane"
+        _force(copy, top)
+
+
 def keep_bound(copy: WorkingCopy) -> None:
     """While the head is under retry nothing can be released; the bound counts again when that is over."""
     if len(copy.stash) > copy.rules.settings.stash_limit:
@@ -38,12 +54,16 @@ def keep_bound(copy: WorkingCopy) -> None:
 
 def _force(copy: WorkingCopy, entry: Stashed) -> None:
     """Unless the normal loop took it already, or the one before it is to be tried again first."""
-    if copy.is_free and copy.stash.ids.find(entry.envelope.id_hash) is not None:
+    if copy.is_free and _waits(copy, entry):
         copy.in_hand = entry.envelope
         copy.incomplete = copy.missing(entry)
         copy.stash = copy.stash.without_top(entry)
         attempt(copy, entry, is_forced=True)
         unstash(copy, entry.rank.lane)
+
+
+def _waits(copy: WorkingCopy, entry: Stashed) -> bool:
+    return copy.stash.ids.find(entry.envelope.id_hash) is not None
 
 
 def _by_order(entry: Stashed) -> tuple[int, int]:

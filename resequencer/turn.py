@@ -13,7 +13,7 @@ from resequencer.deadline import find_learned_wait_ms
 from resequencer.duplicates import find_known, refuse_known
 from resequencer.gathering import gather_with
 from resequencer.outcome import decision_of
-from resequencer.release import keep_bound, release
+from resequencer.release import go_on, keep_bound, release
 from resequencer.rules import Rules
 from resequencer.stash import Stashed
 from resequencer.unit import Decision, Unit, Wake
@@ -95,9 +95,13 @@ def _try_again(copy: WorkingCopy) -> None:
     if retry is None or retry.due_at > copy.now:
         return
     copy.is_changed = True
-    copy.retry, copy.incomplete = None, retry.incomplete
-    attempt(copy, retry.entry, retry.attempts, is_forced=retry.is_forced)
-    unstash(copy, retry.entry.rank.lane)
+    copy.tried, copy.retry = retry, None
+    copy.incomplete, copy.released_to = retry.incomplete, retry.released_to
+    if retry.is_forced:
+        go_on(copy, retry.entry)
+    else:
+        attempt(copy, retry.entry)
+        unstash(copy, retry.entry.rank.lane)
     copy.incomplete = None
     for lane in copy.stash.names:
         unstash(copy, lane)

@@ -29,7 +29,8 @@ class Wake(StrEnum):
 class Retry(msgspec.Struct, frozen=True, gc=False):
     """The head of the stash whose handling failed for a while. `attempts` were made; the next is due at `due_at`.
 
-    `incomplete` and `is_forced` say how it came to be handled, for the next attempt to say the same.
+    `incomplete` and `is_forced` say how it came to be handled, for the next attempt to say the same; `released_to` is the
+    highest offset of the release that it is part of, -1 if it is part of none.
     """
 
     entry: Stashed
@@ -37,6 +38,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     due_at: Instant
     incomplete: str | None = None
     is_forced: bool = False
+    released_to: int = -1
 
 
 class Spoiled(msgspec.Struct, frozen=True):

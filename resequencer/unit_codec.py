@@ -32,6 +32,7 @@ class _StoredRetry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     due_at: Instant
     incomplete: str | None
     is_forced: bool
+    released_to: int = -1
 
 
 class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -67,7 +68,8 @@ def encode_state(unit: Unit, strategy: Strategy) -> bytes:
 
 
 def _stored_retry(retry: Retry) -> _StoredRetry:
-    return _StoredRetry(retry.entry.envelope.offset, retry.attempts, retry.due_at, retry.incomplete, retry.is_forced)
+    offset = retry.entry.envelope.offset
+    return _StoredRetry(offset, retry.attempts, retry.due_at, retry.incomplete, retry.is_forced, retry.released_to)
 
 
 def encode_entry(stashed: Stashed) -> StashEntry:
@@ -197,4 +199,4 @@ def _with_stash(unit: Unit, entries: list[Stashed], retry: _StoredRetry | None) 
 
 
 def _retry(head: Stashed, stored: _StoredRetry) -> Retry:
-    return Retry(head, stored.attempts, stored.due_at, stored.incomplete, stored.is_forced)
+    return Retry(head, stored.attempts, stored.due_at, stored.incomplete, stored.is_forced, stored.released_to)

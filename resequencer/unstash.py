@@ -14,6 +14,8 @@ def unstash(copy: WorkingCopy, lane: str) -> None:
             break
         gather_with(copy, top.envelope)
         copy.in_hand = top.envelope
+        if top.envelope.offset > copy.released_to:
+            copy.incomplete = None  # It came after the release, and what follows it misses no more than it does.
         copy.stash = copy.stash.without_top(top)
         attempt(copy, top)
 

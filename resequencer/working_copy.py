@@ -8,15 +8,16 @@ from domain.errors import PermanentError
 from resequencer.effects import Effects
 from resequencer.rules import Rules
 from resequencer.stash import Stashed
-from resequencer.unit import Unit
+from resequencer.unit import Retry, Unit
 
 
 class WorkingCopy:
     """Changed in place by what happens in the turn, beside what that leads to; nothing outside ever sees it half done.
 
     `in_hand` is the envelope that is dealt with at the moment: what is raised concerns this one (`culprits`).
-    `incomplete` is what was missing of what is being handled, `has_gathered` whether everything in the stash has given its
-    data already, `is_changed` whether the storage has anything to learn.
+    `incomplete` is what was missing of what is being handled, `released_to` the highest offset of the release that this is
+    part of. `tried` is what is tried again in this turn, `has_gathered` whether everything in the stash has given its data
+    already, `is_changed` whether the storage has anything to learn.
     """
 
     __slots__ = (
@@ -30,11 +31,13 @@ class WorkingCopy:
         "incomplete",
         "is_changed",
         "now",
+        "released_to",
         "retry",
         "rules",
         "stash",
         "state",
         "strategy",
+        "tried",
     )
 
     def __init__(self, unit: Unit, rules: Rules, now: Instant) -> None:
@@ -51,6 +54,8 @@ class WorkingCopy:
         self.has_gathered = False
         self.in_hand: DataEnvelope | None = None
         self.incomplete: str | None = None
+        self.released_to = -1
+        self.tried: Retry | None = None
         self.effects = Effects(unit, now)
         self.is_changed = self.effects.bury_spoiled()
 
@@ -58,6 +63,10 @@ class WorkingCopy:
     def is_free(self) -> bool:
         """Nothing is under retry: whatever is acceptable may be handled."""
         return self.retry is None
+
+    def attempts_of(self, entry: Stashed) -> int:
+        """How many were made before."""
+        return self.tried.attempts if self.tried is not None and self.tried.entry is entry else 0
 
     def missing(self, entry: Stashed) -> str:
         try:

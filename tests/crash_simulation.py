@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 from crash_points import Crash, Fate, Fates, Steps, StruckFiles, StruckStorage, StruckTransport
 from service_under_test import BEGINNING, Dead, Plan, Service, Told, envelope_line
+from told_marks import find_wrong_mark
 
 from domain.errors import ResequencerError
 from guardian.roster import RosterSettings
@@ -105,7 +106,8 @@ def simulate(seed: int, forgets: Forgets = Forgets.NOTHING, expected: Outcome | 
     work = workload(seed)
     expected = expected or reference(work)
     random = Random(f"fates {seed} {forgets}")
-    return judged(_play(work, Steps(random_fates(random), random), forgets), expected, forgets)
+    outcome = judged(_play(work, Steps(random_fates(random), random), forgets), expected, forgets)
+    return outcome if forgets is not Forgets.NOTHING else with_true_marks(outcome, work)
 
 
 def crash_at(work: Workload, step: int, expected: Outcome) -> Outcome:
@@ -141,6 +143,11 @@ def judged(outcome: Outcome, expected: Outcome, forgets: Forgets) -> Outcome:
         Forgets.POSITIONS: _find_difference_but_for_marked_ones,
     }
     return outcome._replace(problem=problems[forgets](outcome, expected))
+
+
+def with_true_marks(outcome: Outcome, work: Workload) -> Outcome:
+    """What leaves when nothing happens may be marked wrongly, too."""
+    return outcome._replace(problem=outcome.problem or find_wrong_mark(outcome.told, work.plan.strategy))
 
 
 # What comes in

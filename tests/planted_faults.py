@@ -174,13 +174,30 @@ def stash_entry_not_stored(patch: Patch) -> None:
 
 
 def unstashed_twice(patch: Patch) -> None:
-    def faulty(copy: WorkingCopy, entry: Stashed, attempts: int = 0, *, is_forced: bool = False) -> None:
-        attempt(copy, entry, attempts, is_forced=is_forced)
+    def faulty(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> None:
+        attempt(copy, entry, is_forced=is_forced)
         if entry.stashed_at < copy.now and copy.is_free:
-            attempt(copy, entry, attempts, is_forced=is_forced)
+            attempt(copy, entry, is_forced=is_forced)
 
     for module in ("release", "turn", "unstash"):
         patch.setattr(f"resequencer.{module}.attempt", faulty)
+
+
+def dead_letters_count_as_handled(patch: Patch) -> None:
+    """What comes again after a later dead letter is marked `late`."""
+    for module in ("sequence", "strict_sequence"):
+        patch.setattr(f"resequencer.strategies.{module}.with_handled_to", lambda observed, dead_ends, flow, highest: dead_ends)
+
+
+def a_release_goes_on_as_it_began(patch: Patch) -> None:
+    """Its head and all that follows it say what was missing at the deadline, whatever has come since."""
+
+    def faulty(copy: WorkingCopy, head: Stashed) -> None:
+        copy.released_to = 1 << 60
+        attempt(copy, head, is_forced=True)
+        unstash(copy, head.rank.lane)
+
+    patch.setattr("resequencer.turn.go_on", faulty)
 
 
 def every_second_dead_letter_left_out(patch: Patch) -> None:

@@ -45,6 +45,8 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         plant.stash_entry_not_removed: 0,
         plant.stash_entry_not_stored: 0,
         plant.unstashed_twice: 0,
+        plant.dead_letters_count_as_handled: 49,
+        plant.a_release_goes_on_as_it_began: 163,
         storage.no_compare_and_set: 6,
         storage.owner_compared_without_the_number: 14,
         storage.published_though_the_commit_was_refused: 21,

@@ -13,7 +13,7 @@ from enum import StrEnum
 from random import Random
 from typing import NamedTuple
 
-from crash_simulation import Forgets, Outcome, Phase, Workload, judged, workload
+from crash_simulation import Forgets, Outcome, Phase, Workload, judged, with_true_marks, workload
 from msgspec.structs import replace
 from simulation.aimed_losses import AimedLosses
 from simulation.clocks import MOST_MS
@@ -62,8 +62,9 @@ def simulate(seed: int, life: Life = Life.CRASHES, expected: Outcome | None = No
     if life is Life.NONE:
         return judged_without_storage(outcome, expected, work, ahead_characters(seed, work))
     if life is Life.CLOCKS:
-        return judged_with_wild_clocks(outcome, expected, work)
-    return judged(outcome, expected, life.forgets)
+        return with_true_marks(judged_with_wild_clocks(outcome, expected, work), work)
+    outcome = judged(outcome, expected, life.forgets)
+    return with_true_marks(outcome, work) if life is Life.CRASHES else outcome
 
 
 def reference(seed: int, life: Life = Life.CRASHES) -> Outcome:

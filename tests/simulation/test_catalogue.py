@@ -1,5 +1,6 @@
 """Every fault of the protocol, planted in the real code: the simulation must notice it, or it is decoration."""
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +23,17 @@ def test_the_documentation_lists_every_fault_with_the_seed_that_notices_it() -> 
 @pytest.mark.parametrize("planted", PLANTED, ids=[each.name for each in PLANTED])
 def test_the_simulation_notices(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _find_noticing(planted, monkeypatch) is not None, f"nobody noticed {planted.name}"
+
+
+@pytest.mark.parametrize(
+    ("fault", "seed"), [(plant.dead_letters_count_as_handled, 49), (plant.a_release_goes_on_as_it_began, 163)]
+)
+def test_wrong_marks_are_noticed_where_what_is_expected_has_them_too(
+    fault: plant.Fault, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    problems = (simulate(each).problem for each in (seed, *range(_MOST_SEEDS)))
+    assert re.search("#[0-9] is (marked late|said to lack)", next(filter(None, problems)))
 
 
 def _find_noticing(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> int | None:
