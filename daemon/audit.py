@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors.file_settings import FileSettings
-from daemon.composition import resequencer_settings
+from daemon.composition import handler_settings, resequencer_settings
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
 from daemon.kafka_jars import with_kafka
@@ -21,7 +21,6 @@ from daemon.sections import TransportType
 from daemon.stop_signal import StopSignal
 from daemon.working_directory import let_tasks_see_working_directory
 from domain.errors import ConfigurationError
-from resequencer.handlers.settings import HandlerSettings
 from resequencer.strategies.registry import StrategySettings
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
         ) from error
     return AuditSettings(
         StrategySettings(resequencer.strategy, resequencer.custom_data_keys, resequencer.pds_data_keys),
-        HandlerSettings(notification.target_type, resequencer.custom_data_keys, resequencer.pds_data_keys),
+        handler_settings(configuration),
         resequencer_settings(configuration),
         table,
         str(configuration.lookups.directory.absolute()),

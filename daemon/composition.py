@@ -46,6 +46,8 @@ from storage.port import Storage
 _IDLE_UNITS = 250_000
 """With storage none: how many units the process remembers at most beside those in which something waits."""
 
+_LEAST_OUTPUT_BYTES = 16 * 1024 * 1024
+
 
 class Parts(NamedTuple):
     """A worker's parts; `servers` and `handler` are to be closed."""
@@ -141,9 +143,23 @@ def make_handler_of(configuration: Configuration) -> Handler:
 
 def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> ProcessObjectHandler:
     _see_working_directory()
+    return make_handler(handler_settings(configuration), known)
+
+
+def handler_settings(configuration: Configuration) -> HandlerSettings:
+    """What handlers are told, those of an audit too."""
     resequencer = configuration.resequencer
-    settings = HandlerSettings(configuration.notification.target_type, resequencer.custom_data_keys, resequencer.pds_data_keys)
-    return make_handler(settings, known)
+    return HandlerSettings(
+        configuration.notification.target_type,
+        resequencer.custom_data_keys,
+        resequencer.pds_data_keys,
+        output_bytes(configuration.ingress.max_record_bytes),
+    )
+
+
+def output_bytes(max_record_bytes: int) -> int:
+    """How many bytes of notifications one envelope may lead to: some that each repeat the largest payment whole."""
+    return max(_LEAST_OUTPUT_BYTES, 4 * max_record_bytes)
 
 
 def resequencer_settings(configuration: Configuration) -> ResequencerSettings:

@@ -29,6 +29,12 @@ class TooManyObjects(PermanentError):
     reason: ClassVar[DeadLetterReason] = DeadLetterReason.TOO_MANY_OBJECTS
 
 
+class TooLarge(PermanentError):
+    """An envelope would let out, or a unit hold, more than it may."""
+
+    reason: ClassVar[DeadLetterReason] = DeadLetterReason.TOO_LARGE
+
+
 class EndedItsWorker(PermanentError):
     """Workers died of the envelope or hung on it: it is set aside without another try."""
 

@@ -10,6 +10,8 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 """Two characters of base 32 (RFC 4648) for ten bits: the standard library's encoder is slower."""
 
+_HEADERS_BYTES = 1_024
+
 
 class Notification(msgspec.Struct, frozen=True, gc=False):
     """A status report ready to leave: key (the unit of work), value and headers of one record."""
@@ -20,6 +22,11 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     value: bytes
     headers: Headers
     origin: Origin
+
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes until it has left; its headers are short."""
+        return len(self.value) + _HEADERS_BYTES
 
 
 def notification_id(unit: str, envelope_id: str, index: int) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
-from domain.errors import EndedItsWorker, PermanentError
+from domain.errors import EndedItsWorker, PermanentError, TooLarge
 from domain.notification import Notification, notification_id
 from domain.record import Headers
 from enrichment.directory import MANIFEST, LookupsDirectory
@@ -49,8 +49,9 @@ class KnownHandler:
         """What it led to; where nothing came of it, what every version that may have been used would have made of it."""
         if self.output.is_told(envelope.offset, EndedItsWorker.reason):
             raise EndedItsWorker("as the dead letter says")
-        if self.is_foreign and self.output.is_told(envelope.offset, PermanentError.reason):
-            raise PermanentError("as the dead letter says")
+        for refusal in (PermanentError, TooLarge) if self.is_foreign else ():
+            if self.output.is_told(envelope.offset, refusal.reason):
+                raise refusal("as the dead letter says")
         seen = self.output.find_first(envelope.offset)
         if seen is not None:
             handler = self._alone if seen.version is None else self._find_handler(seen.version)

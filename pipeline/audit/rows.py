@@ -15,7 +15,7 @@ from pipeline.audit.seen import SeenLetter, SeenNotification, digest_of, see, se
 NOTIFICATION, LETTER, RECORD, REFUSED, UNREADABLE = range(5)
 """The kinds, in the order in which a unit's are looked at."""
 
-_OF_A_UNIT = ("conflicting-duplicate", "too-many-objects", "handler-failed", "ended-its-worker")
+_OF_A_UNIT = ("too-large", "conflicting-duplicate", "too-many-objects", "handler-failed", "ended-its-worker")
 """The reasons of dead letters whose records may be envelopes."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
+from domain.errors import TooLarge
 from domain.notification import Notification, notification_id
 from domain.record import Headers
 from enrichment.shapes import CustomerValue
@@ -22,16 +23,17 @@ class ProcessObjectHandler:
     All that it adds to an envelope is of one version of the lookups.
     """
 
-    def __init__(self, enrichment: Enrichment, target_type: TargetType) -> None:
+    def __init__(self, enrichment: Enrichment, target_type: TargetType, most_bytes: int) -> None:
         self._enrichment = enrichment
         self._target_type = target_type
+        self._most_bytes = most_bytes
         self._originals = Originals(enrichment)
         version = enrichment.version
         self._version: Headers = () if version is None else (("lookups-version", version.encode()),)
 
     def with_lookups(self, enrichment: Enrichment) -> ProcessObjectHandler:
         """The same with another version; this one forgets nothing and must not be used any more once its version is closed."""
-        return ProcessObjectHandler(enrichment, self._target_type)
+        return ProcessObjectHandler(enrichment, self._target_type, self._most_bytes)
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         """Process objects are counted from 0, those without a row too: ids must not move when the settings change.
@@ -40,9 +42,10 @@ class ProcessObjectHandler:
 
         Raises:
             TransientError: The target type asks to be called again.
-            PermanentError: The payment data cannot be read, or the target type failed for ever.
+            PermanentError: The payment data cannot be read, the target type failed for ever, or it lets out too much (TooLarge).
         """
         notifications: list[Notification] = []
+        room = self._most_bytes
         unmatched = suppressed = 0
         entity, original = envelope.processing_entity, None
         if entity is None and self._version and envelope.process_objects:
@@ -61,17 +64,26 @@ class ProcessObjectHandler:
             message_id = notification_id(envelope.unit, envelope.envelope_id, index)
             words = self._enrichment.find_words
             report = encode_report(message_id, now, setting, process_object.reason_code, original, words)
-            notifications.append(
-                Notification(
-                    message_id,
-                    envelope.unit,
-                    setting.transaction_status,
-                    self._target_type(report, data),
-                    _headers(message_id, envelope, setting, marks) + self._version + _customer_headers(original.customer),
-                    envelope.record.origin,
-                )
+            made = Notification(
+                message_id,
+                envelope.unit,
+                setting.transaction_status,
+                self._target_type(report, data),
+                _headers(message_id, envelope, setting, marks) + self._version + _customer_headers(original.customer),
+                envelope.record.origin,
             )
+            room -= made.size
+            if room < 0:
+                raise self._too_large(envelope, len(notifications))
+            notifications.append(made)
         return Handled(tuple(notifications), unmatched, suppressed)
+
+    def _too_large(self, envelope: DataEnvelope, fit: int) -> TooLarge:
+        events = len(envelope.process_objects)
+        return TooLarge(
+            f"its {events} process objects lead to more than {self._most_bytes} bytes of notifications, {fit} of them fit; "
+            "send fewer in an envelope, or raise max-record-bytes to more than a quarter of what they take"
+        )
 
 
 def _is_wanted(setting: NotificationSetting, customer: CustomerValue | None) -> bool:

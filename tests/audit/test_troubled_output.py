@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from io import StringIO
 from pkgutil import resolve_name as resolve
 
+import msgspec
 import pytest
 from audited_service import TABLE, AuditedService, lines_of, write_lines
 from published_lookups import publish, shaped
@@ -13,13 +15,15 @@ from service_under_test import envelope_line
 from connectors import file_archive
 from connectors.file_archive import FileArchive
 from connectors.file_operations import SystemFiles
-from domain.errors import EndedItsWorker, PermanentError
+from domain.errors import EndedItsWorker, PermanentError, TooLarge
 from enrichment.directory import LookupsDirectory
 from enrichment.release import open_release
 from enrichment.shapes import SETTINGS
 from pipeline.audit.errors import AuditRefused
 from pipeline.audit.judging import ARRIVAL, FINDING
 from resequencer.handlers.lookups import Lookups
+from resequencer.handlers.notification_settings import parse_notification_settings
+from resequencer.handlers.settings import make_handler
 from resequencer.settings import ResequencerSettings
 
 
@@ -128,12 +132,24 @@ def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_nam
     assert audited.findings() == []
 
 
-def test_what_a_users_own_target_type_refuses_is_explained_by_its_dead_letter(tmp_path):
+@pytest.mark.parametrize("refusal", [PermanentError, TooLarge])
+def test_what_a_users_own_target_type_refuses_is_explained_by_its_dead_letter(refusal, tmp_path):
     audited = AuditedService(tmp_path, target_type="json:dumps")
-    audited.service.handler = Choosy(AuditedService(tmp_path / "other").service.handler, PermanentError("not this one"))
+    audited.service.handler = Choosy(AuditedService(tmp_path / "other").service.handler, refusal("not this one"))
     audited.live()
     reasons = {line["headers"]["dead-letter-reason"] for line in lines_of(audited.dead_letters)}
-    assert "handler-failed" in reasons
+    assert refusal.reason in reasons
+    assert audited.findings() == []
+
+
+def test_an_envelope_that_would_have_let_out_too_much_is_found_to_be_too_large_again(tmp_path):
+    audited = AuditedService(tmp_path, target_type="produced-report")
+    audited.handler_settings = msgspec.structs.replace(audited.handler_settings, most_bytes=6_000)
+    audited.service.handler = make_handler(audited.handler_settings, parse_notification_settings(StringIO(TABLE), "settings"))
+    audited.live()
+    reasons = {line["headers"]["dead-letter-reason"] for line in lines_of(audited.dead_letters)}
+    assert "too-large" in reasons
+    assert lines_of(audited.notifications)
     assert audited.findings() == []
 
 

@@ -1,9 +1,14 @@
 import json
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from domain.errors import TooLarge
 from domain.notification import notification_id
 from resequencer.handlers.port import Handled, Marks
+from resequencer.handlers.settings import HandlerSettings
 
 FLOW = "PaymentInitiationFlow"
 
@@ -89,3 +94,28 @@ def test_the_same_envelope_again_gives_the_same_notification_but_for_its_creatio
     (first,), (second,) = (handle(came, data, now=now).notifications for now in (1_000, 2_000))
     assert first.headers == second.headers
     assert first.value.replace(b"00:00:01.000Z", b"00:00:02.000Z") == second.value
+
+
+def test_an_envelope_that_would_let_out_too_much_is_too_large_before_the_rest_of_it_is_made(
+    handle: Callable[..., Handled], envelope: Callable[..., Any], data_of: Callable[..., Any]
+) -> None:
+    """3 000 events on a payment of 200 KB made 602 MB."""
+    events = [("PaymentAccepted", FLOW, None)] * 1_000
+    data = data_of({"GrpHdr": {"MsgId": "M"}, "Unknown": "x" * 200_000})
+    tracemalloc.start()
+    with pytest.raises(TooLarge, match="1000 process objects") as raised:
+        handle(envelope(*events), data, configured=HandlerSettings("produced-report", most_bytes=2_000_000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert raised.value.reason == "too-large"
+    assert peak < 6_000_000
+
+
+def test_what_is_just_not_too_large_leaves_whole(
+    handle: Callable[..., Handled], envelope: Callable[..., Any], data_of: Callable[..., Any]
+) -> None:
+    came, data = envelope(*[("PaymentAccepted", FLOW, None)] * 10), data_of()
+    size = sum(each.size for each in handle(came, data).notifications)
+    assert len(handle(came, data, configured=HandlerSettings(most_bytes=size)).notifications) == 10
+    with pytest.raises(TooLarge):
+        handle(came, data, configured=HandlerSettings(most_bytes=size - 1))
