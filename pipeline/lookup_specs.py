@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from enrichment.shapes import CUSTOMERS, INSTITUTIONS, LONGEST_KEY_BYTES, PROFILES, REASONS, SEPARATOR, SETTINGS
 from pipeline.rows import FLAW, LINE, PLACE, SOURCE, TEXT, first_flaw, said
-from resequencer.handlers.iso_codes import TRANSACTION_STATUSES
+from resequencer.handlers.iso_codes import NARRATIVE, TRANSACTION_STATUSES
 
 KEYS, VALUE, VALID_FROM = "keys", "value", "valid_from"
 Flaw = tuple[Column, str | Column]
@@ -78,6 +78,8 @@ def settings(rows: DataFrame, reasons: DataFrame | None) -> DataFrame:
         unknown = F.col("reason_code").isNotNull() & F.col("known_code").isNull()
         flaws.append((unknown, F.concat(said("reason_code"), F.lit("is in no set of status reasons"))))
     suppressed = F.when(F.lower("suppressed") == "yes", "yes")
+    is_bare = (F.col("reason_code") == NARRATIVE) & F.col("additional_information").isNull() & suppressed.isNull()
+    flaws.append((is_bare, F.concat(said("reason_code"), F.lit("is a narrative, and additional_information is empty"))))
     value = _value("transaction_status", "reason_code", "additional_information", suppressed)
     keys = F.array(_key("processing_entity", "process_flow_name", "event_name"))
     return _finished(rows, flaws, keys, value, F.col(VALID_FROM))

@@ -34,3 +34,6 @@ STATUS_REASONS: Final = _codes("""
     TK02 TK03 TK09 TKCM TKSG TKSP TKVE TKXP TM01 TS01 TS04 UCRD UPAY
 """)
 """ExternalStatusReason1Code: what `StsRsnInf/Rsn/Cd` may say."""
+
+NARRATIVE: Final = "NARR"
+"""The status reason that says nothing by itself: `AddtlInf` must be there (StatusReasonRule of pain.002)."""

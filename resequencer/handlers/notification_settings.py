@@ -8,7 +8,7 @@ import msgspec
 
 from domain.errors import ConfigurationError
 from domain.identifiers import shown
-from resequencer.handlers.iso_codes import STATUS_REASONS, TRANSACTION_STATUSES
+from resequencer.handlers.iso_codes import NARRATIVE, STATUS_REASONS, TRANSACTION_STATUSES
 from resequencer.handlers.simple_types import xml_text
 
 COLUMNS = ("process_flow_name", "event_name", "transaction_status", "reason_code", "additional_information")
@@ -109,7 +109,11 @@ def _parse_row(cells: list[str], place: str) -> NotificationSetting:
     if reason and reason not in STATUS_REASONS:
         problem = f"reason_code {shown(reason)} is in no ISO set of status reasons (like MS03); leave it empty for none"
         raise ConfigurationError(place, problem)
-    return NotificationSetting(flow, event, status, reason or None, split_information(information))
+    lines = split_information(information)
+    if reason == NARRATIVE and not lines:
+        problem = f"reason_code {shown(reason)} is a narrative, and additional_information is empty; ISO 20022 demands it there"
+        raise ConfigurationError(place, f"{problem}: say it, or use another code")
+    return NotificationSetting(flow, event, status, reason or None, lines)
 
 
 def split_information(text: str) -> tuple[str, ...]:

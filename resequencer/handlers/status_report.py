@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from domain.clock import Instant, instant_text
-from resequencer.handlers.iso_codes import GROUP_STATUSES, STATUS_REASONS
+from resequencer.handlers.iso_codes import GROUP_STATUSES, NARRATIVE, STATUS_REASONS
 from resequencer.handlers.notification_settings import NotificationSetting
 from resequencer.handlers.original import Original
 from resequencer.handlers.pain002_schema import REASON
+from resequencer.handlers.simple_types import NOT_PROVIDED
 
 _REJECTED = "RJCT"
 _encode = msgspec.json.Encoder().encode
@@ -30,8 +31,8 @@ def encode_report(
     """`{"CstmrPmtStsRpt": …}` with its elements in the schema's order.
 
     `reason_code` is what the event itself says, untrusted; it counts where the setting has a reason or the status is RJCT
-    (contract, section 4), and `words` says what it means where the setting has no words of its own. `now` becomes CreDtTm, to
-    the millisecond, in UTC.
+    (contract, section 4), and `words` says what it means where the setting has no words of its own. A narrative reason without a
+    narrative says NOTPROVIDED. `now` becomes CreDtTm, to the millisecond, in UTC.
     """
     is_groups = original.is_single and setting.transaction_status in GROUP_STATUSES
     return _REPORT % (
@@ -67,10 +68,12 @@ def _settings_status(setting: NotificationSetting) -> bytes:
 
 
 def _words(setting: NotificationSetting, reason: Mapping[str, str] | None, words: Words | None) -> tuple[str, ...]:
-    """What the reason that is given means."""
+    """What the reason that is given means. What a narrative is nobody can look up, and ISO demands that something is said."""
     code = None if reason is None else reason.get("Cd")
     if code is None:
         return ()
+    if code == NARRATIVE:
+        return (NOT_PROVIDED,)
     return setting.reason_words if code == setting.reason_code or words is None else words(code)
 
 

@@ -25,6 +25,7 @@ TOKENS = (
     b"RJCT",
     b"MS03",
     b"ACCP",
+    b"NARR",
     b",,,,",
     b'"",',
     b'""',
@@ -43,7 +44,8 @@ def check(data: bytes) -> None:
     """The bytes are the file.
 
     * It is read or refused with a `ConfigurationError` of one printable line that names the file and says what to do.
-    * Every row has a flow, an event and codes of the ISO sets, and lines of 1 to 105 characters that XML allows.
+    * Every row has a flow, an event and codes of the ISO sets, and lines of 1 to 105 characters that XML allows; a narrative
+      reason has at least one.
     * A file without quotes says what its cells say when they are cut at the commas.
     * What was read, written as CSV, reads the same.
     """
@@ -73,6 +75,7 @@ def _check_row(row: NotificationSetting) -> None:
     assert row.event_name.strip()
     assert row.transaction_status in TRANSACTION_STATUSES
     assert row.reason_code is None or row.reason_code in STATUS_REASONS
+    assert row.reason_code != "NARR" or row.additional_information
     for line in row.additional_information:
         assert 1 <= len(line) <= 105
         assert not any(each < " " and each not in "\t\n\r" for each in line)

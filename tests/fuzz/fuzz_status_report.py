@@ -32,7 +32,8 @@ EVENTS = {"Rejected": "RJCT", "Accepted": "ACCP", "Cancelled": "CANC"}
 TOKENS = tuple(b'"%b":' % name.encode() for name in ("GrpHdr", "PmtId", "Amt", "Dbtr", "RmtInf", "Id", "value", "Ccy"))
 
 _decode = EnvelopeDecoder(DecodingSettings(needs_sequence=True)).decode
-_rows = [NotificationSetting("F", event, code, "MS03", split_information("a & b " * 40)) for event, code in EVENTS.items()]
+_words = {"Accepted": split_information("a & b " * 40)}
+_rows = [NotificationSetting("F", event, code, "MS03", _words.get(event, ())) for event, code in EVENTS.items()]
 _handlers = [make_handler(HandlerSettings(name), NotificationSettings(_rows)) for name in TARGET_TYPES]
 
 
@@ -41,7 +42,7 @@ def check(data: bytes) -> None:
 
     * What the decoder accepts can be handled: nothing is raised.
     * The report, rendered as XML, is valid against the XSD (left out where the XSD is not there).
-    * It says nothing but what the bodies, the settings and the event say.
+    * It says nothing but what the bodies, the settings and the event say, and a narrative reason is followed by a narrative.
     * The target types report-xml and produced-report hold that very report, and the bodies as they came.
     """
     message, instruction, transfer, reason = (data.split(b"\n") + [b"{}"] * 3)[:4]
@@ -78,6 +79,7 @@ def _check_report(report: Any, rendered: bytes, held: PaymentData, event: str, r
     code = information["Rsn"]
     assert code in ({"Cd": reason}, {"Prtry": xml_text(reason or "")}, {"Cd": "MS03"})
     assert reason not in STATUS_REASONS or code == {"Cd": reason}
+    assert ("AddtlInf" in information) is (event in _words or reason == "NARR")
     del status["GrpHdr"]["MsgId"], status["GrpHdr"]["CreDtTm"]
     known = {"NOTPROVIDED", "pain.001.001.09", EVENTS[event]}
     for _, body in held.mds:
@@ -145,4 +147,4 @@ def seeds() -> list[bytes]:
     """Our samples' payments, and one that uses most of the schema."""
     payments = [(each.initiation, each.instruction, each.transaction) for file in OUR_SAMPLES for each in read_payments(file)]
     rich = [json.dumps(part).encode() for part in EXAMPLE]
-    return [b"\n".join((*bodies, reason)) for bodies in (*payments, rich, rich) for reason in (b"AC04", b"own & odd")]
+    return [b"\n".join((*bodies, reason)) for bodies in (*payments, rich, rich) for reason in (b"AC04", b"NARR", b"own & odd")]

@@ -47,6 +47,7 @@ SETTINGS_ROWS: dict[tuple[str, ...], list[str | None]] = {
 REASON_ROWS: dict[tuple[str, ...], list[str | None]] = {
     ("MS03",): ["NotSpecifiedReasonAgentGenerated", "Reason has not been specified by agent."],
     ("AC01",): [None, "Account number is invalid or missing."],
+    ("NARR",): ["Narrative", "Reason is provided as narrative information in the additional reason information."],
 }
 INSTITUTION_ROWS: dict[tuple[str, ...], list[str | None]] = {
     ("iban", "DE"): ["0", "8"],
@@ -105,6 +106,8 @@ def test_a_suppressed_event_and_one_without_a_row_notify_nobody_and_are_counted(
         (None, "AM04", None),
         (None, "HOUSE-1", None),
         ("BANK_002", "AC01", ["Own words"]),
+        (None, "NARR", ["NOTPROVIDED"]),
+        ("BANK_002", "NARR", ["Own words"]),
     ],
 )
 def test_a_reason_is_said_in_words_where_the_setting_has_none(

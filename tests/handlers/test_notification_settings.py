@@ -71,6 +71,11 @@ def test_a_quoted_text_may_hold_commas_quotes_and_line_breaks() -> None:
         ([HEADER, "F,E,,,"], "settings.csv:2: transaction_status ''"),
         ([HEADER, "F,E,rjct,,"], "settings.csv:2: transaction_status 'rjct'"),
         ([HEADER, "F,E,RJCT,XXXX,"], "settings.csv:2: reason_code 'XXXX'"),
+        (
+            [HEADER, "F,E,RJCT,NARR,"],
+            "settings.csv:2: reason_code 'NARR' is a narrative, and additional_information is empty; ISO 20022 demands it there",
+        ),
+        ([HEADER, 'F,E,RJCT,NARR,"  "'], "settings.csv:2: reason_code 'NARR' is a narrative"),
         ([HEADER, ",E,RJCT,,"], "settings.csv:2: process_flow_name '' and event_name 'E' must not be empty"),
         ([HEADER, 'F,E,"RJCT"x,,'], "settings.csv:2: not CSV"),
         ([HEADER, 'F,E,RJCT,,"open'], "settings.csv:2: not CSV"),

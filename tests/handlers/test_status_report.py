@@ -207,6 +207,20 @@ def test_additional_information_follows_the_reason(transaction_of: Callable[...,
     assert list(information.items()) == [("Rsn", {"Cd": "MS03"}), ("AddtlInf", ["one"])]
 
 
+@pytest.mark.parametrize(("reason", "own"), [("MS03", ()), ("MS03", ("one",)), (None, ()), ("NARR", ("one",)), ("NARR", ())])
+def test_a_narrative_reason_is_followed_by_a_narrative(
+    reason: str | None, own: tuple[str, ...], transaction_of: Callable[..., Any], data_of: Callable[..., Any]
+) -> None:
+    """ISO's StatusReasonRule. Nobody has to have said one; then that is what it says."""
+    settings = NotificationSettings([NotificationSetting("PaymentInitiationFlow", "E", "RJCT", reason, own)])
+    for said in ("NARR", None):
+        (information,) = transaction_of(data_of(), "E", said, settings=settings).get("StsRsnInf", [{}])
+        if information.get("Rsn") == {"Cd": "NARR"}:
+            assert information["AddtlInf"] == list(own or ("NOTPROVIDED",))
+        else:
+            assert "NOTPROVIDED" not in information.get("AddtlInf", ())
+
+
 @pytest.mark.parametrize(
     "wrong", [None, True, 1, 1.5, "text", [], [{}], {}, {"GrpHdr": None}, {"GrpHdr": []}, {"PmtId": 1, "Amt": []}]
 )

@@ -41,17 +41,20 @@ def flaws(made: Told) -> list[str | None]:
 
 
 def test_a_setting_is_found_by_entity_flow_and_event(told: Callable[..., Told], rows_of: RowsOf) -> None:
-    codes = rows_of(SPECS[REASONS], {"code": "MS03"})
+    codes = rows_of(SPECS[REASONS], {"code": "MS03"}, {"code": "NARR", "definition": "Reason is provided as narrative."})
     made = told(
         SETTINGS,
         row(),
         row(processing_entity="BANK_001", reason_code="MS03", additional_information='Said "so", at last', suppressed="Yes"),
         row(suppressed="no", valid_from="2026-03-28"),
+        row(reason_code="NARR", additional_information="Because"),
+        row(reason_code="NARR", suppressed="yes"),
         row(process_flow_name=None),
         row(event_name=None),
         row(transaction_status="XXXX"),
         row(transaction_status=None),
         row(reason_code="XX99"),
+        row(reason_code="NARR"),
         row(suppressed="maybe"),
         row(valid_from="28.03.2026"),
         row(event_name="E" * 600),
@@ -59,17 +62,20 @@ def test_a_setting_is_found_by_entity_flow_and_event(told: Callable[..., Told], 
         row(flaw="not UTF-8"),
         reasons=codes,
     )
-    assert made[:3] == [
+    assert made[:5] == [
         (None, ["|F|E"], ["ACCP", None, None, None]),
         (None, ["BANK_001|F|E"], ["ACCP", "MS03", 'Said "so", at last', "yes"]),
         (None, ["|F|E"], ["ACCP", None, None, None]),
+        (None, ["|F|E"], ["ACCP", "NARR", "Because", None]),
+        (None, ["|F|E"], ["ACCP", "NARR", None, "yes"]),
     ]
-    assert flaws(made[3:]) == [
+    assert flaws(made[5:]) == [
         "process_flow_name is empty",
         "event_name is empty",
         "transaction_status 'XXXX' is no ISO code",
         "transaction_status '' is no ISO code",
         "reason_code 'XX99' is in no set of status reasons",
+        "reason_code 'NARR' is a narrative, and additional_information is empty",
         "suppressed 'maybe' is neither yes nor no",
         "valid_from '28.03.2026' is no day (2026-03-28)",
         "a key of more than 511 bytes",
