@@ -28,7 +28,9 @@ from guardian.cycle import Cycle
 from guardian.ownership import CycleSettings, Servers, Tools
 from guardian.patience import Patience, PatienceSettings
 from guardian.roster import RosterSettings
+from resequencer.hand import EmptyHand, Hand
 from resequencer.handlers.enrichment import Enrichment
+from resequencer.handlers.in_hand import HandlerInHand
 from resequencer.handlers.notification_settings import NotificationSettings, parse_notification_settings
 from resequencer.handlers.overrun import OverrunCounter
 from resequencer.handlers.port import Handler
@@ -59,18 +61,28 @@ class Parts(NamedTuple):
     handler: EnrichedHandler
 
 
-def compose(configuration: Configuration, wait: Callable[[int], None], is_stopping: Callable[[], bool], slot: int = 0) -> Parts:
+def compose(
+    configuration: Configuration,
+    wait: Callable[[int], None],
+    is_stopping: Callable[[], bool],
+    slot: int = 0,
+    hand: Hand | None = None,
+) -> Parts:
     """Make the worker of a slot; nothing is created or taken over yet, and nothing read but the settings or the lookups.
+
+    What it gives to a handler, or to a user's own strategy, stands in `hand` meanwhile.
 
     Raises:
         ConfigurationError: Something named in the configuration cannot be used.
     """
     clock, resequencer = SystemClock(), configuration.resequencer
-    strategy, load = make_strategy_of(configuration), partial(load_notification_settings, configuration)
+    hand = hand or EmptyHand()
+    strategy, load = make_strategy_of(configuration, hand), partial(load_notification_settings, configuration)
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
     overruns = OverrunCounter(handler, clock, resequencer.processing_timeout_ms)
+    held = HandlerInHand(overruns, hand)
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
-    rules = Rules(strategy, overruns, resequencer_settings(configuration), SystemRandom(), handler)
+    rules = Rules(strategy, held, resequencer_settings(configuration), SystemRandom(), handler)
     storage = _make_storage(configuration)
     roster = RosterSettings(resequencer.idle_timeout_ms, resequencer.stash_limit_bytes_per_worker, storage.is_durable)
     servers = Servers(_make_transport(configuration, wait, slot), storage, Actors(rules, decoder.decode, roster))
@@ -104,11 +116,12 @@ def refuse_unusable(configuration: Configuration) -> None:
         raise ConfigurationRefused(problems)
 
 
-def make_strategy_of(configuration: Configuration) -> Strategy:
+def make_strategy_of(configuration: Configuration, hand: Hand | None = None) -> Strategy:
     """The configured strategy; a user's own is looked for in the working directory too."""
     _see_working_directory()
     resequencer = configuration.resequencer
-    return make_strategy(StrategySettings(resequencer.strategy, resequencer.custom_data_keys, resequencer.pds_data_keys))
+    settings = StrategySettings(resequencer.strategy, resequencer.custom_data_keys, resequencer.pds_data_keys)
+    return make_strategy(settings, hand)
 
 
 def load_notification_settings(configuration: Configuration) -> NotificationSettings:

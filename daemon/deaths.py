@@ -39,16 +39,19 @@ class Deaths:
         last = ("--last-death", identity.last_death) if identity.last_death else ()
         return ["--restarts", str(identity.restarts), *last]
 
-    def note(self, code: int) -> str:
-        """How it ended (negative for a signal), in words that go on after its name."""
+    def how(self, code: int) -> str:
+        """How it ended just now (negative for a signal), in words that go on after its name."""
         found = self._status.find()
         how = f"ended with {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
         told = f"{how} at {instant_text(self._clock.now())}"
         if found is not None and found.state is State.STOPPED and found.process_id == self._identity.process_id and found.reason:
             told = f"{told}: {found.reason}"
+        return told
+
+    def note(self, told: str) -> None:
+        """This is how it ended: for the next worker, and for the status until that one has begun."""
         self._identity = msgspec.structs.replace(self._identity, restarts=self._identity.restarts + 1, last_death=told)
         self._tell(State.STARTING, f"{self.name} {told}")
-        return told
 
     def note_the_last(self) -> str:
         """No worker is started any more; why."""

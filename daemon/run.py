@@ -1,5 +1,6 @@
 """`resequencer run`: the service in the foreground, one worker in this process."""
 
+import faulthandler
 import logging
 import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
@@ -9,6 +10,7 @@ from daemon.archiving import Archiving, add_archive_flag
 from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
+from daemon.hand_memory import HandMemory
 from daemon.lifeline import Lifeline
 from daemon.locks import acquire_locks
 from daemon.logs import configure_logs
@@ -24,11 +26,12 @@ _log = logging.getLogger("resequencer.daemon")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """A supervisor gives its worker a slot and the descriptor of a pipe, and tells it how those before it ended; nobody else has
-    to know.
+    """A supervisor gives its worker a slot and the descriptors of a pipe and of memory that they share, and tells it how those
+    before it ended; nobody else has to know.
     """
     parser.add_argument("--slot", type=int, default=0, help=SUPPRESS)
     parser.add_argument("--lifeline", type=int, help=SUPPRESS)
+    parser.add_argument("--hand", type=int, help=SUPPRESS)
     parser.add_argument("--restarts", type=int, default=0, help=SUPPRESS)
     parser.add_argument("--last-death", help=SUPPRESS)
     add_archive_flag(parser)
@@ -48,6 +51,7 @@ def run(arguments: Namespace) -> ExitCode:
     if lifeline is None and configuration.worker_count > 1:
         return supervise_in_sight(arguments, configuration)
     configure_logs(configuration.logging)
+    faulthandler.enable()  # So that the stack is in the log when native code dies.
     if lifeline is None:
         acquire_locks(configuration)
     _log.info("starting with %s; run directory %s", configuration.file, configuration.notification.run_directory)
@@ -63,7 +67,7 @@ def run(arguments: Namespace) -> ExitCode:
             arguments.slot,
             configuration.worker_count,
         )
-        worker = Worker(configuration, stop.wait, lambda: stop.is_set, identity, archiving.look)
+        worker = Worker(configuration, stop.wait, lambda: stop.is_set, identity, archiving.look, HandMemory(arguments.hand))
         calm_collector()
         worker.run()
     return ExitCode.DONE

@@ -19,6 +19,7 @@ from daemon.service_log import ServiceLog
 from daemon.status_file import StatusFile
 from daemon.status_report import Identity
 from daemon.supervisor import Supervisor
+from daemon.suspects import Suspects
 from daemon.system_clock import SystemClock
 from daemon.verb import told_again
 from daemon.worker_slot import WorkerSlot
@@ -50,7 +51,8 @@ def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[i
     run_directory, count, clock = configuration.notification.run_directory, configuration.worker_count, SystemClock()
     ours = Identity(os.getpid(), str(configuration.file), clock.now(), worker_count=count)
     deaths = [Deaths(StatusFile(run_directory, slot), msgspec.structs.replace(ours, slot=slot), clock) for slot in range(count)]
-    return [WorkerSlot(command, locks, log, each) for each in deaths]
+    suspects = Suspects(run_directory)
+    return [WorkerSlot(command, locks, log, each, suspects) for each in deaths]
 
 
 def _acquire_patiently(configuration: Configuration) -> list[int]:

@@ -106,7 +106,7 @@ class Supervisor:
     def _note_end(self, slot: WorkerSlot, code: int) -> None:
         if self._is_draining:
             self._last_codes.append(code)
-        elif code in _FINAL:
+        elif code in _FINAL and not slot.has_culprit:
             _log.error("%s ended with %d: starting it again cannot help", slot.name, code)
             self._fail(ExitCode(code))
         elif not slot.note_death(code):

@@ -8,9 +8,12 @@ import msgspec
 from daemon.composition import Parts, compose, resequencer_settings
 from daemon.configuration import Configuration
 from daemon.deadline_words import deadline_words
+from daemon.hand_memory import HandMemory
 from daemon.status_file import StatusFile
 from daemon.status_report import Identity, State, report, with_figures
+from daemon.suspects import Suspects
 from daemon.system_clock import SystemClock
+from daemon.worker_hand import WorkerHand
 from domain.clock import Instant
 from guardian.actors import ActorsFailed
 from guardian.messages import Survey
@@ -28,7 +31,7 @@ _MANY = 100
 class Worker:
     """Runs cycles until it is told to stop; reports twice a second, also while it waits for something that is away.
 
-    `beside` is called after each cycle, and must not wait.
+    `beside` is called after each cycle, and must not wait. In `memory` its supervisor sees what it has in hand.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Worker:
         is_stopping: Callable[[], bool],
         identity: Identity,
         beside: Callable[[Instant], None] | None = None,
+        memory: HandMemory | None = None,
     ) -> None:
         self._clock = SystemClock()
         self._is_stopping = is_stopping
@@ -51,7 +55,8 @@ class Worker:
         self._told: State | None = None
         self._parts: Parts | None = None
         self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
-        self._parts = compose(configuration, self._wait, is_stopping, identity.slot)
+        self._hand = WorkerHand(memory or HandMemory(), Suspects(configuration.notification.run_directory))
+        self._parts = compose(configuration, self._wait, is_stopping, identity.slot, self._hand)
 
     def run(self) -> None:
         """Until told to stop; drains and lets go of everything in the end.
@@ -78,7 +83,9 @@ class Worker:
         """It has begun when a cycle is through that knew what is ours: what was assigned before it, it has tried to take over."""
         parts = self._get_parts()
         has_joined = parts.servers.transport.standing().has_joined
+        self._hand.look()
         parts.cycle.run_once()
+        self._hand.forget_those_that(parts.cycle.ownership.has_left)
         self._has_begun = self._has_begun or has_joined
 
     def _get_parts(self) -> Parts:

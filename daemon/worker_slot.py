@@ -6,9 +6,12 @@ import subprocess
 from collections.abc import Sequence
 from time import monotonic
 
+from daemon.blame import blame, is_own_doing
 from daemon.deaths import Deaths
+from daemon.hand_memory import HandMemory, InHand, new_descriptor
 from daemon.restart_policy import RestartPolicy
 from daemon.service_log import ServiceLog
+from daemon.suspects import DEATHS_OF_ONE, Suspects
 
 _log = logging.getLogger("resequencer.supervisor")
 _READ_BYTES = 65_536
@@ -19,15 +22,21 @@ _LONGEST_LINE_BYTES = 1024 * 1024
 class WorkerSlot:
     """Starts workers, keeps what they say, and knows when the next one is due. Nothing here waits.
 
-    `command` starts a worker when its slot, `--lifeline` with a descriptor, and what it is told of the deaths before are
-    appended; `descriptors` are the locks, which it holds too so that nobody takes its place before it has ended.
+    `command` starts a worker when its slot, `--lifeline` and `--hand` with a descriptor each, and what it is told of the deaths
+    before are appended; `descriptors` are the locks, which it holds too so that nobody takes its place before it has ended.
     """
 
-    def __init__(self, command: Sequence[str], descriptors: Sequence[int], log: ServiceLog, deaths: Deaths) -> None:
+    def __init__(
+        self, command: Sequence[str], descriptors: Sequence[int], log: ServiceLog, deaths: Deaths, suspects: Suspects
+    ) -> None:
         self._command = command
         self._descriptors = descriptors
         self._service_log = log
         self._deaths = deaths
+        self._suspects = suspects
+        self._hand_descriptor = new_descriptor()
+        self._hand = HandMemory(self._hand_descriptor)
+        self._culprit: InHand | None = None
         self._policy = RestartPolicy()
         self._worker: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
@@ -57,8 +66,10 @@ class WorkerSlot:
         theirs, self._lifeline = os.pipe()
         self._said, speaking = os.pipe()
         os.set_blocking(self._said, False)
-        command = [*self._command, "--slot", str(self._deaths.slot), "--lifeline", str(theirs), *self._deaths.arguments]
-        passed = (theirs, *self._descriptors)
+        self._hand.clear()
+        shared = ["--lifeline", str(theirs), "--hand", str(self._hand_descriptor)]
+        command = [*self._command, "--slot", str(self._deaths.slot), *shared, *self._deaths.arguments]
+        passed = (theirs, self._hand_descriptor, *self._descriptors)
         try:
             self._worker = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked before.
                 command, stdin=subprocess.DEVNULL, stdout=speaking, stderr=speaking, pass_fds=passed
@@ -93,16 +104,30 @@ class WorkerSlot:
         if self._said is not None:
             os.close(self._said)
         self._worker = self._said = None
+        self._culprit = self._hand.find() if is_own_doing(code) else None
         self._cut()
         return code
 
+    @property
+    def has_culprit(self) -> bool:
+        """The last worker died of an envelope."""
+        return self._culprit is not None
+
     def note_death(self, code: int) -> bool:
         """Whether another one is started, after a pause. If not, the status says why."""
-        told, pause_ms = self._deaths.note(code), self._policy.note_death(round(monotonic() * 1_000))
+        told, now = self._deaths.how(code), round(monotonic() * 1_000)
+        suspect, held = None, self._culprit
+        if held is not None:
+            suspect = self._suspects.count(held, told)
+            told = f"{told} {blame(held, suspect)}"
+        self._deaths.note(told)
+        is_explained = suspect is not None and suspect.deaths <= DEATHS_OF_ONE
+        pause_ms = self._policy.note_explained(now) if is_explained else self._policy.note_death(now)
         if pause_ms is None:
             _log.error("%s", self._deaths.note_the_last())
             return False
-        _log.warning("%s %s; it is started again in %.1f s", self._deaths.name, told, pause_ms / 1_000)
+        places = {} if held is None else held.places
+        _log.warning("%s %s; it is started again in %.1f s", self._deaths.name, told, pause_ms / 1_000, extra=places)
         self._starts_at = monotonic() + pause_ms / 1_000
         return True
 

@@ -142,6 +142,10 @@ class HeldPartition:
         """Something has to leave, or the position has moved long enough ago."""
         return bool(self.unpublished) or self.positions.due(now)
 
+    def has_left(self, offset: int) -> bool:
+        """All that was committed has left, with a position beyond this one."""
+        return not self.unpublished and not self.positions.has_moved() and self.positions.acknowledged > offset
+
     def output(self) -> PartitionOutput:
         """What leaves, with the position that it stands on."""
         published = self.unpublished[-1].number if self.unpublished else self._published

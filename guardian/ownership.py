@@ -10,7 +10,7 @@ from connectors.port import PartitionOutput, Position, PublishRefused, Transport
 from domain.clock import Clock
 from domain.decoding import EnvelopeDecoder
 from domain.errors import OwnershipLost, TransientError
-from domain.record import Partition
+from domain.record import Origin, Partition
 from guardian.actors import Actors
 from guardian.held_partition import HeldPartition
 from guardian.later import Later
@@ -76,6 +76,11 @@ class Ownership:
     def is_healing(self) -> bool:
         """Records that a storage has forgotten are being read again."""
         return any(held.is_healing for held in self.held.values())
+
+    def has_left(self, origin: Origin) -> bool:
+        """What this record led to has left, and the record is not read again after a restart."""
+        held = self.held.get(origin.partition)
+        return held is not None and held.has_left(origin.offset)
 
     def follow_assignment(self) -> None:
         """Drop what is no longer assigned, take over what is new. What cannot be taken over yet is tried again later: a storage

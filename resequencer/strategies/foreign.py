@@ -7,6 +7,7 @@ import msgspec
 
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, words_of
+from resequencer.hand import Deed, EmptyHand, Hand
 from resequencer.strategies.port import Rank, Strategy, StrategyState
 
 _Answer = TypeVar("_Answer")
@@ -18,15 +19,17 @@ _LONGEST_TEXT = 1_000
 class ForeignStrategy:
     """Passes every question on and turns whatever is raised into a `PermanentError`: one dead letter, the unit goes on.
 
-    How a unit begins is asked once, when it is made: that is no envelope's affair.
+    How a unit begins is asked once, when it is made: that is no envelope's affair. With every other question the envelope stands
+    in `hand` until it is answered.
     """
 
-    def __init__(self, strategy: Strategy, name: str) -> None:
+    def __init__(self, strategy: Strategy, name: str, hand: Hand | None = None) -> None:
         """Raises whatever it raises, and TypeError if it cannot be asked everything: that must not be found out at a deadline."""
         lacking = [question for question in _QUESTIONS if not callable(getattr(strategy, question, None))]
         if lacking:
             raise TypeError(f"it has no {', '.join(lacking)}")
         self._strategy = strategy
+        self._hand = hand or EmptyHand()
         self.name = name
         self.needs_sequence = bool(strategy.needs_sequence)
         self.gathers = bool(strategy.gathers)
@@ -39,13 +42,13 @@ class ForeignStrategy:
         return msgspec.msgpack.decode(self._initial, type=self.state_type)
 
     def rank(self, envelope: DataEnvelope) -> Rank:
-        return self._ask(lambda: _checked_rank(self._strategy.rank(envelope)))
+        return self._ask(envelope, lambda: _checked_rank(self._strategy.rank(envelope)))
 
     def observe(self, state: Any, envelope: DataEnvelope) -> Any:
         return self._state(self._strategy.observe, state, envelope)
 
     def accepts(self, state: Any, envelope: DataEnvelope) -> bool:
-        return self._ask(lambda: bool(self._strategy.accepts(state, envelope)))
+        return self._ask(envelope, lambda: bool(self._strategy.accepts(state, envelope)))
 
     def handled(self, state: Any, envelope: DataEnvelope) -> Any:
         return self._state(self._strategy.handled, state, envelope)
@@ -57,14 +60,14 @@ class ForeignStrategy:
         return self._state(self._strategy.buried, state, envelope)
 
     def is_late(self, state: Any, envelope: DataEnvelope) -> bool:
-        return self._ask(lambda: bool(self._strategy.is_late(state, envelope)))
+        return self._ask(envelope, lambda: bool(self._strategy.is_late(state, envelope)))
 
     def missing(self, state: Any, envelope: DataEnvelope) -> str:
-        return self._ask(lambda: _checked_text(self._strategy.missing(state, envelope)))
+        return self._ask(envelope, lambda: _checked_text(self._strategy.missing(state, envelope)))
 
-    def _state(self, question: Callable[..., Any], *arguments: Any) -> Any:
+    def _state(self, question: Callable[[Any, DataEnvelope], Any], state: Any, envelope: DataEnvelope) -> Any:
         """A state that could not be stored, or not be read again, would fail when nobody knows any more whose fault it was."""
-        return self._ask(lambda: self._checked_state(question(*arguments)))
+        return self._ask(envelope, lambda: self._checked_state(question(state, envelope)))
 
     def _checked_state(self, state: Any) -> Any:
         if not isinstance(state, self.state_type):
@@ -72,13 +75,16 @@ class ForeignStrategy:
         msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=self.state_type)
         return state
 
-    def _ask(self, question: Callable[[], _Answer]) -> _Answer:
+    def _ask(self, envelope: DataEnvelope, question: Callable[[], _Answer]) -> _Answer:
+        self._hand.take(envelope, Deed.ASKING)
         try:
             return question()
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
             raise PermanentError(f"strategy {self.name} failed: {words_of(error)}") from error
+        finally:
+            self._hand.let_go()
 
 
 def _checked_rank(rank: Any) -> Rank:

@@ -27,6 +27,12 @@ def deaths(status):
     return Deaths(status, OURS, Clock())
 
 
+def note(deaths, code):
+    told = deaths.how(code)
+    deaths.note(told)
+    return told
+
+
 def test_before_the_first_death_the_service_is_starting_and_a_worker_is_told_of_none(deaths, status):
     assert status.find() == report(OURS, State.STARTING, None, NOW)
     assert deaths.arguments == ["--restarts", "0"]
@@ -34,31 +40,31 @@ def test_before_the_first_death_the_service_is_starting_and_a_worker_is_told_of_
 
 def test_a_killed_worker_says_nothing_and_is_told_of_by_its_signal(deaths, status):
     status.write(report(OURS, State.READY, "not of its end", NOW))
-    assert deaths.note(-9) == f"was killed by SIGKILL at {AT}"
+    assert note(deaths, -9) == f"was killed by SIGKILL at {AT}"
     assert deaths.arguments == ["--restarts", "1", "--last-death", f"was killed by SIGKILL at {AT}"]
     assert status.find().reason == f"the worker was killed by SIGKILL at {AT}"
 
 
 def test_what_a_worker_said_of_its_end_is_kept(deaths, status):
     status.write(report(OURS, State.STOPPED, "state.db: it is empty", NOW))
-    assert deaths.note(1) == f"ended with 1 at {AT}: state.db: it is empty"
+    assert note(deaths, 1) == f"ended with 1 at {AT}: state.db: it is empty"
     found = status.find()
     assert (found.restarts, found.last_death) == (1, f"ended with 1 at {AT}: state.db: it is empty")
 
 
 def test_what_one_worker_said_is_not_said_of_the_next(deaths, status):
     status.write(report(OURS, State.STOPPED, "state.db: it is empty", NOW))
-    deaths.note(1)
-    assert deaths.note(-15) == f"was killed by SIGTERM at {AT}"
+    note(deaths, 1)
+    assert note(deaths, -15) == f"was killed by SIGTERM at {AT}"
 
 
 def test_what_another_service_said_is_not_said_of_ours(deaths, status):
     status.write(report(msgspec.structs.replace(OURS, process_id=18), State.STOPPED, "theirs", NOW))
-    assert deaths.note(1) == f"ended with 1 at {AT}"
+    assert note(deaths, 1) == f"ended with 1 at {AT}"
 
 
 def test_the_last_death_says_that_no_other_follows(deaths, status):
-    deaths.note(-9)
+    note(deaths, -9)
     assert deaths.note_the_last() == status.find().reason
     assert status.find().reason == (
         f"the worker was killed by SIGKILL at {AT}; the 10th time within 60 s: it is not started again"
@@ -67,12 +73,12 @@ def test_the_last_death_says_that_no_other_follows(deaths, status):
 
 def test_one_of_several_workers_is_told_of_by_its_slot(status):
     deaths = Deaths(status, msgspec.structs.replace(OURS, slot=1, worker_count=2), Clock())
-    deaths.note(-9)
+    note(deaths, -9)
     found = status.find()
     assert (found.slot, found.worker_count, found.reason) == (1, 2, f"worker 1 was killed by SIGKILL at {AT}")
 
 
 def test_a_service_that_is_stopped_before_the_next_worker_began_has_not_failed(deaths, status):
-    deaths.note(-9)
+    note(deaths, -9)
     deaths.note_stopped()
     assert (status.find().state, status.find().reason) == (State.STOPPED, None)

@@ -33,3 +33,17 @@ def test_a_clock_that_was_set_back_forgives():
     for _ in range(MOST_DEATHS - 1):
         policy.note_death(1_000_000)
     assert policy.note_death(0) == 200
+
+
+def test_deaths_that_an_envelope_is_counted_for_make_the_pause_longer_and_end_nothing():
+    policy = RestartPolicy()
+    assert [policy.note_explained(now) for now in range(5)] == [200, 400, 800, 1_600, 2_000]
+    assert None not in [policy.note_explained(now) for now in range(100)]
+    assert policy.note_death(100) == 2_000
+
+
+def test_nor_do_they_count_beside_others():
+    policy = RestartPolicy()
+    for now in range(0, 2 * MOST_DEATHS, 2):
+        policy.note_explained(now)
+        assert (policy.note_death(now + 1) is None) == (now == 2 * (MOST_DEATHS - 1))

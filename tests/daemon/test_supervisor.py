@@ -8,32 +8,39 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from driving import Envelopes
 from waiting import wait_until
 
 from daemon import restart_policy
 from daemon.deaths import Deaths
 from daemon.exit_code import ExitCode
+from daemon.hand_memory import HandMemory
 from daemon.sections import LogFormat, Logging
 from daemon.service_log import ServiceLog
 from daemon.status_file import StatusFile
 from daemon.status_report import Identity, State
 from daemon.supervisor import Supervisor
+from daemon.suspects import Suspects
 from daemon.system_clock import SystemClock
 from daemon.worker_slot import WorkerSlot
+from resequencer.hand import Deed
 
 BEGIN = """
 import os, select, sys
-slot, lifeline = int(sys.argv[2]), int(sys.argv[4])
+slot, lifeline, hand = int(sys.argv[2]), int(sys.argv[4]), int(sys.argv[6])
 lives = f"lives-{slot}"
 with open(lives, "ab") as file:
     file.write(b"x")
 life = os.path.getsize(lives)
 print("begun", life, flush=True)
+def take():
+    with open("page", "rb") as file:
+        os.pwrite(hand, file.read(), 0)
 def drain():
     select.select([lifeline], [], [])
     print("drained", flush=True)
 """
-"""Slot and lifeline as a worker is told; `life` counts the workers of this slot from 1."""
+"""Slot, lifeline and hand as a worker is told; `life` counts the workers of this slot from 1. `take` puts an envelope in hand."""
 
 pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
@@ -52,7 +59,9 @@ class Service:
             Deaths(StatusFile(directory, slot), Identity(os.getpid(), "fake", clock.now(), slot=slot, worker_count=count), clock)
             for slot in range(count)
         ]
-        self.slots = [WorkerSlot([sys.executable, "-S", "-c", BEGIN + life], (), log, each) for each in deaths]
+        command, self.suspects = [sys.executable, "-S", "-c", BEGIN + life], Suspects(directory)
+        self.slots = [WorkerSlot(command, (), log, each, self.suspects) for each in deaths]
+        (directory / "page").write_bytes(_page())
 
     def run(self, until: Callable[[], object] | None = None, *signals: signal.Signals) -> ExitCode:
         """Once `until` is so the supervisor gets the first signal, the others when it has been drained for."""
@@ -99,6 +108,13 @@ def new_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
         signal.signal(number, handler)
     for slot in [each for service in made for each in service.slots]:
         slot.kill()
+
+
+def _page() -> bytes:
+    """A hand that holds T-0@1 of uow-1."""
+    memory = HandMemory()
+    memory.put(Envelopes()(1), Deed.HANDLING)
+    return bytes(memory._page)
 
 
 def test_told_to_stop_every_worker_drains_and_the_end_is_good(new_service):
@@ -197,7 +213,68 @@ drain()
 
 
 def test_each_worker_is_told_how_those_before_it_in_its_slot_ended(new_service):
-    service = new_service("print(sys.argv[5:], flush=True); sys.exit(7) if life == 1 and slot == 0 else drain()")
+    service = new_service("print(sys.argv[7:], flush=True); sys.exit(7) if life == 1 and slot == 0 else drain()")
     service.run(lambda: service.log.count("begun") == 3 and service.log.count("--restarts") == 3, signal.SIGTERM)
     assert "['--restarts', '0'] [slot=1]" in service.log
     assert "['--restarts', '1', '--last-death', 'ended with 7 at " in service.log
+
+
+ENDS = {
+    "exits": "os._exit(1)",
+    "exits as if its configuration were refused": "os._exit(3)",
+    "exits with 0": "os._exit(0)",
+    "aborts": "os.abort()",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_deaths_with_an_envelope_in_hand_are_counted_for_it_and_end_no_service(new_service, monkeypatch, end):
+    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    service = new_service(f"if life < 4:\n  take()\n  {end}\ndrain()", count=1)
+    assert service.run(lambda: "begun 4" in service.log, signal.SIGTERM) is ExitCode.DONE
+    (suspect,) = service.suspects.find_all().values()
+    assert (suspect.deaths, suspect.unit, str(suspect.origin)) == (3, "uow-1", "IPF_PROCESSING_DATA-0@1")
+    assert "while handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1', as 1 of the 3 workers that it may end" in service.log
+    assert "the record is set aside as a dead letter ended-its-worker" in service.log
+    assert "[unit=uow-1 partition=IPF_PROCESSING_DATA-0 position=IPF_PROCESSING_DATA-0@1]" in service.log
+
+
+def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_alive(new_service, monkeypatch):
+    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    service = new_service("take(); os._exit(1)", count=1)
+    assert service.run() is ExitCode.NOT_SO
+    assert service.lives(0) == 5
+    assert "as 4 did before, after which it was to be set aside: report it with the log" in service.log
+
+
+def test_nor_one_whose_deaths_cannot_be_written_down(new_service, monkeypatch):
+    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    service = new_service("take(); os._exit(1)", count=1)
+    (service.directory / "suspects").write_text("no directory")
+    assert service.run() is ExitCode.NOT_SO
+    assert service.lives(0) == 2
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)", "os._exit(143)"])
+def test_a_worker_that_is_ended_from_outside_blames_no_envelope(new_service, end):
+    service = new_service(f"if life < 4:\n  take()\n  {end}\ndrain()", count=1)
+    assert service.run(lambda: "begun 4" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert service.suspects.find_all() == {}
+
+
+def test_nor_one_that_dies_between_two_calls(new_service):
+    service = new_service("if life < 2:\n  take()\n  os.pwrite(hand, bytes(4096), 0)\n  os._exit(1)\ndrain()", count=1)
+    assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert service.suspects.find_all() == {}
+
+
+def test_what_the_last_worker_had_in_hand_is_not_in_that_of_the_next(new_service):
+    service = new_service("if life == 1:\n  take()\n  os._exit(1)\nif life == 2:\n  os._exit(1)\ndrain()", count=1)
+    assert service.run(lambda: "begun 3" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert [each.deaths for each in service.suspects.find_all().values()] == [1]
+
+
+def test_a_worker_that_ends_while_it_drains_blames_nothing(new_service):
+    service = new_service("take(); drain(); os._exit(1)", count=1)
+    assert service.run(lambda: "begun 1" in service.log, signal.SIGTERM) is ExitCode.NOT_SO
+    assert service.suspects.find_all() == {}

@@ -8,15 +8,19 @@ import msgspec
 import pytest
 from operated_service import envelope_line
 
+from connectors.file_lines import Line, decode_line
 from connectors.port import PublishRefused, Standing, TransportRefused, TransportUnavailable
 from daemon import worker
 from daemon.configuration import Configuration
+from daemon.hand_memory import InHand, identity_of
 from daemon.status_file import StatusFile
 from daemon.status_report import Identity, State, StatusReport, UntakenPartition, instant_of, instant_text
+from daemon.suspects import Suspects
 from daemon.worker import Worker
-from domain.record import Partition
+from domain.record import Origin, Partition, Record
 from guardian.actors import ActorsFailed
 from guardian.figures import CycleTimes
+from resequencer.hand import Deed
 
 NOW = 1_774_740_835_941
 
@@ -31,7 +35,11 @@ class Operator:
         self.waited: list[int] = []
         self.until: Callable[[], bool] = lambda: False
         self.questions = 0
-        self.worker = Worker(configuration, self.wait, self.is_stopping, Identity(os.getpid(), str(configuration.file), NOW))
+        self.worker = self.make()
+
+    def make(self) -> Worker:
+        identity = Identity(os.getpid(), str(self.configuration.file), NOW)
+        return Worker(self.configuration, self.wait, self.is_stopping, identity)
 
     def wait(self, milliseconds: int) -> None:
         self.waited.append(milliseconds)
@@ -327,3 +335,59 @@ def test_what_a_transaction_holds_back_counts_as_lag_and_no_deadline_waits_for_i
     ready = [each for each in operator.reports if each.state == State.READY and each.partitions]
     assert {each.lag for each in ready[-1].partitions} == {700}
     assert ready[-1].counts["released_units"] == 1
+
+
+def suspected(operator, line: bytes, offset: int, *, deaths: int) -> Suspects:
+    """Workers before have died of the envelope in this line."""
+    decoded = decode_line(line)
+    assert isinstance(decoded, Line)
+    origin = Origin(Partition("IPF_PROCESSING_DATA", 0), offset)
+    envelope = operator.parts.cycle._tools.decoder.decode(Record(origin, decoded.value, decoded.key, decoded.headers))
+    suspects = Suspects(operator.configuration.notification.run_directory)
+    for _ in range(deaths):
+        suspects.count(InHand(1, origin, envelope.unit, Deed.HANDLING, identity_of(envelope)), "was killed by SIGSEGV")
+    return suspects
+
+
+def test_what_ended_three_workers_is_set_aside_its_unit_goes_on_and_then_it_is_forgotten(operator):
+    lines = [envelope_line("uow-1", each) for each in (1, 2, 3)]
+    operator.append(*lines)
+    suspects = suspected(operator, lines[1], len(lines[0]) + 1, deaths=3)
+    operator.until = lambda: operator.questions > 4
+    operator.worker.run()
+    assert operator.reports[-1].dead_letters == {"ended-its-worker": 1}
+    assert operator.reports[-1].notifications == {"RCVD": 1, "ACCP": 1}
+    assert suspects.find_all() == {}
+
+
+def test_what_ended_two_workers_is_handled_and_then_forgotten(operator):
+    line = envelope_line("uow-1", 1)
+    operator.append(line)
+    suspects = suspected(operator, line, 0, deaths=2)
+    operator.until = lambda: operator.questions > 4
+    operator.worker.run()
+    assert operator.reports[-1].notifications == {"RCVD": 1}
+    assert suspects.find_all() == {}
+
+
+def test_what_is_read_again_after_a_restart_is_not_forgotten_before_its_position_has_passed_it(operator, loaded):
+    """With storage none a record that was set aside is handled again while an older one holds the position back."""
+    operator.configuration = loaded(
+        f"""ipf.processing-data.ingress.transport = file
+        payment-status-notification {{ transport = file, run-directory = "{operator.configuration.notification.run_directory}"
+          resequencer {{ storage-type = none, strategy = SEQUENCE, stash-timeout = 10s, idle-timeout = 3s }} }}"""
+    )
+    operator.worker = operator.make()
+    waiting, line = envelope_line("uow-0", 2), envelope_line("uow-1", 1)
+    operator.append(waiting, line)
+    suspects = suspected(operator, line, len(waiting) + 1, deaths=3)
+    operator.until = lambda: operator.reports[-1].dead_letters == {"ended-its-worker": 1}
+    operator.worker.run()
+    assert [each.deaths for each in suspects.find_all().values()] == [3]
+    operator.worker, operator.questions = operator.make(), 0
+    operator.until = lambda: operator.questions > 100 or not suspects.find_all()
+    operator.worker.run()
+    assert operator.now - NOW > 10_000
+    assert suspects.find_all() == {}
+    letters = operator.configuration.notification.output_directory / "dead-letters.jsonl"
+    assert letters.read_bytes().count(b"\n") == 1

@@ -1,0 +1,33 @@
+"""Which envelope a worker that ended died of, if it died of one, and how that is told. Pure."""
+
+import signal
+
+from daemon.hand_memory import InHand
+from daemon.suspects import DEATHS_OF_ONE, REMEDY, Suspect
+from domain.dead_letter import DeadLetterReason
+
+_OF_ITS_OWN = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
+)
+"""What a process brings upon itself. SIGKILL and SIGTERM come from outside: from a person, or from a kernel without memory."""
+
+_REASON = DeadLetterReason.ENDED_ITS_WORKER.value
+_TOLD_TO_END = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT})
+"""With these codes a worker ends that was told twice to stop."""
+
+
+def is_own_doing(code: int) -> bool:
+    """Whether a worker ended by itself: with an exit code, or by a signal (negative) that nobody sends."""
+    return -code in _OF_ITS_OWN if code < 0 else code not in _TOLD_TO_END
+
+
+def blame(held: InHand, suspect: Suspect | None) -> str:
+    """What goes on after how the worker ended; `suspect` is None where the death could not be counted."""
+    told = f"while {held}"
+    if suspect is None:
+        return told
+    if not suspect.is_condemned:
+        return f"{told}, as {suspect.deaths} of the {DEATHS_OF_ONE} workers that it may end before the record is set aside"
+    if suspect.deaths == DEATHS_OF_ONE:
+        return f"{told}, as {DEATHS_OF_ONE} workers did: the record is set aside as a dead letter {_REASON}; {REMEDY}"
+    return f"{told}, as {suspect.deaths - 1} did before, after which it was to be set aside: report it with the log"
