@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 from crash_points import Crash, Fate, Fates, Steps, StruckFiles, StruckStorage, StruckTransport
+from faltering import Mistakes, Place, drawn_mistakes
 from service_under_test import BEGINNING, Dead, Plan, Service, Told, envelope_line
 from told_marks import find_wrong_mark
 
@@ -46,12 +47,16 @@ class Phase(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """What comes in, and how the handler fares: it is away for these ids until then, and never tells those."""
+    """What comes in, and how the handler fares: it is away for these ids until then, and never tells those.
+
+    Where `mistakes` are, our own code fails; in a reference it says that it does.
+    """
 
     plan: Plan
     phases: tuple[Phase, ...]
     away_until: Mapping[str, int]
     never: frozenset[str]
+    mistakes: Mapping[str, Place] = {}
 
 
 class Outcome(NamedTuple):
@@ -93,12 +98,13 @@ def workload(seed: int, most_units: int = 7) -> Workload:
     else:
         # What is tried again meets a poll in the middle of its batches only where there are any.
         plan = msgspec.structs.replace(plan, batch_size=random.choice((1, 3)))
-    return Workload(plan, tuple(_phases(random, arrivals)), away, never)
+    mistakes = drawn_mistakes(Random(f"mistakes {seed}"), identities)
+    return Workload(plan, tuple(_phases(random, arrivals)), away, never, mistakes)
 
 
 def reference(work: Workload) -> Outcome:
     """What leaves when nothing happens."""
-    return _play(work, Steps(lambda _: Fate.GOES_WELL, Random(0)), Forgets.NOTHING)
+    return _play(work, Steps(lambda _: Fate.GOES_WELL, Random(0)), Forgets.NOTHING, is_reference=True)
 
 
 def simulate(seed: int, forgets: Forgets = Forgets.NOTHING, expected: Outcome | None = None) -> Outcome:
@@ -210,11 +216,12 @@ def _phases(random: Random, arrivals: Sequence[tuple[int, bytes]]) -> Iterator[P
 # What happens
 
 
-def _play(work: Workload, steps: Steps, forgets: Forgets) -> Outcome:
+def _play(work: Workload, steps: Steps, forgets: Forgets, *, is_reference: bool = False) -> Outcome:
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
         service = Service(Path(directory), work.plan)
         service.handler.away_until.update(work.away_until)
         service.handler.never |= work.never
+        service.handler.mistakes = Mistakes(work.mistakes, is_foreseen=is_reference)
         service.files = StruckFiles(steps)
         service.around_transport = lambda transport: StruckTransport(transport, steps)
         service.around_storage = lambda storage: StruckStorage(storage, steps)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from driving import NoChance, wire
+from faltering import Mistakes, Place, faltering
 
 from connectors.file_lines import Line, decode_line, encode_line
 from connectors.file_operations import FileOperations, SystemFiles
@@ -65,8 +66,9 @@ STEP_MS = 5_000
 class Teller:
     """A handler whose notifications tell what it was given.
 
-    It fails by envelope id: for a while until the instant in `away_until`, for ever where `never` says so. That depends on
-    nothing but the clock, so what is tried again after a crash fares as it would have without one.
+    It fails by envelope id: for a while until the instant in `away_until`, for ever where `never` says so, as nobody foresaw by
+    `mistakes` (which the strategy may have, too). That depends on nothing but the clock, so what is tried again after a crash
+    fares as it would have without one.
     """
 
     def __init__(self, clock: FakeClock) -> None:
@@ -74,11 +76,13 @@ class Teller:
         self.away_until: dict[str, Instant] = {}
         self.never: set[str] = set()
         self.raises: dict[str, Exception] = {}
+        self.mistakes = Mistakes()
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         identity = envelope.envelope_id
         if identity in self.raises:
             raise self.raises[identity]
+        self.mistakes.look(Place.HANDLED, envelope)
         if identity in self.never:
             raise PermanentError("this can never be told")
         if self._clock.now() < self.away_until.get(identity, 0):
@@ -171,7 +175,8 @@ class Service:
     def start(self) -> Service:
         plan = self.plan
         decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=self.strategy.needs_sequence))
-        rules = Rules(self.strategy, self.handler, plan.resequencer, NoChance())
+        mistakes = getattr(self.handler, "mistakes", Mistakes())
+        rules = Rules(faltering(self.strategy, mistakes), self.handler, plan.resequencer, NoChance())
         storage = self._new_storage()
         roster = msgspec.structs.replace(plan.roster, can_reload=storage.is_durable)
         settings = FileSettings(TOPIC, self.directory / "in", self.directory / "out", rotate_bytes=plan.rotate_bytes)

@@ -222,6 +222,23 @@ class TestWhereOurOwnStepsFail:
         assert asked.told(asked.poll(after_ms=21_000)) == ["u#3"]
         assert stashed(asked) == []
 
+    def test_one_that_cannot_be_tried_again_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = asked.envelope("u", 1)
+        asked.handler.fail(first, TransientError("away"))
+        asked.poll(first, asked.envelope("u", 2))
+        right = PaymentData.absorb
+
+        def absorb(self: PaymentData, envelope: DataEnvelope) -> PaymentData:
+            if envelope.sequence == 1:
+                raise BUG
+            return right(self, envelope)
+
+        monkeypatch.setattr(PaymentData, "absorb", absorb)
+        settled = asked.poll(after_ms=3_000)
+        assert (buried(settled), asked.told(settled)) == ([first.offset], [])
+        assert asked.told(asked.poll(after_ms=21_000)) == ["u#2"]
+        assert stashed(asked) == []
+
 
 @pytest.mark.parametrize("question", ["rank", "observe", "accepts", "handled", "is_late"])
 def test_a_strategy_of_ours_that_raises_costs_the_envelope_it_fails_on(question: str, new_asked: Callable[..., Asked]) -> None:

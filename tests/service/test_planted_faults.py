@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import mistake_faults as mistakes
 import planted_faults as plant
 import pytest
 from crash_simulation import Forgets, reference, simulate, workload
@@ -30,6 +31,11 @@ CRASHES: tuple[Fault, ...] = (
     plant.numbers_given_out_twice,
     plant.rotated_without_noting_what_left,
     plant.begun_anew_without_noting_it,
+    mistakes.whole_poll_buried,
+    mistakes.innocent_one_buried,
+    mistakes.culprit_left_in_the_stash,
+    mistakes.successors_wait_for_the_culprit,
+    mistakes.deadline_that_fails_ends_the_worker,
 )
 FORGETTING: tuple[tuple[Fault, Forgets], ...] = (
     (plant.takeover_ignores_what_left_beyond, Forgets.DATABASE),

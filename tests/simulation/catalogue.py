@@ -7,6 +7,7 @@ prints the table of docs/simulation.md.
 
 from typing import NamedTuple
 
+import mistake_faults as mistakes
 import planted_faults as plant
 from planted_faults import Fault
 from simulation import kafka_faults as kafka
@@ -73,6 +74,11 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         memory.stash_bound_ignored: 0,
         memory.idle_units_stay: 0,
         memory.units_stay_when_their_partition_goes: 0,
+        mistakes.whole_poll_buried: 1,
+        mistakes.innocent_one_buried: 1,
+        mistakes.culprit_left_in_the_stash: 1,
+        mistakes.successors_wait_for_the_culprit: 1,
+        mistakes.deadline_that_fails_ends_the_worker: 2,
     },
     Life.CLOCKS: {
         memory.takeover_waits_for_a_clock_that_was_set_back: 6,

@@ -14,6 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from crash_simulation import Forgets, Outcome, Phase, Workload, judged, with_true_marks, workload
+from faltering import Mistakes
 from msgspec.structs import replace
 from simulation.aimed_losses import AimedLosses
 from simulation.clocks import MOST_MS
@@ -99,6 +100,7 @@ def _world(seed: int, work: Workload, life: Life, workers: int) -> World:
 def _lived(world: World, work: Workload, random: Random | None, life: Life) -> Outcome:
     world.handler.away_until.update(work.away_until)
     world.handler.never |= work.never
+    world.handler.mistakes = Mistakes(work.mistakes, is_foreseen=random is None)
     with world.patched():
         try:
             problem = _Lived(world, work, random, life).problem()

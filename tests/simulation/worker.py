@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from crash_points import Crash
 from driving import NoChance
+from faltering import faltering
 from greenlet import getcurrent, greenlet
 from service_under_test import TOPIC
 from simulation.clocks import MachineClock
@@ -144,7 +145,7 @@ class Worker:
         strategy = make_strategy(StrategySettings(plan.strategy))
         decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=strategy.needs_sequence))
         settings = KafkaSettings.make(_TOPICS, ClientOptions({"group_id": "group"}, {}), f"group-{self.slot}", 1 << 20)
-        rules = Rules(strategy, world.handler, plan.resequencer, NoChance())
+        rules = Rules(faltering(strategy, world.handler.mistakes), world.handler, plan.resequencer, NoChance())
         self.actors = Actors(rules, decoder.decode, plan.roster)
         self.transport = KafkaTransport(settings, self.clock)
         servers = Servers(self.transport, self._new_storage(), self.actors)
