@@ -1,7 +1,8 @@
 """What the Redis storage costs on a real server: `python -m benchmarks.redis_storage [--help]`.
 
-Commits and loads of 500 units, as long as a poll brings them; what an idle unit takes beside its own bytes; and the takeover of a
-partition in which many units wait, from an empty process until the worker holds it, beside no idle units and beside many.
+Commits and loads of 500 units, as long as a poll brings them; what an idle unit takes beside its own bytes, and what forgetting a
+thousand of them costs; the takeover of a partition in which many units wait, from an empty process until the worker holds it,
+beside no idle units and beside many; and the first takeover of idle units that the code of format 1 left.
 `server` and `client` are the CPU time of the server's process and of this one, means of the rounds; of the wall time the best
 counts, for whatever else the machine does can only make it slower.
 """
@@ -27,6 +28,7 @@ from guardian.collector import calm_collector
 from servers.redis import RedisServer, RedisSettings
 from storage import redis as redis_storage
 from storage.port import Commit, PartitionStore, Pending, StashEntry, UnitChange, WaitKind, Waits
+from storage.redis_keys import RedisKeys
 from storage.redis_place import RedisLogin, read_place
 from storage.redis_settings import RedisSettings as StorageSettings
 
@@ -50,7 +52,7 @@ class Cost(NamedTuple):
 
 @contextmanager
 def storage_on(server: RedisServer) -> Iterator[redis_storage.RedisStorage]:
-    settings = StorageSettings(read_place(server.url, RedisLogin()), NAMESPACE, 14_400_000, 30_000)
+    settings = StorageSettings(read_place(server.url, RedisLogin()), NAMESPACE)
     with closing(redis_storage.RedisStorage(settings, lambda: secrets.token_hex(8))) as storage:
         yield storage
 
@@ -113,20 +115,39 @@ def of_memory(client: redis.Redis, store: PartitionStore, size: int) -> None:
         committed(store, *(UnitChange(str(uuid4()), STATE, payment_data=payment_data) for _ in range(UNITS)))
     each = (client.info("memory")["used_memory"] - before) / count
     print(f"  an idle unit of {len(STATE)} + {size} B takes {each:.0f} B: {each - size - len(STATE):.0f} B more than its own")
+    print(f"           expire, nothing due     {costs(client, 10, lambda: store.expire(-1, ()))}")
+    print(f"           expire, a thousand      {costs(client, 10, lambda: store.expire(0, ()))}")
 
 
 def of_takeover(server: RedisServer, waiting: int, idle: int) -> None:
     """By a worker as the service composes it, on files, from its making until it holds the partition."""
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory, closing(server.client()) as client:
-        client.flushall()
+        client.flushall(asynchronous=True)
         taken_over(server, Path(directory))
         with storage_on(server) as storage:
             store = storage.open(PARTITION)
             fill(store, waiting, lambda unit: UnitChange(unit, STATE, waits(), (StashEntry(1, b"x" * 600),)))
             fill(store, idle, lambda unit: UnitChange(unit, STATE, payment_data=b"x" * 300))
-        assert client.dbsize() == waiting + idle + (1 if not waiting else 2)
+        assert client.dbsize() == waiting + idle + 1 + bool(waiting) + bool(idle)
         cost = costs(client, 3, lambda: taken_over(server, Path(directory)))
     print(f"  {waiting:9,} waiting, {idle:9,} idle: {cost.wall:7.0f} {cost.client:7.0f} {cost.server:7.0f}")
+
+
+def of_upgrade(server: RedisServer, idle: int) -> None:
+    """The first `open` of a partition whose idle units expire and are in no index."""
+    with closing(server.client()) as client, storage_on(server) as storage:
+        client.flushall(asynchronous=True)
+        fill(storage.open(PARTITION), idle, lambda unit: UnitChange(unit, STATE, payment_data=b"x" * 300))
+        keys = RedisKeys(NAMESPACE, PARTITION)
+        client.delete(keys.idle)
+        client.hset(keys.header, "format", 1)
+        client.hdel(keys.header, "idle")
+        expiring = client.pipeline(transaction=False)
+        for key in client.scan_iter(keys.unit_prefix + b"*", count=10_000):
+            expiring.pexpire(key, 14_400_000)
+        expiring.execute()
+        print(f"  {idle:9,} idle units of format 1: {costs(client, 1, lambda: storage.open(PARTITION))}")
+        assert client.zcard(keys.idle) == idle
 
 
 def fill(store: PartitionStore, count: int, change: Callable[[str], UnitChange]) -> None:
@@ -174,6 +195,7 @@ def main() -> None:
             of_takeover(server, 0, 0)
             of_takeover(server, arguments.waiting, 0)
             of_takeover(server, arguments.waiting, arguments.idle)
+            of_upgrade(server, arguments.idle)
 
 
 @contextmanager
@@ -189,11 +211,11 @@ def of_server(server: RedisServer, rounds: int, append: str) -> None:
     print(f"{UNITS} units a call, appendfsync {append}: ms wall, CPU client, CPU server")
     with closing(server.client()) as client, storage_on(server) as storage:
         for size in (1_000, 2_000, 5_000):
-            client.flushall()
+            client.flushall(asynchronous=True)
             of_cycles(client, storage.open(PARTITION), size, rounds)
         if append == "none":
             for size in (0, 1_000, 3_000):
-                client.flushall()
+                client.flushall(asynchronous=True)
                 of_memory(client, storage.open(PARTITION), size)
 
 

@@ -10,12 +10,12 @@ from storage.redis_settings import RedisSettings
 
 
 def redis_settings(configuration: Configuration) -> RedisSettings:
-    """Where the server is and how long it keeps what; nothing is connected.
+    """Where the server is and how long it is waited for; nothing is connected.
 
     Raises:
         ConfigurationError: The url cannot be understood, or a file is not there.
     """
-    redis, resequencer = configuration.storage.redis, configuration.resequencer
+    redis = configuration.storage.redis
     for key, file in (("ca", redis.ca_file), ("certificate", redis.certificate_file), ("key", redis.key_file)):
         if file is not None and not os.access(file, os.R_OK):
             raise ConfigurationError(f"{STORAGE}.redis.tls.{key}-file", f"{file} cannot be read; name a file that can")
@@ -24,11 +24,4 @@ def redis_settings(configuration: Configuration) -> RedisSettings:
         place = read_place(redis.url, login)
     except ValueError as error:
         raise ConfigurationError(f"{STORAGE}.redis.url", str(error)) from error
-    return RedisSettings(
-        place,
-        configuration.storage.namespace,
-        resequencer.retention_ms,
-        resequencer.idle_timeout_ms,
-        redis.timeout_ms,
-        redis.wait_replicas,
-    )
+    return RedisSettings(place, configuration.storage.namespace, redis.timeout_ms, redis.wait_replicas)

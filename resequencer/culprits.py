@@ -16,7 +16,7 @@ from domain.dead_letter import DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import our_mistake
 from resequencer.guarded import guarded
-from resequencer.outcome import write_down
+from resequencer.outcome import decision_of
 from resequencer.rules import Rules
 from resequencer.stash import Stash
 from resequencer.turn import Turned, take_turn
@@ -95,4 +95,4 @@ def _each_written_down(copy: WorkingCopy, envelopes: Iterable[DataEnvelope]) -> 
     for each in envelopes:
         yield each
         copy.in_hand = each
-        write_down(copy, each.offset)
+        decision_of(copy, copy.unit())

@@ -21,15 +21,6 @@ def decision_of(copy: WorkingCopy, after: Unit) -> Decision:
     )
 
 
-def write_down(copy: WorkingCopy, offset: int) -> None:
-    """What the record at this offset changed, for nobody: raises what `decision_of` would raise because of it."""
-    encode_state(copy.unit(), copy.strategy)
-    if copy.data is not copy.before.data:
-        encode_data(copy.data)
-    if offset in copy.effects.added:
-        encode_entry(copy.effects.added[offset])
-
-
 def _change(copy: WorkingCopy, after: Unit, waits: Waits | None) -> UnitChange:
     return UnitChange(
         after.unit,

@@ -6,18 +6,23 @@ import msgspec
 
 from storage.port import Header, StorageRefused
 
-FORMAT = 1
-"""Of everything that lies under a partition's keys. A newer one is refused."""
+FORMAT = 2
+"""Of everything that lies under a partition's keys. A newer one is refused. Until format 1 the server let idle units expire, and
+there was no index of them: the header says nothing of `idle`.
+"""
 
 _History = tuple[tuple[str, int], ...]
 
 
 class StoredHeader(msgspec.Struct, frozen=True):
-    """`header` is None where there never was one. `waiting` and `pending` are how much of each the last commit left."""
+    """`header` is None where there never was one. `waiting` and `pending` are how much of each the last commit left, `idle` how
+    many units the index of the idle ones holds; None where it does not hold all of them yet.
+    """
 
     header: Header | None
     waiting: int = 0
     pending: int = 0
+    idle: int | None = 0
 
 
 def read_header(key: bytes, flat: Sequence[bytes]) -> StoredHeader:
@@ -31,7 +36,9 @@ def read_header(key: bytes, flat: Sequence[bytes]) -> StoredHeader:
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     try:
         _check_format(key, int(fields[b"format"]))
-        return StoredHeader(_header(fields), int(fields.get(b"waiting", 0)), int(fields.get(b"pending", 0)))
+        idle = fields.get(b"idle")
+        waiting, pending = int(fields.get(b"waiting", 0)), int(fields.get(b"pending", 0))
+        return StoredHeader(_header(fields), waiting, pending, int(idle) if idle else None)
     except (KeyError, ValueError) as error:
         raise StorageRefused(name(key), f"is damaged ({error!r}); {restore(key)}") from error
 
@@ -56,7 +63,7 @@ def _check_format(key: bytes, version: int) -> None:
     if version > FORMAT:
         problem = f"its format is {version}, this version of the service knows {FORMAT}"
         raise StorageRefused(name(key), f"{problem}; start the newer version that wrote it, or name another storage.namespace")
-    if version != FORMAT:
+    if version not in range(1, FORMAT + 1):
         raise StorageRefused(name(key), f"its format is {version}, which never was one; {restore(key)}")
 
 
@@ -70,4 +77,5 @@ def _header(fields: Mapping[bytes, bytes]) -> Header:
         heal_offset=int(fields.get(b"heal_offset", 0)),
         history=msgspec.json.decode(fields[b"history"], type=_History),
         source=fields.get(b"source", b"").decode(),
+        caught_up_ms=int(fields.get(b"caught_up_ms", 0)),
     )

@@ -1,18 +1,16 @@
 """The scripts that run inside the Redis server: each is atomic there and answers in one round trip.
 
-All of them begin with the server's time and the header; a verdict comes first in what they answer, the server's time in
-milliseconds second. Numbers stay texts unless they are compared: a Lua number is exact only up to 2^53. An error in the middle
-undoes nothing, so what can fail comes first: in `COMMIT` a first write of a kind that a full memory denies, in `TAKE` one of
-each command that a user may lack the right to. The header's commit number is written last.
+All of them begin with the header; a verdict comes first in what they answer. None asks for the server's time: nothing here
+goes by it. Numbers stay texts unless they are compared: a Lua number is exact only up to 2^53. An error in the middle undoes
+nothing, so what can fail comes first: in `COMMIT` a first write of a kind that a full memory denies, in `TAKE` one of each
+command that a user may lack the right to. The header's commit number is written last.
 """
 
 from enum import StrEnum
 from hashlib import sha1
 
-_TIME = """
+_HEADER = """
 local call = redis.call
-local time = call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local stored = call('HMGET', KEYS[1], 'token', 'commit', 'attempt')
 
 -- Lua gives a call some 8000 values at most.
@@ -23,22 +21,20 @@ local function in_parts(command, key, values, from, to)
 end
 """
 
-# ARGV: token, commit, when we last heard of the server, how long ago that may be.
+# ARGV: token, commit.
 _OWNED = """
-if stored[1] ~= ARGV[1] or stored[2] ~= ARGV[2] then return {'lost', now, stored[1], stored[2], stored[3]} end
-if now - ARGV[3] > tonumber(ARGV[4]) then return {'silent', now} end
+if stored[1] ~= ARGV[1] or stored[2] ~= ARGV[2] then return {'lost', stored[1], stored[2], stored[3]} end
 """
 
 
 class Verdict(StrEnum):
-    """`DONE`: it was done before. `LOST`: the header is another; it follows. `SILENT`: we were away for too long.
-    `TORN`: a unit that waits is not there; its key follows.
+    """`DONE`: it was done before. `LOST`: the header is another; it follows. `TORN`: a unit that waits is not there; its key
+    follows.
     """
 
     OK = "ok"
     DONE = "done"
     LOST = "lost"
-    SILENT = "silent"
     TORN = "torn"
 
 
@@ -54,133 +50,189 @@ class Script:
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-# KEYS: header, waiting, pending. Answers what the header holds, and how much waits and is pending.
+# KEYS: header, waiting, pending, idle. Answers what the header holds, and how much waits, is pending and is idle.
 LOOK = Script(
-    _TIME,
-    "return {'ok', now, call('HGETALL', KEYS[1]), call('HLEN', KEYS[2]), call('HLEN', KEYS[3])}",
+    _HEADER,
+    "return {'ok', call('HGETALL', KEYS[1]), call('HLEN', KEYS[2]), call('HLEN', KEYS[3]), call('ZCARD', KEYS[4])}",
 )
 
-# KEYS: header, a key that nothing is kept under. One of each command that a user may lack the right to, the one
-# that leaves something last: nothing changes.
+# KEYS: header, a key that nothing is kept under. One of each command that a user may lack the right to, those that leave
+# something last: nothing changes.
 _PROBE = """
 local nothing = KEYS[2]
+call('SCAN', '0', 'COUNT', '1')
 call('HSCAN', nothing, '0', 'COUNT', '1')
 call('HGETALL', nothing)
 call('HKEYS', nothing)
 call('HLEN', nothing)
 call('HEXISTS', nothing, 'x')
-call('PTTL', nothing)
+call('ZCARD', nothing)
+call('ZSCORE', nothing, 'x')
+call('ZRANGE', nothing, '-inf', '0', 'BYSCORE', 'LIMIT', '0', '1')
 call('PERSIST', nothing)
-call('PEXPIREAT', nothing, string.format('%.0f', now + 1000))
 call('UNLINK', nothing)
 call('HDEL', nothing, 'x')
+call('ZREM', nothing, 'x')
 call('HSET', nothing, 'x', '1')
+call('UNLINK', nothing)
+call('ZADD', nothing, '0', 'x')
 call('UNLINK', nothing)
 """
 
-PROBE = Script(_TIME, _PROBE, "return {'ok', now}")
+PROBE = Script(_HEADER, _PROBE, "return {'ok'}")
 
-# KEYS: as PROBE. ARGV: token and commit as they were looked at, format, token, history.
+# KEYS: as PROBE. ARGV: token and commit as they were looked at, format, token, history, how many units the index of idle units
+# holds, nothing if it is to be made anew.
 TAKE = Script(
-    _TIME,
+    _HEADER,
     _PROBE,
     """
     if (stored[1] or '') ~= ARGV[1] or (stored[2] or '') ~= ARGV[2] then
-      return {'lost', now, stored[1], stored[2], stored[3]}
+      return {'lost', stored[1], stored[2], stored[3]}
     end
-    call('HSET', KEYS[1], 'format', ARGV[3], 'token', ARGV[4], 'commit', '0', 'history', ARGV[5])
-    return {'ok', now}
+    call('HSET', KEYS[1], 'format', ARGV[3], 'token', ARGV[4], 'commit', '0', 'history', ARGV[5], 'idle', ARGV[6])
+    return {'ok'}
     """,
 )
 
-# KEYS: header. Only whether it is still ours.
-HEAR = Script(_TIME, _OWNED, "return {'ok', now}")
-
-# KEYS: header, a hash. ARGV from 5: cursor, count. Some of its fields and the next cursor; a field may come twice.
+# KEYS: header, a hash. ARGV from 3: cursor, count. Some of its fields and the next cursor; a field may come twice.
 SCAN = Script(
-    _TIME,
+    _HEADER,
     _OWNED,
     """
-    local found = call('HSCAN', KEYS[2], ARGV[5], 'COUNT', ARGV[6])
-    return {'ok', now, found[1], found[2]}
+    local found = call('HSCAN', KEYS[2], ARGV[3], 'COUNT', ARGV[4])
+    return {'ok', found[1], found[2]}
     """,
 )
 
-# KEYS: header, waiting, units. ARGV from 5: grace, length of the units' prefix, bytes that are enough.
-# The fields of each unit, none for one that is not there; of fewer units than asked for where their bytes are enough.
+# KEYS: header, waiting, idle, units. ARGV from 3: length of the units' prefix, bytes that are enough.
+# The fields of each unit, none for one that is not there; of fewer units than asked for where their bytes are enough. Then the
+# keys of those that the index of idle units names and that are not there.
 LOAD = Script(
-    _TIME,
+    _HEADER,
     _OWNED,
     """
-    local grace, prefix, enough = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-    local units, bytes = {}, 0
-    for i = 3, #KEYS do
-      local key = KEYS[i]
-      local left = call('PTTL', key)
-      local fields = {}
-      if left >= 0 and left < grace then
-        call('UNLINK', key)
-      elseif left ~= -2 then
-        fields = call('HGETALL', key)
-        for j = 2, #fields, 2 do bytes = bytes + #fields[j] end
-      elseif call('HEXISTS', KEYS[2], string.sub(key, prefix + 1)) == 1 then
-        return {'torn', now, key}
+    local prefix, enough = tonumber(ARGV[3]), tonumber(ARGV[4])
+    local units, missed, bytes = {}, {}, 0
+    for i = 4, #KEYS do
+      local key, unit = KEYS[i], string.sub(KEYS[i], prefix + 1)
+      local fields = call('HGETALL', key)
+      for j = 2, #fields, 2 do bytes = bytes + #fields[j] end
+      if #fields == 0 then
+        if call('HEXISTS', KEYS[2], unit) == 1 then return {'torn', key} end
+        if call('ZSCORE', KEYS[3], unit) then missed[#missed + 1] = key end
       end
-      units[i - 2] = fields
+      units[i - 3] = fields
       if bytes >= enough then break end
     end
-    return {'ok', now, units}
+    return {'ok', units, missed}
     """,
 )
 
-# KEYS: header, waiting, pending, units. ARGV from 5: number, attempt, next offset, highest number, heal offset, source,
-# published, how long an idle unit is kept, length of the units' prefix, how many fields are added to what is pending; those
-# fields; for each unit when it changed, its index entry or nothing, how many fields go and how many come, and these.
+# KEYS: header, waiting, pending, idle, units. ARGV from 3: number, attempt, next offset, highest number, heal offset, source,
+# caught-up clock, published, length of the units' prefix, how many fields are added to what is pending; those fields; for each
+# unit its index entry or nothing, how many fields go and how many come, and these.
 COMMIT = Script(
-    _TIME,
+    _HEADER,
     """
     local is_ours = stored[1] == ARGV[1]
-    local is_done = is_ours and stored[2] == ARGV[5] and stored[3] == ARGV[6]
+    local is_done = is_ours and stored[2] == ARGV[3] and stored[3] == ARGV[4]
     if not is_done and not (is_ours and stored[2] == ARGV[2]) then
-      return {'lost', now, stored[1], stored[2], stored[3]}
+      return {'lost', stored[1], stored[2], stored[3]}
     end
-    if now - ARGV[3] > tonumber(ARGV[4]) then return {'silent', now} end
     -- A write even if it is done: from Redis 7.2 on, WAIT waits for the last write of its own connection only.
     call('HSET', KEYS[1], 'token', ARGV[1])
-    if is_done then return {'done', now} end
+    if is_done then return {'done'} end
 
-    local published, keep, prefix = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
-    local at = 15 + ARGV[14]
-    in_parts('HSET', KEYS[3], ARGV, 15, at - 1)
+    local clock, published, prefix = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
+    local at = 13 + ARGV[12]
+    in_parts('HSET', KEYS[3], ARGV, 13, at - 1)
     local left = {}
     for _, number in ipairs(call('HKEYS', KEYS[3])) do
       if tonumber(number) <= published then left[#left + 1] = number end
     end
     in_parts('HDEL', KEYS[3], left, 1, #left)
 
-    local idle, waiting = {}, {}
-    for i = 4, #KEYS do
+    -- Each unit is in one of the two indexes.
+    local idle_units, idle, waiting_units, waiting = {}, {}, {}, {}
+    for i = 5, #KEYS do
       local key, unit = KEYS[i], string.sub(KEYS[i], prefix + 1)
-      local changed_at, waits, gone, came = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
-      at = at + 4
+      local waits, gone, came = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0
+      at = at + 3
       in_parts('HDEL', key, ARGV, at, at + gone - 1)
       at = at + gone
       in_parts('HSET', key, ARGV, at, at + came - 1)
       at = at + came
       if waits == '' then
+        idle_units[#idle_units + 1] = unit
+        idle[#idle + 1] = clock
         idle[#idle + 1] = unit
-        call('PEXPIREAT', key, string.format('%.0f', math.max(changed_at, now) + keep))
       else
+        waiting_units[#waiting_units + 1] = unit
         waiting[#waiting + 1] = unit
         waiting[#waiting + 1] = waits
-        call('PERSIST', key)
       end
     end
-    in_parts('HDEL', KEYS[2], idle, 1, #idle)
+    in_parts('HDEL', KEYS[2], idle_units, 1, #idle_units)
+    in_parts('ZADD', KEYS[4], idle, 1, #idle)
+    in_parts('ZREM', KEYS[4], waiting_units, 1, #waiting_units)
     in_parts('HSET', KEYS[2], waiting, 1, #waiting)
 
-    call('HSET', KEYS[1], 'next_offset', ARGV[7], 'highest_number', ARGV[8], 'heal_offset', ARGV[9], 'source', ARGV[10],
-      'waiting', call('HLEN', KEYS[2]), 'pending', call('HLEN', KEYS[3]), 'attempt', ARGV[6], 'commit', ARGV[5])
-    return {'ok', now}
+    call('HSET', KEYS[1], 'next_offset', ARGV[5], 'highest_number', ARGV[6], 'heal_offset', ARGV[7], 'source', ARGV[8],
+      'caught_up_ms', clock, 'waiting', call('HLEN', KEYS[2]), 'pending', call('HLEN', KEYS[3]), 'idle', call('ZCARD', KEYS[4]),
+      'attempt', ARGV[4], 'commit', ARGV[3])
+    return {'ok'}
+    """,
+)
+
+# KEYS: header, idle. ARGV from 3: clock, how many to pass over, count. Idle units that last changed then or before, those that
+# changed longest ago first.
+DUE = Script(
+    _HEADER,
+    _OWNED,
+    "return {'ok', call('ZRANGE', KEYS[2], '-inf', ARGV[3], 'BYSCORE', 'LIMIT', ARGV[4], ARGV[5])}",
+)
+
+# KEYS: header, waiting, idle, units. ARGV from 3: clock, length of the units' prefix. How many of them left the index, those
+# that last changed then or before; they are forgotten, unless something waits in them.
+# What goes comes first, for a full memory denies no write that comes after another.
+FORGET = Script(
+    _HEADER,
+    _OWNED,
+    """
+    local clock, prefix = tonumber(ARGV[3]), tonumber(ARGV[4])
+    local gone = {}
+    for i = 4, #KEYS do
+      local unit = string.sub(KEYS[i], prefix + 1)
+      local changed_at = call('ZSCORE', KEYS[3], unit)
+      if changed_at and tonumber(changed_at) <= clock then
+        if call('HEXISTS', KEYS[2], unit) == 0 then call('UNLINK', KEYS[i]) end
+        gone[#gone + 1] = unit
+      end
+    end
+    in_parts('ZREM', KEYS[3], gone, 1, #gone)
+    if #gone > 0 then call('HSET', KEYS[1], 'idle', call('ZCARD', KEYS[3])) end
+    return {'ok', #gone}
+    """,
+)
+
+# KEYS: header, waiting, idle, a key that nothing is kept under (while a slot moves to another node, not all units are found, and
+# nothing is done for want of this key), units. ARGV from 3: clock, length of the units' prefix, whether these are the last.
+# Each unit in which nothing waits is kept until it is forgotten by the clock: one that the index lacks joins it as if it had
+# changed now. How many joined.
+INDEX = Script(
+    _HEADER,
+    _OWNED,
+    """
+    local prefix, joined = tonumber(ARGV[4]), 0
+    for i = 5, #KEYS do
+      local unit = string.sub(KEYS[i], prefix + 1)
+      if call('HEXISTS', KEYS[2], unit) == 0 then
+        call('PERSIST', KEYS[i])
+        joined = joined + call('ZADD', KEYS[3], 'NX', ARGV[3], unit)
+      end
+    end
+    if ARGV[5] == '1' then call('HSET', KEYS[1], 'idle', call('ZCARD', KEYS[3])) end
+    return {'ok', joined}
     """,
 )

@@ -14,6 +14,8 @@ from storage.redis_scripts import FULFILLED, Script
 ServerFacts = Mapping[str, str]
 """What INFO tells, by its names."""
 
+_KEYS_AT_ONCE = 10_000
+
 _Slots = Sequence[tuple[int, int, Address]]
 
 
@@ -44,6 +46,13 @@ class RedisServers:
             text = f"{acknowledged[0]} of {replicas} replicas (wait-replicas) acknowledged in time"
             raise StorageUnavailable(f"{self.name(keys[0])}: {text}")
         return answer
+
+    def scan(self, prefix: bytes) -> Iterator[bytes]:
+        """The keys that begin so, found among all that their server keeps; one may come twice. `prefix` has none of `?*[]\\`."""
+        cursor = b""
+        while cursor != b"0":
+            cursor, found = self._ask(prefix, ("SCAN", cursor or b"0", "MATCH", prefix + b"*", "COUNT", _KEYS_AT_ONCE))[0]
+            yield from found
 
     def facts(self, key: bytes) -> ServerFacts:
         """Of the server that keeps this key."""

@@ -1,8 +1,9 @@
 """Storage `redis`: the contract on a real server and on a real cluster."""
 
 import pytest
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import invariant, run_state_machine_as_test
 
+from storage.redis_keys import RedisKeys
 from tests.storage.contract import StorageContract
 from tests.storage.model import StorageMachine, machine_settings
 from tests.storage.redis_harness import RedisHarness
@@ -30,6 +31,20 @@ class RedisMachine(StorageMachine):
     def make_harness(self) -> RedisHarness:
         self.harness = self.beside.another()
         return self.harness
+
+    @invariant()
+    def each_unit_is_in_one_index_and_the_header_counts_them(self) -> None:
+        for partition, model in getattr(self, "model", {}).items():
+            keys = RedisKeys(self.harness.namespace, partition)
+            client = self.harness.client_of(keys)
+            waiting = {unit.decode() for unit in client.hkeys(keys.waiting)}
+            idle = {unit.decode(): clock for unit, clock in client.zrange(keys.idle, 0, -1, withscores=True)}
+            assert waiting == {name for name, unit in model.units.items() if unit.waits is not None}
+            assert idle == {name: unit.changed_at for name, unit in model.units.items() if unit.waits is None}
+            assert {client.ttl(key) for key in keys.units(model.units)} <= {-1}
+            if model.token is not None:
+                counted = [int(each or 0) for each in client.hmget(keys.header, "waiting", "idle")]
+                assert counted == [len(waiting), len(idle)]
 
     def teardown(self) -> None:
         super().teardown()

@@ -6,10 +6,11 @@ from waiting import wait_until
 
 from domain.record import Partition
 from servers.redis_cluster import RedisCluster
-from storage.port import StorageRefused
+from storage.port import StorageRefused, StorageUnavailable
 from storage.redis_keys import RedisKeys
 from storage.redis_place import RedisLogin, read_place
 from tests.storage.contract import WAITS, following, idle, put, waiting
+from tests.storage.redis_format_1 import leave_as_format_1
 from tests.storage.redis_harness import RedisHarness, is_answered
 
 pytestmark = pytest.mark.slow
@@ -32,13 +33,16 @@ class OwnCluster:
     def slot(self, partition: Partition) -> int:
         return key_slot(RedisKeys(self.harness.namespace, partition).header)
 
-    def move(self, partition: Partition, source: int, target: int, *, at_most: int = 1_000_000) -> bool:
-        """Move the partition's slot to another node as resharding does, or so many of its keys; whether all of it moved."""
+    def move(self, partition: Partition, source: int, target: int, *, at_most: int = 1_000_000, only: bytes = b"") -> bool:
+        """Move the partition's slot to another node as resharding does, or so many of its keys that begin so; whether all of it
+        moved.
+        """
         slot = self.slot(partition)
         ids = [client.execute_command("CLUSTER", "MYID").decode() for client in self.clients]
         self.clients[target].execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
         self.clients[source].execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
-        keys = self.clients[source].execute_command("CLUSTER", "GETKEYSINSLOT", slot, at_most)
+        found = self.clients[source].execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1_000_000)
+        keys = [key for key in found if key.startswith(only)][:at_most]
         port = self.cluster.nodes[target].ports["redis"]
         self.clients[source].execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5_000, "KEYS", *keys)
         if self.clients[source].execute_command("CLUSTER", "COUNTKEYSINSLOT", slot):
@@ -63,7 +67,7 @@ def test_all_keys_of_a_partition_lie_in_one_slot_and_partitions_on_all_nodes(own
     storage = own.harness.make()
     for node in range(3):
         put(storage.open(own.partition_on(node)), waiting("a{b}"), idle("{}"))
-        assert own.clients[node].dbsize() == 4
+        assert own.clients[node].dbsize() == 5
 
 
 def test_a_node_that_dies_stops_its_own_partitions_and_comes_back_with_every_commit(own):
@@ -102,8 +106,30 @@ def test_a_slot_that_moves_to_another_node_is_followed(own):
     assert own.move(partition, 0, 2)
     wait_until(lambda: is_answered(lambda: store.commit(second)), "it is found")
     assert store.load(["a", "b", "c"]).keys() == {"a", "b", "c"}
-    assert own.clients[2].dbsize() == 5
+    assert own.clients[2].dbsize() == 6
     assert own.clients[0].dbsize() == 0
+    assert (store.expire(0, ()), store.expire(0, ())) == (1, 0)
+
+
+def test_a_slot_that_moves_while_an_older_version_is_followed_leaves_no_idle_unit_behind(own):
+    partition = own.partition_on(0)
+    keys = RedisKeys(own.harness.namespace, partition)
+    units = [f"unit-{number}" for number in range(40)]
+    leave_as_format_1(own.clients[0], keys, *units)
+    own.clients[0].zadd(keys.idle, {units[0]: 0})  # As an upgrade leaves it that was cut off.
+    storage = own.harness.make()
+    scan = storage._servers.scan
+    storage._servers.scan = lambda prefix: (own.move(partition, 0, 2, at_most=25, only=keys.unit_prefix), scan(prefix))[1]
+    with pytest.raises(StorageUnavailable, match="slot is being moved"):
+        storage.open(partition)
+    storage._servers.scan = scan
+    with pytest.raises(StorageUnavailable):
+        storage.open(partition)
+    assert own.move(partition, 0, 2)
+    wait_until(lambda: is_answered(lambda: storage.open(partition)), "it is found")
+    assert storage.open(partition).load(units).keys() == set(units)
+    assert {own.clients[2].ttl(key) for key in keys.units(units)} == {-1}
+    assert own.clients[2].zcard(keys.idle) == 40
 
 
 def test_a_database_other_than_the_first_is_refused_by_a_cluster(own):

@@ -80,7 +80,7 @@ def test_a_hanging_server_is_never_waited_for_longer_than_the_time_out(own_redis
     store = own.open()
     large = following(store, UnitChange("a", b"x" * 20_000_000))
     own.server.pause()
-    for act in (lambda: store.commit(large), lambda: store.load(["a"]), own.open, lambda: own.harness.made[0].expire(0)):
+    for act in (lambda: store.commit(large), lambda: store.load(["a"]), own.open, lambda: store.expire(0, ())):
         with pytest.raises(StorageUnavailable):
             act()
     own.server.resume()

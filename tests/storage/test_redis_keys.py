@@ -1,16 +1,12 @@
-"""What lies in Redis under a partition's keys: what expires and what never does, what is missed, and what a commit costs."""
+"""What lies in Redis under a partition's keys: who takes over, what is missed, and what a commit costs."""
 
 import pytest
-from waiting import wait_until
 
 from domain.errors import OwnershipLost
 from storage import redis_partition
 from storage.port import Pending, StashEntry, StorageRefused, StorageUnavailable, UnitChange
-from storage.redis import RedisStorage
 from storage.redis_keys import RedisKeys
-from storage.redis_settings import GRACE_MS
-from tests.storage.contract import PARTITION, RETENTION_MS, WAITS, following, idle, put, waiting
-from tests.storage.redis_harness import LATER_MS
+from tests.storage.contract import PARTITION, WAITS, following, idle, put, waiting
 
 pytestmark = pytest.mark.slow
 
@@ -40,52 +36,7 @@ def unit_key(keys, unit: str) -> bytes:
     return keys.units([unit])[0]
 
 
-# What expires.
-
-
-def test_only_idle_units_expire_whoever_owns_the_partition(client, keys, filled, redis):
-    redis.close()
-    expiring = {key for key in client.scan_iter(f"{keys.tag}*") if client.pttl(key) != -1}
-    assert expiring == {unit_key(keys, "b")}
-
-
-def test_a_unit_stays_for_the_retention_and_a_grace_after_its_change_and_for_ever_while_it_waits(client, keys, store):
-    key = unit_key(keys, "a")
-    put(store, idle("a", 500))
-    assert client.pexpiretime(key) == LATER_MS + 500 + RETENTION_MS + GRACE_MS
-    put(store, waiting("a", 600))
-    assert client.pexpiretime(key) == -1
-    put(store, idle("a", 700))
-    assert client.pexpiretime(key) == LATER_MS + 700 + RETENTION_MS + GRACE_MS
-
-
-def test_a_worker_whose_clock_is_late_lets_no_unit_expire_early(client, keys, redis):
-    storage = RedisStorage(redis.settings, lambda: "token")
-    put(storage.open(PARTITION), idle("a", changed_at=0))
-    storage.close()
-    assert RETENTION_MS + GRACE_MS - 60_000 < client.pttl(unit_key(keys, "a")) <= RETENTION_MS + GRACE_MS
-
-
-def test_the_server_itself_forgets_an_idle_unit(client, keys, redis, monkeypatch):
-    monkeypatch.setattr(redis_partition, "GRACE_MS", -RETENTION_MS + 50)
-    storage = RedisStorage(redis.settings, lambda: "token")
-    put(storage.open(PARTITION), idle("a"), waiting("b"))
-    storage.close()
-    wait_until(lambda: not client.exists(unit_key(keys, "a")), "it expires")
-    assert client.exists(unit_key(keys, "b"))
-
-
-def test_a_unit_in_its_grace_is_not_remembered_and_begins_anew(client, keys, store):
-    put(store, UnitChange("a", b"old", payment_data=b"old"), idle("b"))
-    client.pexpire(unit_key(keys, "a"), GRACE_MS - 1)
-    client.pexpire(unit_key(keys, "b"), GRACE_MS + 60_000)
-    assert store.load(["a", "b"]).keys() == {"b"}
-    assert not client.exists(unit_key(keys, "a"))
-    put(store, UnitChange("a", b"new"))
-    assert store.load(["a"])["a"].payment_data is None
-
-
-# Who takes over, and an owner who was away.
+# Who takes over.
 
 
 def test_of_two_who_take_over_at_the_same_moment_one_has_to_try_again(redis, monkeypatch):
@@ -102,43 +53,6 @@ def test_of_two_who_take_over_at_the_same_moment_one_has_to_try_again(redis, mon
         first.open(PARTITION)
     monkeypatch.undo()
     assert len(first.open(PARTITION).header.history) == 1
-
-
-def test_an_owner_who_heard_nothing_for_long_takes_the_partition_over_again(redis, store):
-    commit = put(store, waiting("a"))
-    store._heard_at -= redis.settings.span.silence_ms + 1
-    for act in (
-        lambda: put(store, idle("b")),
-        lambda: store.commit(commit),
-        lambda: store.load(["a"]),
-        store.waiting,
-        store.pending,
-    ):
-        with pytest.raises(OwnershipLost, match="nothing was heard"):
-            act()
-    again = redis.make().open(PARTITION)
-    assert again.load(["a", "b"]).keys() == {"a"}
-    assert again.header.commit == 0
-
-
-def test_an_owner_of_a_quiet_partition_is_kept_in_touch(redis):
-    storage = redis.make()
-    store = storage.open(PARTITION)
-    store._heard_at -= redis.settings.span.silence_ms - 10_000
-    before = store._heard_at
-    storage.expire(0)
-    assert store._heard_at > before + 10_000
-
-
-def test_what_was_released_or_lost_is_not_asked_for_any_more(redis, client):
-    storage, other = redis.make(), redis.make()
-    storage.open(PARTITION)
-    other.open(PARTITION)
-    storage.expire(0)
-    storage.expire(0)
-    assert storage._opened == {}
-    other.release(PARTITION)
-    assert other._opened == {}
 
 
 # What is missed.
@@ -165,9 +79,9 @@ def test_a_unit_that_waits_but_is_not_there_is_refused_and_one_that_never_was_is
 
 
 def test_a_newer_format_is_refused_and_left_as_it_is(client, keys, filled, redis):
-    client.hset(keys.header, "format", 2)
+    client.hset(keys.header, "format", 3)
     before = client.hgetall(keys.header)
-    with pytest.raises(StorageRefused, match="its format is 2, this version of the service knows 1; start the newer version"):
+    with pytest.raises(StorageRefused, match="its format is 3, this version of the service knows 2; start the newer version"):
         redis.make().open(PARTITION)
     assert client.hgetall(keys.header) == before
 
