@@ -3,7 +3,7 @@
 The same traffic, units of about eight envelopes under random names, first beside 1 000 idle units, then beside many:
 
     whole worker, in storage      file transport and embedded storage; only the database knows the idle units
-    core in process, in storage   storage none, which keeps 250 000 units at most
+    core in process, in storage   storage none, which keeps 512 MB of units at most
     core in process, as actors    each idle unit spoke a moment ago, and its actor is alive
 
 The traffic is measured in pieces, in CPU microseconds per envelope, and the cheapest counts: whatever else the machine does can

@@ -45,8 +45,8 @@ from storage.infinispan import InfinispanStorage
 from storage.none import NoneSettings, NoneStorage
 from storage.port import Storage
 
-_IDLE_UNITS = 250_000
-"""With storage none: how many units the process remembers at most beside those in which something waits."""
+_IDLE_BYTES = 512 * 1024 * 1024
+"""With storage none: what the units that a process remembers take in memory, beside those in which something waits."""
 
 _LEAST_OUTPUT_BYTES = 16 * 1024 * 1024
 
@@ -201,7 +201,7 @@ def _make_storage(configuration: Configuration) -> Storage:
 
         cache = InfinispanRest(infinispan_server(configuration))
         return InfinispanStorage(infinispan_layout(configuration), cache, _random_token)
-    return NoneStorage(NoneSettings(_IDLE_UNITS), _random_token)
+    return NoneStorage(NoneSettings(_IDLE_BYTES), _random_token)
 
 
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:

@@ -13,14 +13,12 @@ EXPIRED_PER_CALL = 1_000
 
 
 class NoneSettings(msgspec.Struct, frozen=True):
-    """`max_units` bounds the units that are kept: beyond it `expire` forgets the idle ones that changed longest ago, waiting
-    ones never.
-    """
+    """`max_bytes` bounds the memory of idle units: beyond it `expire` forgets those that changed longest ago."""
 
-    max_units: int
+    max_bytes: int
 
     def __post_init__(self) -> None:
-        assert self.max_units >= 0
+        assert self.max_bytes >= 0
 
 
 class NonePartitionStore:
@@ -55,10 +53,10 @@ class NonePartitionStore:
         self._header = advanced(self._header, commit)
 
     def expire(self, until: int, spared: Container[str]) -> int:
-        """As the port says; beyond `max_units` younger ones too."""
+        """As the port says; beyond `max_bytes` younger ones too."""
         check_owner(self._kept.last_commit, self._header)
-        surplus = self._memory.surplus(self._partition, self._settings.max_units)
-        return self._memory.expire(self._partition, until, surplus, spared, EXPIRED_PER_CALL)
+        excess = self._memory.excess(self._partition, self._settings.max_bytes)
+        return self._memory.expire(self._partition, until, excess, spared, EXPIRED_PER_CALL)
 
 
 class NoneStorage:

@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Container
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
 
 import msgspec
 
@@ -22,11 +21,16 @@ class KeptUnit(msgspec.Struct, frozen=True, gc=False):
     payment_data: bytes | None
 
 
+_UNIT_BYTES = 300
+"""About what a unit takes beside its name, state and payment data: measured, with its places in the tables."""
+
+
 @dataclass(slots=True)
 class KeptPartition:
     """A partition as the commits left it. Changed by `Memory` alone.
 
-    `idle` holds the units in which nothing waits with the caught-up clock of their last change, in the order of these changes.
+    `idle` holds the units in which nothing waits with the caught-up clock of their last change, in the order of these changes;
+    `idle_bytes` is about what they take in memory.
     """
 
     header: Header
@@ -36,6 +40,7 @@ class KeptPartition:
     waiting: dict[str, Waits] = field(default_factory=dict)
     pending: dict[int, bytes] = field(default_factory=dict)
     idle: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    idle_bytes: int = 0
 
     @property
     def last_commit(self) -> LastCommit:
@@ -46,8 +51,14 @@ class KeptPartition:
         stash = sorted(self.stashes.get(unit, {}).items())
         return Snapshot(unit, kept.state, kept.payment_data, tuple(StashEntry(*entry) for entry in stash))
 
+    def size(self, unit: str) -> int:
+        """About the bytes that a unit takes, without its stash."""
+        kept = self.units[unit]
+        return _UNIT_BYTES + len(unit) + len(kept.state) + len(kept.payment_data or b"")
+
     def forget(self, unit: str) -> None:
         """A unit in which nothing waits."""
+        self.idle_bytes -= self.size(unit)
         del self.units[unit], self.idle[unit]
         self.stashes.pop(unit, None)
 
@@ -80,25 +91,31 @@ class Memory:
             del kept.pending[number]
         kept.header, kept.attempt = advanced(kept.header, commit), commit.attempt
 
-    def surplus(self, partition: Partition, max_units: int) -> int:
-        """How many idle units the partition has beyond its share of `max_units`; what waits comes first."""
-        room = max(0, max_units - sum(len(kept.waiting) for kept in self.partitions.values()))
-        idle, all_idle = len(self.partitions[partition].idle), sum(len(kept.idle) for kept in self.partitions.values())
-        return max(0, idle - room * idle // all_idle) if all_idle > room else 0
+    def excess(self, partition: Partition, max_bytes: int) -> int:
+        """How many bytes the idle units of the partition take beyond its share of `max_bytes`."""
+        idle_bytes = self.partitions[partition].idle_bytes
+        all_bytes = sum(kept.idle_bytes for kept in self.partitions.values())
+        return idle_bytes - max_bytes * idle_bytes // all_bytes if all_bytes > max_bytes else 0
 
-    def expire(self, partition: Partition, until: int, surplus: int, spared: Container[str], at_most: int) -> int:
-        """Forget the idle units that changed longest ago: those that last changed at `until` or before, and `surplus` in any
-        case, but none of `spared`. How many went.
+    def expire(self, partition: Partition, until: int, excess: int, spared: Container[str], at_most: int) -> int:
+        """Forget the idle units that changed longest ago: those that last changed at `until` or before, and in any case as many
+        as hold `excess` bytes, but none of `spared`. How many were forgotten.
         """
         kept = self.partitions[partition]
-        free = enumerate(entry for entry in kept.idle.items() if entry[0] not in spared)
-        due = takewhile(lambda each: each[0] < surplus or each[1][1] <= until, free)
-        gone = [unit for _, (unit, _) in islice(due, at_most)]
+        gone: list[str] = []
+        for unit, changed_at in kept.idle.items():
+            if len(gone) == at_most or (changed_at > until and excess <= 0):
+                break
+            if unit not in spared:
+                gone.append(unit)
+                excess -= kept.size(unit)
         for unit in gone:
             kept.forget(unit)
         return len(gone)
 
     def _change(self, kept: KeptPartition, change: UnitChange, stash_added: dict[int, bytes]) -> None:
+        if change.unit in kept.idle:
+            kept.idle_bytes -= kept.size(change.unit)
         payment_data = change.payment_data
         if payment_data is None and (known := kept.units.get(change.unit)):
             payment_data = known.payment_data
@@ -116,5 +133,6 @@ class Memory:
         if change.waits is None:
             kept.waiting.pop(change.unit, None)
             kept.idle[change.unit] = caught_up_ms
+            kept.idle_bytes += kept.size(change.unit)
         else:
             kept.waiting[change.unit] = change.waits

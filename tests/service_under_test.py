@@ -288,7 +288,7 @@ class Service:
 
     def _new_storage(self) -> Storage:
         if self.plan.storage == "none":
-            return NoneStorage(NoneSettings(250_000), lambda: f"token-{next(self._tokens)}")
+            return NoneStorage(NoneSettings(1 << 40), lambda: f"token-{next(self._tokens)}")
         return EmbeddedStorage(EmbeddedSettings(self.state_file), lambda: f"token-{next(self._tokens)}")
 
     def _wait(self, milliseconds: int) -> None:

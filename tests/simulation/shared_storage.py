@@ -33,7 +33,7 @@ class SharedStorage(NoneStorage):
     """As one worker sees it. What one commits, all see; nothing goes with a process."""
 
     def __init__(self, memory: Memory, random_token: Callable[[], str]) -> None:
-        super().__init__(NoneSettings(1_000_000), random_token)
+        super().__init__(NoneSettings(1 << 40), random_token)
         self._memory = memory
 
     @property

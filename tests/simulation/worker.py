@@ -159,7 +159,7 @@ class Worker:
     def _new_storage(self) -> Storage:
         plan = self._world.plan
         if plan.storage == "none":
-            return NoneStorage(NoneSettings(250_000), self._world.token)
+            return NoneStorage(NoneSettings(1 << 40), self._world.token)
         storage = StruckSharedStorage(self._world.memory, self._world.token)
         storage.line = self
         return storage

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from storage.none import NoneSettings, NoneStorage
-from storage.port import Commit, PartitionStore
+from storage.port import Commit, PartitionStore, UnitChange
 from tests.storage.contract import OTHER, PARTITION, StorageContract, idle, put, waiting
 from tests.storage.model import StorageMachine, machine_settings
 
@@ -13,7 +13,7 @@ from tests.storage.model import StorageMachine, machine_settings
 class NoneHarness:
     def __init__(self) -> None:
         tokens = count()
-        self.storage = NoneStorage(NoneSettings(20_000), lambda: f"token-{next(tokens)}")
+        self.storage = NoneStorage(NoneSettings(1 << 40), lambda: f"token-{next(tokens)}")
 
     def make(self) -> NoneStorage:
         return self.storage
@@ -42,7 +42,7 @@ TestNoneMachine.settings = machine_settings
 @pytest.fixture
 def bounded() -> NoneStorage:
     tokens = count()
-    return NoneStorage(NoneSettings(3), lambda: f"token-{next(tokens)}")
+    return NoneStorage(NoneSettings(3 * 320), lambda: f"token-{next(tokens)}")
 
 
 def kept(*stores: PartitionStore) -> set[str]:
@@ -73,14 +73,13 @@ def test_each_partition_has_its_share_of_the_bound(bounded):
     assert kept(store, other) == {"b", "e", "f"}
 
 
-def test_waiting_units_stay_beyond_the_bound_and_take_the_place_of_idle_ones(bounded):
+def test_waiting_units_stay_beyond_the_bound_and_do_not_count(bounded):
     store = bounded.open(PARTITION)
     put(store, idle("a"), *(waiting(unit) for unit in "bcdef"))
-    expire(store)
+    assert expire(store) == 0
+    put(store, *map(idle, "bcd"))
+    assert expire(store) == 1
     assert kept(store) == set("bcdef")
-    put(store, idle("b"))
-    expire(store)
-    assert kept(store) == set("cdef")
 
 
 def test_units_in_memory_stay_beyond_the_bound(bounded):
@@ -88,3 +87,13 @@ def test_units_in_memory_stay_beyond_the_bound(bounded):
     put(store, *map(idle, "abcde"))
     assert expire(store, spared=set("abcd")) == 1
     assert kept(store) == set("abcd")
+
+
+def test_the_bound_counts_bytes(bounded):
+    store = bounded.open(PARTITION)
+    put(store, UnitChange("a", b"", payment_data=b"x" * 10_000), idle("b"))
+    assert expire(store) == 1
+    assert kept(store) == {"b"}
+    put(store, UnitChange("b", b"", payment_data=b"x" * 10_000))
+    put(store, UnitChange("b", b"", payment_data=b"x"), idle("c"))
+    assert expire(store) == 0
