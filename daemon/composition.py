@@ -185,6 +185,7 @@ def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
         resequencer.jitter_factor,
         resequencer.stash_timeout_ms,
         resequencer.stash_limit_envelopes_per_unit,
+        resequencer.stash_limit_bytes_per_unit,
         resequencer.learned_timeout,
     )
 

@@ -151,6 +151,7 @@ def _resequencer(values: Mapping[str, Any]) -> Resequencers:
         acknowledge=Acknowledge(values[f"{RESEQUENCER}.acknowledge"]),
         retention_ms=values[f"{RESEQUENCER}.retention"],
         stash_limit_envelopes_per_unit=values[f"{RESEQUENCER}.stash-limit.envelopes-per-unit"],
+        stash_limit_bytes_per_unit=values[f"{RESEQUENCER}.stash-limit.bytes-per-unit"],
         stash_limit_bytes_per_worker=values[f"{RESEQUENCER}.stash-limit.bytes-per-worker"],
     )
 

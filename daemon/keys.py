@@ -65,6 +65,7 @@ KEYS: Mapping[str, Kind] = {
     f"{RESEQUENCER}.acknowledge": Choice(("when-settled", "when-handled")),
     f"{RESEQUENCER}.retention": Duration("1s", "365d"),
     f"{RESEQUENCER}.stash-limit.envelopes-per-unit": Whole(1, 1_000_000, "envelopes"),
+    f"{RESEQUENCER}.stash-limit.bytes-per-unit": Size("2K", "1024G", "an eighth of bytes-per-worker"),
     f"{RESEQUENCER}.stash-limit.bytes-per-worker": Size("1M", "1024G"),
     f"{STORAGE}.namespace": _NAME,
     f"{STORAGE}.embedded.file": FilePath("<run-directory>/state.db"),

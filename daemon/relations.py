@@ -29,8 +29,9 @@ _RETENTION = f"{RESEQUENCER}.retention"
 _ARCHIVE_EVERY = f"{INGRESS}.file.archive-every"
 _ROTATE_AT = f"{NOTIFICATION}.file.rotate-at"
 _KEPT = f"{NOTIFICATION}.file.keep-notifications"
-_RECORD_BYTES = f"{INGRESS}.max-record-bytes"
-_STASH_BYTES = f"{RESEQUENCER}.stash-limit.bytes-per-worker"
+RECORD_BYTES = f"{INGRESS}.max-record-bytes"
+STASH_BYTES = f"{RESEQUENCER}.stash-limit.bytes-per-worker"
+STASH_BYTES_PER_UNIT = f"{RESEQUENCER}.stash-limit.bytes-per-unit"
 _WORKERS = f"{NOTIFICATION}.worker.count"
 
 
@@ -108,9 +109,19 @@ RELATIONS = (
         f"is below {_IDLE}: a unit would be forgotten while its resequencer is alive",
     ),
     Relation(
-        (_STASH_BYTES, _RECORD_BYTES),
-        lambda values: values[_STASH_BYTES] >= values[_RECORD_BYTES],
-        f"is below {_RECORD_BYTES}: a single record would not fit",
+        (STASH_BYTES, RECORD_BYTES),
+        lambda values: values[STASH_BYTES] >= values[RECORD_BYTES],
+        f"is below {RECORD_BYTES}: a single record would not fit",
+    ),
+    Relation(
+        (STASH_BYTES_PER_UNIT, RECORD_BYTES),
+        lambda values: values[STASH_BYTES_PER_UNIT] is None or values[STASH_BYTES_PER_UNIT] >= 2 * values[RECORD_BYTES],
+        f"is below twice {RECORD_BYTES}: a single record would not fit, for in memory it takes about twice its bytes",
+    ),
+    Relation(
+        (STASH_BYTES_PER_UNIT, STASH_BYTES),
+        lambda values: values[STASH_BYTES_PER_UNIT] is None or values[STASH_BYTES_PER_UNIT] <= values[STASH_BYTES],
+        f"is above {STASH_BYTES}: a single unit would not fit",
     ),
     Relation(
         (_ARCHIVE_EVERY, _STORAGE_TYPE),

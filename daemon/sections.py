@@ -86,6 +86,7 @@ class Resequencers(msgspec.Struct, frozen=True):
     acknowledge: Acknowledge
     retention_ms: int
     stash_limit_envelopes_per_unit: int
+    stash_limit_bytes_per_unit: int
     stash_limit_bytes_per_worker: int
 
 

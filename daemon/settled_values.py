@@ -14,7 +14,7 @@ from daemon.kafka_client_options import refused_options
 from daemon.keys import ARCHIVE, INGRESS, KEYS, NOTIFICATION, find_nearest, is_client_option, is_section
 from daemon.kinds import Choice, Duration, Mismatch
 from daemon.refusal import ConfigurationRefused
-from daemon.relations import broken_relations
+from daemon.relations import RECORD_BYTES, STASH_BYTES, STASH_BYTES_PER_UNIT, broken_relations
 from daemon.secret import Secret, is_secret_name, without_password
 from daemon.shipped import find_shipped, read_reference
 from domain.errors import ConfigurationError
@@ -134,6 +134,7 @@ def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
         f"{NOTIFICATION}.lookups.directory": run_directory / "lookups",
         f"{ARCHIVE}.directory": str(run_directory / "records"),
         f"{NOTIFICATION}.storage.embedded.file": run_directory / "state.db",
+        STASH_BYTES_PER_UNIT: max(values[STASH_BYTES] // 8, 2 * values[RECORD_BYTES]),
     }
     settings = find_shipped(values[f"{NOTIFICATION}.settings"])
     return (

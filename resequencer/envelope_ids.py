@@ -32,6 +32,10 @@ class EnvelopeIds(msgspec.Struct, frozen=True, array_like=True, gc=False):
         at = self._position(id_hash)
         return self if at is None else EnvelopeIds(self.packed[:at] + self.packed[at + _WIDTH :])
 
+    def split(self) -> list[bytes]:
+        """Each hash with its digest, packed as by itself."""
+        return [self.packed[at : at + _WIDTH] for at in range(0, len(self.packed), _WIDTH)]
+
     def _position(self, id_hash: bytes) -> int | None:
         at = self.packed.find(id_hash)
         while at % _WIDTH and at != -1:

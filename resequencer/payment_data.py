@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from domain.envelope import MOST_OBJECTS, DataEnvelope
-from domain.errors import TooManyObjects
+from domain.errors import TooLarge, TooManyObjects
 
 Bodies = tuple[tuple[str, bytes], ...]
 
@@ -21,10 +21,21 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pds: Bodies = ()
     custom: Bodies = ()
 
-    def refuse_too_many(self, envelope: DataEnvelope) -> None:
-        """Raises TooManyObjects if the unit could hold more than `MOST_OBJECTS` of a kind; those that replace one count too."""
+    def refuse_too_much(self, envelope: DataEnvelope, most_bytes: int) -> None:
+        """With the envelope's objects, of which those that replace one count too.
+
+        Raises:
+            TooManyObjects: The unit could hold more than `MOST_OBJECTS` of a kind.
+            TooLarge: It could hold more than so many bytes.
+        """
         if not (envelope.mds_objects or envelope.pds_objects or envelope.custom_objects):
             return
+        came_bytes = PaymentData().absorb(envelope).size
+        if self.size + came_bytes > most_bytes:
+            raise TooLarge(
+                f"the unit holds {self.size} bytes of payment data and this brings {came_bytes}; a unit may hold {most_bytes} "
+                "(stash-limit.bytes-per-unit)"
+            )
         held = (len(self.mds), len(self.pds), len(self.custom))
         came = (len(envelope.mds_objects), len(envelope.pds_objects), len(envelope.custom_objects))
         for kind, there, more in zip(_KINDS, held, came, strict=True):
@@ -32,6 +43,11 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
                 raise TooManyObjects(
                     f"the unit holds {there} {kind} objects and this brings {more}; a unit may hold {MOST_OBJECTS} of a kind"
                 )
+
+    @property
+    def size(self) -> int:
+        """In bytes of names and bodies."""
+        return sum([len(name) + len(body) for kind in (self.mds, self.pds, self.custom) for name, body in kind])
 
     def find_mds(self, object_type: str) -> bytes | None:
         for each, body in self.mds:

@@ -47,9 +47,16 @@ def go_on(copy: WorkingCopy, head: Stashed) -> None:
 
 
 def keep_bound(copy: WorkingCopy) -> None:
-    """While the head is under retry nothing can be released; the bound counts again when that is over."""
-    if len(copy.stash) > copy.rules.settings.stash_limit:
+    if is_beyond_bound(copy):
         release(copy, Wake.BOUND)
+
+
+def is_beyond_bound(copy: WorkingCopy) -> bool:
+    """A head that is under retry is part of what is stashed."""
+    settings, stashed, size = copy.rules.settings, len(copy.stash), copy.stash.size
+    if copy.retry is not None:
+        stashed, size = stashed + 1, size + copy.retry.entry.size
+    return stashed > settings.stash_limit or size > settings.stash_bytes
 
 
 def _force(copy: WorkingCopy, entry: Stashed) -> None:
@@ -57,7 +64,7 @@ def _force(copy: WorkingCopy, entry: Stashed) -> None:
     if copy.is_free and _waits(copy, entry):
         copy.in_hand = entry.envelope
         copy.incomplete = copy.missing(entry)
-        copy.stash = copy.stash.without_top(entry)
+        copy.stash = copy.stash.without(entry)
         attempt(copy, entry, is_forced=True)
         unstash(copy, entry.rank.lane)
 

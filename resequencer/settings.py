@@ -19,7 +19,8 @@ class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
     """Durations in milliseconds; see conf/reference.conf for each key.
 
     `stash_timeout_ms` None means the sum of the attempts' delays, or what was `learned` where that is set. `max_attempts`
-    counts the first one. `stash_limit` is the number of envelopes one unit may stash before it is released as at its deadline.
+    counts the first one. A unit that stashes more than `stash_limit` envelopes, or more than about `stash_bytes` in memory, is
+    released as at its deadline; no more than `stash_bytes` of payment data are kept of it.
     """
 
     processing_timeout_ms: int = 3_000
@@ -28,6 +29,7 @@ class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
     jitter_factor: float = 0.2
     stash_timeout_ms: int | None = None
     stash_limit: int = 1_000
+    stash_bytes: int = 64 * 1024 * 1024
     learned: LearnedTimeout | None = None
 
     def delay_ms(self, attempt: int) -> float:

@@ -10,7 +10,8 @@ import msgspec
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
-from resequencer.envelope_ids import EnvelopeIds
+from resequencer.lane import Lane, with_one, without_one
+from resequencer.stashed_ids import StashedIds
 from resequencer.strategies.port import Rank
 
 _ENVELOPE_BYTES = 768
@@ -40,27 +41,24 @@ class Stashed(msgspec.Struct, frozen=True, gc=False):
         return 2 * envelope.record.size + _ENVELOPE_BYTES + _OBJECT_BYTES * objects
 
 
-Lane = tuple[Stashed, ...]
-
-
 class Stash(msgspec.Struct, frozen=True, gc=False):
-    """Lanes of envelopes, each with its top last, so that taking it costs one copy. Found again by envelope id.
+    """Lanes of envelopes, each with its top first. Found again by envelope id.
 
     `names` are those of the `lanes`, ascending; a lane that became empty is gone.
     """
 
     names: tuple[str, ...] = ()
-    lanes: tuple[Lane, ...] = ()
-    ids: EnvelopeIds = EnvelopeIds()
+    lanes: tuple[Lane[Stashed], ...] = ()
+    ids: StashedIds = StashedIds()
     size: int = 0
     known_oldest: Stashed | None = None
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return self.ids.count
 
     def __iter__(self) -> Iterator[Stashed]:
         """All of them, in no particular order."""
-        return chain.from_iterable(self.lanes)
+        return chain.from_iterable(chain.from_iterable(self.lanes))
 
     @property
     def oldest(self) -> Stashed | None:
@@ -71,49 +69,39 @@ class Stash(msgspec.Struct, frozen=True, gc=False):
     def lowest(self) -> Stashed | None:
         """The one that is forced first: the lowest of the tops."""
         if len(self.lanes) == 1:
-            return self.lanes[0][-1]
-        return min([lane[-1] for lane in self.lanes], key=_order, default=None)
+            return self.lanes[0][0][0]
+        return min([lane[0][0] for lane in self.lanes], key=_order, default=None)
 
     def find_top(self, name: str) -> Stashed | None:
         """The top of a lane."""
         lane = self._lane(bisect_left(self.names, name), name)
-        return lane[-1] if lane else None
+        return lane[0][0] if lane else None
 
     def add(self, stashed: Stashed) -> Stash:
         name, envelope = stashed.rank.lane, stashed.envelope
         ids = self.ids.add(envelope.id_hash, envelope.digest)
-        if not self.lanes:
-            return Stash((name,), ((stashed,),), ids, stashed.size, stashed)
         at = bisect_left(self.names, name)
         lane = self._lane(at, name)
-        below = bisect_left(lane, _descending(stashed), key=_descending)
         names = self.names if lane else (*self.names[:at], name, *self.names[at:])
-        fuller = (*lane[:below], stashed, *lane[below:])
-        lanes = (*self.lanes[:at], fuller, *self.lanes[at + bool(lane) :])
-        return Stash(names, lanes, ids, self.size + stashed.size, self.oldest)
+        lanes = (*self.lanes[:at], with_one(lane, stashed), *self.lanes[at + bool(lane) :])
+        return Stash(names, lanes, ids, self.size + stashed.size, self.oldest or stashed)
 
-    def without_top(self, stashed: Stashed) -> Stash:
-        """Without this envelope, which is the top of its lane."""
-        at = bisect_left(self.names, stashed.rank.lane)
-        lane = self.lanes[at]
-        assert lane[-1] is stashed, "only the top of a lane leaves"
+    def without(self, stashed: Stashed) -> Stash:
+        """Without this one, which is in it."""
         if len(self) == 1:
             return _EMPTY
-        rest = (lane[:-1],) if len(lane) > 1 else ()
+        at = bisect_left(self.names, stashed.rank.lane)
+        rest = without_one(self.lanes[at], stashed)
         names = self.names if rest else (*self.names[:at], *self.names[at + 1 :])
-        lanes = (*self.lanes[:at], *rest, *self.lanes[at + 1 :])
+        lanes = (*self.lanes[:at], *((rest,) if rest else ()), *self.lanes[at + 1 :])
         ids = self.ids.remove(stashed.envelope.id_hash)
         return Stash(names, lanes, ids, self.size - stashed.size, None if stashed is self.known_oldest else self.known_oldest)
 
-    def _lane(self, at: int, name: str) -> Lane:
+    def _lane(self, at: int, name: str) -> Lane[Stashed]:
         return self.lanes[at] if at < len(self.names) and self.names[at] == name else ()
 
 
 _EMPTY = Stash()
-
-
-def _descending(stashed: Stashed) -> tuple[int, int]:
-    return -stashed.rank.place, -stashed.envelope.offset
 
 
 def _order(stashed: Stashed) -> tuple[int, int]:

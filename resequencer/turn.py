@@ -13,7 +13,7 @@ from resequencer.deadline import find_learned_wait_ms
 from resequencer.duplicates import find_known, refuse_known
 from resequencer.gathering import gather_with
 from resequencer.outcome import decision_of
-from resequencer.release import go_on, keep_bound, release
+from resequencer.release import go_on, is_beyond_bound, keep_bound, release
 from resequencer.rules import Rules
 from resequencer.stash import Stashed
 from resequencer.unit import Decision, Unit, Wake
@@ -58,7 +58,7 @@ def receive(copy: WorkingCopy, envelope: DataEnvelope) -> None:
         return
     copy.is_changed = True
     try:
-        copy.data.refuse_too_many(envelope)
+        copy.data.refuse_too_much(envelope, copy.rules.settings.stash_bytes)
         copy.state = copy.strategy.observe(copy.state, envelope)
         entry = Stashed(envelope, copy.strategy.rank(envelope), copy.now)
         accepts = copy.is_free and copy.strategy.accepts(copy.state, envelope)
@@ -87,12 +87,15 @@ def _stash(copy: WorkingCopy, entry: Stashed) -> None:
     copy.stash = copy.stash.add(entry)
     copy.has_gathered = False
     copy.effects.stash(entry)
-    keep_bound(copy)
+    if is_beyond_bound(copy):
+        # Nothing can be handled before a head that is under retry: it is waited for no longer.
+        _try_again(copy, is_early=True)
+        keep_bound(copy)
 
 
-def _try_again(copy: WorkingCopy) -> None:
+def _try_again(copy: WorkingCopy, *, is_early: bool = False) -> None:
     retry = copy.retry
-    if retry is None or retry.due_at > copy.now:
+    if retry is None or (retry.due_at > copy.now and not is_early):
         return
     copy.is_changed = True
     copy.tried, copy.retry = retry, None

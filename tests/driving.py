@@ -55,12 +55,17 @@ class Envelopes:
         self._decoder = decoder()
 
     def __call__(self, sequence: int | None = None, flow: str = "A", **what: Any) -> DataEnvelope:
-        """`mds`, `custom` and `pds` name the objects it carries; `identity` is its envelope id, `note` a part of its content."""
+        """`mds`, `custom` and `pds` name the objects it carries; `identity` is its envelope id, `note` a part of its record.
+
+        `bodies` are MDS objects of so many bytes by their types.
+        """
         mds = [{"uniqueId": name, "objectType": name, "object": {"at": self.offset}} for name in what.get("mds", ())]
+        mds += [{"objectType": name, "object": "x" * (size - 2)} for name, size in what.get("bodies", {}).items()]
         custom = [{"uniqueId": key, "key": key, "value": self.offset} for key in what.get("custom", ())]
         pds = [{"uniqueId": name, "name": name, "objectType": "T", "object": self.offset} for name in what.get("pds", ())]
         identity = what.get("identity", f"{flow}-{sequence}-{self.offset}")
-        value = wire("uow-1", flow, sequence, identity, mdsObjects=mds, customObjects=custom, pdsObjects=pds)
+        noted = {"note": what["note"]} if "note" in what else {}
+        value = wire("uow-1", flow, sequence, identity, mdsObjects=mds, customObjects=custom, pdsObjects=pds, **noted)
         self.offset += 1
         decoded = self._decoder.decode(Record(Origin(PARTITION, self.offset), value, b"uow-1"))
         assert isinstance(decoded, DataEnvelope), decoded

@@ -139,6 +139,21 @@ def test_a_size_is_read_to_the_byte(loaded, written, size):
     assert loaded(text).resequencer.stash_limit_bytes_per_worker == size
 
 
+@pytest.mark.parametrize(
+    ("worker", "record", "unit", "bytes_per_unit"),
+    [
+        ("512M", "5M", "null", 64 << 20),
+        ("16M", "5M", "null", 10 << 20),
+        ("5M", "5M", "null", 10 << 20),
+        ("1G", "5M", "20M", 20 << 20),
+    ],
+)
+def test_a_unit_may_hold_an_eighth_of_its_worker_where_nothing_is_said(loaded, worker, record, unit, bytes_per_unit):
+    text = f"""ipf.processing-data.ingress.max-record-bytes = {record}
+        {R}.stash-limit {{ bytes-per-worker = {worker}, bytes-per-unit = {unit} }}"""
+    assert loaded(text).resequencer.stash_limit_bytes_per_unit == bytes_per_unit
+
+
 def test_values_from_the_environment_are_read_by_the_kind_of_their_key(loaded, monkeypatch):
     for name, value in {
         "IDLE": "45s",

@@ -110,6 +110,8 @@ FILES = f"{I}.transport = file\n{P}.transport = file\n"
         (f"{I}.transport = file", f"{P}.transport"),
         (f"{R}.retention = 29s", f"{R}.retention"),
         (f"{R}.stash-limit.bytes-per-worker = 4M", f"{R}.stash-limit.bytes-per-worker"),
+        (f"{R}.stash-limit.bytes-per-unit = 9M", f"{R}.stash-limit.bytes-per-unit"),
+        (f"{R}.stash-limit.bytes-per-unit = 513M", f"{R}.stash-limit.bytes-per-unit"),
         (f"{R} {{ max-attempts = 100 }}", f"{R}.max-attempts"),
         (f"{P}.file.keep-notifications = 3", f"{P}.file.keep-notifications"),
         (f"{I}.file.archive-every = 10m", f"{I}.file.archive-every"),
@@ -122,6 +124,8 @@ def test_an_impossible_relation_is_refused(refused, text, path):
 def test_relations_at_their_limit_hold(loaded):
     loaded(f"{R} {{ idle-timeout = 3s, retention = 3s }}")
     loaded(f"{R}.stash-limit.bytes-per-worker = 5M")
+    loaded(f"{R}.stash-limit.bytes-per-unit = 10M")
+    loaded(f"{R}.stash-limit.bytes-per-unit = 512M")
     loaded(f"{P}.worker.count = 2")
     loaded(f"{P}.file {{ rotate-at = 1M, keep-notifications = 1 }}")
 

@@ -210,13 +210,13 @@ class TestWhereOurOwnStepsFail:
     def test_a_stashed_one_that_cannot_be_taken_up_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
         second = asked.envelope("u", 2)
         asked.poll(second, asked.envelope("u", 3))
-        right = Stash.without_top
+        right = Stash.without
 
-        def without_top(self: Stash, entry: Stashed) -> Stash:
-            assert entry.envelope.sequence != 2, "only the top of a lane leaves"
+        def without(self: Stash, entry: Stashed) -> Stash:
+            assert entry.envelope.sequence != 2, "only what is in the lane leaves it"
             return right(self, entry)
 
-        monkeypatch.setattr(Stash, "without_top", without_top)
+        monkeypatch.setattr(Stash, "without", without)
         settled = asked.poll(asked.envelope("u", 1))
         assert (buried(settled), asked.told(settled)) == ([second.offset], ["u#1"])
         assert asked.told(asked.poll(after_ms=21_000)) == ["u#3"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.envelope import MOST_OBJECTS
-from domain.errors import ConfigurationError, TransientError
+from domain.errors import ConfigurationError
 from domain.record import Origin, Record
 from resequencer.stash import Stashed
 from resequencer.strategies.flows import MOST_FLOWS
@@ -179,15 +179,6 @@ def test_a_stashed_record_that_is_refused_today_becomes_a_dead_letter_and_the_re
     assert [str(each.reason) for each in unit.dead] == ["no-unit-of-work"]
     assert unit.sequences == [3]
     assert unit.stored.stash == ()
-
-
-def test_a_bound_passed_under_retry_is_kept_as_soon_as_the_retry_is_over(envelopes):
-    unit, first = drive("SEQUENCE", stash_limit=3), envelopes(1)
-    unit.handler.fail(first, TransientError("away"))
-    unit.arrive(first, *(envelopes(number) for number in range(10, 20)))
-    unit.wake(Wake.RETRY, after_ms=3_000)
-    assert unit.sequences == [1, *range(10, 20)]
-    assert unit.last.releases[0].cause is Wake.BOUND
 
 
 def test_a_thousand_flows_in_one_unit_are_released_by_looking_at_each_once():

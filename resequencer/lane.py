@@ -1,0 +1,55 @@
+"""A lane of the stash: a row in order whose first is its top, and in which one more costs about the same however long it is."""
+
+from bisect import bisect_left
+from operator import attrgetter
+from typing import Protocol, TypeAlias, TypeVar
+
+_MOST = 128
+
+
+class Ordered(Protocol):
+    """No two have the same `order`."""
+
+    @property
+    def order(self) -> tuple[int, int]: ...
+
+
+T = TypeVar("T", bound=Ordered)
+
+Lane: TypeAlias = tuple[tuple[T, ...], ...]
+"""Chunks of at most 128, ascending; none is empty. Adding and taking copy one of them and the references to the others."""
+
+_order = attrgetter("order")
+
+
+def with_one(lane: Lane[T], one: T) -> Lane[T]:
+    """With this one in its place."""
+    if not lane:
+        return ((one,),)
+    at = _find_chunk(lane, one)
+    chunk = lane[at]
+    before = bisect_left(chunk, one.order, key=_order)
+    return (*lane[:at], *_halved((*chunk[:before], one, *chunk[before:])), *lane[at + 1 :])
+
+
+def without_one(lane: Lane[T], one: T) -> Lane[T]:
+    """Without this one, which is in it; empty if it was the last."""
+    at = _find_chunk(lane, one)
+    chunk = lane[at]
+    before = bisect_left(chunk, one.order, key=_order)
+    assert chunk[before] is one, "only what is in the lane leaves it"
+    rest = (*chunk[:before], *chunk[before + 1 :])
+    return (*lane[:at], rest, *lane[at + 1 :]) if rest else (*lane[:at], *lane[at + 1 :])
+
+
+def _find_chunk(lane: Lane[T], one: T) -> int:
+    """The first that does not end before it, or the last."""
+    return min(bisect_left(lane, one.order, key=_last_order), len(lane) - 1)
+
+
+def _last_order(chunk: tuple[Ordered, ...]) -> tuple[int, int]:
+    return chunk[-1].order
+
+
+def _halved(chunk: tuple[T, ...]) -> Lane[T]:
+    return (chunk,) if len(chunk) <= _MOST else (chunk[: _MOST // 2], chunk[_MOST // 2 :])

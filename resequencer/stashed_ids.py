@@ -1,0 +1,43 @@
+"""Which envelope ids a stash holds, so that one more costs about the same however many there are."""
+
+from __future__ import annotations
+
+import msgspec
+
+from resequencer.envelope_ids import EnvelopeIds
+
+_FEW = 128
+_BUCKETS = 256
+
+
+class StashedIds(msgspec.Struct, frozen=True, gc=False):
+    """Few are in one bucket, more in one of 256 by the first byte of their hash: adding, finding and removing touch one."""
+
+    buckets: tuple[EnvelopeIds, ...] = (EnvelopeIds(),)
+    count: int = 0
+
+    def find(self, id_hash: bytes) -> bytes | None:
+        """The digest that came with this id, if it is stashed."""
+        return self.buckets[self._at(id_hash)].find(id_hash)
+
+    def add(self, id_hash: bytes, digest: bytes) -> StashedIds:
+        if self.count == _FEW and len(self.buckets) == 1:
+            return self._spread().add(id_hash, digest)
+        at = self._at(id_hash)
+        return StashedIds(self._with(at, self.buckets[at].add(id_hash, digest)), self.count + 1)
+
+    def remove(self, id_hash: bytes) -> StashedIds:
+        at = self._at(id_hash)
+        return StashedIds(self._with(at, self.buckets[at].remove(id_hash)), self.count - 1)
+
+    def _at(self, id_hash: bytes) -> int:
+        return id_hash[0] if len(self.buckets) > 1 else 0
+
+    def _with(self, at: int, bucket: EnvelopeIds) -> tuple[EnvelopeIds, ...]:
+        return (*self.buckets[:at], bucket, *self.buckets[at + 1 :])
+
+    def _spread(self) -> StashedIds:
+        spread = [b""] * _BUCKETS
+        for each in self.buckets[0].split():
+            spread[each[0]] += each
+        return StashedIds(tuple(map(EnvelopeIds, spread)), self.count)
