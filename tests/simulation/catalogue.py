@@ -72,6 +72,7 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         kafka.a_refused_publication_is_forgotten: 1,
         kafka.a_refused_producer_used_again: 0,
         memory.stash_bound_ignored: 0,
+        memory.stash_bound_of_a_unit_rests_under_retry: 51,
         memory.idle_units_stay: 0,
         memory.units_stay_when_their_partition_goes: 0,
         mistakes.whole_poll_buried: 1,

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from planted_faults import Patch
 
+import resequencer.release
 from domain.clock import Instant
 from domain.record import Partition
 from guardian.later import Later
@@ -15,6 +16,11 @@ from guardian.roster import Dues, Roster
 def stash_bound_ignored(patch: Patch) -> None:
     """Nobody leaves memory for the worker's stash."""
     patch.setattr(Roster, "_heaviest", lambda _: iter(()))
+
+
+def stash_bound_of_a_unit_rests_under_retry(patch: Patch) -> None:
+    right = resequencer.release.is_beyond_bound
+    patch.setattr("resequencer.turn.is_beyond_bound", lambda copy: copy.is_free and right(copy))
 
 
 def idle_units_stay(patch: Patch) -> None:

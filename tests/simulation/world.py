@@ -144,8 +144,8 @@ class World:
         return [key.unit for _, survey in self._surveys() for key, _ in survey.oldest]
 
     def find_excess(self) -> str | None:
-        """What is in memory and should not be, now that all are quiet: stashes beyond their bound, units of a partition that is
-        another's, or that should have been woken.
+        """What is in memory and should not be, now that all are quiet: stashes of workers or units beyond their bound, units of a
+        partition that is another's, or that should have been woken.
         """
         for worker, survey in self._surveys():
             if survey.stashed_bytes > self.plan.roster.stash_bytes:
@@ -153,6 +153,10 @@ class World:
             theirs = {key.partition for key, _ in survey.oldest} - {each.partition for each in worker.held()}
             if theirs:
                 return f"{worker.slot} still knows units of {theirs}"
+            settings = self.plan.resequencer
+            full = [key.unit for key, waits in survey.oldest if waits.stashed > settings.stash_limit + settings.max_attempts]
+            if full:
+                return f"{worker.slot} has more stashed than may be in {full}"
             overdue = [key.unit for key, waits in survey.oldest if waits.wakes_at <= self.clock.now()]
             if overdue:
                 return f"{worker.slot} has not woken {overdue}"
