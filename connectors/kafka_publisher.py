@@ -17,7 +17,7 @@ from connectors.kafka_member import as_group_metadata
 from connectors.kafka_producer import NotTaken, TransactionalProducer
 from connectors.kafka_records import Sending
 from connectors.kafka_settings import KafkaSettings
-from connectors.port import PublishRefused, TransportRefused
+from connectors.port import NothingLeft, PublishRefused, TransportRefused, TransportUnavailable
 from domain.record import Partition
 
 _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
@@ -78,7 +78,7 @@ class Publisher:
         Raises:
             NotTaken: One of the records is the reason; nothing left.
             PublishRefused: The group has moved on; nothing left.
-            TransportUnavailable: Nothing left, or that is not known yet.
+            NothingLeft, TransportUnavailable: The latter while it is not known.
             TransportRefused: Two workers use the same transactional id, or a right is missing.
         """
         assert not self._undecided
@@ -87,7 +87,8 @@ class Publisher:
             raise PublishRefused("not a member of the group")
         producer = self.connect()
         self.attempts += 1
-        self._left = {}
+        for each in positions:
+            self._left.pop(each, None)
         try:
             producer.commit(sendings, positions, as_group_metadata(self._settings.group_id, membership))
         except NotTaken:
@@ -122,7 +123,8 @@ class Publisher:
             return
         if lost := self._custody.strangers(positions):
             raise PublishRefused(f"somebody else has moved the position of {', '.join(map(str, lost))}")
-        raise to_transport_error("the output", error) from error
+        problem = to_transport_error("the output", error)
+        raise (NothingLeft(str(problem)) if isinstance(problem, TransportUnavailable) else problem) from error
 
     def _settle(self, partition: Partition, tried: Committed, found: Committed | None) -> None:
         before = self._custody.find_position(partition)

@@ -18,6 +18,10 @@ class TransportUnavailable(TransientError):
     """The source or the sink did not answer, or has no room. Nothing is lost by trying the same again."""
 
 
+class NothingLeft(TransportUnavailable):
+    """A publication failed, and it is certain that nothing of it left: it may be tried again with less, or otherwise."""
+
+
 class TransportRefused(ResequencerError):
     """What is there cannot be used (rights, damage, a position beyond the log).
 
@@ -31,7 +35,7 @@ class TransportRefused(ResequencerError):
 
 
 class PublishRefused(ResequencerError):
-    """The partitions are not ours to publish for any more: their group has moved on, or a newer owner came. Nothing left.
+    """The partitions are not ours to publish for any more: their group has moved on, or a newer owner came.
 
     What was to leave stays pending. Poll, follow the assignment, and publish what is still held.
     """
@@ -161,8 +165,10 @@ class Transport(Protocol):
         """Let it all leave, with the positions, durably, all of it or nothing that a later `position` would not tell of.
 
         Raises:
-            TransportUnavailable: The sink does not answer or has no room; the same call again is safe.
-            PublishRefused: Nothing left, and the same call again will not help.
+            NothingLeft: Nothing of this call left, nor of the same call before.
+            TransportUnavailable: The sink does not answer or has no room; the same call again is safe. No other is, until it is
+                known whether this one left: what it held leaves in the same words, or by the takeover of its partition.
+            PublishRefused: The same call again will not help. Nothing left, or what the same call before had let leave.
         """
         ...
 

@@ -24,6 +24,7 @@ from guardian.held_partition import HeldPartition
 from guardian.messages import Prepare, Settle
 from guardian.ownership import CycleSettings, Ownership, Servers, Tools
 from guardian.pace import Pace
+from guardian.portions import Portions
 from resequencer.messages import Decided, UnitKey
 from resequencer.unit import Decision
 from storage.port import Snapshot
@@ -55,6 +56,7 @@ class Cycle:
         self._next_wake_at: Instant | None = None
         self.ownership = Ownership(servers, tools, settings)
         self._pace = Pace(settings.batch_size, _CYCLE_MS)
+        self._portions = Portions(self._transport, tools.clock, settings.portion_bytes)
         self.figures = Figures()
         self.refusal: str | None = None
         """Why nothing may leave at the moment, though the output is there."""
@@ -69,6 +71,7 @@ class Cycle:
         self.ownership.follow_assignment()
         if self._owes():
             self._publish([held for held in self.ownership.held.values() if held.unpublished])
+            self._follow_group(0)
             return False
         polled_at = self._tools.clock.now()
         polled = self._tools.patience.until_answered("source", partial(self._poll, polled_at))
@@ -223,19 +226,16 @@ class Cycle:
         return True
 
     def _publish(self, news: Sequence[HeldPartition]) -> None:
-        """Let it leave together: on Kafka one transaction."""
+        """Let a portion of it leave together, on Kafka in one transaction. What is left over leaves before anything is read."""
         if not news:
             self.refusal = None  # What was refused went away with its partition.
             return
-        outputs = [held.output() for held in news]
         try:
-            self._tools.patience.until_answered("output", partial(self._transport.publish, outputs))
+            self._tools.patience.until_answered("output", partial(self._portions.publish, news))
         except PublishRefused as error:
             self._note_refused(error)
             return
         self.refusal = None
-        for held in news:
-            held.note_published(self._tools.clock.now())
 
     def _note_refused(self, error: PublishRefused) -> None:
         """What was to leave stays pending; the transport gets the chance to find out what is still ours."""
@@ -243,7 +243,11 @@ class Cycle:
             _log.warning("nothing may leave at the moment: %s", error)
         self.refusal = str(error)
         self.figures.counts["publications_refused"] += 1
-        self._tools.patience.until_answered("source", partial(self._transport.poll, 0, _REJOIN_MS))
+        self._follow_group(_REJOIN_MS)
+
+    def _follow_group(self, timeout_ms: int) -> None:
+        """Nothing is read, and who reads nothing for too long is thrown out of the group."""
+        self._tools.patience.until_answered("source", partial(self._transport.poll, 0, timeout_ms))
 
     def _account(self, partition: Partition, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision]) -> None:
         self.figures.add_outgoing(left)

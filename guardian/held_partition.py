@@ -1,6 +1,7 @@
 """A partition that this worker owns: what was read, committed and published of it, and what comes next."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from connectors.port import Outgoing, PartitionOutput, Position
 from domain.clock import Instant
@@ -8,7 +9,7 @@ from domain.dead_letter import DeadLetter
 from domain.notification import Notification
 from domain.record import Partition
 from guardian.ahead import CHARACTERS_PER_RECORD, Ahead, encode
-from guardian.outgoing import from_pending, origin_of, outgoing, renumbered, to_pending
+from guardian.outgoing import from_pending, offset_behind, origin_of, outgoing, renumbered, size_of, to_pending
 from guardian.positions import Positions
 from guardian.takeover import Metadata, Takeover, last_commit
 from resequencer.unit import Decision
@@ -26,7 +27,8 @@ _LONGEST_STEP_MS = 10_000
 
 
 class HeldPartition:
-    """The numbers of one partition. `read_to` is where reading goes on, `unpublished` what is committed and has not left yet.
+    """The numbers of one partition. `read_to` is where reading goes on, `unpublished` what is committed and has not left yet;
+    of that, `attempt` is what was tried and may have left.
 
     `caught_up_ms` is its caught-up clock (storage/port.py).
 
@@ -42,6 +44,7 @@ class HeldPartition:
         plan: Takeover,
         source: str = "",
         *,
+        is_durable: bool,
         waits_for_handled: bool,
         ahead_characters: int | None = None,
     ) -> None:
@@ -52,9 +55,11 @@ class HeldPartition:
         self.positions = Positions(plan.offset, _THROTTLE_MS)
         self.unpublished: tuple[Outgoing, ...] = tuple(map(from_pending, plan.pending))
         self._highest_number = plan.highest_number
-        self._published = plan.published
+        self._offsets_behind = tuple(map(offset_behind, self.unpublished))
+        self.attempt: PartitionOutput | None = None
         self._heal_offset = plan.heal_offset
         self._just_read: Sequence[int] = ()
+        self._is_durable = is_durable
         self._waits_for_handled = waits_for_handled
         self._ahead_characters = ahead_characters
         self._ahead = plan.ahead
@@ -67,7 +72,7 @@ class HeldPartition:
         """How many records may be read before what rides along could be too long; None for any number."""
         if not self._waits_for_handled or self._ahead_characters is None:
             return None
-        length = len(encode(self.positions.acknowledged, self._ahead_now()))
+        length = len(encode(self.positions.acknowledged, self._ahead_beside(self.positions.unsettled)))
         return max(0, (self._ahead_characters - length) // CHARACTERS_PER_RECORD - 1)
 
     def note_active(self, unit: str, offset: int) -> None:
@@ -117,11 +122,11 @@ class HeldPartition:
         news = left if self._ahead is None else [each for each in left if not self._ahead.is_done(origin_of(each).offset)]
         first = self._highest_number + 1
         self.unpublished = tuple(outgoing(number, each, self._heal_offset) for number, each in enumerate(news, first))
+        self._offsets_behind = tuple(origin_of(each).offset for each in news)
         return self._commit(attempt, tuple(each.change for each in decisions if each.change is not None))
 
     def healing_commit(self, attempt: str) -> Commit:
         """What was pending gets new numbers and the mark; the storage learns from where on things may repeat."""
-        self._published = self._highest_number
         renamed = enumerate(self.unpublished, self._highest_number + 1)
         self.unpublished = tuple(renumbered(each, number) for number, each in renamed)
         return self._commit(attempt)
@@ -146,26 +151,69 @@ class HeldPartition:
         """All that was committed has left, with a position beyond this one."""
         return not self.unpublished and not self.positions.has_moved() and self.positions.acknowledged > offset
 
-    def output(self) -> PartitionOutput:
-        """What leaves, with the position that it stands on."""
-        published = self.unpublished[-1].number if self.unpublished else self._published
-        offset = max(self.positions.acknowledged, self._heal_offset)
-        ahead = encode(offset, self._ahead_now()) if self._tells_ahead() else ""
-        metadata = Metadata(*last_commit(self.store.header), published, ahead)
-        return PartitionOutput(self.partition, self.unpublished, Position(offset, metadata.encode()))
+    def fitting(self, room: int) -> tuple[int, int]:
+        """How many of what is unpublished, from the first on, take up to `room` bytes, and how many they take.
 
-    def note_published(self, now: Instant) -> None:
-        """The transport answered: everything that was given a number has left."""
-        self._published, self.unpublished = self._highest_number, ()
-        self.positions.told(self.positions.acknowledged, now)
+        Of what a record caused it is all or nothing, and all of the first one's in any case.
+        """
+        taken = 0
+        for at, each in enumerate(self.unpublished):
+            taken += size_of(each)
+            if taken > room:
+                count = self._whole(at)
+                return count, sum(map(size_of, self.unpublished[:count]))
+        return len(self.unpublished), taken
+
+    def _whole(self, at: int) -> int:
+        """How many come before the record that caused the one at this place; that record's own if it is the first."""
+        behind = self._offsets_behind
+        begin = next((place for place in range(at, 0, -1) if behind[place - 1] != behind[at]), 0)
+        return begin or next((place for place in range(at, len(behind)) if behind[place] != behind[0]), len(behind))
+
+    def output(self, count: int) -> PartitionOutput:
+        """The first `count` that are unpublished, with the position that they stand on."""
+        leaves, stays = self.unpublished[:count], self._offsets_behind[count:]
+        offset, undone = self._position(stays)
+        ahead = encode(offset, self._ahead_beside(undone)) if self._tells_ahead() else ""
+        metadata = Metadata(*last_commit(self.store.header), self._published_before(count), ahead)
+        output = PartitionOutput(self.partition, leaves, Position(offset, metadata.encode()))
+        self.attempt = output if leaves else None
+        return output
+
+    def give_up_attempt(self) -> None:
+        """It is certain that nothing of it left."""
+        self.attempt = None
+
+    def note_published(self, output: PartitionOutput, now: Instant) -> None:
+        """The transport answered: this has left."""
+        count = len(output.outgoing)
+        self.unpublished, self._offsets_behind = self.unpublished[count:], self._offsets_behind[count:]
+        self.attempt = None
+        self.positions.told(min(output.position.offset, self.positions.acknowledged), now)
+
+    def _published_before(self, count: int) -> int:
+        """The highest number up to which everything has left, once the first `count` have."""
+        return self.unpublished[count].number - 1 if count < len(self.unpublished) else self._highest_number
+
+    def _position(self, stays: Sequence[int]) -> tuple[int, Sequence[range]]:
+        """Where the position may be while what records at these offsets caused has not left, and what is not done beyond it.
+
+        What a storage keeps, the next owner lets leave. Without one, its record must be read again.
+        """
+        acknowledged, unsettled = self.positions.acknowledged, self.positions.unsettled
+        if self._is_durable or not stays:
+            return max(acknowledged, self._heal_offset), unsettled
+        undone = [range(each, each + 1) for each in set(stays)]
+        first = max(min(stays), self.positions.last_told)
+        return min(acknowledged, first), sorted([*unsettled, *undone], key=attrgetter("start"))
 
     def _tells_ahead(self) -> bool:
         return self._waits_for_handled and (self._ahead_characters is not None or len(self.positions.unsettled) < _MANY_RANGES)
 
-    def _ahead_now(self) -> Ahead:
-        """What is done beyond the position, before the restart or since."""
+    def _ahead_beside(self, unsettled: Sequence[range]) -> Ahead:
+        """What is done beyond the position, before the restart or since, but for these."""
         before = self._ahead or Ahead(self.positions.acknowledged)
-        return before.advanced(self.read_to, self.positions.unsettled)
+        return before.advanced(self.read_to, unsettled)
 
     def _commit(self, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:
         return Commit(
@@ -176,7 +224,7 @@ class HeldPartition:
             heal_offset=self._heal_offset,
             changes=changes,
             added=tuple(map(to_pending, self.unpublished)),
-            published=self._published,
+            published=self._highest_number,
             source=self._source,
             caught_up_ms=self.caught_up_ms,
         )

@@ -10,6 +10,8 @@ from domain.record import Headers, Origin
 from storage.port import Pending, StorageRefused
 
 POSSIBLE_DUPLICATE = ("possible-duplicate", b"true")
+_POSITION = {Channel.NOTIFICATIONS: "source-position", Channel.DEAD_LETTERS: "dead-letter-source-position"}
+_RECORD_BYTES = 1_000
 
 _LONGEST_ERROR = 2_000
 """Foreign code may say as much as it likes, the payment's data included; some transports bound a header."""
@@ -29,6 +31,17 @@ _decode = msgspec.msgpack.Decoder(_Stored).decode
 def origin_of(what: Notification | DeadLetter) -> Origin:
     """Where the record lies that caused it."""
     return what.origin if isinstance(what, Notification) else what.record.origin
+
+
+def offset_behind(each: Outgoing) -> int:
+    """The offset of the record that caused it; where it does not say so, a negative one that nothing else has."""
+    offset = dict(each.headers).get(_POSITION[each.channel], b"").rpartition(b"@")[2]
+    return int(offset) if offset.isdigit() else -each.number
+
+
+def size_of(each: Outgoing) -> int:
+    """What it costs to send, in bytes: a record takes about as long as so many more of them."""
+    return _RECORD_BYTES + len(each.value) + len(each.key or b"") + sum([len(data) for _, data in each.headers])
 
 
 def outgoing(number: int, what: Notification | DeadLetter, heal_offset: int) -> Outgoing:

@@ -30,7 +30,8 @@ class CycleSettings(msgspec.Struct, frozen=True):
     `strategy` is its name with its keys, as states carry it. With `acknowledge_handled` a position waits for the oldest
     stashed envelope of its partition: the source is the store. What is done beyond the position rides in its metadata, in
     at most `ahead_characters`; None for as many as it takes, where it is left out rather than that the intake rests.
-    A unit in which nothing waits is remembered for `retention_ms` of its partition's caught-up clock.
+    A unit in which nothing waits is remembered for `retention_ms` of its partition's caught-up clock. At most `portion_bytes`
+    leave at once.
     """
 
     strategy: str
@@ -39,6 +40,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     acknowledge_handled: bool = False
     ahead_characters: int | None = None
     retention_ms: int = 4 * 3_600_000
+    portion_bytes: int = 16 << 20
 
 
 class Servers(NamedTuple):
@@ -134,9 +136,10 @@ class Ownership:
         waiting = store.waiting()
         self._refuse_other_strategy(waiting)
         held, is_news = self._reconcile(partition, store, position, source)
-        if is_news or held.unpublished:
-            self._transport.publish([held.output()])
-        held.note_published(self._tools.clock.now())
+        if is_news:
+            output = held.output(0)
+            self._transport.publish([output])
+            held.note_published(output, self._tools.clock.now())
         self._transport.seek(partition, held.read_to)
         self._actors.arm(Arm([(UnitKey(partition, unit), waits) for unit, waits in waiting]))
         self.held[partition] = held
@@ -154,6 +157,7 @@ class Ownership:
             store,
             plan,
             source,
+            is_durable=self._storage.is_durable,
             waits_for_handled=self._settings.acknowledge_handled,
             ahead_characters=self._settings.ahead_characters,
         )

@@ -46,6 +46,11 @@ class Positions:
         return min(settled, next(iter(self._held.values()), settled))
 
     @property
+    def last_told(self) -> int:
+        """The position that the source knows."""
+        return self._told
+
+    @property
     def head(self) -> Head | None:
         """What holds the position back, None if everything is settled."""
         return Head(self._firsts[0], self._head_since) if self._firsts else None

@@ -35,16 +35,15 @@ class Metadata(msgspec.Struct, frozen=True, array_like=True):
 class Takeover(msgspec.Struct, frozen=True):
     """How to go on with a partition.
 
-    `offset` is where to read on, `highest_number` what numbering continues from, `published` up to where everything has left
-    or never will, `pending` what must still leave. With `must_heal` the storage has forgotten (or the group was reset):
-    whatever a record below `heal_offset` causes may repeat, `pending` gets new numbers, and this is committed before
-    anything is published. `is_new` says that nothing was ever read of it. `gone` are the offsets that should be read next
-    and are not there any more, for the log begins behind them. What `ahead` says is done leaves no more.
+    `offset` is where to read on, `highest_number` what numbering continues from, `pending` what must still leave.
+    With `must_heal` the storage has forgotten (or the group was reset): whatever a record below `heal_offset` causes may repeat,
+    `pending` gets new numbers, and this is committed before anything is published. `is_new`: nothing was ever read of it.
+    `gone` are the offsets that should be read next and are not there any more, for the log begins behind them. What `ahead` says
+    is done leaves no more.
     """
 
     offset: int
     highest_number: int
-    published: int
     heal_offset: int
     pending: tuple[Pending, ...] = ()
     is_new: bool = False
@@ -74,18 +73,18 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
     highest = max(header.highest_number, published, *beyond, 0)
     left = tuple(each for each in pending if each.number > published and each.number not in beyond)
     if position is None and header.is_empty:
-        return Takeover(log.start, highest, highest, 0, is_new=True)
+        return Takeover(log.start, highest, 0, is_new=True)
     if position is not None and metadata is not None and _is_known(metadata, header, beyond):
         offset = header.next_offset if header.next_offset is not None else position.offset
-        return Takeover(offset, highest, published, header.heal_offset, left)
+        return Takeover(offset, highest, header.heal_offset, left)
     if not is_durable:
         ahead = decode(position.offset, metadata.ahead) if position is not None and metadata is not None else None
-        return Takeover(position.offset if position else log.start, highest, highest, 0, ahead=ahead)
+        return Takeover(position.offset if position else log.start, highest, 0, ahead=ahead)
     # What left beyond its position was caused by records beyond it too: nobody knows by which.
     reached = position.offset if position is not None and metadata is not None and not beyond else log.stop
     heal_offset = max(header.heal_offset, reached)
     offset = header.next_offset if header.next_offset is not None else log.start
-    return Takeover(offset, highest, highest, heal_offset, left, must_heal=True)
+    return Takeover(offset, highest, heal_offset, left, must_heal=True)
 
 
 def find_metadata(text: str) -> Metadata | None:

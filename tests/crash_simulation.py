@@ -90,6 +90,7 @@ def workload(seed: int, most_units: int = 7) -> Workload:
         resequencer=ResequencerSettings(stash_limit=random.choice((2, 4, 1_000))),
         roster=RosterSettings(stash_bytes=random.choice((500, 1 << 20))),
         rotate_bytes=Random(f"rotation {seed}").choice((None, 1, 1_000)),
+        portion_bytes=Random(f"portions {seed}").choice((1, 3_000, 16 << 20)),
     )
     away, never = {}, frozenset[str]()
     if random.random() < 0.6:

@@ -10,11 +10,12 @@ import pytest
 import guardian.ownership
 import resequencer.unit_codec
 from connectors.file_sink import FileSink
-from connectors.port import PartitionOutput, Position, PublishRefused
+from connectors.port import PartitionOutput, Position, PublishRefused, TransportUnavailable
 from domain.errors import OwnershipLost, PermanentError
 from guardian.backlog import Backlog
 from guardian.cycle import Cycle
 from guardian.held_partition import HeldPartition
+from guardian.portions import Portions
 from guardian.roster import Roster
 from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover
 from resequencer.attempt import attempt
@@ -39,9 +40,10 @@ def publish_before_commit(patch: Patch) -> None:
         decisions = decided.get(held.partition, ())
         left = [*letters, *(each for decision in decisions for each in decision.outgoing)]
         commit = held.next_commit(left, decisions, self._tools.random_token())
+        output = held.output(len(held.unpublished))
         has_left = True
         try:
-            self._tools.patience.until_answered("output", partial(self._transport.publish, [held.output()]))
+            self._tools.patience.until_answered("output", partial(self._transport.publish, [output]))
         except PublishRefused:
             has_left = False
         try:
@@ -51,7 +53,7 @@ def publish_before_commit(patch: Patch) -> None:
             return False
         held.note_committed(commit, decisions, self._tools.clock.now())
         if has_left:
-            held.note_published(self._tools.clock.now())
+            held.note_published(output, self._tools.clock.now())
         return True
 
     patch.setattr(Cycle, "_is_committed", faulty)
@@ -60,8 +62,8 @@ def publish_before_commit(patch: Patch) -> None:
 def _shift_watermark(patch: Patch, by: int) -> None:
     right = HeldPartition.output
 
-    def faulty(self: HeldPartition) -> PartitionOutput:
-        output = right(self)
+    def faulty(self: HeldPartition, count: int) -> PartitionOutput:
+        output = right(self, count)
         metadata = find_metadata(output.position.metadata)
         assert metadata is not None
         wrong = Metadata(metadata.token, metadata.commit, metadata.published + by)
@@ -76,6 +78,38 @@ def watermark_one_too_low(patch: Patch) -> None:
 
 def watermark_one_too_high(patch: Patch) -> None:
     _shift_watermark(patch, 1)
+
+
+def watermark_of_the_whole_with_a_portion(patch: Patch) -> None:
+    """What is left over counts as published."""
+    patch.setattr(HeldPartition, "_published_before", lambda self, _: self._highest_number)
+
+
+def portion_from_the_end(patch: Patch) -> None:
+    """What leaves is no beginning of what is pending."""
+    right = HeldPartition.output
+
+    def faulty(self: HeldPartition, count: int) -> PartitionOutput:
+        output = right(self, count)
+        if output.outgoing:
+            self.attempt = output = msgspec.structs.replace(output, outgoing=self.unpublished[-count:])
+        return output
+
+    patch.setattr(HeldPartition, "output", faulty)
+
+
+def portion_cut_anew_before_its_outcome_is_known(patch: Patch) -> None:
+    def faulty(self: Portions, news: Any) -> None:
+        try:
+            right(self, news)
+        except TransportUnavailable:
+            self.size = max(1, self.size // 2)
+            for held in news:
+                held.give_up_attempt()
+            raise
+
+    right = Portions.publish
+    patch.setattr(Portions, "publish", faulty)
 
 
 def pending_not_stored(patch: Patch) -> None:
@@ -203,8 +237,8 @@ def a_release_goes_on_as_it_began(patch: Patch) -> None:
 def every_second_dead_letter_left_out(patch: Patch) -> None:
     right = HeldPartition.output
 
-    def faulty(self: HeldPartition) -> PartitionOutput:
-        output = right(self)
+    def faulty(self: HeldPartition, count: int) -> PartitionOutput:
+        output = right(self, count)
         kept = tuple(each for each in output.outgoing if each.channel.value == "notifications" or each.number % 2)
         return msgspec.structs.replace(output, outgoing=kept)
 

@@ -135,6 +135,7 @@ class Plan(msgspec.Struct, frozen=True):
     roster: RosterSettings = RosterSettings()
     retention_ms: int = 4 * 3_600_000
     rotate_bytes: int | None = None
+    portion_bytes: int = 16 << 20
 
 
 class Service:
@@ -187,7 +188,7 @@ class Service:
         patience = Patience(PatienceSettings(), self._wait, lambda: self.is_stopping)
         self.patience = patience
         tools = Tools(decoder, self.clock, patience, lambda: f"token-{next(self._tokens)}")
-        bounds = (plan.acknowledge_handled, plan.ahead_characters, plan.retention_ms)
+        bounds = (plan.acknowledge_handled, plan.ahead_characters, plan.retention_ms, plan.portion_bytes)
         cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, *bounds)
         self._cycle = Cycle(self._servers, tools, cycle_settings)
         # The clock stands still between two cycles.

@@ -16,6 +16,8 @@ CRASHES: tuple[Fault, ...] = (
     plant.publish_before_commit,
     plant.watermark_one_too_low,
     plant.watermark_one_too_high,
+    plant.watermark_of_the_whole_with_a_portion,
+    plant.portion_from_the_end,
     plant.pending_not_stored,
     plant.deadline_not_armed_after_a_restart,
     plant.deadline_begins_anew_after_a_restart,

@@ -33,6 +33,9 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         plant.publish_before_commit: 0,
         plant.watermark_one_too_low: 0,
         plant.watermark_one_too_high: 0,
+        plant.watermark_of_the_whole_with_a_portion: 1,
+        plant.portion_from_the_end: 1,
+        plant.portion_cut_anew_before_its_outcome_is_known: 110,
         plant.pending_not_stored: 0,
         plant.numbers_given_out_twice: 0,
         plant.every_second_dead_letter_left_out: 0,
@@ -99,6 +102,7 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
     Life.NONE: {
         storage.position_waits_for_stashes_only: 0,
         storage.what_was_released_lets_the_position_go: 5,
+        storage.what_left_in_part_is_taken_for_done: 1,
         storage.what_waits_is_taken_for_done: 0,
         storage.what_is_done_ahead_forgotten: 0,
         storage.done_ahead_forgotten_by_the_second_crash: 1,

@@ -120,9 +120,12 @@ class Group:
 
 
 class FakeBroker:
-    """`committed` is called with each position that becomes effective, before and after."""
+    """`watch` is called with each position that becomes effective, before and after. Of a transaction, `most_at_once` records
+    arrive in time.
+    """
 
     def __init__(self, partitions: Mapping[str, int], group_topic: str) -> None:
+        self.most_at_once = 1 << 30
         self.logs = {
             TopicPartition(topic, number): list[Entry]() for topic, count in partitions.items() for number in range(count)
         }
@@ -158,6 +161,8 @@ class FakeBroker:
 
     def produce(self, transactional_id: str, epoch: int, partition: TopicPartition, record: Stored) -> None:
         transaction = self._checked(transactional_id, epoch)
+        if len(transaction.entries) >= self.most_at_once:
+            raise errors.KafkaTimeoutError("the time for the transaction is up")
         entry = Entry(record, is_aborted=None)
         self.logs[partition].append(entry)
         transaction.entries.append((partition, entry))

@@ -179,7 +179,7 @@ def a_refused_publication_is_forgotten(patch: Patch) -> None:
     def faulty(self: Cycle, error: PublishRefused) -> None:
         right(self, error)
         for held in self.ownership.held.values():
-            held.unpublished = ()
+            held.unpublished, held.attempt = (), None
 
     right = Cycle._note_refused
     patch.setattr(Cycle, "_note_refused", faulty)

@@ -29,6 +29,7 @@ from domain.errors import ResequencerError
 _TURNS = 40
 _MOST_UNITS = 16
 _HAVE_FEW_DANGERS = 0.3
+_HAVE_SHORT_TRANSACTIONS, _MOST_AT_ONCE = 0.3, 3
 _AGES_MS = 1 << 30
 _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError, TypeError, AttributeError)
 
@@ -91,6 +92,8 @@ def prepared(seed: int, life: Life) -> Workload:
 def _world(seed: int, work: Workload, life: Life, workers: int) -> World:
     characters = ahead_characters(seed, work) if life is Life.NONE else None
     world = World(seed, work.plan, workers, characters, clocks_jump=life is Life.CLOCKS)
+    if Random(f"at once {seed}").random() < _HAVE_SHORT_TRANSACTIONS:
+        world.broker.most_at_once = _MOST_AT_ONCE
     few = Random(f"few {seed} {life}")
     if life is not Life.CRASHES and few.random() < _HAVE_FEW_DANGERS:
         world.misfortunes.dangers = Dangers.few(few)

@@ -131,6 +131,12 @@ def dead_letters_without_numbers(patch: Patch) -> None:
     patch.setattr(HeldPartition, "_commit", faulty)
 
 
+def what_left_in_part_is_taken_for_done(patch: Patch) -> None:
+    """Where the source is the store, the position passes records of which something has not left."""
+    right = HeldPartition._position
+    patch.setattr(HeldPartition, "_position", lambda self, _: right(self, ()))
+
+
 def waiting_units_expire(patch: Patch) -> None:
     """As if they were idle."""
 

@@ -151,7 +151,7 @@ class Worker:
         servers = Servers(self.transport, self._new_storage(), self.actors)
         tools = Tools(decoder, self.clock, Patience(PatienceSettings(), self.wait, lambda: False), world.token)
         waits = plan.acknowledge_handled
-        bounds = (waits, world.ahead_characters, plan.retention_ms)
+        bounds = (waits, world.ahead_characters, plan.retention_ms, plan.portion_bytes)
         self.cycle = Cycle(servers, tools, CycleSettings(strategy.name, plan.batch_size, 0, *bounds))
         self.cycle.ownership.later = Later(PatienceSettings(0, 0))
         return self.cycle
