@@ -3,7 +3,8 @@
 Requests: what one costs by what it carries, and a poll's 500 units as single entries and as one value.
 Commits of 500 units each, all of them new, into a cache on disk, synced with every write, on disk, and in memory: until every
 commit also folds as much as it brings. Then what lies idle grows; at each size, loads of 500 units at random among them, of 500
-that came last, of 500 that do not exist; and the takeover by a new process, also with many units that wait.
+that came last, of 500 that do not exist; the look for what is to be forgotten; and the takeover by a new process, also with many
+units that wait. The last 15 000 units are in memory, as with 500 units a second and an idle-timeout of 30 s.
 `client` is the CPU time of this process. Medians of the rounds, in milliseconds.
 """
 
@@ -24,7 +25,6 @@ from domain.record import Partition
 from guardian.collector import calm_collector
 from servers.infinispan import InfinispanServer, InfinispanSettings
 from storage.infinispan import InfinispanStorage
-from storage.infinispan_forgotten import Span
 from storage.infinispan_partition import InfinispanPartitionStore
 from storage.infinispan_promise import LOCAL_DEFINITION
 from storage.infinispan_rest import InfinispanRest
@@ -32,6 +32,8 @@ from storage.infinispan_settings import LayoutSettings, ServerSettings
 from storage.port import Commit, Pending, StashEntry, UnitChange, WaitKind, Waits
 
 UNITS = 500
+_COMMITS_PER_LOOK = 20
+_IN_MEMORY = 15_000
 STATE = os.urandom(200)
 WAITS = Waits(4_000_000_000_000, WaitKind.DEADLINE, 1_700_000_000_000, "sequence:3", "SEQUENCE", 1, 1_000)
 _ON_DISK = LOCAL_DEFINITION["local-cache"]
@@ -81,6 +83,12 @@ class Filler:
         added = tuple(Pending(number * UNITS + each, b"x" * 600) for each in range(UNITS))
         published = number * UNITS - 1
         self.store.commit(Commit(number, secrets.token_hex(8), number, (number + 1) * UNITS, 0, changes, added, published))
+        if number % _COMMITS_PER_LOOK == 0:
+            self.expire()
+
+    def expire(self) -> None:
+        """Nothing is old enough."""
+        self.store.expire(-1, {name(self.count - each) for each in range(1, _IN_MEMORY)})
 
     def _change(self, number: int, waits: Waits | None) -> UnitChange:
         body = os.urandom(self._size)
@@ -95,7 +103,7 @@ def name(number: int) -> str:
 
 @contextmanager
 def storage_on(server: InfinispanServer, cache: str, namespace: str) -> Iterator[InfinispanStorage]:
-    settings = LayoutSettings(namespace, Span(14_400_000, 630_000))
+    settings = LayoutSettings(namespace, 14_400_000)
     rest = InfinispanRest(ServerSettings(server.url, cache, timeout_ms=60_000))
     with closing(InfinispanStorage(settings, rest, lambda: secrets.token_hex(8))) as storage:
         yield storage
@@ -135,6 +143,7 @@ def of_idle(server: InfinispanServer, sizes: list[int], waiting: int) -> None:
             print(f"beside {filler.count:,} idle units: ms, longest, client")
             of_loads(filler)
             show("commit", costs(20, filler.commit))
+            show("look for what is to be forgotten", costs(20, filler.expire))
             show("takeover", costs(3, lambda: taken_over(server, partition)))
             filler.store = storage.open(partition)
         reached = filler.count + waiting

@@ -6,11 +6,7 @@ from urllib.parse import urlsplit
 from daemon.configuration import Configuration
 from daemon.keys import STORAGE
 from domain.errors import ConfigurationError
-from storage.infinispan_forgotten import Span
 from storage.infinispan_settings import LayoutSettings, ServerSettings
-
-_GRACE_MS = 600_000
-"""Who loaded a unit has it in use until the idle timeout; then the cycle that is under way may still end."""
 
 
 def infinispan_server(configuration: Configuration) -> ServerSettings:
@@ -38,7 +34,5 @@ def infinispan_server(configuration: Configuration) -> ServerSettings:
 
 
 def infinispan_layout(configuration: Configuration) -> LayoutSettings:
-    """Under which names the state lies in the cache, and how long."""
-    resequencer = configuration.resequencer
-    span = Span(resequencer.retention_ms, resequencer.idle_timeout_ms + _GRACE_MS)
-    return LayoutSettings(configuration.storage.namespace, span)
+    """Under which names the state lies in the cache."""
+    return LayoutSettings(configuration.storage.namespace, configuration.resequencer.retention_ms)

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from domain.record import Partition
 from storage.infinispan_cache import Cache
 from storage.infinispan_fold import FoldLimits
-from storage.infinispan_horizon import Horizon
 from storage.infinispan_link import PartitionLink
 from storage.infinispan_loss import Loss
 from storage.infinispan_opening import Opening
 from storage.infinispan_page import PageMemory
-from storage.infinispan_partition import InfinispanPartitionStore, Shared
+from storage.infinispan_partition import InfinispanPartitionStore
 from storage.infinispan_settings import LayoutSettings
+from storage.infinispan_wall_clock import WallClock
 
 
 class InfinispanStorage:
@@ -24,8 +24,8 @@ class InfinispanStorage:
         self._memory = PageMemory(settings.page_memory_bytes)
         self._stores: dict[Partition, InfinispanPartitionStore] = {}
         self._openings: dict[Partition, Opening] = {}
-        horizon = Horizon(cache, settings.namespace)
-        self._shared = Shared(horizon, Loss(random_token), settings.span, self._limits)
+        self._loss = Loss(random_token)
+        self._wall_clock = WallClock(cache, settings.namespace, settings.retention_ms)
 
     @property
     def is_durable(self) -> bool:
@@ -34,8 +34,11 @@ class InfinispanStorage:
     def open(self, partition: Partition) -> InfinispanPartitionStore:
         self._cache.set_up()
         link = PartitionLink(self._cache, self._settings.namespace, partition, self._memory)
-        opening = self._openings.setdefault(partition, Opening(link, self._shared.loss, self._random_token))
-        store = self._stores[partition] = InfinispanPartitionStore(link, opening.open(), self._shared)
+        opening = self._openings.setdefault(partition, Opening(link, self._loss, self._random_token))
+        contents = opening.open()
+        if contents.counts_on_wall_clock:
+            self._wall_clock.leave(contents)
+        store = self._stores[partition] = InfinispanPartitionStore(link, contents, self._loss, self._limits)
         del self._openings[partition]
         return store
 

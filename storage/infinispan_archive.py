@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from domain.clock import Instant
 from storage.infinispan_directory import Directory
-from storage.infinispan_leaf import NEVER, Leaf, PageRow
+from storage.infinispan_forgotten import NEVER
+from storage.infinispan_leaf import Leaf, PageRow
 from storage.infinispan_segment import LeafRow, Manifest
 
 
@@ -65,24 +65,26 @@ class Archive:
         """No live copy is in it."""
         return len(self._pages[page].dead) == self._pages[page].row.units
 
-    def count_live(self, page: int) -> int:
-        return self._pages[page].row.units - len(self._pages[page].dead)
-
     def is_mostly_dead(self, few: int) -> bool:
         """Whether more copies than not take up their place in vain, and not just a few."""
         return self._units > few and self._dead * 2 > self._units
 
-    def is_old(self, page: int, until: Instant) -> bool:
+    def is_old(self, page: int, until: int) -> bool:
         """No idle unit in it changed after `until`, as far as the page knows."""
         return self._pages[page].row.latest <= until
 
     def is_needed(self, page: int) -> bool:
-        """However old it is: a unit waits in it, or went on from it."""
+        """However old it is: a unit waits in it, went on from it, or is spared."""
         return self._pages[page].waiting > 0 or page in self._pins
 
-    def may_be_as_old(self, page: int, instant: Instant) -> bool:
-        """Whether an idle unit in it changed at `instant` or before."""
-        return NEVER < self._pages[page].row.earliest <= instant
+    def may_be_as_old(self, page: int, until: int) -> bool:
+        """Whether an idle unit in it changed at `until` or before."""
+        return NEVER < self._pages[page].row.earliest <= until
+
+    @property
+    def last_change(self) -> int:
+        """When the idle unit changed that changed last, as far as pages know."""
+        return max((state.row.latest for state in self._pages.values()), default=NEVER)
 
     def writer(self, page: int) -> int:
         """The token under which it was written."""

@@ -1,12 +1,12 @@
 """A commit on its way: all that is to be written for it, and what its owner knows once it counts."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from domain.clock import Instant
 from storage.infinispan_contents import Contents, take_up_changes
 from storage.infinispan_fold import Fold, Folding, FoldLimits
+from storage.infinispan_forgotten import Horizon
 from storage.infinispan_leaf import Leaf, encode_leaf, leaf_of
 from storage.infinispan_link import leaf_name, page_name, segment_name
 from storage.infinispan_page import Page, encode_page
@@ -42,28 +42,32 @@ class Prepared(msgspec.Struct, frozen=True):
     leaf: NewLeaf | None
 
 
-def records_of(commit: Commit, begun_anew: Collection[str]) -> tuple[UnitRecord, ...]:
-    """Raises AttributeError for what is no change: before anything is written."""
-    return tuple(record_of(change, commit.caught_up_ms, begins=change.unit in begun_anew) for change in commit.changes)
+def records_of(contents: Contents, commit: Commit) -> tuple[UnitRecord, ...]:
+    """Raises AttributeError for what is no change: before anything is written. Any page that is read may be `Missing`."""
+    at, is_forgotten = commit.caught_up_ms, contents.is_forgotten
+    return tuple(record_of(change, at, begins=is_forgotten(change.unit)) for change in commit.changes)
 
 
 class Preparation:
-    """Makes a commit ready to be written. Reads pages and changes nothing.
+    """Makes a commit ready to be written. Reads pages and changes nothing that counts.
 
-    Idle units that did not change after `until` may go for good. Any page that is read may be `Missing`.
+    Units that are forgotten may go for good: those of the horizon that counts already, so that none of them is in memory. Any
+    page that is read may be `Missing`.
     """
 
-    def __init__(self, contents: Contents, limits: FoldLimits, until: Instant) -> None:
+    def __init__(self, contents: Contents, limits: FoldLimits) -> None:
         self._contents = contents
         self._full_leaf_bytes = limits.leaf_bytes
-        self._fold = Folding(contents.window, contents.archive, contents, until).fold(limits)
+        contents.pin_spared()
+        self._fold = Folding(contents.window, contents.archive, contents, contents.forgotten).fold(limits)
 
     def prepare(self, commit: Commit, records: Sequence[UnitRecord]) -> Prepared:
         header = advanced(self._contents.header, commit)
         stand = stand_of_header(header)
         pages = [_page_value(stand.token, number, page) for number, page in self._fold.numbered_pages]
         leaf = self._leaf(stand, [count_parts(len(value.payload)) for value in pages])
-        manifest, pending, bases = self._manifest(stand, leaf), self._pending(commit), self._bases(records)
+        horizon = self._contents.forgotten.next_horizon(records)
+        manifest, pending, bases = self._manifest(stand, leaf, horizon), self._pending(commit), self._bases(records)
         pins = tuple(sorted({page for pages in bases.values() for page in pages}))
         segment = Segment(header, commit.attempt, manifest, pending, pins, tuple(records))
         root = Value(Kind.SEGMENT, segment_name(stand), encode_segment(segment))
@@ -83,7 +87,7 @@ class Preparation:
         row = LeafRow(leaf_name(stand), count_parts(len(encode_leaf(whole))))
         return NewLeaf(row, whole, end, begun.row if begun is not None else None)
 
-    def _manifest(self, stand: Stand, leaf: NewLeaf | None) -> Manifest:
+    def _manifest(self, stand: Stand, leaf: NewLeaf | None, horizon: Horizon) -> Manifest:
         fold, archive = self._fold, self._contents.archive
         leaves = archive.leaf_rows(fold.tail)
         if leaf is not None:
@@ -95,6 +99,7 @@ class Preparation:
             fold.tail,
             fold.first_page + len(fold.pages),
             (*self._contents.garbage, *self._superseded(leaf)),
+            horizon,
         )
 
     def _superseded(self, leaf: NewLeaf | None) -> list[str]:
@@ -135,13 +140,14 @@ def take_up(contents: Contents, prepared: Prepared) -> None:
     if prepared.leaf is not None:
         archive.add(prepared.leaf.row, prepared.leaf.whole, prepared.leaf.end)
     archive.pin(segment.pins)
-    archive.pin(page for unit, page in fold.pages_of_units().items() if contents.is_in_use(unit))
     archive.tidy()
     contents.forget_found()
     if segment.changes:
         contents.window.add(prepared.root, segment.changes, prepared.size)
         contents.window.note_bases(prepared.bases)
     take_up_changes(contents, segment.changes)
+    assert segment.manifest.horizon is not None
+    contents.forgotten.take_up(segment.manifest.horizon, segment.changes)
     contents.header, contents.attempt = segment.header, segment.attempt
     contents.root, contents.has_root_changes = prepared.root, bool(segment.changes)
     contents.pending = dict(segment.pending)

@@ -1,10 +1,10 @@
 """All that an owner knows of its partition: the window, the archive, what waits, what is pending, what is garbage."""
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from storage.infinispan_archive import Archive
 from storage.infinispan_fold import Copy, find_copy
+from storage.infinispan_forgotten import Forgotten, Horizon
 from storage.infinispan_leaf import Leaf, decode_leaf
 from storage.infinispan_link import PartitionLink, page_name, segment_name
 from storage.infinispan_page import Page
@@ -14,14 +14,9 @@ from storage.infinispan_values import Kind, count_parts
 from storage.infinispan_window import Progress, Window
 from storage.port import Waits
 
-_MOST_IN_USE = 100_000
-
 
 class Contents:
-    """As of the last commit that was answered. `root` is the segment that the counter names.
-
-    `in_use` are units that a load found, and that were not changed since: who knows them will go on from what was found.
-    """
+    """As of the last commit that was answered. `root` is the segment that the counter names."""
 
     def __init__(self, link: PartitionLink, root: Segment) -> None:
         self._link = link
@@ -34,7 +29,8 @@ class Contents:
         self.waits: dict[str, Waits] = {}
         self.pending = dict(root.pending)
         self.garbage = list(root.manifest.garbage)
-        self.in_use: OrderedDict[str, None] = OrderedDict()
+        self.counts_on_wall_clock = root.manifest.horizon is None
+        self.forgotten = Forgotten(root.manifest.horizon or Horizon())
         self._found: dict[str, Sequence[int]] = {}
 
     def find(self, unit: str) -> UnitRecord | None:
@@ -57,15 +53,27 @@ class Contents:
             bases = self._found[unit] = self.archive.find(unit)
         return [page for page in bases if page >= self.archive.tail] if bases else ()
 
-    def note_in_use(self, unit: str) -> None:
-        """What it goes on from must not go, however old it becomes."""
-        self.in_use[unit] = None
-        self.archive.pin(self.find_bases(unit))
-        if len(self.in_use) > _MOST_IN_USE:
-            self.in_use.popitem(last=False)
+    def is_forgotten(self, unit: str) -> bool:
+        """Whether a change of it begins anew, though the cache may still have what was before.
 
-    def is_in_use(self, unit: str) -> bool:
-        return unit in self.in_use
+        Raises: as `find`.
+        """
+        if (last := self.window.find_last(unit)) is not None:
+            return self.forgotten.has(last)
+        until = self.forgotten.until
+        if not any(self.archive.may_be_as_old(page, until) for page in self.find_bases(unit)):
+            return False
+        record = self.find(unit)
+        return record is not None and self.forgotten.has(record)
+
+    def pin_spared(self) -> None:
+        """Pages with units that are spared may not be given up without looking into them."""
+        self.archive.pin(page for unit in self.forgotten.spared for page in self.find_bases(unit))
+
+    @property
+    def last_change(self) -> int:
+        """When the unit changed that changed last, as far as is known without reading pages."""
+        return max(self.window.last_change, self.archive.last_change)
 
     def forget_found(self) -> None:
         """The pages are no longer those that they were."""

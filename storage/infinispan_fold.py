@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from domain.clock import Instant
 from storage.infinispan_archive import Archive
+from storage.infinispan_forgotten import Forgotten
 from storage.infinispan_leaf import DeadCopy
 from storage.infinispan_page import Page, packed
 from storage.infinispan_records import UnitRecord, combined
@@ -79,17 +79,16 @@ class Lookup(Protocol):
 
     def read_page(self, number: int) -> Page: ...
     def find_copy(self, unit: str) -> Copy | None: ...
-    def is_in_use(self, unit: str) -> bool: ...
 
 
 class Folding:
-    """Gathers a fold. Units that are idle and did not change after `until` are left out: they are forgotten."""
+    """Gathers a fold. Units that are forgotten are left out."""
 
-    def __init__(self, window: Window, archive: Archive, lookup: Lookup, until: Instant) -> None:
+    def __init__(self, window: Window, archive: Archive, lookup: Lookup, forgotten: Forgotten) -> None:
         self._window = window
         self._archive = archive
         self._lookup = lookup
-        self._until = until
+        self._forgotten = forgotten
         self._units: set[str] = set()
         self._records: list[UnitRecord] = []
         self._dead: list[DeadCopy] = []
@@ -116,7 +115,7 @@ class Folding:
     def _give_up_pages(self, few_units: int) -> None:
         archive, moved = self._archive, 0
         for page in range(archive.tail, min(archive.head, archive.tail + _PAGES_GIVEN_UP)):
-            is_old = archive.is_old(page, self._until)
+            is_old = archive.is_old(page, self._forgotten.until)
             if not (archive.is_empty(page) or (is_old and not archive.is_needed(page))):
                 if moved == _PAGES_MOVED or not (is_old or self._archive.is_mostly_dead(few_units)):
                     return
@@ -154,7 +153,7 @@ class Folding:
         has_waited = copy is not None and copy.record.waits is not None
         if copy is not None:
             self._dead.append(DeadCopy(copy.page, copy.slot, has_waited))
-        if not (may_go and whole.is_forgotten(self._until)) or self._lookup.is_in_use(unit):
+        if not (may_go and self._forgotten.has(whole)):
             self._records.append(whole)
             self._size += whole.size
         if has_waited and whole.waits is None:

@@ -1,87 +1,74 @@
-"""Which units are forgotten: to whom a change of theirs begins anew, though the cache still has what was before."""
+"""Which idle units of a partition are forgotten: those that a horizon has passed, but for those that are in memory. Pure."""
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import msgspec
 
-from domain.clock import Instant
-from storage.infinispan_contents import Contents
-from storage.infinispan_horizon import Horizon
-from storage.infinispan_leaf import NEVER
 from storage.infinispan_records import UnitRecord
-from storage.port import UnitChange
 
-_MOST_REFUSED = 100_000
+NEVER = -1
+"""Before every time of a caught-up clock."""
 
 
-class Span(msgspec.Struct, frozen=True):
-    """How long an idle unit is remembered after its last change, and how much longer who changed it may have it in use."""
+class Horizon(msgspec.Struct, frozen=True, array_like=True):
+    """What a segment says: idle units that last changed at `until` or before are forgotten.
 
-    retention_ms: int
-    grace_ms: int
+    `spared` are units that did so and are remembered, with the time of their last change. All times are of the partition's
+    caught-up clock.
+    """
 
-    def __post_init__(self) -> None:
-        assert self.retention_ms >= 0
-        assert self.grace_ms >= 0
+    until: int = NEVER
+    spared: tuple[tuple[str, int], ...] = ()
 
 
 class Forgotten:
-    """Decides by what loads were told, and where nothing was loaded by the horizon.
+    """The owner's view of its partition's horizon. The horizon moves with commits only, and never goes back.
 
-    A unit that was changed may be in use for a while, and must not lose what it goes on from: nothing goes that did change
-    after `kept_until`, which is the grace before the horizon.
+    What a load found and what a commit changed is in memory, until `move` is told that it is not: its next change leaves out
+    what did not change. So it keeps what it goes on from.
     """
 
-    def __init__(self, contents: Contents, horizon: Horizon, span: Span) -> None:
-        self._contents = contents
-        self._horizon = horizon
-        self._span = span
-        self._refused: OrderedDict[str, None] = OrderedDict()
+    def __init__(self, horizon: Horizon) -> None:
+        self.until = horizon.until
+        self._next = horizon.until
+        # By the last change of each; the young ones are in memory, and the horizon has not come to them.
+        self._spared = dict(horizon.spared)
+        self._young: dict[str, int] = {}
+
+    def has(self, record: UnitRecord) -> bool:
+        """Whether the unit is forgotten. The last change of a unit will do for the whole of it."""
+        return record.is_idle_since(self.until) and record.unit not in self._spared
 
     @property
-    def kept_until(self) -> Instant:
-        """As far as is known without asking."""
-        return max(NEVER, self._horizon.last - self._span.grace_ms)
+    def spared(self) -> Sequence[str]:
+        """Units that are, or soon will be, older than the horizon."""
+        return tuple(self._spared)
 
-    def note_loaded(self, unit: str, *, is_refused: bool) -> None:
-        """A load found it; `is_refused` if it was told that there is none."""
-        self._forget(unit)
-        if not is_refused:
-            self._contents.note_in_use(unit)
-            return
-        self._refused[unit] = None
-        if len(self._refused) > _MOST_REFUSED:
-            self._refused.popitem(last=False)
+    def note_in_memory(self, record: UnitRecord) -> None:
+        """A load found the unit, or a commit with this change counts."""
+        self._spared.pop(record.unit, None)
+        self._young.pop(record.unit, None)
+        if record.waits is None:
+            (self._spared if record.changed_at <= self._next else self._young)[record.unit] = record.changed_at
 
-    def begun_anew(self, changes: Sequence[UnitChange], changed_at: int) -> set[str]:
-        """Those of the changed units that go on from nothing. Asks the cache only where one may be old enough.
+    def move(self, until: int, in_memory: Container[str]) -> None:
+        """With the next commit the horizon comes to `until`. Of the units that it passes, those in memory are spared."""
+        known = self._spared | self._young
+        # A unit that is spared stays, too, if a horizon that did not come as far is asked for: the retention was made longer.
+        kept = {unit: at for unit, at in known.items() if unit in in_memory or until < at <= self._next}
+        self._next = max(self._next, until)
+        self._spared = {unit: at for unit, at in kept.items() if at <= self._next}
+        self._young = {unit: at for unit, at in kept.items() if at > self._next}
 
-        Raises:
-            Missing: A page is not there.
-        """
-        anew = {change.unit for change in changes if change.unit in self._refused}
-        old = [change.unit for change in changes if self._may_be_forgotten(change, changed_at)]
-        if old:
-            self._horizon.read()
-        return anew.union(unit for unit in old if self._is_forgotten(unit))
+    def next_horizon(self, changes: Sequence[UnitRecord]) -> Horizon:
+        """What the next commit says, which makes these changes."""
+        changed = {record.unit: record.changed_at for record in changes if record.is_idle_since(self._next)}
+        changing = {record.unit for record in changes}
+        unchanged = {unit: at for unit, at in self._spared.items() if unit not in changing}
+        return Horizon(self._next, tuple((unchanged | changed).items()))
 
-    def note_committed(self, changes: Sequence[UnitRecord]) -> None:
+    def take_up(self, horizon: Horizon, changes: Sequence[UnitRecord]) -> None:
+        """The commit that said so counts."""
+        self.until = horizon.until
         for record in changes:
-            self._forget(record.unit)
-
-    def _forget(self, unit: str) -> None:
-        self._refused.pop(unit, None)
-        self._contents.in_use.pop(unit, None)
-
-    def _may_be_forgotten(self, change: UnitChange, changed_at: int) -> bool:
-        if change.unit in self._refused or self._contents.is_in_use(change.unit):
-            return False
-        latest = changed_at - self._span.retention_ms - self._span.grace_ms
-        if (last := self._contents.window.find_last(change.unit)) is not None:
-            return last.is_forgotten(latest)
-        return any(self._contents.archive.may_be_as_old(page, latest) for page in self._contents.find_bases(change.unit))
-
-    def _is_forgotten(self, unit: str) -> bool:
-        record = self._contents.find(unit)
-        return record is not None and record.is_forgotten(self.kept_until)
+            self.note_in_memory(record)

@@ -5,13 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from domain.clock import Instant
 from storage.infinispan_directory import Entries, entries_of, from_bytes, merged, to_bytes
+from storage.infinispan_forgotten import NEVER
 from storage.infinispan_records import UnitRecord, WaitsRow
 from storage.infinispan_values import undecodable
-
-NEVER: Instant = -1
-"""Before all instants."""
 
 _SLOT_BITS = 15
 
@@ -30,13 +27,13 @@ class DeadCopy(NamedTuple):
 class PageRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A page as it was written: how many units, how many of them waiting, when the idle ones changed first and last.
 
-    Without idle ones both instants are `NEVER`.
+    Without idle ones both times are `NEVER`.
     """
 
     units: int
     waiting: int
-    earliest: Instant
-    latest: Instant
+    earliest: int
+    latest: int
     parts: int
 
 

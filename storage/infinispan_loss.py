@@ -5,11 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from domain.errors import OwnershipLost
+from storage.infinispan_forgotten import Horizon
 from storage.infinispan_link import PartitionLink, page_name, segment_name
 from storage.infinispan_segment import Manifest, Segment, Stand, encode_segment, token_of, token_text
 from storage.infinispan_values import Kind, Missing, Value, part_names
-from storage.port import Header, StorageUnavailable
+from storage.port import StorageUnavailable
 
 _log = logging.getLogger("resequencer.storage")
 
@@ -41,14 +44,13 @@ class Loss:
         _log.error("the cache has lost %s: its partition is forgotten as a whole, and healed by reading its records again", name)
 
     def forget(self, link: PartitionLink, root: Segment) -> None:
-        """Make the partition stand on nothing: an empty header that keeps what numbering must go on from.
+        """Make the partition stand on nothing: an empty header that keeps what numbering and clock must go on from.
 
         Without a history no position is known to it. All that can still be named becomes garbage.
         """
-        token = token_of(self._random_token())
-        old = root.header
-        header = Header(token_text(token), 0, None, old.highest_number, old.heal_offset, (), old.source)
-        segment = Segment(header, manifest=Manifest(garbage=tuple(everything(root))))
+        token = token_text(token_of(self._random_token()))
+        header = replace(root.header, token=token, commit=0, next_offset=None, history=())
+        segment = Segment(header, manifest=Manifest(garbage=tuple(everything(root)), horizon=Horizon()))
         link.write(Value(Kind.SEGMENT, segment_name(segment.stand), encode_segment(segment)))
         link.move(root.stand, segment.stand)
 

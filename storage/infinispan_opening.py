@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from domain.errors import OwnershipLost
 from storage.infinispan_contents import Contents, read_contents
+from storage.infinispan_forgotten import Horizon
 from storage.infinispan_link import PartitionLink, page_name, segment_name
 from storage.infinispan_loss import Loss
 from storage.infinispan_segment import Manifest, Segment, Stand, WindowRow, encode_segment, token_of, token_text
@@ -78,7 +79,9 @@ class Opening:
         return self._segment_on(last, WindowRow(name, count_parts(size), 0))
 
     def _first_segment(self) -> Segment:
-        return Segment(succeeded(None, self._new_token(None)), manifest=Manifest(garbage=tuple(self._unanswered)))
+        return Segment(
+            succeeded(None, self._new_token(None)), manifest=Manifest(garbage=tuple(self._unanswered), horizon=Horizon())
+        )
 
     def _segment_on(self, last: Segment, row: WindowRow) -> Segment:
         old = last.manifest
@@ -88,7 +91,7 @@ class Opening:
             window = (*window, row)
         else:
             garbage += part_names(row.name, row.parts)
-        manifest = Manifest(window, old.leaves, old.origins, old.tail, old.head, tuple(garbage))
+        manifest = Manifest(window, old.leaves, old.origins, old.tail, old.head, tuple(garbage), old.horizon)
         header = succeeded(last.header, self._new_token(last.header))
         return Segment(header, None, manifest, last.pending)
 

@@ -16,11 +16,12 @@ class UnitRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What changed in a unit (in a segment), or all of it (in a page: then nothing is `removed`).
 
     `payment_data` None means that it did not change. With `begins` nothing counts that was there before: that was forgotten.
+    `changed_at` is a time of the partition's caught-up clock.
     """
 
     unit: str
     state: bytes
-    changed_at: Instant
+    changed_at: int
     waits: WaitsRow | None
     stash: tuple[tuple[int, bytes], ...] = ()
     removed: tuple[int, ...] = ()
@@ -35,8 +36,8 @@ class UnitRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
             size += len(body) + 12
         return size
 
-    def is_forgotten(self, until: Instant) -> bool:
-        """Whether it is idle and did not change after `until`."""
+    def is_idle_since(self, until: int) -> bool:
+        """Whether nothing waits in it and it did not change after `until`."""
         return self.waits is None and self.changed_at <= until
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from storage.infinispan_forgotten import Horizon
 from storage.infinispan_records import UnitRecord
 from storage.infinispan_values import undecodable
 from storage.port import Header
@@ -58,7 +59,8 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     """What a segment builds on, beside itself.
 
     The pages are those from `tail` up to `head`; the writer of a page is the token of the last of `origins` that begins at it
-    or before. `garbage` names what nobody needs any more and may not have been deleted yet.
+    or before. `garbage` names what nobody needs any more and may not have been deleted yet. `horizon` says which idle units are
+    forgotten; None where an older version wrote it, which counted on the wall clock.
     """
 
     window: tuple[WindowRow, ...] = ()
@@ -67,6 +69,7 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     tail: int = 0
     head: int = 0
     garbage: tuple[str, ...] = ()
+    horizon: Horizon | None = None
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True):

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import msgspec
 
-from storage.infinispan_forgotten import Span
-
 
 class ServerSettings(msgspec.Struct, frozen=True):
     """`url` is the server's, without /rest/v2. Without a `username` nobody logs in; without a `ca_file` the system's authorities
@@ -28,10 +26,11 @@ class LayoutSettings(msgspec.Struct, frozen=True):
 
     `window_bytes` is shared by the partitions of a worker, each of which may have `least_window_bytes`; it is in memory, and
     what an opener reads. A commit of n bytes moves up to `least_fold_bytes` + 2 n into pages. For the rest see `FoldLimits`.
+    `retention_ms` is asked only for partitions that an older version left (`infinispan_wall_clock.py`).
     """
 
     namespace: str
-    span: Span
+    retention_ms: int
     window_bytes: int = 32 * 2**20
     least_window_bytes: int = 2 * 2**20
     window_segments: int = 128

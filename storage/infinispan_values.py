@@ -8,7 +8,9 @@ from zlib import crc32
 
 from storage.port import StorageRefused
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Since 2, times are of the partition's caught-up clock. What has format 1 is read, never written."""
+
 PART_BYTES = 4 * 2**20
 """A body is no longer than this; a server takes 10 MB by default."""
 
@@ -40,7 +42,7 @@ class Missing(Exception):
 def cut(value: Value) -> list[tuple[str, bytes]]:
     """Names and bodies of its parts. The first is named like the whole and is to be written last: it says that all are there."""
     sign = value.kind.value.encode()
-    frame = _FRAME.pack(_MAGIC, sign, FORMAT_VERSION, crc32(value.payload), len(value.payload))
+    frame = _FRAME.pack(_MAGIC, sign, FORMAT_VERSION, _checksum(value.payload, FORMAT_VERSION), len(value.payload))
     framed = frame + value.payload
     bodies = [framed[begin : begin + PART_BYTES] for begin in range(0, len(framed), PART_BYTES)]
     return list(zip(part_names(value.name, len(bodies)), bodies, strict=True))
@@ -67,7 +69,7 @@ def joined(kind: Kind, name: str, first: bytes, read: Callable[[str], bytes]) ->
         raise _damaged(name, "is cut") from None
     if magic != _MAGIC or sign != kind.value.encode():
         raise StorageRefused(name, f"is no {kind.name.lower()} of ours; use a cache of its own for the service")
-    if version != FORMAT_VERSION:
+    if version not in range(1, FORMAT_VERSION + 1):
         text = f"has format {version}, this version of the service knows {FORMAT_VERSION}"
         raise StorageRefused(name, f"{text}; start the newer version that wrote it, or name another cache")
     if len(first) != min(PART_BYTES, _FRAME.size + length):
@@ -75,9 +77,13 @@ def joined(kind: Kind, name: str, first: bytes, read: Callable[[str], bytes]) ->
     payload, others = first[_FRAME.size :], count_parts(length) - 1
     if others:
         payload = b"".join((payload, *(read(f"{name}~{number + 1}") for number in range(others))))
-    if crc32(payload) != checksum:
+    if _checksum(payload, version) != checksum:
         raise _damaged(name, "is damaged: its checksum is wrong")
     return payload
+
+
+def _checksum(payload: bytes, version: int) -> int:
+    return crc32(payload, version - 1)
 
 
 def _damaged(name: str, problem: str) -> StorageRefused:

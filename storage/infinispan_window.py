@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from storage.infinispan_forgotten import NEVER
 from storage.infinispan_records import UnitRecord
 from storage.infinispan_segment import WindowRow
 
@@ -81,6 +82,11 @@ class Window:
     def find_last(self, unit: str) -> UnitRecord | None:
         recent = self._recent.get(unit)
         return recent.changes[-1][1] if recent is not None else None
+
+    @property
+    def last_change(self) -> int:
+        """When the unit changed that changed last."""
+        return max((recent.changes[-1][1].changed_at for recent in self._recent.values()), default=NEVER)
 
     def find_bases(self, unit: str) -> Sequence[int] | None:
         """The pages in which it may lie, the newest first; None where the directory must be asked."""

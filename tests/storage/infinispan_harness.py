@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from storage.infinispan import InfinispanStorage
 from storage.infinispan_cache import Cache
-from storage.infinispan_forgotten import Span
 from storage.infinispan_settings import LayoutSettings
 from storage.port import Commit, PartitionStore, StorageUnavailable
-from tests.storage.contract import RETENTION_MS
+
+RETENTION_MS = 1_000
 
 SMALL = {
     "window_bytes": 2_000,
@@ -33,7 +33,7 @@ class InfinispanHarness:
     def __init__(self, connect: Callable[[], Cache], **layout: int) -> None:
         self.connect = connect
         self.tokens = count()
-        self.settings = LayoutSettings(f"test-{uuid4().hex[:12]}", Span(RETENTION_MS, 0), **layout)
+        self.settings = LayoutSettings(f"test-{uuid4().hex[:12]}", RETENTION_MS, **layout)
         self.made: list[InfinispanStorage] = []
 
     def make(self, **changes: object) -> InfinispanStorage:

@@ -1,7 +1,7 @@
-"""Random lives of one partition on a cache in memory: owners that come, go, die in the midst of a request, and come late.
+"""Random lives of a partition on a cache in memory: owners that come, go, die in the midst of a request, and come late.
 
 A life follows from its seed. Whatever an owner is told is compared with a simple model, and whatever lies in the cache in the end
-must be needed by somebody.
+must be needed by somebody. Partitions that share a cache have clocks that differ.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,6 @@ from typing import TypeVar
 from domain.errors import OwnershipLost
 from domain.record import Partition
 from storage.infinispan import InfinispanStorage
-from storage.infinispan_forgotten import Span
 from storage.infinispan_loss import everything
 from storage.infinispan_partition import InfinispanPartitionStore
 from storage.infinispan_settings import LayoutSettings
@@ -65,61 +64,75 @@ class Connection(MemoryCache):
 class Owner:
     """Somebody who opened the partition.
 
-    `in_use` has the units that it knows, by the instant of its last look at them; `refused` those that it was told do not exist.
+    `in_memory` are the units that it knows, `refused` are units that it was told do not exist although the model has them.
     """
 
     def __init__(self, connection: Connection, store: InfinispanPartitionStore, storage: InfinispanStorage) -> None:
         self.connection = connection
         self.store = store
         self.storage = storage
-        self.in_use: dict[str, int] = {}
+        self.in_memory: set[str] = set()
         self.refused: set[str] = set()
         self.late: Commit | None = None
 
 
 class Life:
-    """`failing` is the part of the requests that fail, `dying` that of the steps in which the owner dies."""
+    """`failing` is the part of the requests that fail, `dying` that of the steps in which the owner dies.
 
-    def __init__(self, seed: int, *, failing: float = 0.0, dying: float = 0.0, grace_ms: int = 300) -> None:
+    `clock` is the caught-up clock as the owner has it, `leaving` are the units that it asked to be forgotten since its last
+    commit: until the next one they may be there or not, and then they are gone.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        server: MemoryServer,
+        partition: Partition = PARTITION,
+        *,
+        failing: float = 0.0,
+        dying: float = 0.0,
+        ahead_ms: int = 0,
+    ) -> None:
         self.chance = Random(seed)
         self.failing, self.dying = failing, dying
-        self.server = MemoryServer()
-        self.settings = LayoutSettings("lives", Span(RETENTION_MS, grace_ms), **SMALL)
+        self.server = server
+        self.partition = partition
+        self.settings = LayoutSettings("lives", RETENTION_MS, **SMALL)
         self.model = ModelPartition()
-        self.now, self.horizon, self.farthest = 10_000, -1, -1
+        self.clock = 0
+        self.leaving: set[str] = set()
         self.attempts = count()
         self.tokens = count()
         self.tried: Commit | None = None
         self.deaths = 0
         self.zombies: list[Owner] = []
         self.owner = self._come()
+        self.clock += ahead_ms
 
-    def live(self, steps: int) -> None:
-        for _ in range(steps):
-            acts = (
-                self._commit,
-                self._commit,
-                self._commit,
-                self._load,
-                self._wait,
-                self._expire,
-                self._be_late,
-                self._hand_over,
-            )
-            act = self.chance.choices(acts, (6, 6, 6, 3, 2, 2, 1, 0.5))[0]
-            if self.chance.random() < self.dying:
-                self.owner.connection.dies_in = self.chance.randrange(12)
-            try:
-                act()
-            except Died:
-                self.deaths += 1
-                self.zombies = [each for each in self.zombies if not each.connection.is_dead]
-                self.owner = self._come()
-            self.owner.connection.dies_in = None
-        self._look_at_everything()
+    def step(self) -> None:
+        acts = (
+            self._commit,
+            self._load,
+            self._let_go,
+            self._wait,
+            self._expire,
+            self._be_late,
+            self._hand_over,
+        )
+        act = self.chance.choices(acts, (18, 3, 2, 4, 3, 1, 0.5))[0]
+        if self.chance.random() < self.dying:
+            self.owner.connection.dies_in = self.chance.randrange(12)
+        try:
+            act()
+        except Died:
+            self.deaths += 1
+            self.zombies = [each for each in self.zombies if not each.connection.is_dead]
+            self.owner = self._come()
+        self.owner.connection.dies_in = None
 
     def clear_up(self) -> None:
         """Until nothing is left that could be deleted; as somebody who never fails."""
+        self._look_at_everything()
         self.failing = 0.0
         self.owner = self._come()
         for _ in range(30):
@@ -129,20 +142,21 @@ class Life:
         """What nobody needs."""
         contents = self.owner.store._contents
         prefix = f"{self.owner.store._link.name}:"
-        needed = {prefix + name for name in everything(contents.as_root())} | {"lives::forgotten-until"}
-        return set(self.server.values) - needed
+        needed = {prefix + name for name in everything(contents.as_root())}
+        return {name for name in self.server.values if name.startswith(prefix)} - needed
 
     def _come(self) -> Owner:
         connection = Connection(self.server, self.chance, self.failing)
         storage = InfinispanStorage(self.settings, connection, lambda: f"token-{next(self.tokens)}")
-        store = _answered(lambda: storage.open(PARTITION))
+        store = _answered(lambda: storage.open(self.partition))
         self._settle(store)
-        self.horizon = int(self.server.values.get("lives::forgotten-until", b"-1"))
+        self.leaving.clear()
         self.model.take(store.header.token)
-        owner = Owner(connection, store, storage)
-        self.owner = owner
+        self.clock = store.header.caught_up_ms
+        self.owner = Owner(connection, store, storage)
         self._look_at_everything()
-        return owner
+        self._let_go()
+        return self.owner
 
     def _settle(self, store: InfinispanPartitionStore) -> None:
         """What became of a commit in which its owner died is to be seen now."""
@@ -158,8 +172,6 @@ class Life:
         units = {f"unit-{self.chance.randrange(UNITS)}" for _ in range(self.chance.randrange(6))}
         self._know(units)
         self._store(self._next(tuple(map(self._change, sorted(units)))))
-        for unit in units:
-            self.owner.in_use[unit] = self.now
 
     def _store(self, commit: Commit) -> None:
         self.tried = commit
@@ -170,47 +182,49 @@ class Life:
             _answered(lambda: self.owner.store.commit(commit))
 
     def _apply(self, commit: Commit) -> None:
-        """To a unit that it was told does not exist, the owner begins anew."""
-        for change in commit.changes:
-            if change.unit in self.owner.refused:
-                self.model.units.pop(change.unit, None)
-                self.owner.refused.remove(change.unit)
+        """To a unit that it was told does not exist, the owner begins anew. What was leaving is gone now."""
+        begun = self.owner.refused & {change.unit for change in commit.changes}
+        for unit in begun | self.leaving:
+            self.model.units.pop(unit, None)
+        self.owner.refused -= begun
+        self.leaving.clear()
         self.model.apply(commit)
 
     def _know(self, units: set[str]) -> None:
-        """Units that are not in use are loaded; those that were forgotten begin anew."""
-        span = self.settings.span.grace_ms
-        self.owner.in_use = {unit: at for unit, at in self.owner.in_use.items() if self.now - at <= span}
-        unknown = sorted(units - self.owner.in_use.keys())
-        if unknown:
+        """Units that are not in memory are loaded."""
+        if unknown := sorted(units - self.owner.in_memory):
             self._compare(unknown)
-        self.owner.in_use |= dict.fromkeys(unknown, self.now)
 
     def _compare(self, units: list[str]) -> None:
         loaded = _answered(lambda: self.owner.store.load(units))
         for unit in units:
             kept = self.model.units.get(unit)
-            is_idle = kept is not None and kept.waits is None
-            if is_idle and kept.changed_at <= self.horizon:
-                assert unit not in loaded, f"{unit} was forgotten"
-            elif not (is_idle and kept.changed_at <= self.farthest and unit not in loaded):
+            if unit in self.leaving and unit not in loaded:
+                self.owner.refused.add(unit)
+            else:
                 assert loaded.get(unit) == (kept and kept.snapshot(unit)), unit
-            (self.owner.refused.discard if unit in loaded or unit in self.owner.in_use else self.owner.refused.add)(unit)
+                self.owner.refused.discard(unit)
+                self.leaving.discard(unit)
+        self.owner.in_memory.update(units)
 
     def _load(self) -> None:
         self._know({f"unit-{self.chance.randrange(UNITS)}" for _ in range(4)})
 
+    def _let_go(self) -> None:
+        """Most units leave memory."""
+        self.owner.in_memory = {unit for unit in sorted(self.owner.in_memory) if self.chance.random() < 0.3}
+
     def _wait(self) -> None:
-        """A clock that is set back brings back what was not given up yet: each unit whole, or not at all."""
-        self.now += self.chance.choice((1, 50, 200, 700, -300))
-        if self.chance.random() < 0.3:
-            self._expire()
+        self.clock += self.chance.choice((0, 1, 50, 200, 700))
 
     def _expire(self) -> None:
-        while _answered(lambda: self.owner.storage.expire(self.now)):
+        """What is in memory stays. The retention may be another than it was."""
+        until = self.clock - self.chance.choice((0, 50, RETENTION_MS, RETENTION_MS, RETENTION_MS, 2 * RETENTION_MS))
+        in_memory = self.owner.in_memory
+        while _answered(lambda: self.owner.store.expire(until, in_memory)):
             pass
-        self.horizon = self.now - RETENTION_MS
-        self.farthest = max(self.farthest, self.horizon)
+        old = {unit for unit, kept in self.model.units.items() if kept.waits is None and kept.changed_at <= until}
+        self.leaving |= old - in_memory
 
     def _be_late(self) -> None:
         """One who was an owner once writes, with all that it has on its way."""
@@ -219,6 +233,7 @@ class Life:
             commit = zombie.late if self.chance.random() < 0.5 else self._next((), zombie.store)
             assert _is_lost(lambda: zombie.store.commit(commit))
             assert _is_lost(lambda: zombie.store.load(["unit-1"]))
+            assert _is_lost(lambda: zombie.store.expire(self.clock, ()))
 
     def _hand_over(self) -> None:
         """Another owner comes. The one of before does not know, and has a commit on its way: it counts, or it comes too late."""
@@ -255,7 +270,7 @@ class Life:
     def _look_at_everything(self) -> None:
         store, model = self.owner.store, self.model
         header = store.header
-        assert (header.next_offset, header.highest_number, header.heal_offset) == model.progress
+        assert (header.next_offset, header.highest_number, header.heal_offset, header.caught_up_ms) == model.progress
         waiting = {name: unit.waits for name, unit in model.units.items() if unit.waits is not None}
         assert dict(_answered(store.waiting)) == waiting
         assert _answered(store.pending) == [Pending(*each) for each in sorted(model.pending.items())]
@@ -264,12 +279,12 @@ class Life:
     def _next(self, changes: tuple[UnitChange, ...], store: InfinispanPartitionStore | None = None) -> Commit:
         number = (store or self.owner.store).header.commit + 1
         added = tuple(Pending(self.chance.randrange(1, 50), b"leaves") for _ in range(self.chance.randrange(2)))
-        attempt = f"attempt-{next(self.attempts)}"
-        return Commit(number, attempt, self.now, number, 0, changes, added, self.chance.randrange(60))
+        attempt, published = f"attempt-{next(self.attempts)}", self.chance.randrange(60)
+        return Commit(number, attempt, number, number, 0, changes, added, published, caught_up_ms=self.clock)
 
     def _change(self, unit: str) -> UnitChange:
         chance = self.chance
-        waits = Waits(self.now, WaitKind.RETRY, 0, "x", "S", 1, 1) if chance.random() < 0.4 else None
+        waits = Waits(self.clock, WaitKind.RETRY, 0, "x", "S", 1, 1) if chance.random() < 0.4 else None
         added = tuple(StashEntry(offset, self._body()) for offset in chance.sample(range(5), chance.randrange(3)))
         removed = tuple(chance.sample(range(5), chance.randrange(3)))
         data = self._body() if chance.random() < 0.3 else None
@@ -277,6 +292,15 @@ class Life:
 
     def _body(self) -> bytes:
         return self.chance.randbytes(self.chance.choice((0, 3, 40, 150)))
+
+
+def live(steps: int, *lives: Life) -> None:
+    """Side by side, and in the end each of them clears up."""
+    for _ in range(steps):
+        for each in lives:
+            each.step()
+    for each in lives:
+        each.clear_up()
 
 
 def _answered(call: Callable[[], Answer]) -> Answer:

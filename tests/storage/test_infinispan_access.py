@@ -164,7 +164,7 @@ def test_a_zombie_that_writes_late_changes_nothing_and_clears_away_what_it_wrote
     harness = harness_on(infinispan, cache=name)
     zombie = harness.make().open(PARTITION)
     put(zombie, idle("a"), added=(Pending(1, b"one"),), highest_number=1)
-    late, cache = following(zombie, idle("zombie"), idle("a", 5)), zombie._link._cache
+    late, cache = following(zombie, idle("zombie"), idle("a")), zombie._link._cache
     move, taken = cache.compare_and_set, []
 
     def too_late(*arguments):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.infinispan_directory import MOST_MERGED, PAGE_BITS, Directory, entries_of, from_bytes, to_bytes
+from storage.infinispan_forgotten import Horizon
 from storage.infinispan_leaf import DeadCopy, Leaf, decode_leaf, encode_leaf, leaf_of
 from storage.infinispan_page import Page, PageMemory, decode_page, encode_page, packed
 from storage.infinispan_records import UnitRecord, combined
@@ -91,7 +92,7 @@ def test_a_newer_format_is_refused_with_the_remedy(monkeypatch):
     monkeypatch.setattr("storage.infinispan_values.FORMAT_VERSION", FORMAT_VERSION + 1)
     ((_, body),) = cut(Value(Kind.PAGE, "it", b"payload"))
     monkeypatch.undo()
-    with pytest.raises(StorageRefused, match="it: has format 2, this version of the service knows 1; start the newer"):
+    with pytest.raises(StorageRefused, match="it: has format 3, this version of the service knows 2; start the newer"):
         joined(Kind.PAGE, "it", body, _no_other_part)
 
 
@@ -251,8 +252,8 @@ def test_any_text_makes_a_token_of_31_bits_that_is_not_that_of_an_unopened_parti
 
 @given(st.lists(changes, max_size=3))
 def test_a_segment_comes_back_as_it_was_written(all_changes):
-    header = Header("0a", 3, 2**60, 2**53, 7, (("0b", 2),), "log")
-    manifest = Manifest((), (), ((0, 5),), 1, 2, ("gone",))
+    header = Header("0a", 3, 2**60, 2**53, 7, (("0b", 2),), "log", 2**40)
+    manifest = Manifest((), (), ((0, 5),), 1, 2, ("gone",), Horizon(7, (("a", 5),)))
     segment = Segment(header, "attempt", manifest, ((1, b"leaves"),), (4,), tuple(all_changes))
     assert decode_segment("it", encode_segment(segment)) == segment
     assert segment.stand == Stand(10, 3)

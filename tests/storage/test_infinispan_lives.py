@@ -3,26 +3,32 @@
 import msgspec
 import pytest
 
+from domain.record import Partition
 from storage import infinispan_commit, infinispan_directory
 from storage.infinispan_archive import Archive
 from storage.infinispan_attempt import Attempt
 from storage.infinispan_commit import Preparation
 from storage.infinispan_contents import Contents
+from storage.infinispan_forgotten import Forgotten, Horizon
 from storage.infinispan_leaf import Leaf
 from storage.infinispan_link import PartitionLink
 from storage.infinispan_opening import Opening
 from storage.infinispan_partition import InfinispanPartitionStore
 from storage.infinispan_window import Window
-from tests.storage.infinispan_lives import Life
+from tests.storage.infinispan_lives import RETENTION_MS, Life, live
+from tests.storage.infinispan_memory import MemoryServer
 
+OTHER = Partition("T", 1)
 STEPS = 120
 KINDS = ({}, {"failing": 0.05}, {"dying": 0.05}, {"failing": 0.03, "dying": 0.03})
 
 
 def life(seed: int) -> Life:
-    lived = Life(seed, grace_ms=300 * (seed // 4 % 2), **KINDS[seed % 4])
-    lived.live(STEPS)
-    lived.clear_up()
+    """Every fifth has another partition beside it, whose clock is far ahead."""
+    server = MemoryServer()
+    lived = Life(seed, server, **KINDS[seed % 4])
+    beside = [Life(-1 - seed, server, OTHER, ahead_ms=10**6)] if seed % 5 == 0 else []
+    live(STEPS, lived, *beside)
     return lived
 
 
@@ -35,8 +41,7 @@ def test_whatever_fails_the_owner_is_told_what_was_committed(first):
 def test_units_with_the_same_fingerprint_are_told_apart(monkeypatch):
     monkeypatch.setattr(infinispan_directory, "_fingerprint", lambda unit: len(unit) * 7 % 3)
     for seed in range(12):
-        lived = Life(seed)
-        lived.live(STEPS)
+        live(STEPS, Life(seed, MemoryServer()))
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 4))
@@ -115,13 +120,104 @@ def pages_with_waiting_units_are_given_up(patch):
     patch.setattr(Archive, "is_needed", lambda archive, page: page in archive._pins)
 
 
-def units_in_use_are_given_up(patch):
-    patch.setattr(Contents, "is_in_use", lambda contents, unit: False)
-
-
 def what_begins_anew_goes_on(patch):
-    original = infinispan_commit.record_of
-    patch.setattr(infinispan_commit, "record_of", lambda change, begins: original(change, begins=False))
+    patch.setattr(Contents, "is_forgotten", lambda contents, unit: False)
+
+
+def units_in_memory_are_not_spared(patch):
+    original = Forgotten.move
+    patch.setattr(Forgotten, "move", lambda forgotten, until, in_memory: original(forgotten, until, ()))
+
+
+def only_what_was_loaded_is_spared(patch):
+    def take_up(forgotten, horizon, changes):
+        original(forgotten, horizon, ())
+
+    original = Forgotten.take_up
+    patch.setattr(Forgotten, "take_up", take_up)
+
+
+def only_what_was_changed_is_spared(patch):
+    load = InfinispanPartitionStore.load
+
+    def load_unnoted(store, units):
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(Forgotten, "note_in_memory", lambda forgotten, record: None)
+            return load(store, units)
+
+    patch.setattr(InfinispanPartitionStore, "load", load_unnoted)
+
+
+def what_is_spared_is_not_written(patch):
+    original = Forgotten.next_horizon
+    patch.setattr(Forgotten, "next_horizon", lambda forgotten, changes: Horizon(original(forgotten, changes).until))
+
+
+def changes_at_the_horizon_are_not_spared(patch):
+    original = Forgotten.next_horizon
+    patch.setattr(Forgotten, "next_horizon", lambda forgotten, changes: original(forgotten, ()))
+
+
+def pages_of_spared_units_are_given_up(patch):
+    patch.setattr(Contents, "pin_spared", lambda contents: None)
+
+
+def spared_units_go_with_the_others(patch):
+    def move(forgotten, until, in_memory):
+        spared = dict(forgotten._spared)
+        original(forgotten, until, in_memory)
+        forgotten._spared = {unit: at for unit, at in forgotten._spared.items() if unit not in spared or unit in in_memory}
+
+    original = Forgotten.move
+    patch.setattr(Forgotten, "move", move)
+
+
+def spared_units_stay_for_good(patch):
+    class Everything:
+        def __contains__(self, unit):
+            return True
+
+    original = Forgotten.move
+    patch.setattr(Forgotten, "move", lambda forgotten, until, in_memory: original(forgotten, until, Everything()))
+
+
+def the_horizon_goes_back_with_the_retention(patch):
+    def move(forgotten, until, in_memory):
+        forgotten._next = -1
+        original(forgotten, until, in_memory)
+
+    original = Forgotten.move
+    patch.setattr(Forgotten, "move", move)
+
+
+def an_opener_begins_with_a_horizon_of_its_own(patch):
+    original = Opening._segment_on
+
+    def without_it(opening, last, row):
+        segment = original(opening, last, row)
+        return msgspec.structs.replace(segment, manifest=msgspec.structs.replace(segment.manifest, horizon=Horizon()))
+
+    patch.setattr(Opening, "_segment_on", without_it)
+
+
+def one_horizon_is_that_of_all_partitions(patch):
+    latest = []
+
+    def move(forgotten, until, in_memory):
+        latest.append(until)
+        original(forgotten, until, in_memory)
+
+    original = Forgotten.move
+    patch.setattr(Forgotten, "move", move)
+    has = Forgotten.has
+    patch.setattr(
+        Forgotten, "has", lambda forgotten, record: has(forgotten, record) or record.is_idle_since(max(latest, default=-1))
+    )
+
+
+def pages_are_given_up_a_retention_too_early(patch):
+    original = Archive.is_old
+    patch.setattr(Archive, "is_old", lambda archive, page, until: original(archive, page, until + RETENTION_MS))
 
 
 def bases_stay_after_a_fold(patch):
@@ -169,8 +265,19 @@ FAULTS = (
     woken_units_are_not_noted,
     nothing_is_pinned,
     pages_with_waiting_units_are_given_up,
-    pytest.param(units_in_use_are_given_up, marks=pytest.mark.slow),
     what_begins_anew_goes_on,
+    units_in_memory_are_not_spared,
+    only_what_was_loaded_is_spared,
+    only_what_was_changed_is_spared,
+    what_is_spared_is_not_written,
+    changes_at_the_horizon_are_not_spared,
+    pages_of_spared_units_are_given_up,
+    spared_units_go_with_the_others,
+    spared_units_stay_for_good,
+    the_horizon_goes_back_with_the_retention,
+    an_opener_begins_with_a_horizon_of_its_own,
+    one_horizon_is_that_of_all_partitions,
+    pages_are_given_up_a_retention_too_early,
     bases_stay_after_a_fold,
     a_longer_leaf_forgets_its_beginning,
     what_is_pending_is_not_carried_on,
