@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from random import Random
 from typing import Any
 
@@ -99,6 +100,25 @@ def test_a_server_that_forgot_everything_costs_nothing_but_marked_repetitions(
     assert "possible-duplicate" in _notifications(service)
     assert "keeps no append-only file" in service.log
     assert "does not know the commit that its position stands on" in service.log
+
+
+def test_units_are_forgotten_once_the_service_was_caught_up_for_the_retention(
+    service_on: ServiceOn, redis_server: RedisServer, fresh_name: Callable[[str], str]
+) -> None:
+    name = fresh_name("forgotten")
+    short = (f"{RESEQUENCER}.processing-timeout=500ms", f"{RESEQUENCER}.idle-timeout=1s", f"{RESEQUENCER}.retention=2s")
+    service = service_on(redis_server, f"{NOTIFICATION}.storage.namespace={name}", *short)
+    service.tell("uow-1", 1, 2)
+    service.tell("uow-2", 2)
+    service.start()
+    with closing(redis_server.client()) as client:
+        _wait_until_idle(service)
+        wait_until(lambda: not client.keys(f"{{{name}:*:unit:*"), "both are forgotten")
+        left = client.keys(f"{{{name}:*")
+        assert {key.rpartition(b":")[2] for key in left} == {b"header", b"pending"}
+        assert {client.ttl(key) for key in left} == {-1}
+    assert service.stop() == 0
+    assert (service.sequences("uow-1"), service.sequences("uow-2")) == ([1, 2], [2])
 
 
 @pytest.mark.parametrize(
