@@ -37,6 +37,10 @@ class Ahead(msgspec.Struct, frozen=True):
         at = bisect_right(self.undone, offset, key=_start) - 1
         return offset < self.end and (at < 0 or offset >= self.undone[at].stop)
 
+    def undone_before(self, offset: int) -> tuple[range, ...]:
+        """Everything below `offset` that is not done."""
+        return _joined(_common((*self.undone, range(self.end, max(self.end, offset))), (range(offset),)))
+
     def advanced(self, read_to: int, unsettled: Iterable[range]) -> "Ahead":
         """After reading on to `read_to`, where `unsettled` is not settled this time: what was done once stays done."""
         news = _common((*self.undone, range(self.end, max(self.end, read_to))), tuple(unsettled))

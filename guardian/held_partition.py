@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from operator import attrgetter
 
-from connectors.port import Outgoing, PartitionOutput, Position
+from connectors.port import Outgoing, PartitionOutput, Position, TransportRefused
 from domain.clock import Instant
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
@@ -68,6 +68,11 @@ class HeldPartition:
         self._caught_up_at: Instant | None = None
 
     @property
+    def done_to(self) -> int:
+        """Up to where something was handled, before the restart or since."""
+        return max(self.read_to, self._ahead.end) if self._ahead is not None else self.read_to
+
+    @property
     def room(self) -> int | None:
         """How many records may be read before what rides along could be too long; None for any number."""
         if not self._waits_for_handled or self._ahead_characters is None:
@@ -110,7 +115,13 @@ class HeldPartition:
 
         The caught-up clock advances between two cycles that both read everything. A clock that was set forward moves it by one
         step at most, and one that was set back not at all.
+
+        Raises:
+            TransportRefused: The log is shorter than it was: what takes the place of what was done beyond `read_to` is not done.
         """
+        if end < self.done_to and self.done_to > self.read_to:
+            problem = f"it was handled up to offset {self.done_to}, and its log ends at {end}: records were lost, or cut off"
+            raise TransportRefused(str(self.partition), f"{problem}. Restore them, or reset the group's position")
         is_caught_up = self.read_to >= end
         if is_caught_up and self._caught_up_at is not None:
             self.caught_up_ms += min(max(0, now - self._caught_up_at), _LONGEST_STEP_MS)
@@ -175,7 +186,8 @@ class HeldPartition:
         leaves, stays = self.unpublished[:count], self._offsets_behind[count:]
         offset, undone = self._position(stays)
         ahead = encode(offset, self._ahead_beside(undone)) if self._tells_ahead() else ""
-        metadata = Metadata(*last_commit(self.store.header), self._published_before(count), ahead)
+        published, at = self._published_before(count), offset if ahead else None
+        metadata = Metadata(*last_commit(self.store.header), published, ahead, at)
         output = PartitionOutput(self.partition, leaves, Position(offset, metadata.encode()))
         self.attempt = output if leaves else None
         return output

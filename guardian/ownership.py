@@ -16,7 +16,7 @@ from guardian.held_partition import HeldPartition
 from guardian.later import Later
 from guardian.messages import Arm, Drop
 from guardian.patience import Patience, PatienceSettings
-from guardian.takeover import Takeover, plan_takeover
+from guardian.takeover import Takeover, find_metadata, plan_takeover
 from resequencer.messages import UnitKey
 from resequencer.unit_codec import strategy_changed
 from storage.port import Header, PartitionStore, Storage, StorageUnavailable, Waits
@@ -135,7 +135,10 @@ class Ownership:
         _refuse_other_source(partition, store.header, source)
         waiting = store.waiting()
         self._refuse_other_strategy(waiting)
+        _refuse_moved(partition, position)
         held, is_news = self._reconcile(partition, store, position, source)
+        if held.done_to > held.read_to:
+            self._transport.seek(partition, held.done_to)  # Refused where the log is another one by now.
         if is_news:
             output = held.output(0)
             self._transport.publish([output])
@@ -196,6 +199,18 @@ def _refuse_other_source(partition: Partition, header: Header, source: str) -> N
         raise TransportRefused(str(partition), problem)
 
 
+def _refuse_moved(partition: Partition, position: Position | None) -> None:
+    """What is done beyond one position is not what is done beyond another."""
+    metadata = find_metadata(position.metadata) if position is not None else None
+    if position is not None and metadata is not None and metadata.position not in (None, position.offset):
+        problem = (
+            f"its position says offset {position.offset}, and what is done beyond it was written for offset {metadata.position}: "
+            "one was changed without the other. Set the old offset; or, to read from the new one on and notify of everything "
+            "behind it again, set it without metadata, as kafka-consumer-groups does (files: an empty metadata in positions.json)"
+        )
+        raise TransportRefused(str(partition), problem)
+
+
 def _report_gone(partition: Partition, plan: Takeover) -> None:
     """Records that were never read and are not there any more: a loss that only a person may accept.
 
@@ -205,7 +220,7 @@ def _report_gone(partition: Partition, plan: Takeover) -> None:
     if not plan.gone:
         return
     which = (
-        f"by what the storage knows, the records {plan.gone.start} to {plan.gone.stop - 1} were never read and are gone: "
+        f"by what was stored, the records {plan.gone.start} to {plan.gone.stop - 1} were never handled and are gone: "
         "the topic's retention has taken them, or the archive of a file"
     )
     if not plan.must_heal:
@@ -213,5 +228,7 @@ def _report_gone(partition: Partition, plan: Takeover) -> None:
             "Have the topic keep its records longer, or put back what was archived; to go on without them, reset the group's "
             "position to the earliest, or move positions.json away"
         )
+        if plan.ahead is not None:
+            remedy += "; what was handled behind them is then notified once more"
         raise TransportRefused(str(partition), f"{which}. {remedy}")
     _log.error("%s: %s", partition, which, extra={"partition": str(partition)})

@@ -20,13 +20,15 @@ _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 class Metadata(msgspec.Struct, frozen=True, array_like=True):
     """What a position says about the storage commit it stands on: its token and number, and the highest number published.
 
-    `ahead` tells what is done beyond the position, where the source is the store (guardian/ahead.py).
+    `ahead` tells what is done beyond the position, where the source is the store (guardian/ahead.py), and `position` beyond which
+    one; None where nothing is, or an earlier version wrote it.
     """
 
     token: str
     commit: _Count
     published: _Count
     ahead: str = ""
+    position: _Count | None = None
 
     def encode(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -38,8 +40,8 @@ class Takeover(msgspec.Struct, frozen=True):
     `offset` is where to read on, `highest_number` what numbering continues from, `pending` what must still leave.
     With `must_heal` the storage has forgotten (or the group was reset): whatever a record below `heal_offset` causes may repeat,
     `pending` gets new numbers, and this is committed before anything is published. `is_new`: nothing was ever read of it.
-    `gone` are the offsets that should be read next and are not there any more, for the log begins behind them. What `ahead` says
-    is done leaves no more.
+    From the first to the last of `gone` are offsets that are not done and not there any more, for the log begins behind them.
+    What `ahead` says is done leaves no more.
     """
 
     offset: int
@@ -63,7 +65,8 @@ def plan_takeover(
     plan = _plan(header, pending, position, log, is_durable=is_durable)
     if plan.offset >= log.start:
         return plan
-    return replace(plan, offset=log.start, gone=range(plan.offset, log.start))
+    undone = (plan.ahead or Ahead(plan.offset)).undone_before(log.start)
+    return replace(plan, offset=log.start, gone=range(undone[0].start, undone[-1].stop) if undone else range(0))
 
 
 def _plan(header: Header, pending: Sequence[Pending], position: Position | None, log: range, *, is_durable: bool) -> Takeover:

@@ -88,3 +88,12 @@ def test_what_was_done_once_stays_done(undone: set[int], end: int, read_to: int,
     for offset in range(45):
         is_settled_now = offset < read_to and offset not in now
         assert after.is_done(offset) == (before.is_done(offset) or is_settled_now), offset
+
+
+@given(aheads(), st.integers(0, 2**41))
+def test_what_is_not_done_before_an_offset_is_what_is_not_done_before_it(drawn: tuple[int, Ahead], offset: int) -> None:
+    _, ahead = drawn
+    undone = ahead.undone_before(offset)
+    assert all(each and each.stop <= offset for each in undone)
+    for place in {offset - 1, ahead.end, *(each.start for each in ahead.undone), *(each.stop for each in ahead.undone)}:
+        assert any(place in each for each in undone) == (0 <= place < offset and not ahead.is_done(place))

@@ -182,6 +182,6 @@ def test_after_a_person_reset_the_position_it_goes_on_behind_what_is_gone(
     (service.directory / "out" / "positions.json").unlink()
     service.tell("u", 3)
     service.start().run()
-    assert f"the records {read_to} to {group.start - 1} were never read and are gone" in caplog.text
+    assert f"the records {read_to} to {group.start - 1} were never handled and are gone" in caplog.text
     service.run_after(21_000)
     assert service.sequences("u") == [1, 3]

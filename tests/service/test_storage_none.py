@@ -1,11 +1,15 @@
 """Storage none: late is worthless, yet nothing is lost where the source is the store."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from service_under_test import DEADLINE_MS, P0, Service
 
+from connectors.port import TransportRefused
+from domain.record import Partition
 from guardian.roster import RosterSettings
 from guardian.takeover import find_metadata
 
@@ -236,3 +240,162 @@ def test_at_the_bound_of_the_worker_the_oldest_stash_is_released_marked(new_serv
     assert service.told[0].identity == "old#A#2"
     assert service.told[0].incomplete == "sequence:1"
     assert service.survey().stashed_bytes <= 1_000
+
+
+def eight_ahead_of_one_that_waits(service: Service) -> int:
+    """Where the line ends that waits."""
+    service.tell("held", 2)
+    first = service.input_size()
+    for number in range(8):
+        service.tell(f"done{number}", 1)
+    service.run_after(2_000)
+    service.kill()
+    assert len(service.told) == 8
+    return first
+
+
+def cut(service: Service, length: int) -> None:
+    with (service.directory / "in" / "partition-0.jsonl").open("r+b") as file:
+        file.truncate(length)
+
+
+def test_a_file_that_was_cut_and_appended_to_is_refused_where_what_was_done_ahead_was_cut_off(service: Service) -> None:
+    """Else what was appended would be taken for what was done, and nobody be told."""
+    first = eight_ahead_of_one_that_waits(service)
+    read_to = service.input_size()
+    cut(service, first)
+    for number in range(6):
+        service.tell(f"new{number}", 1)
+    with pytest.raises(
+        TransportRefused, match=f"has {service.input_size()} bytes but was read up to position {read_to}: it was cut"
+    ):
+        service.start().run()
+    assert len(service.told) == 8
+
+
+def test_a_file_that_was_cut_and_has_become_as_long_again_is_refused_where_no_line_ends(service: Service) -> None:
+    first = eight_ahead_of_one_that_waits(service)
+    cut(service, first)
+    for number in range(9):
+        service.tell(f"another{number}", 1)
+    with pytest.raises(TransportRefused, match="it was edited"):
+        service.start().run()
+
+
+def test_a_file_that_is_cut_while_what_was_done_ahead_is_read_again_is_refused(new_service: Callable[..., Service]) -> None:
+    service = new_service(storage="none", acknowledge_handled=True, batch_size=2)
+    eight_ahead_of_one_that_waits(service)
+    read_to = service.input_size()
+    service.start().cycle.run_once()
+    service.cycle.run_once()
+    cut(service, service.cycle.ownership.held[P0].read_to)
+    service.tell("new", 1)
+    with pytest.raises(TransportRefused, match=f"handled up to offset {read_to}, and its log ends at {service.input_size()}"):
+        service.run()
+
+
+def rewrite_position(service: Service, **changes: Any) -> None:
+    """As a person does who edits positions.json."""
+    path = service.directory / "out" / "positions.json"
+    document = json.loads(path.read_bytes())
+    document["partitions"][0].update(changes)
+    path.write_text(json.dumps(document))
+
+
+def test_a_position_that_was_moved_without_what_is_done_beyond_it_is_refused(service: Service) -> None:
+    first = eight_ahead_of_one_that_waits(service)
+    rewrite_position(service, offset=first)
+    with pytest.raises(TransportRefused, match=f"says offset {first}, and what is done beyond it was written for offset 0"):
+        service.start().run()
+    rewrite_position(service, offset=first, metadata="")
+    service.start().run()
+    assert len(service.told) == 16
+
+
+def test_what_an_earlier_version_wrote_of_what_is_done_ahead_is_read(service: Service) -> None:
+    """It did not say from which position that counts."""
+    eight_ahead_of_one_that_waits(service)
+    path = service.directory / "out" / "positions.json"
+    metadata = json.loads(json.loads(path.read_bytes())["partitions"][0]["metadata"])
+    assert metadata[4] == 0
+    rewrite_position(service, metadata=json.dumps(metadata[:4]))
+    service.start().run()
+    service.tell("held", 1)
+    service.run()
+    assert (len(service.told), service.sequences("held")) == (10, [1, 2])
+
+
+class Shortened:
+    """A transport whose log begins later than it did."""
+
+    def __init__(self, inner: Any, start: int) -> None:
+        self._inner, self._start = inner, start
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def start_offset(self, _: Partition) -> int:
+        return self._start
+
+
+@pytest.fixture
+def retained(service: Service) -> Service:
+    """One whose position waits for a unit of which everything is done, at the first line; behind it lie others."""
+    service.tell("active", 1)
+    service.tell("done", 1)
+    service.run_after(2_000)
+    assert service.stored_positions == {0: 0}
+    return service
+
+
+def test_where_retention_took_only_what_was_done_reading_goes_on_behind_it(retained: Service) -> None:
+    start = retained.input_size()
+    retained.tell("last", 1)
+    retained.run_after(2_000)
+    retained.kill()
+    retained.around_transport = lambda inner: Shortened(inner, start)
+    retained.start().run()
+    retained.tell("active", 2)
+    retained.run()
+    assert [each.identity for each in retained.told] == ["active#A#1", "done#A#1", "last#A#1"]
+    retained.run_after(DEADLINE_MS)
+    assert retained.sequences("active") == [1, 2]
+    retained.run_after(IDLE_MS)
+    retained.run_after(IDLE_MS)
+    assert retained.stored_positions == {0: retained.input_size()}
+
+
+def test_where_retention_took_all_that_was_ever_read_reading_goes_on_at_the_end(retained: Service) -> None:
+    start = retained.input_size()
+    retained.kill()
+    retained.around_transport = lambda inner: Shortened(inner, start)
+    retained.start().run()
+    retained.tell("new", 1)
+    retained.run()
+    assert [each.identity for each in retained.told] == ["active#A#1", "done#A#1", "new#A#1"]
+
+
+def test_what_retention_took_though_it_waited_is_named(service: Service) -> None:
+    service.tell("active", 1)
+    service.tell("done", 1)
+    waits = service.input_size()
+    service.tell("held", 2)
+    end = service.input_size()
+    service.tell("done", 2)
+    service.run_after(2_000)
+    start = service.input_size()
+    service.kill()
+    service.around_transport = lambda inner: Shortened(inner, start)
+    assert waits < end < start
+    with pytest.raises(TransportRefused, match=rf"the records {waits} to {waits} were never handled and are gone"):
+        service.start().run()
+
+
+def test_what_retention_took_before_it_was_read_is_named(retained: Service) -> None:
+    read_to = retained.input_size()
+    retained.kill()
+    retained.tell("never", 1)
+    start = retained.input_size()
+    retained.around_transport = lambda inner: Shortened(inner, start)
+    with pytest.raises(TransportRefused, match=rf"the records {read_to} to {start - 1} were never handled and are gone"):
+        retained.start().run()

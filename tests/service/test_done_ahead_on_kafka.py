@@ -1,0 +1,66 @@
+"""What is done ahead of a position, and a log of which something is gone, on a real broker with storage `none`."""
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+from driving import wire
+from kafka import TopicPartition
+from kafka_life import KafkaLife
+
+from connectors.port import TransportRefused
+from servers.kafka import KafkaServer
+from tests.connectors.kafka_stage import KafkaStage
+
+pytestmark = pytest.mark.slow
+
+
+def told(stage: KafkaStage) -> list[str]:
+    """Of which units, in order."""
+    return [each.key.decode() for each in stage.outputs()]
+
+
+def envelope(unit: str, sequence: int) -> bytes:
+    return wire(unit, "A", sequence, f"{unit}#A#{sequence}")
+
+
+def live(stage: KafkaStage) -> None:
+    """Until everything is read; then the worker is killed."""
+    with closing(KafkaLife(stage)) as life:
+        life.live_until_read()
+
+
+def test_where_retention_took_only_what_was_done_reading_goes_on_behind_it(kafka: KafkaServer) -> None:
+    with closing(KafkaStage(kafka, partitions=1)) as stage:
+        stage.send(*(envelope(unit, 1) for unit in "abc"))
+        live(stage)
+        position = stage.committed(stage.partitions[0])
+        assert position is not None
+        assert position.offset == 0
+        with closing(kafka.admin()) as admin:
+            admin.delete_records({TopicPartition(*stage.partitions[0]): 2})
+        stage.send(envelope("d", 1))
+        live(stage)
+        assert told(stage) == [*"abcd"]
+
+
+def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(own_server: Callable[..., Any]) -> None:
+    """Else what came since would be taken for what was done, and nobody be told."""
+    broker: KafkaServer = own_server(KafkaServer).start()
+    with closing(KafkaStage(broker, partitions=1)) as stage:
+        stage.send(envelope("held", 2))
+        segment = broker.directory / "data" / f"{stage.topics.input}-0" / f"{0:020}.log"
+        kept = segment.stat().st_size
+        stage.send(*(envelope(f"done{number}", 1) for number in range(8)))
+        live(stage)
+        assert len(told(stage)) == 8
+        broker.stop()
+        with segment.open("r+b") as file:
+            file.truncate(kept)
+        broker.start()
+        stage.send(*(envelope(f"new{number}", 1) for number in range(6)))
+        assert len(stage.inputs()) == 7
+        with pytest.raises(TransportRefused, match="it was read up to offset 9, and its log ends at 7"):
+            live(stage)
+        assert len(told(stage)) == 8
