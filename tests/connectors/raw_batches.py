@@ -3,12 +3,15 @@
 import struct
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from unittest.mock import patch
 
 from kafka import KafkaProducer
 from kafka.codec import gzip_encode
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
+
+from servers.kafka import KafkaServer
 
 RawName = bytes | None
 GZIP = 1
@@ -59,3 +62,18 @@ def send_batch(bootstrap: str, topic: str, sent: bytes, partition: int = 0) -> N
             future = producer.send(topic, b"its place is taken", partition=partition)
             producer.flush()
         future.get(timeout=30)
+
+
+def segment(kafka: KafkaServer, topic: str, partition: int = 0) -> Path:
+    """Where the broker has what was sent last."""
+    return max((kafka.directory / "data" / f"{topic}-{partition}").glob("*.log"))
+
+
+def spoil(path: Path, at: bytes, by: bytes) -> None:
+    """What a disk does, while the broker runs."""
+    assert len(at) == len(by)
+    data = path.read_bytes()
+    assert data.count(at) == 1
+    with path.open("r+b") as log:
+        log.seek(data.index(at))
+        log.write(by)

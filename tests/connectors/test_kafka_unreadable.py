@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from domain.dead_letter import DeadLetterReason
 from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
 from servers.kafka import KafkaServer
 from tests.connectors.kafka_stage import KafkaStage
-from tests.connectors.raw_batches import GZIP, batch, record, send_batch
+from tests.connectors.raw_batches import GZIP, batch, record, segment, send_batch, spoil
 
 pytestmark = pytest.mark.slow
 
@@ -23,21 +22,6 @@ def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
     stage = KafkaStage(kafka)
     yield stage
     stage.close()
-
-
-def segment(stage: KafkaStage, topic: str, partition: int = 0) -> Path:
-    """Where the broker has what was sent last."""
-    return max((stage.kafka.directory / "data" / f"{topic}-{partition}").glob("*.log"))
-
-
-def spoil(path: Path, at: bytes, by: bytes) -> None:
-    """What a disk does."""
-    assert len(at) == len(by)
-    data = path.read_bytes()
-    assert data.count(at) == 1
-    with path.open("r+b") as log:
-        log.seek(data.index(at))
-        log.write(by)
 
 
 @pytest.mark.parametrize("codec", [0, GZIP])
@@ -85,7 +69,7 @@ def test_a_batch_that_a_disk_has_spoiled_sets_its_partition_aside_until_it_is_me
     stage.send(b"before")
     stage.send(b"spoiled")
     stage.send(b"behind")
-    spoil(segment(stage, stage.topics.input), b"spoiled", b"changed")
+    spoil(segment(stage.kafka, stage.topics.input), b"spoiled", b"changed")
     stage.send(b"of the other", partition=1)
     worker = stage.worker(consumer={"metadata.max.age.ms": 1_000})
     stage.poll_until(lambda: worker.transport.standing().notes, "the note", worker)
@@ -100,7 +84,7 @@ def test_a_batch_that_a_disk_has_spoiled_sets_its_partition_aside_until_it_is_me
     assert note.startswith(f"{first} is not read from offset 1 on, other partitions are: ")
     assert "at offset 1 failed crc check. Its bytes were changed on the way or on a broker's disk" in note
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == [note]
-    spoil(segment(stage, stage.topics.input), b"changed", b"spoiled")
+    spoil(segment(stage.kafka, stage.topics.input), b"changed", b"spoiled")
     stage.poll_until(lambda: worker.read_to[first] == 3, "what lay behind it", worker)
     assert [each.value for each in worker.records if each.origin.partition == first] == [b"before", b"spoiled", b"behind"]
     assert worker.transport.standing().notes == ()
@@ -108,7 +92,7 @@ def test_a_batch_that_a_disk_has_spoiled_sets_its_partition_aside_until_it_is_me
 
 def test_what_no_codec_can_unpack_sets_its_partition_aside(stage: KafkaStage) -> None:
     stage.send(b"x" * 10_000, compression_type="gzip")
-    log = segment(stage, stage.topics.input)
+    log = segment(stage.kafka, stage.topics.input)
     packed = log.read_bytes()[61:71]
     spoil(log, packed, b"\0" * 10)
     stage.send(b"of the other", partition=1)

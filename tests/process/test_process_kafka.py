@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from operated_daemon import Daemon
 
+from daemon.status_report import StatusReport
 from servers.kafka import KafkaServer
+from tests.connectors.raw_batches import batch, record, segment, send_batch, spoil
 
 pytestmark = pytest.mark.slow
 
@@ -113,3 +115,29 @@ def test_check_connect_tells_of_a_topic_that_is_missing_and_of_brokers_that_are_
     checked = away.service.verb("check", "--connect")
     assert checked.returncode == 4
     assert checked.stderr.startswith("resequencer: the brokers: KafkaConnectionError")
+
+
+def test_records_that_cannot_be_read_cost_themselves_and_a_spoiled_batch_its_partition(
+    new_daemon: Callable[..., Daemon], on_kafka: list[str], kafka: KafkaServer
+) -> None:
+    source = next(each for each in on_kafka if "kafka.consumer.topic" in each).split("=")[1]
+    odd = [record(0, b"{}", (b"Gr\xfc\xdfe", b"")), record(0, b"{}"), record(2, b"{}", attributes=0x81)]
+    send_batch(kafka.bootstrap, source, batch(odd), partition=1)
+    send_batch(kafka.bootstrap, source, batch([record(0, b"a disk will spoil it")]), partition=2)
+    spoil(segment(kafka, source, 2), b"spoil it", b"spoiled!")
+    daemon = new_daemon(*on_kafka)
+    verb = daemon.service.verb
+    daemon.start()
+    assert verb("simulate", "--units", "40", "--garbage", "0", "--late", "0", "--losses", "0").returncode == 0
+    daemon.wait_for(lambda report: bool(report.notes) and _is_read(report, but=f"{source}-2"), "the other partitions are read")
+    report = daemon.report
+    assert report is not None
+    (note,) = report.notes
+    assert note.startswith(f"{source}-2 is not read from offset 0 on, other partitions are: ")
+    assert (report.state, report.dead_letters) == ("ready", {"undecodable": 2, "no-unit-of-work": 1})
+    assert note in verb("status").stdout
+    assert sum(report.notifications.values()) > 20
+
+
+def _is_read(report: StatusReport, but: str) -> bool:
+    return len(report.partitions) == 4 and all(each.lag == 0 for each in report.partitions if each.partition != but)
