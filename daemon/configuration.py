@@ -142,6 +142,7 @@ def _resequencer(values: Mapping[str, Any]) -> Resequencers:
         custom_data_keys=values[f"{RESEQUENCER}.custom-data-keys"],
         pds_data_keys=values[f"{RESEQUENCER}.pds-data-keys"],
         processing_timeout_ms=values[f"{RESEQUENCER}.processing-timeout"],
+        handling_limit_ms=values[f"{RESEQUENCER}.handling-limit"],
         max_attempts=values[f"{RESEQUENCER}.max-attempts"],
         backoff_factor=values[f"{RESEQUENCER}.backoff-factor"],
         jitter_factor=values[f"{RESEQUENCER}.jitter-factor"],

@@ -39,10 +39,12 @@ class Deaths:
         last = ("--last-death", identity.last_death) if identity.last_death else ()
         return ["--restarts", str(identity.restarts), *last]
 
-    def how(self, code: int) -> str:
-        """How it ended just now (negative for a signal), in words that go on after its name."""
+    def how(self, code: int, hung_seconds: float | None = None) -> str:
+        """How it ended just now (negative for a signal), in words that go on after its name; hung for so long, if it did."""
         found = self._status.find()
         how = f"ended with {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+        if hung_seconds is not None:
+            how = f"hung for more than {hung_seconds:g} s (handling-limit) and was ended"
         told = f"{how} at {instant_text(self._clock.now())}"
         if found is not None and found.state is State.STOPPED and found.process_id == self._identity.process_id and found.reason:
             told = f"{told}: {found.reason}"
@@ -52,6 +54,12 @@ class Deaths:
         """This is how it ended: for the next worker, and for the status until that one has begun."""
         self._identity = msgspec.structs.replace(self._identity, restarts=self._identity.restarts + 1, last_death=told)
         self._tell(State.STARTING, f"{self.name} {told}")
+
+    def tell_slow(self, reason: str) -> None:
+        """The worker does not report while a call lasts: its last report gets this reason, and stays as old as it is."""
+        found = self._status.find()
+        if found is not None and found.process_id == self._identity.process_id and found.reason != reason:
+            self._status.write(msgspec.structs.replace(found, reason=reason))
 
     def note_the_last(self) -> str:
         """No worker is started any more; why."""

@@ -16,6 +16,7 @@ _FIXED = Struct("<Qqq8s8sHHBB")
 """The number of the call, partition, offset, hash and digest of the envelope, the lengths of unit and topic, the deed, whether
 it is in hand. The last byte is written last, and first when it is let go: what is in hand is always whole.
 """
+_CALL = Struct("<Q")
 _IS_HELD = _FIXED.size - 1
 _TOPIC = 128
 _UNIT = 512
@@ -72,6 +73,12 @@ class HandMemory:
 
     def clear(self) -> None:
         self._page[_IS_HELD] = 0
+
+    @property
+    def call(self) -> int | None:
+        """The number of the call that is under way, None if none is."""
+        call: int = _CALL.unpack_from(self._page)[0]
+        return call if self._page[_IS_HELD] else None
 
     def find(self) -> InHand | None:
         """What is in hand, None if nothing is. Right of a worker that has ended, or does not move."""

@@ -7,6 +7,8 @@ from connectors.kafka_options import read_options
 from daemon.keys import CONSUMER_CLIENTS, PRODUCER_CLIENTS
 from domain.errors import ConfigurationError
 
+_POLL_INTERVAL_MS = 300_000
+
 
 def refused_options(options: Mapping[str, Any]) -> Iterator[ConfigurationError]:
     """Of all options by their full paths: texts, numbers and booleans."""
@@ -14,6 +16,13 @@ def refused_options(options: Mapping[str, Any]) -> Iterator[ConfigurationError]:
     for section, problems in ((CONSUMER_CLIENTS, consumer), (PRODUCER_CLIENTS, producer)):
         for problem in problems:
             yield ConfigurationError(f"{section}.{problem.option}", problem.text)
+
+
+def poll_interval_ms(options: Mapping[str, Any]) -> int:
+    """The consumer's `max.poll.interval.ms`, by the options' full paths; Kafka's own default where it is not set, or wrong."""
+    read, _, _ = read_options(_section(options, CONSUMER_CLIENTS), {})
+    interval_ms: int = read.consumer.get("max_poll_interval_ms", _POLL_INTERVAL_MS)
+    return interval_ms
 
 
 def _section(options: Mapping[str, Any], section: str) -> dict[str, Any]:

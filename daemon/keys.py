@@ -55,6 +55,7 @@ KEYS: Mapping[str, Kind] = {
     f"{RESEQUENCER}.custom-data-keys": Names(),
     f"{RESEQUENCER}.pds-data-keys": Names(),
     f"{RESEQUENCER}.processing-timeout": Duration("1ms", "1h"),
+    f"{RESEQUENCER}.handling-limit": Duration("100ms", "1h"),
     f"{RESEQUENCER}.max-attempts": Whole(1, 100, "attempts"),
     f"{RESEQUENCER}.backoff-factor": Number(1, 100),
     f"{RESEQUENCER}.jitter-factor": Number(0, 1),

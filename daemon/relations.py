@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from daemon.keys import INGRESS, LEARNED, NOTIFICATION, RESEQUENCER
+from daemon.keys import CONSUMER_CLIENTS, INGRESS, LEARNED, NOTIFICATION, RESEQUENCER
 from domain.errors import ConfigurationError
 from resequencer.settings import LearnedTimeout, ResequencerSettings
 
@@ -18,6 +18,7 @@ _TRANSPORT = f"{NOTIFICATION}.transport"
 _STORAGE_TYPE = f"{RESEQUENCER}.storage-type"
 _STRATEGY = f"{RESEQUENCER}.strategy"
 _PROCESSING = f"{RESEQUENCER}.processing-timeout"
+_HANDLING = f"{RESEQUENCER}.handling-limit"
 _ATTEMPTS = f"{RESEQUENCER}.max-attempts"
 _BACKOFF = f"{RESEQUENCER}.backoff-factor"
 _IDLE = f"{RESEQUENCER}.idle-timeout"
@@ -33,6 +34,7 @@ RECORD_BYTES = f"{INGRESS}.max-record-bytes"
 STASH_BYTES = f"{RESEQUENCER}.stash-limit.bytes-per-worker"
 STASH_BYTES_PER_UNIT = f"{RESEQUENCER}.stash-limit.bytes-per-unit"
 _WORKERS = f"{NOTIFICATION}.worker.count"
+POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
 
 
 class Relation(msgspec.Struct, frozen=True):
@@ -94,6 +96,17 @@ RELATIONS = (
         f"is below {_PROCESSING}: a resequencer would stop while an attempt may still be under way",
     ),
     Relation(
+        (_HANDLING, _PROCESSING),
+        lambda values: values[_HANDLING] >= values[_PROCESSING],
+        f"is below {_PROCESSING}: a worker would be ended while an attempt may still be under way; raise it",
+    ),
+    Relation(
+        (_HANDLING, POLL_INTERVAL, _INGRESS_TRANSPORT),
+        lambda values: values[_INGRESS_TRANSPORT] == "file" or values[_HANDLING] < values[POLL_INTERVAL],
+        f"is not below {POLL_INTERVAL} (300000 if not set): another worker would be given what this one hangs on before it is "
+        "ended; lower it, or raise that option",
+    ),
+    Relation(
         (_ACKNOWLEDGE, _STORAGE_TYPE),
         lambda values: values[_ACKNOWLEDGE] != "when-handled" or values[_STORAGE_TYPE] == "none",
         "is when-handled, which is for storage-type = none: a durable storage already holds what waits, use when-settled",
@@ -147,7 +160,10 @@ RELATIONS = (
 
 
 def broken_relations(values: Values) -> Iterator[ConfigurationError]:
-    """The relations that do not hold; those between keys of which one has no right value are not asked."""
+    """The relations that do not hold; those between keys of which one has no right value are not asked.
+
+    `values` has the consumer's `POLL_INTERVAL`, too, in milliseconds.
+    """
     for relation in RELATIONS:
         if all(key in values for key in relation.keys) and not relation.holds(values):
             yield ConfigurationError(relation.keys[0], relation.problem)

@@ -77,6 +77,7 @@ class Resequencers(msgspec.Struct, frozen=True):
     custom_data_keys: tuple[str, ...]
     pds_data_keys: tuple[str, ...]
     processing_timeout_ms: int
+    handling_limit_ms: int
     max_attempts: int
     backoff_factor: float
     jitter_factor: float

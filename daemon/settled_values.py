@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from daemon.hocon import Document, Plain, Resolved, parse_file, parse_text, resolve
-from daemon.kafka_client_options import refused_options
+from daemon.kafka_client_options import poll_interval_ms, refused_options
 from daemon.keys import ARCHIVE, INGRESS, KEYS, NOTIFICATION, find_nearest, is_client_option, is_section
 from daemon.kinds import Choice, Duration, Mismatch
 from daemon.refusal import ConfigurationRefused
-from daemon.relations import RECORD_BYTES, STASH_BYTES, STASH_BYTES_PER_UNIT, broken_relations
+from daemon.relations import POLL_INTERVAL, RECORD_BYTES, STASH_BYTES, STASH_BYTES_PER_UNIT, broken_relations
 from daemon.secret import Secret, is_secret_name, without_password
 from daemon.shipped import find_shipped, read_reference
 from domain.errors import ConfigurationError
@@ -48,8 +48,9 @@ def settle(file: Path, overrides: Sequence[str]) -> SettledValues:
     options = {path: raw for path, raw in resolved.values.items() if is_client_option(path) and raw is not None}
     strange = {path: raw for path, raw in options.items() if not isinstance(raw, bool | int | float | str)}
     problems.extend(_wrong_options(strange))
-    problems.extend(refused_options({path: raw for path, raw in options.items() if path not in strange}))
-    problems.extend(broken_relations(values))
+    known = {path: raw for path, raw in options.items() if path not in strange}
+    problems.extend(refused_options(known))
+    problems.extend(broken_relations(values | {POLL_INTERVAL: poll_interval_ms(known)}))
     if not problems:
         # A key can only be missing where something else was put in place of it or of its section, which is told above.
         problems.extend(ConfigurationError(path, "has no value") for path in KEYS if path not in values)

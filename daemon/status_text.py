@@ -34,7 +34,8 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
 
 def _said(state: str, report: StatusReport) -> str:
     if state == STALE:
-        return f"{state}: nothing was reported since {report.reported_at}, when it was {report.state}"
+        told = f"{state}: nothing was reported since {report.reported_at}, when it was {report.state}"
+        return f"{told}: {report.reason}" if report.reason else told
     return f"{state}: {report.reason}" if report.reason else state
 
 

@@ -22,6 +22,7 @@ from daemon.supervisor import Supervisor
 from daemon.suspects import Suspects
 from daemon.system_clock import SystemClock
 from daemon.verb import told_again
+from daemon.watched_hand import WatchedHand
 from daemon.worker_slot import WorkerSlot
 
 _ORPHAN_SECONDS = 35
@@ -51,8 +52,8 @@ def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[i
     run_directory, count, clock = configuration.notification.run_directory, configuration.worker_count, SystemClock()
     ours = Identity(os.getpid(), str(configuration.file), clock.now(), worker_count=count)
     deaths = [Deaths(StatusFile(run_directory, slot), msgspec.structs.replace(ours, slot=slot), clock) for slot in range(count)]
-    suspects = Suspects(run_directory)
-    return [WorkerSlot(command, locks, log, each, suspects) for each in deaths]
+    suspects, limit_ms = Suspects(run_directory), configuration.resequencer.handling_limit_ms
+    return [WorkerSlot(command, locks, log, each, WatchedHand(suspects, limit_ms)) for each in deaths]
 
 
 def _acquire_patiently(configuration: Configuration) -> list[int]:

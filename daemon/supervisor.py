@@ -42,6 +42,7 @@ class Supervisor:
         while any(slot.is_running or slot.starts_at is not None for slot in self._slots):
             self._start_who_is_due()
             self._listen()
+            self._look()
             self._obey()
             self._bury()
         signal.alarm(0)
@@ -83,19 +84,24 @@ class Supervisor:
                 slot.start()
 
     def _listen(self) -> None:
-        """Until a worker speaks or ends, a signal comes, or the next start is due."""
-        due = [slot.starts_at for slot in self._slots if slot.starts_at is not None]
+        """Until a worker speaks or ends, a signal comes, or the next start or look is due."""
+        due = [slot.starts_at - monotonic() for slot in self._slots if slot.starts_at is not None]
+        due += [slot.look_seconds for slot in self._slots if slot.look_seconds is not None]
         with selectors.DefaultSelector() as selector:
             selector.register(self._woken, selectors.EVENT_READ)
             for slot in self._slots:
                 if slot.said is not None:
                     selector.register(slot.said, selectors.EVENT_READ, slot)
-            ready = selector.select(max(0.0, min(due) - monotonic()) if due else None)
+            ready = selector.select(max(0.0, min(due)) if due else None)
         for key, _ in ready:
             if isinstance(key.data, WorkerSlot):
                 key.data.listen()
             else:
                 os.read(self._woken, 4_096)
+
+    def _look(self) -> None:
+        for slot in self._slots:
+            slot.look()
 
     def _bury(self) -> None:
         for slot in self._slots:

@@ -2,18 +2,22 @@
 
 import logging
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from time import monotonic
 
-from daemon.blame import blame, is_own_doing
+from daemon.blame import blame
 from daemon.deaths import Deaths
-from daemon.hand_memory import HandMemory, InHand, new_descriptor
+from daemon.hand_memory import InHand
 from daemon.restart_policy import RestartPolicy
 from daemon.service_log import ServiceLog
-from daemon.suspects import DEATHS_OF_ONE, Suspects
+from daemon.suspects import DEATHS_OF_ONE
+from daemon.watched_hand import WatchedHand
 
 _log = logging.getLogger("resequencer.supervisor")
+_ABORT_SECONDS = 2
+"""So long a worker has to print its stack."""
 _READ_BYTES = 65_536
 _READS = 8
 _LONGEST_LINE_BYTES = 1024 * 1024
@@ -27,16 +31,15 @@ class WorkerSlot:
     """
 
     def __init__(
-        self, command: Sequence[str], descriptors: Sequence[int], log: ServiceLog, deaths: Deaths, suspects: Suspects
+        self, command: Sequence[str], descriptors: Sequence[int], log: ServiceLog, deaths: Deaths, hand: WatchedHand
     ) -> None:
         self._command = command
         self._descriptors = descriptors
         self._service_log = log
         self._deaths = deaths
-        self._suspects = suspects
-        self._hand_descriptor = new_descriptor()
-        self._hand = HandMemory(self._hand_descriptor)
+        self._hand = hand
         self._culprit: InHand | None = None
+        self._aborted_at: float | None = None
         self._policy = RestartPolicy()
         self._worker: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
@@ -66,10 +69,11 @@ class WorkerSlot:
         theirs, self._lifeline = os.pipe()
         self._said, speaking = os.pipe()
         os.set_blocking(self._said, False)
-        self._hand.clear()
-        shared = ["--lifeline", str(theirs), "--hand", str(self._hand_descriptor)]
+        self._hand.begin()
+        self._aborted_at = None
+        shared = ["--lifeline", str(theirs), "--hand", str(self._hand.descriptor)]
         command = [*self._command, "--slot", str(self._deaths.slot), *shared, *self._deaths.arguments]
-        passed = (theirs, self._hand_descriptor, *self._descriptors)
+        passed = (theirs, self._hand.descriptor, *self._descriptors)
         try:
             self._worker = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked before.
                 command, stdin=subprocess.DEVNULL, stdout=speaking, stderr=speaking, pass_fds=passed
@@ -93,6 +97,30 @@ class WorkerSlot:
                 os.close(self._said)
                 self._said = None
 
+    @property
+    def look_seconds(self) -> float | None:
+        """How often to `look`; None while there is nothing to look at."""
+        return None if self._worker is None else self._hand.interval_seconds
+
+    def look(self) -> None:
+        """Whether it goes on with what it has in hand. If it does not for too long it is aborted, which prints its stack: even
+        native code that lets no thread of Python run cannot hold that up. What does not end then is killed.
+        """
+        if self._worker is None:
+            return
+        if self._aborted_at is not None:
+            if monotonic() - self._aborted_at > _ABORT_SECONDS:
+                self._worker.kill()
+            return
+        held = self._hand.look(self._worker.pid)
+        if held is not None:
+            told = "%s has been %s for more than %g s (handling-limit): it is ended. Its stack follows; correct what hangs"
+            _log.error(told, self._deaths.name, held, self._hand.limit_seconds, extra=held.places)
+            self._worker.send_signal(signal.SIGABRT)
+            self._aborted_at = monotonic()
+        elif (slow := self._hand.find_slow()) is not None:
+            self._deaths.tell_slow(f"{slow}; after {self._hand.limit_seconds:g} s of that (handling-limit) it is ended")
+
     def find_end(self) -> int | None:
         """How it ended, negative for a signal; once. None while it runs, and while there is none."""
         code = None if self._worker is None else self._worker.poll()
@@ -104,7 +132,7 @@ class WorkerSlot:
         if self._said is not None:
             os.close(self._said)
         self._worker = self._said = None
-        self._culprit = self._hand.find() if is_own_doing(code) else None
+        self._culprit = self._hand.find_culprit(code)
         self._cut()
         return code
 
@@ -115,10 +143,11 @@ class WorkerSlot:
 
     def note_death(self, code: int) -> bool:
         """Whether another one is started, after a pause. If not, the status says why."""
-        told, now = self._deaths.how(code), round(monotonic() * 1_000)
+        hung_seconds = self._hand.limit_seconds if self._hand.is_hung else None
+        told, now = self._deaths.how(code, hung_seconds), round(monotonic() * 1_000)
         suspect, held = None, self._culprit
         if held is not None:
-            suspect = self._suspects.count(held, told)
+            suspect = self._hand.count(held, told)
             told = f"{told} {blame(held, suspect)}"
         self._deaths.note(told)
         is_explained = suspect is not None and suspect.deaths <= DEATHS_OF_ONE

@@ -88,6 +88,7 @@ def test_all_problems_are_told_at_once(refused):
     assert set(problems) == {f"{R}.stratgy", f"{R}.idle-timeout", f"{R}.max-attempts", f"{P}.transport", f"{P}.http.port"}
 
 
+CONSUMER = CLIENTS[0]
 FILES = f"{I}.transport = file\n{P}.transport = file\n"
 
 
@@ -96,6 +97,9 @@ FILES = f"{I}.transport = file\n{P}.transport = file\n"
     [
         (f"{R} {{ idle-timeout = 2s }}", f"{R}.idle-timeout"),
         (f"{R} {{ processing-timeout = 31s }}", f"{R}.idle-timeout"),
+        (f"{R} {{ processing-timeout = 5s, handling-limit = 4s }}", f"{R}.handling-limit"),
+        (f"{R} {{ handling-limit = 5m }}", f"{R}.handling-limit"),
+        (f"{CONSUMER}.max.poll.interval.ms = 60000", f"{R}.handling-limit"),
         (f"{R} {{ stash-timeout = 0s }}", f"{R}.stash-timeout"),
         (f"{R} {{ stash-timeout = lerned }}", f"{R}.stash-timeout"),
         (f"{R} {{ idle-timeout = learned }}", f"{R}.idle-timeout"),
@@ -122,6 +126,10 @@ def test_an_impossible_relation_is_refused(refused, text, path):
 
 
 def test_relations_at_their_limit_hold(loaded):
+    loaded(f"{R} {{ processing-timeout = 5s, handling-limit = 5s }}")
+    loaded(f"{R}.handling-limit = 299s")
+    loaded(f'{CONSUMER} {{ max.poll.interval.ms = "60001" }}')
+    loaded(f"{FILES}{R} {{ handling-limit = 1h, storage-type = embedded }}")
     loaded(f"{R} {{ idle-timeout = 3s, retention = 3s }}")
     loaded(f"{R}.stash-limit.bytes-per-worker = 5M")
     loaded(f"{R}.stash-limit.bytes-per-unit = 10M")

@@ -82,3 +82,22 @@ def test_a_service_that_is_stopped_before_the_next_worker_began_has_not_failed(d
     note(deaths, -9)
     deaths.note_stopped()
     assert (status.find().state, status.find().reason) == (State.STOPPED, None)
+
+
+def test_what_hung_is_told_with_its_limit_whatever_signal_ended_it(deaths):
+    assert deaths.how(-6, 60.0) == f"hung for more than 60 s (handling-limit) and was ended at {AT}"
+    assert deaths.how(-9, 0.5) == f"hung for more than 0.5 s (handling-limit) and was ended at {AT}"
+
+
+def test_what_a_worker_is_slow_with_stands_in_its_last_report_which_stays_as_old_as_it_is(deaths, status):
+    last = report(OURS, State.READY, None, NOW - 9_000)
+    status.write(last)
+    deaths.tell_slow("handling T-0@17")
+    assert status.find() == msgspec.structs.replace(last, reason="handling T-0@17")
+
+
+def test_it_is_not_told_of_another_services_worker(deaths, status):
+    theirs = report(msgspec.structs.replace(OURS, process_id=18), State.READY, None, NOW)
+    status.write(theirs)
+    deaths.tell_slow("handling T-0@17")
+    assert status.find() == theirs

@@ -117,3 +117,12 @@ def test_workers_that_died_are_counted_with_the_last_ones_words(run_directory, i
 def test_a_configuration_that_is_refused_is_exit_code_three(run_directory, capsys):
     assert main(["status", "--set", "payment-status-notification.stratgy=1"]) == 3
     assert capsys.readouterr().out == ""
+
+
+def test_a_stale_service_tells_what_its_worker_is_slow_with(run_directory, is_held, capsys):
+    at = SystemClock().now() - 2 * STALE_MS
+    StatusFile(run_directory).write(said(State.READY, at, "handling T-0@17 of unit 'uow-1'"))
+    assert main(["status"]) == 1
+    told = capsys.readouterr().out.splitlines()[0]
+    assert told.startswith("stale: nothing was reported since ")
+    assert told.endswith(", when it was ready: handling T-0@17 of unit 'uow-1'")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
+from time import monotonic
 
 import pytest
 from driving import Envelopes
@@ -22,6 +23,7 @@ from daemon.status_report import Identity, State
 from daemon.supervisor import Supervisor
 from daemon.suspects import Suspects
 from daemon.system_clock import SystemClock
+from daemon.watched_hand import WatchedHand
 from daemon.worker_slot import WorkerSlot
 from resequencer.hand import Deed
 
@@ -60,7 +62,7 @@ class Service:
             for slot in range(count)
         ]
         command, self.suspects = [sys.executable, "-S", "-c", BEGIN + life], Suspects(directory)
-        self.slots = [WorkerSlot(command, (), log, each, self.suspects) for each in deaths]
+        self.slots = [WorkerSlot(command, (), log, each, WatchedHand(self.suspects, 500)) for each in deaths]
         (directory / "page").write_bytes(_page())
 
     def run(self, until: Callable[[], object] | None = None, *signals: signal.Signals) -> ExitCode:
@@ -278,3 +280,64 @@ def test_a_worker_that_ends_while_it_drains_blames_nothing(new_service):
     service = new_service("take(); drain(); os._exit(1)", count=1)
     assert service.run(lambda: "begun 1" in service.log, signal.SIGTERM) is ExitCode.NOT_SO
     assert service.suspects.find_all() == {}
+
+
+HANGS = {"sleeps": "select.select([], [], [])", "holds on to the interpreter": "import ctypes; ctypes.PyDLL(None).pause()"}
+
+
+@pytest.mark.parametrize("hang", HANGS.values(), ids=HANGS)
+def test_a_worker_that_hangs_with_an_envelope_in_hand_is_ended_with_its_stack_in_the_log(new_service, hang):
+    service = new_service(f"import faulthandler; faulthandler.enable()\nif life < 3:\n  take()\n  {hang}\ndrain()", count=1)
+    assert service.run(lambda: "begun 3" in service.log, signal.SIGTERM) is ExitCode.DONE
+    (suspect,) = service.suspects.find_all().values()
+    assert (suspect.deaths, str(suspect.origin)) == (2, "IPF_PROCESSING_DATA-0@1")
+    assert suspect.last_death.startswith("hung for more than 0.5 s (handling-limit) and was ended at ")
+    assert (
+        "the worker has been handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' for more than 0.5 s (handling-limit): "
+        "it is ended. Its stack follows"
+    ) in service.log
+    assert 'File "<string>", line' in service.log
+
+
+def test_one_that_does_not_even_end_by_that_is_killed_and_counted_too(new_service, monkeypatch):
+    monkeypatch.setattr("daemon.worker_slot._ABORT_SECONDS", 0.1)
+    hang = "import signal; signal.signal(signal.SIGABRT, signal.SIG_IGN)\nif life < 2:\n  take()\n  select.select([], [], [])"
+    service = new_service(f"{hang}\ndrain()", count=1)
+    assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert [each.deaths for each in service.suspects.find_all().values()] == [1]
+
+
+def test_one_that_was_halted_from_outside_does_not_hang(new_service):
+    service = new_service("take()\nos.kill(os.getpid(), 19)\nos.pwrite(hand, bytes(4096), 0)\ndrain()", count=1)
+    looks = []
+
+    def resume_after_a_while():
+        looks.append(service.slots[0]._hand._watch.elapsed_ms)
+        if len(looks) == 100:
+            os.kill(service.slots[0]._worker.pid, signal.SIGCONT)
+        return len(looks) > 150 and "begun 1" in service.log
+
+    assert service.run(resume_after_a_while, signal.SIGTERM) is ExitCode.DONE
+    assert service.suspects.find_all() == {}
+    assert service.lives(0) == 1
+
+
+def test_one_with_nothing_in_hand_may_wait_as_long_as_it_likes(new_service):
+    service = new_service("take(); os.pwrite(hand, bytes(4096), 0)\ndrain()", count=1)
+    began = monotonic()
+    assert service.run(lambda: monotonic() > began + 1, signal.SIGTERM) is ExitCode.DONE
+    assert service.lives(0) == 1
+
+
+def test_what_a_worker_is_slow_with_is_told_in_the_status_before_it_is_ended(new_service, monkeypatch):
+    monkeypatch.setattr("daemon.watched_hand._TOLD_MS", 100)
+    service = new_service("if life < 2:\n  take()\n  select.select([], [], [])\ndrain()", count=1)
+    told: list[str] = []
+
+    def look():
+        found = StatusFile(service.directory).find()
+        told.append(found.reason or "" if found else "")
+        return "begun 2" in service.log
+
+    assert service.run(look, signal.SIGTERM) is ExitCode.DONE
+    assert "handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1'; after 0.5 s of that (handling-limit) it is ended" in told

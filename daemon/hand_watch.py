@@ -1,0 +1,38 @@
+"""For how long the same call has been under way. Pure: instants are handed in."""
+
+_FEWEST_MS, _MOST_MS = 20, 1_000
+_LOOKS = 10
+"""Within a limit it is looked so often at least."""
+
+
+class HandWatch:
+    """Counts the time between two looks that found the same call.
+
+    A pause of the watcher itself (a suspended machine) counts as two intervals at most: the worker could do nothing meanwhile.
+    """
+
+    def __init__(self, limit_ms: int) -> None:
+        self._limit_ms = limit_ms
+        self.interval_ms = min(max(limit_ms // _LOOKS, _FEWEST_MS), _MOST_MS)
+        """How often to look."""
+        self.elapsed_ms = 0
+        """How long the call was seen to be under way."""
+        self._call: int | None = None
+        self._looked_at = 0
+
+    @property
+    def is_over(self) -> bool:
+        """It has been under way for longer than the limit."""
+        return self.elapsed_ms > self._limit_ms
+
+    def look(self, call: int | None, now: int) -> None:
+        """This call is under way now, None if none is."""
+        since, self._looked_at = now - self._looked_at, now
+        if call is None or call != self._call:
+            self._call, self.elapsed_ms = call, 0
+        else:
+            self.elapsed_ms += min(since, 2 * self.interval_ms)
+
+    def forgive(self) -> None:
+        """What was seen so far does not count."""
+        self.elapsed_ms = 0
