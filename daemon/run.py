@@ -1,4 +1,4 @@
-"""`resequencer run`: the service in the foreground, one worker in this process."""
+"""`resequencer run`: the service in the foreground."""
 
 import faulthandler
 import logging
@@ -11,6 +11,7 @@ from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
 from daemon.hand_memory import HandMemory
+from daemon.keys import NOTIFICATION
 from daemon.lifeline import Lifeline
 from daemon.locks import acquire_locks
 from daemon.logs import configure_logs
@@ -20,6 +21,7 @@ from daemon.supervise import supervise_in_sight
 from daemon.system_clock import SystemClock
 from daemon.verb import told_again
 from daemon.worker import Worker
+from domain.errors import ConfigurationError
 from guardian.collector import calm_collector
 
 _log = logging.getLogger("resequencer.daemon")
@@ -29,6 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """A supervisor gives its worker a slot and the descriptors of a pipe and of memory that they share, and tells it how those
     before it ended; nobody else has to know.
     """
+    parser.add_argument("--alone", action="store_true", help="in one process, which nobody watches over: for debuggers")
     parser.add_argument("--slot", type=int, default=0, help=SUPPRESS)
     parser.add_argument("--lifeline", type=int, help=SUPPRESS)
     parser.add_argument("--hand", type=int, help=SUPPRESS)
@@ -37,19 +40,23 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_archive_flag(parser)
 
 
-def run(arguments: Namespace) -> ExitCode:
+def run(arguments: Namespace) -> int:
     """Until SIGTERM or SIGINT; the first drains and ends with 0, a second one ends at once.
 
-    A worker under a supervisor has a lifeline; its locks are its supervisor's, and it drains when the lifeline is cut. Where
-    more than one worker is configured, the supervisor runs here.
+    The supervisor runs here; where it has one worker only, it ends like that, unless that died of a record. A worker is another
+    process, of the same verb, with a lifeline: its locks are its supervisor's, and it drains when the lifeline is cut.
     """
     lifeline = None if arguments.lifeline is None else Lifeline(arguments.lifeline)
     stop = StopSignal(lifeline)
     stop.install()
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
-    if lifeline is None and configuration.worker_count > 1:
-        return supervise_in_sight(arguments, configuration)
+    if lifeline is None and not arguments.alone:
+        return supervise_in_sight(arguments, configuration, lambda: stop.is_set)
+    if arguments.alone and configuration.worker_count > 1:
+        raise ConfigurationError(
+            f"{NOTIFICATION}.worker.count", "is more than 1, and `run --alone` is one process: leave one out"
+        )
     configure_logs(configuration.logging)
     faulthandler.enable()  # So that the stack is in the log when native code dies.
     if lifeline is None:

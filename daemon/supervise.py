@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import sleep
 
 import msgspec
@@ -12,7 +12,6 @@ import msgspec
 from daemon.composition import refuse_unusable
 from daemon.configuration import Configuration, load
 from daemon.deaths import Deaths
-from daemon.exit_code import ExitCode
 from daemon.locks import acquire_locks
 from daemon.run_lock import AlreadyRunning
 from daemon.service_log import ServiceLog
@@ -30,7 +29,7 @@ _ORPHAN_SECONDS = 35
 _TRY_SECONDS = 0.2
 
 
-def supervise(arguments: Namespace) -> ExitCode:
+def supervise(arguments: Namespace) -> int:
     """Until SIGTERM or SIGINT; 1 if a worker cannot be kept alive, and the status says why."""
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
@@ -40,11 +39,15 @@ def supervise(arguments: Namespace) -> ExitCode:
     return Supervisor(_slots(arguments, configuration, locks, log)).run()
 
 
-def supervise_in_sight(arguments: Namespace, configuration: Configuration) -> ExitCode:
-    """The same for somebody who looks on: what is said goes to stderr, and it ends with the terminal."""
-    locks = acquire_locks(configuration)
+def supervise_in_sight(arguments: Namespace, configuration: Configuration, is_told: Callable[[], bool]) -> int:
+    """The same for somebody who looks on: what is said goes to stderr, and it ends with the terminal, or with its only worker.
+
+    `is_told` says whether it was told to stop already.
+    """
+    locks = _acquire_patiently(configuration)
     log = ServiceLog(None, configuration.logging)
-    return Supervisor(_slots(arguments, configuration, locks, log)).run()
+    supervisor = Supervisor(_slots(arguments, configuration, locks, log), starts_again=configuration.worker_count > 1)
+    return supervisor.run(is_told=is_told)
 
 
 def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[int], log: ServiceLog) -> list[WorkerSlot]:

@@ -4,7 +4,7 @@ import logging
 import os
 import selectors
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from types import FrameType
 
@@ -20,25 +20,30 @@ _FINAL = (ExitCode.USAGE, ExitCode.CONFIGURATION_REFUSED)
 class Supervisor:
     """Watches over the slots of one service, all at once and in one thread.
 
-    A slot whose worker cannot be kept alive ends the whole service: the others drain.
+    A slot whose worker cannot be kept alive ends the whole service: the others drain. With `starts_again` false others start it
+    again: it ends like its worker, unless that died of an envelope.
     """
 
-    def __init__(self, slots: Sequence[WorkerSlot]) -> None:
+    def __init__(self, slots: Sequence[WorkerSlot], *, starts_again: bool = True) -> None:
         assert slots
         self._slots = slots
+        self._starts_again = starts_again
         self._woken, self._waking = os.pipe()
         self._times_told = 0
+        self._last_signal = 0
         self._is_late = False
         self._is_draining = False
-        self._failure: ExitCode | None = None
+        self._failure: int | None = None
         self._last_codes: list[int] = []
 
-    def run(self) -> ExitCode:
-        """Until SIGTERM or SIGINT, or until a worker cannot be kept alive.
+    def run(self, *, is_told: Callable[[], bool] = lambda: False) -> int:
+        """Until SIGTERM or SIGINT, or until a worker cannot be kept alive; the exit code.
 
-        The first signal lets the workers drain, for 30 s at most in all; a second one ends them at once.
+        The first signal lets the workers drain, for 30 s at most in all; a second one ends them at once. `is_told` says whether
+        the first has come already.
         """
         self._heed_signals()
+        self._times_told += is_told()
         while any(slot.is_running or slot.starts_at is not None for slot in self._slots):
             self._start_who_is_due()
             self._listen()
@@ -46,8 +51,13 @@ class Supervisor:
             self._obey()
             self._bury()
         signal.alarm(0)
+        # All is over: one more signal must not change how it ends.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
         if self._failure is not None:
             return self._failure
+        if self._times_told > 1 and not self._starts_again:
+            return 128 + self._last_signal
         return ExitCode.NOT_SO if any(self._last_codes) else ExitCode.DONE
 
     def _heed_signals(self) -> None:
@@ -64,6 +74,7 @@ class Supervisor:
             self._is_late = True
         elif number != signal.SIGCHLD:
             self._times_told += 1
+            self._last_signal = number
 
     def _obey(self) -> None:
         if self._times_told and not self._is_draining:
@@ -112,12 +123,14 @@ class Supervisor:
     def _note_end(self, slot: WorkerSlot, code: int) -> None:
         if self._is_draining:
             self._last_codes.append(code)
+        elif not self._starts_again and not slot.has_culprit:
+            self._fail(code if code >= 0 else 128 - code)
         elif code in _FINAL and not slot.has_culprit:
             _log.error("%s ended with %d: starting it again cannot help", slot.name, code)
             self._fail(ExitCode(code))
         elif not slot.note_death(code):
             self._fail(ExitCode.NOT_SO)
 
-    def _fail(self, code: ExitCode) -> None:
+    def _fail(self, code: int) -> None:
         self._failure = code
         self._drain()

@@ -4,8 +4,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import NamedTuple
 
-from daemon.exit_code import ExitCode
-
 
 def no_more_arguments(parser: ArgumentParser) -> None:
     """For a verb that takes only what every verb takes: --config, --set, --json."""
@@ -24,5 +22,5 @@ class Verb(NamedTuple):
     """
 
     summary: str
-    run: Callable[[Namespace], ExitCode]
+    run: Callable[[Namespace], int]
     add_arguments: Callable[[ArgumentParser], None] = no_more_arguments

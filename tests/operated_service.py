@@ -57,12 +57,15 @@ class OperatedService:
 
     # Its life
 
-    def start(self, *overrides: str, largest_file: int | None = None) -> OperatedService:
-        """Begin `run`, with more overrides if there are any; it cannot make a file grow beyond `largest_file` bytes."""
+    def start(self, *overrides: str, largest_file: int | None = None, alone: bool = True) -> OperatedService:
+        """Begin `run`, with more overrides if there are any; it cannot make a file grow beyond `largest_file` bytes.
+
+        By itself it is `alone`: its process is the worker, so that a kill strikes that.
+        """
         assert self.process is None or self.process.poll() is not None, "it still runs"
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                self._command("run", *(("--set", *overrides) if overrides else ())),
+                self._command("run", *(("--alone",) if alone else ()), *(("--set", *overrides) if overrides else ())),
                 cwd=self.directory,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,

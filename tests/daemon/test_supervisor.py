@@ -65,13 +65,19 @@ class Service:
         self.slots = [WorkerSlot(command, (), log, each, WatchedHand(self.suspects, 500)) for each in deaths]
         (directory / "page").write_bytes(_page())
 
-    def run(self, until: Callable[[], object] | None = None, *signals: signal.Signals) -> ExitCode:
+    def run(
+        self,
+        until: Callable[[], object] | None = None,
+        *signals: signal.Signals,
+        starts_again: bool = True,
+        is_told: Callable[[], bool] = lambda: False,
+    ) -> int:
         """Once `until` is so the supervisor gets the first signal, the others when it has been drained for."""
         watcher = Thread(target=self._watch, args=(until, signals))
         watcher.start()
         try:
-            self.supervisor = Supervisor(self.slots)
-            return self.supervisor.run()
+            self.supervisor = Supervisor(self.slots, starts_again=starts_again)
+            return self.supervisor.run(is_told=is_told)
         finally:
             watcher.join()
 
@@ -341,3 +347,27 @@ def test_what_a_worker_is_slow_with_is_told_in_the_status_before_it_is_ended(new
 
     assert service.run(look, signal.SIGTERM) is ExitCode.DONE
     assert "handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1'; after 0.5 s of that (handling-limit) it is ended" in told
+
+
+@pytest.mark.parametrize(("end", "code"), [("sys.exit(1)", 1), ("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)])
+def test_where_others_start_it_again_the_service_ends_like_its_only_worker(new_service, end, code):
+    service = new_service(end, count=1)
+    assert service.run(starts_again=False) == code
+    assert service.lives(0) == 1
+    assert "WARNING" not in service.log
+
+
+def test_but_for_deaths_that_an_envelope_is_counted_for(new_service):
+    service = new_service("if life < 4:\n  take()\n  os._exit(3)\nsys.exit(5)", count=1)
+    assert service.run(starts_again=False) == 5
+    assert service.lives(0) == 4
+
+
+def test_where_others_start_it_again_a_second_signal_is_its_exit_code(new_service):
+    service = new_service("drain(); select.select([], [], [], 60)", count=1)
+    code = service.run(lambda: "begun 1" in service.log, signal.SIGINT, signal.SIGTERM, starts_again=False)
+    assert code == 128 + signal.SIGTERM
+
+
+def test_what_was_told_before_it_listened_is_told(new_service):
+    assert new_service("drain()").run(is_told=lambda: True) is ExitCode.DONE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from operated_daemon import Daemon
-from operated_service import NOTIFICATION, RESEQUENCER
+from operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from waiting import wait_until
 
 from domain.notification import notification_id
@@ -203,3 +203,62 @@ def kill_while_it_handles(daemon: Daemon, *numbers: int) -> None:
     for number in numbers:
         wait_until(lambda so_many=number: calls(daemon) == so_many, "it is handled")
         os.kill(int((daemon.service.directory / "worker").read_text()), signal.SIGKILL)
+
+
+# In the foreground
+
+
+def test_in_the_foreground_a_worker_that_died_of_a_record_is_started_again_until_the_record_is_set_aside(
+    deadly: Callable[..., Daemon],
+) -> None:
+    service = deadly("exit").service
+    for unit in UNITS:
+        service.tell(unit, 1, 2, 3)
+    service.start(alone=False)
+    wait_until(lambda: len(service.notifications()) == 14 and len(service.dead_letters()) == 1, "all leave")
+    assert service.dead_letters()[0]["headers"]["dead-letter-reason"] == "ended-its-worker"
+    assert service.log.count("while handling IPF_PROCESSING_DATA-0@") == 3
+    assert service.stop() == 0
+    assert service.log.rstrip().endswith("drained")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_in_the_foreground_it_ends_like_a_worker_that_died_of_nothing_in_particular(
+    service: OperatedService, number: signal.Signals
+) -> None:
+    service.start(alone=False)
+    service.wait_for_report(lambda report: report.state == "ready", "ready")
+    os.kill(worker_of(service), number)
+    assert service.wait() == 128 + number
+
+
+def test_in_the_foreground_a_second_signal_ends_it_at_once(deadly: Callable[..., Daemon]) -> None:
+    service = deadly("wait", f"{RESEQUENCER}.handling-limit=60s").service
+    service.tell(KILLER, 1, 2)
+    service.start(alone=False)
+    wait_until(lambda: (service.directory / "calls").exists(), "it is handled")
+    service.signal(signal.SIGTERM)
+    wait_until(service.has_ended_after(signal.SIGTERM), "its end", 5)
+    assert service.wait() == 128 + signal.SIGTERM
+
+
+def test_in_the_foreground_a_stop_while_it_starts_is_a_stop(service: OperatedService) -> None:
+    service.start(alone=False)
+    wait_until(lambda: (service.run_directory / "lock").exists(), "the lock")
+    assert service.stop() == 0
+
+
+def test_in_the_foreground_the_next_one_waits_for_the_worker_of_one_that_was_killed(service: OperatedService) -> None:
+    service.start(alone=False)
+    service.wait_for_report(lambda report: report.state == "ready", "ready")
+    service.kill()
+    service.start(alone=False)
+    service.tell("uow-1", 1)
+    service.wait_for("uow-1", 1)
+    assert service.stop() == 0
+
+
+def worker_of(service: OperatedService) -> int:
+    assert service.process is not None
+    pid = service.process.pid
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])

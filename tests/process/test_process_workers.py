@@ -104,7 +104,7 @@ def test_a_worker_for_which_no_partition_is_left_stands_by_and_takes_over_when_a
 
 def test_in_the_foreground_both_drain_on_one_signal(workers_on: Callable[..., Daemon]) -> None:
     daemon = workers_on(count=2, partitions=2)
-    service = daemon.service.start()
+    service = daemon.service.start(alone=False)
     wait_until(lambda: find_reports(service.run_directory), "they report")
     _wait_until_shared(daemon)
     assert service.stop() == 0
