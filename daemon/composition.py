@@ -36,6 +36,7 @@ from resequencer.handlers.overrun import OverrunCounter
 from resequencer.handlers.port import Handler
 from resequencer.handlers.process_object_handler import ProcessObjectHandler
 from resequencer.handlers.settings import HandlerSettings, make_handler
+from resequencer.handlers.spared import Spared
 from resequencer.rules import Rules
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
@@ -79,12 +80,18 @@ def compose(
     hand = hand or EmptyHand()
     strategy, load = make_strategy_of(configuration, hand), partial(load_notification_settings, configuration)
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
-    overruns = OverrunCounter(handler, clock, resequencer.processing_timeout_ms)
+    overruns = OverrunCounter(Spared(handler, clock), clock, resequencer.processing_timeout_ms)
     held = HandlerInHand(overruns, hand)
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
     rules = Rules(strategy, held, resequencer_settings(configuration), SystemRandom(), handler)
     storage = _make_storage(configuration)
-    roster = RosterSettings(resequencer.idle_timeout_ms, resequencer.stash_limit_bytes_per_worker, storage.is_durable)
+    roster = RosterSettings(
+        resequencer.idle_timeout_ms,
+        resequencer.stash_limit_bytes_per_worker,
+        storage.is_durable,
+        resequencer.stash_limit_envelopes_per_unit,
+        resequencer.stash_limit_bytes_per_unit,
+    )
     servers = Servers(_make_transport(configuration, wait, slot), storage, Actors(rules, decoder.decode, roster))
     patience = Patience(PatienceSettings(), wait, is_stopping)
     tools = Tools(decoder, clock, patience, _random_token)

@@ -104,6 +104,7 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
         untaken=tuple(each for of_one in reports for each in of_one.untaken),
         last_cycle=None,
         lookups_version=", ".join(sorted({each.lookups_version for each in reports if each.lookups_version})) or None,
+        unavailable=_added(reports, lambda each: each.unavailable),
         deadlines="; ".join(dict.fromkeys(each.deadlines for each in reports if each.deadlines)) or None,
         notes=tuple(dict.fromkeys(note for each in reports for note in each.notes)),
     )

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
+from heapq import nlargest
+from operator import itemgetter
 
 import msgspec
 
@@ -16,6 +18,9 @@ from guardian.later import Untaken
 from guardian.messages import Surveyed
 from resequencer.messages import UnitKey
 from storage.port import Waits
+
+_SERVERS = 10
+"""So many servers that handlers cannot reach are named: those for which most units wait."""
 
 
 class State(StrEnum):
@@ -83,6 +88,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
 
     `restarts` counts the workers that died in this slot under this supervisor, `last_death` is how the last of them did.
+    `unavailable` are the servers that handlers cannot reach, with how many units wait for each.
     `deadlines` says how long what is stashed waits, where that is learned. `notes` are sentences: what is not as it should be,
     and goes on all the same.
     """
@@ -108,6 +114,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     last_cycle: CycleTimes | None = None
     lookups_version: str | None = None
     deadlines: str | None = None
+    unavailable: Mapping[str, int] = {}
     notes: tuple[str, ...] = ()
 
     @property
@@ -158,6 +165,7 @@ def with_figures(plain: StatusReport, cycle: Cycle, surveyed: Surveyed, standing
         longest_wait_ms=figures.longest_wait_ms,
         untaken=tuple(_untaken_partition(name, each, plain.slot) for name, each in ownership.later.untaken.items()),
         last_cycle=figures.last_cycle,
+        unavailable=dict(nlargest(_SERVERS, surveyed.unavailable.items(), key=itemgetter(1))),
         notes=standing.notes,
     )
 

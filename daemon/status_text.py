@@ -25,6 +25,7 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
     yield from (_partition(each, _holder(each.slot, is_alone=is_alone)) for each in whole.partitions)
     yield from (_untaken(each, _holder(each.slot, is_alone=is_alone)) for each in whole.untaken)
     yield from (_last_cycle(each, is_alone=is_alone) for _, each in service.workers if each.last_cycle is not None)
+    yield from (f"{name} unavailable: {_units(units)} for it" for name, units in whole.unavailable.items())
     yield from (
         f"waits since {each.since}: {each.unit} for {each.waits_for} ({each.stashed} stashed, {each.kind} at {each.until})"
         for each in whole.oldest_waits
@@ -64,6 +65,10 @@ def _figures(report: StatusReport) -> Iterator[str]:
     yield f"notifications {sum(report.notifications.values())}: {by_status}"
     if pending:
         yield f"pending: {pending} committed and not yet left"
+
+
+def _units(count: int) -> str:
+    return "1 unit waits" if count == 1 else f"{count} units wait"
 
 
 def _holder(slot: int, *, is_alone: bool) -> str:

@@ -9,12 +9,28 @@ LONGEST_WORDS = 1_000
 """Of an error's text: it may hold whatever the error is about."""
 
 
+_LONGEST_NAME = 64
+"""Of a server, in characters: it is kept with each unit that waits for it."""
+
+
 class ResequencerError(Exception):
     """Every error that this project raises on purpose."""
 
 
 class TransientError(ResequencerError):
     """Try the same again: the cause is expected to go away. A target-type callable raises it to be called again."""
+
+
+class DependencyUnavailable(TransientError):
+    """A server that a handler calls does not answer. A target-type callable raises it with the server's name.
+
+    The unit waits for the server, however long that takes: no attempt is counted. `name` is what operators read.
+    """
+
+    def __init__(self, name: str) -> None:
+        shown = printable(str(name)) or "unnamed"
+        self.name = shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 1]}…"
+        super().__init__(f"{self.name} unavailable")
 
 
 class PermanentError(ResequencerError):

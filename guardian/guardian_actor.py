@@ -53,6 +53,7 @@ class Guardian(ActorTypeDispatcher):
         self._decisions: list[Decided] = []
         self._failure: Escalated | None = None
         self._broken_by: Exception | None = None
+        self._unavailable: frozenset[str] = frozenset()
 
     def receiveMessage(self, message: object, sender: ActorAddress) -> None:
         """A guardian that failed has failed for good: Thespian would call it again, and what it knows may be half done."""
@@ -86,7 +87,7 @@ class Guardian(ActorTypeDispatcher):
         self.send(sender, message)
 
     def receiveMsg_Prepare(self, message: Prepare, sender: ActorAddress) -> None:
-        dues = self._roster.dues(message.polled_at, message.read_to, message.ends, message.limit)
+        dues = self._roster.dues(message.polled_at, message.read_to, message.ends, message.limit, message.units)
         for key in dues.stops:
             self._roster.deactivate(key)
             self._stop(key)
@@ -120,6 +121,7 @@ class Guardian(ActorTypeDispatcher):
                 self._roster.stashed_bytes,
                 self._roster.backlogged,
                 tuple(self._roster.longest(message.oldest)),
+                self._roster.unavailable,
             ),
         )
 
@@ -199,4 +201,13 @@ class Guardian(ActorTypeDispatcher):
         if self._failure is not None:
             self.send(asked_by, self._failure)
         else:
+            self._tell_of_servers()
             self.send(asked_by, Settled(tuple(self._decisions), self._roster.next_wake_at))
+
+    def _tell_of_servers(self) -> None:
+        """Once when the first unit begins to wait for one, and once when none does any more."""
+        before, self._unavailable = self._unavailable, frozenset(self._roster.unavailable)
+        for name in sorted(self._unavailable - before):
+            _log.warning("%s is unavailable: units that need it wait and are tried again until it answers", name)
+        for name in sorted(before - self._unavailable):
+            _log.warning("%s: no unit waits for it any more", name)

@@ -81,7 +81,8 @@ class Survey(msgspec.Struct, frozen=True):
 class Surveyed(msgspec.Struct, frozen=True):
     """Units with an actor, units in which something waits, stashed envelopes and bytes, and the longest waits.
 
-    `backlogged` counts the deadlines that have passed but wait for their backlog to be read.
+    `backlogged` counts the deadlines that have passed but wait for their backlog to be read. `unavailable` are the servers that
+    handlers cannot reach, with how many units wait for each.
     """
 
     active: int
@@ -90,3 +91,4 @@ class Surveyed(msgspec.Struct, frozen=True):
     stashed_bytes: int
     backlogged: int
     oldest: tuple[tuple[UnitKey, Waits], ...]
+    unavailable: Mapping[str, int] = {}

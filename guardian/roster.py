@@ -1,7 +1,7 @@
 """Which units a guardian knows: who has an actor, who waits, who is to be woken or stopped. Pure bookkeeping."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice
 
 import msgspec
@@ -9,6 +9,7 @@ import msgspec
 from domain.clock import Instant
 from domain.record import Partition
 from guardian.backlog import Backlog
+from guardian.dependencies import Dependencies
 from guardian.wakeups import Wakeups
 from resequencer.messages import Decided, UnitKey
 from resequencer.unit import Wake
@@ -23,11 +24,17 @@ AT_ONCE = 1_000
 
 
 class RosterSettings(msgspec.Struct, frozen=True):
-    """`stash_bytes` bounds the stashed records held in memory; `can_reload` says whether the storage keeps what leaves memory."""
+    """`stash_bytes` bounds the stashed records held in memory; `can_reload` says whether the storage keeps what leaves memory.
+
+    A unit that waits for a server and stashes more than `unit_stash` envelopes or `unit_bytes` leaves memory when it is not
+    spoken to.
+    """
 
     idle_timeout_ms: int = 30_000
     stash_bytes: int = 512 * 1024 * 1024
     can_reload: bool = True
+    unit_stash: int = 1_000
+    unit_bytes: int = 64 * 1024 * 1024
 
 
 class Dues(msgspec.Struct, frozen=True):
@@ -47,6 +54,7 @@ class Roster:
         self._settings = settings
         self._wakeups: Wakeups[UnitKey] = Wakeups()
         self._backlog = Backlog()
+        self._dependencies = Dependencies()
         self._active: set[UnitKey] = set()
         self._over: list[UnitKey] = []
         self._stashed_bytes = 0
@@ -78,7 +86,13 @@ class Roster:
     @property
     def next_wake_at(self) -> Instant | None:
         """When to ask again at the latest; 0 if not all that are due were told yet."""
-        return 0 if self._is_behind else self._wakeups.next_at()
+        known = [each for each in (self._wakeups.next_at(), self._dependencies.next_at) if each is not None]
+        return 0 if self._is_behind else min(known, default=None)
+
+    @property
+    def unavailable(self) -> Mapping[str, int]:
+        """The servers that handlers cannot reach, with how many units wait for each."""
+        return self._dependencies.waiting
 
     def arm(self, key: UnitKey, waits: Waits) -> None:
         """A unit that waits in storage, without an actor."""
@@ -106,21 +120,31 @@ class Roster:
         waits = decision.waits
         known = self._remember(key, waits)
         self._stashed_bytes += (waits.stashed_bytes if waits else 0) - (known.stashed_bytes if known else 0)
+        self._dependencies.note(key, _dependency(waits), now)
         if waits is None:
             if decision.change is not None or not self._wakeups.is_armed(key):
                 self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
         else:
             self._wakeups.arm(key, waits.wakes_at)
-        if decision.is_over and self._settings.can_reload:
+        if self._settings.can_reload and (decision.is_over or self._is_heavy(waits)):
             self._over.append(key)
 
-    def dues(self, now: Instant, read_to: Mapping[Partition, int], ends: Mapping[Partition, int], limit: int = AT_ONCE) -> Dues:
+    def dues(
+        self,
+        now: Instant,
+        read_to: Mapping[Partition, int],
+        ends: Mapping[Partition, int],
+        limit: int = AT_ONCE,
+        spoken_to: Container[UnitKey] = (),
+    ) -> Dues:
         """Who is due at `now`, given how far each partition was read and where its log ended when that reading began.
 
-        About `limit` at once; the rest is due at once again.
+        About `limit` at once; the rest is due at once again. Whoever is `spoken_to` in this poll would be loaded again at once:
+        what is over stays.
         """
         wakes: dict[UnitKey, Wake] = {}
-        stops, self._over = dict.fromkeys(self._over[:limit]), self._over[limit:]
+        over, self._over = self._over[:limit], self._over[limit:]
+        stops = dict.fromkeys(key for key in over if key not in spoken_to)
         due = list(islice(self._wakeups.due(now), limit))
         for key in due:
             waits = self.waits.get(key)
@@ -128,6 +152,8 @@ class Roster:
                 stops[key] = None
             elif waits.kind is WaitKind.RETRY:
                 wakes[key] = Wake.RETRY
+            elif waits.kind is WaitKind.DEPENDENCY:
+                self._dependencies.queue(key, waits.waits_for)
             else:
                 self._backlog.hold(key, ends.get(key.partition, 0))
         let_go = list(islice(self._backlog.let_go(read_to), limit))
@@ -139,6 +165,7 @@ class Roster:
                 wakes[key] = Wake.DEADLINE
             else:  # It has begun to wait anew, or the clock was set back while its backlog was read.
                 self._wakeups.arm(key, waits.wakes_at)
+        wakes |= dict.fromkeys(self._dependencies.take(now, limit), Wake.RETRY)
         self._is_behind = max(len(due), len(let_go)) >= limit or bool(self._over)
         for key in self._heaviest():
             if self._settings.can_reload:
@@ -150,6 +177,7 @@ class Roster:
     def drop(self, partition: Partition) -> list[UnitKey]:
         """Forget a partition; the units that had an actor."""
         gone = [key for key in self._active if key.partition == partition]
+        self._dependencies.drop(partition)
         for key in gone:
             self.deactivate(key)
             self._wakeups.disarm(key)
@@ -169,11 +197,17 @@ class Roster:
         """What was known before."""
         known = self.waits.get(key)
         self.stashed += (waits.stashed if waits else 0) - (known.stashed if known else 0)
+        self._dependencies.remember(_dependency(known), _dependency(waits))
         if waits is not None:
             self.waits[key] = waits
         elif known is not None:
             del self.waits[key]
         return known
+
+    def _is_heavy(self, waits: Waits | None) -> bool:
+        if waits is None or waits.kind is not WaitKind.DEPENDENCY:
+            return False
+        return waits.stashed > self._settings.unit_stash or waits.stashed_bytes > self._settings.unit_bytes
 
     def _size(self, key: UnitKey) -> int:
         waits = self.waits.get(key)
@@ -190,3 +224,8 @@ class Roster:
             if key in self._active:
                 excess -= waits.stashed_bytes
                 yield key
+
+
+def _dependency(waits: Waits | None) -> str | None:
+    """The server that a unit waits for, if it waits for one."""
+    return waits.waits_for if waits is not None and waits.kind is WaitKind.DEPENDENCY else None

@@ -1,9 +1,12 @@
 """One attempt at handling an envelope."""
 
+from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from domain.envelope import DataEnvelope
-from domain.errors import PermanentError, TransientError
+from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.handlers.port import Marks
 from resequencer.payment_data import PaymentData
 from resequencer.stash import Stashed
@@ -16,13 +19,17 @@ def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> No
 
     The entry is in the stash no more.
     """
-    envelope, data, attempts = entry.envelope, copy.data, copy.attempts_of(entry)
+    envelope, data, before = entry.envelope, copy.data, copy.tried_before(entry)
+    attempts = 0 if before is None else before.attempts
     copy.in_hand = envelope
     try:
-        marks = Marks(copy.incomplete, not is_forced and copy.strategy.is_late(copy.state, envelope))
+        marks = _marks(copy, envelope, is_forced=is_forced)
         data = _data_with(copy, envelope, marks)
         handled = copy.rules.handler.handle(envelope, data, marks, copy.now)
         state = _counted(copy, envelope, is_forced=is_forced)
+    except DependencyUnavailable as error:
+        calls = before.calls + 1 if before is not None and before.dependency == error.name else 1
+        _wait_for(copy, Retry(entry, attempts, copy.now, copy.incomplete, is_forced, copy.released_to, error.name, calls))
     except TransientError as error:
         if attempts + 1 < copy.rules.settings.max_attempts:
             _postpone(copy, entry, attempts + 1, is_forced=is_forced)
@@ -37,6 +44,19 @@ def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> No
         copy.effects.notify(entry, handled, marks)
 
 
+def set_aside(copy: WorkingCopy, retry: Retry, why: str) -> None:
+    """What is under retry is tried no more: it is buried."""
+    envelope, data = retry.entry.envelope, copy.data
+    copy.in_hand, copy.retry, copy.is_changed = envelope, None, True
+    with suppress(PermanentError):
+        data = _data_with(copy, envelope, _marks(copy, envelope, is_forced=retry.is_forced))
+    _give_up(copy, retry.entry, PermanentError(why), data, is_forced=retry.is_forced)
+
+
+def _marks(copy: WorkingCopy, envelope: DataEnvelope, *, is_forced: bool) -> Marks:
+    return Marks(copy.incomplete, not is_forced and copy.strategy.is_late(copy.state, envelope))
+
+
 def _data_with(copy: WorkingCopy, envelope: DataEnvelope, marks: Marks) -> PaymentData:
     """What comes late fills only what is missing: no later object is undone by an earlier one."""
     if marks.late:
@@ -48,10 +68,20 @@ def _counted(copy: WorkingCopy, envelope: DataEnvelope, *, is_forced: bool) -> A
     return (copy.strategy.forced if is_forced else copy.strategy.handled)(copy.state, envelope)
 
 
+def _jitter(copy: WorkingCopy) -> float:
+    factor = copy.rules.settings.jitter_factor
+    return copy.rules.chance.uniform(1 - factor, 1 + factor)
+
+
+def _wait_for(copy: WorkingCopy, retry: Retry) -> None:
+    """The server that it needs is unavailable; its call was no attempt."""
+    due_at = copy.now + copy.rules.settings.pause_ms(retry.calls, _jitter(copy))
+    copy.retry = msgspec.structs.replace(retry, due_at=due_at)
+    copy.effects.stash(retry.entry)
+
+
 def _postpone(copy: WorkingCopy, entry: Stashed, attempts: int, *, is_forced: bool) -> None:
-    settings = copy.rules.settings
-    jitter = copy.rules.chance.uniform(1 - settings.jitter_factor, 1 + settings.jitter_factor)
-    due_at = copy.now + round(settings.delay_ms(attempts) * jitter)
+    due_at = copy.now + round(copy.rules.settings.delay_ms(attempts) * _jitter(copy))
     copy.retry = Retry(entry, attempts, due_at, copy.incomplete, is_forced, copy.released_to)
     copy.effects.count("retries")
     copy.effects.stash(entry)

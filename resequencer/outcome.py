@@ -47,6 +47,8 @@ def _waits(copy: WorkingCopy) -> Waits | None:
 def _waits_for_attempt(copy: WorkingCopy, retry: Retry) -> Waits:
     stash = copy.stash
     since = min(each.stashed_at for each in (retry.entry, stash.oldest) if each is not None)
-    waits_for = f"attempt {retry.attempts + 1} of {copy.rules.settings.max_attempts}"
+    kind, waits_for = WaitKind.RETRY, f"attempt {retry.attempts + 1} of {copy.rules.settings.max_attempts}"
+    if retry.dependency is not None:
+        kind, waits_for = WaitKind.DEPENDENCY, retry.dependency
     stashed, size = len(stash) + 1, stash.size + retry.entry.size
-    return Waits(retry.due_at, WaitKind.RETRY, since, waits_for, copy.strategy.name, stashed, size)
+    return Waits(retry.due_at, kind, since, waits_for, copy.strategy.name, stashed, size)

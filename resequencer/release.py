@@ -1,6 +1,6 @@
 """A stash is let go though something is missing: at its deadline, or because it holds too much."""
 
-from resequencer.attempt import attempt
+from resequencer.attempt import attempt, set_aside
 from resequencer.deadline import deadline_of
 from resequencer.gathering import gather_with
 from resequencer.stash import Stashed
@@ -8,12 +8,18 @@ from resequencer.unit import Release, Wake
 from resequencer.unstash import unstash
 from resequencer.working_copy import WorkingCopy
 
+_AWAY = 4
+"""So many times its bound a unit may hold while a server is unavailable that its handler calls."""
+
 
 def release(copy: WorkingCopy, cause: Wake) -> None:
     """Force the lowest, run the normal loop, and again until nothing waits (or a handler asks for time).
 
-    Nothing happens while the head is under retry, nor at a deadline that has not come.
+    Nothing happens while the head is under retry, nor at a deadline that has not come. At the bound of a worker that cannot put
+    a unit elsewhere, a head whose server is unavailable is set aside.
     """
+    if cause is Wake.BOUND and copy.dependency is not None:
+        _set_head_aside(copy, "the worker holds all that it may (stash-limit.bytes-per-worker)")
     oldest, lowest = copy.stash.oldest, copy.stash.lowest
     if oldest is None or lowest is None or not copy.is_free:
         return
@@ -47,16 +53,32 @@ def go_on(copy: WorkingCopy, head: Stashed) -> None:
 
 
 def keep_bound(copy: WorkingCopy) -> None:
-    if is_beyond_bound(copy):
+    """While the head is under retry nothing can be released.
+
+    A unit whose server is unavailable leaves memory beyond its bound, where it can. It must come back whole, so that it may hold
+    no more than some times as much.
+    """
+    while copy.dependency is not None and is_beyond_bound(copy, _AWAY):
+        _set_head_aside(copy, "its unit holds more than four times what it may (stash-limit)")
+    if copy.is_free and is_beyond_bound(copy):
         release(copy, Wake.BOUND)
 
 
-def is_beyond_bound(copy: WorkingCopy) -> bool:
-    """A head that is under retry is part of what is stashed."""
+def is_beyond_bound(copy: WorkingCopy, times: int = 1) -> bool:
+    """Whether so many times the bound are stashed. A head that is under retry is part of what is stashed."""
     settings, stashed, size = copy.rules.settings, len(copy.stash), copy.stash.size
     if copy.retry is not None:
         stashed, size = stashed + 1, size + copy.retry.entry.size
-    return stashed > settings.stash_limit or size > settings.stash_bytes
+    return stashed > times * settings.stash_limit or size > times * settings.stash_bytes
+
+
+def _set_head_aside(copy: WorkingCopy, why: str) -> None:
+    """What followed it comes loose."""
+    head = copy.retry
+    assert head is not None, "it waits for a server"
+    set_aside(copy, head, f"{head.dependency} unavailable, and {why}")
+    for lane in copy.stash.names:
+        unstash(copy, lane)
 
 
 def _force(copy: WorkingCopy, entry: Stashed) -> None:

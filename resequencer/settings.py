@@ -4,6 +4,9 @@ from functools import cached_property
 
 import msgspec
 
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
+"""Between two calls for an envelope whose server is unavailable: doubled from the first to the longest."""
+
 
 class LearnedTimeout(msgspec.Struct, frozen=True):
     """What was learned counts within these bounds, in milliseconds, and so does what is waited where nothing was learned."""
@@ -35,6 +38,11 @@ class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
     def delay_ms(self, attempt: int) -> float:
         """From the beginning of this attempt (from 1) to the beginning of the next, before jitter."""
         return self.processing_timeout_ms * self.backoff_factor ** (attempt - 1)
+
+    def pause_ms(self, calls: int, jitter: float) -> int:
+        """After so many calls (from 1) that found a server unavailable, until the next."""
+        doubled: float = _FIRST_PAUSE_MS * 2 ** min(calls - 1, 16)
+        return round(min(doubled * jitter, _LONGEST_PAUSE_MS))
 
     @cached_property
     def deadline_ms(self) -> int:

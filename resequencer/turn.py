@@ -88,8 +88,9 @@ def _stash(copy: WorkingCopy, entry: Stashed) -> None:
     copy.has_gathered = False
     copy.effects.stash(entry)
     if is_beyond_bound(copy):
-        # Nothing can be handled before a head that is under retry: it is waited for no longer.
-        _try_again(copy, is_early=True)
+        # Nothing can be handled before a head that is under retry: it is waited for no longer, unless a try would be in vain.
+        if copy.dependency is None:
+            _try_again(copy, is_early=True)
         keep_bound(copy)
 
 

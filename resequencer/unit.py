@@ -29,6 +29,9 @@ class Wake(StrEnum):
 class Retry(msgspec.Struct, frozen=True, gc=False):
     """The head of the stash whose handling failed for a while. `attempts` were made; the next is due at `due_at`.
 
+    `dependency` is the server that it waits for if that is why, and `calls` how many have found it unavailable: these are no
+    attempts.
+
     `incomplete` and `is_forced` say how it came to be handled, for the next attempt to say the same; `released_to` is the
     highest offset of the release that it is part of, -1 if it is part of none.
     """
@@ -39,6 +42,8 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     incomplete: str | None = None
     is_forced: bool = False
     released_to: int = -1
+    dependency: str | None = None
+    calls: int = 0
 
 
 class Spoiled(msgspec.Struct, frozen=True):

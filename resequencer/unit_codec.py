@@ -33,6 +33,8 @@ class _StoredRetry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     incomplete: str | None
     is_forced: bool
     released_to: int = -1
+    dependency: str | None = None
+    calls: int = 0
 
 
 class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -68,8 +70,7 @@ def encode_state(unit: Unit, strategy: Strategy) -> bytes:
 
 
 def _stored_retry(retry: Retry) -> _StoredRetry:
-    offset = retry.entry.envelope.offset
-    return _StoredRetry(offset, retry.attempts, retry.due_at, retry.incomplete, retry.is_forced, retry.released_to)
+    return _StoredRetry(retry.entry.envelope.offset, *_said(retry))
 
 
 def encode_entry(stashed: Stashed) -> StashEntry:
@@ -199,4 +200,10 @@ def _with_stash(unit: Unit, entries: list[Stashed], retry: _StoredRetry | None) 
 
 
 def _retry(head: Stashed, stored: _StoredRetry) -> Retry:
-    return Retry(head, stored.attempts, stored.due_at, stored.incomplete, stored.is_forced, stored.released_to)
+    return Retry(head, *_said(stored))
+
+
+def _said(retry: Retry | _StoredRetry) -> tuple[int, Instant, str | None, bool, int, str | None, int]:
+    """All but which envelope it is."""
+    how = (retry.attempts, retry.due_at, retry.incomplete, retry.is_forced)
+    return (*how, retry.released_to, retry.dependency, retry.calls)

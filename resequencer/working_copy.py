@@ -64,9 +64,14 @@ class WorkingCopy:
         """Nothing is under retry: whatever is acceptable may be handled."""
         return self.retry is None
 
-    def attempts_of(self, entry: Stashed) -> int:
-        """How many were made before."""
-        return self.tried.attempts if self.tried is not None and self.tried.entry is entry else 0
+    @property
+    def dependency(self) -> str | None:
+        """The server that the head waits for, if it waits for one."""
+        return None if self.retry is None else self.retry.dependency
+
+    def tried_before(self, entry: Stashed) -> Retry | None:
+        """What is known of it, if it is what is tried again in this turn."""
+        return self.tried if self.tried is not None and self.tried.entry is entry else None
 
     def missing(self, entry: Stashed) -> str:
         try:

@@ -36,13 +36,15 @@ class WaitKind(StrEnum):
 
     DEADLINE = "deadline"
     RETRY = "retry"
+    DEPENDENCY = "dependency"
 
 
 class Waits(msgspec.Struct, frozen=True, gc=False):
     """The index fields of a unit in which something waits, by which it is found without touching the idle ones.
 
     `wakes_at` is the instant of its deadline or next attempt (`kind`), `since` when its oldest stashed envelope was stashed,
-    `waits_for` what is missing, for operators (`sequence:3`), `strategy` the one that made the state.
+    `waits_for` what is missing, for operators (`sequence:3`), or the server that is unavailable (kind `dependency`), `strategy`
+    the one that made the state.
     """
 
     wakes_at: Instant

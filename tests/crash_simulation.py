@@ -49,7 +49,8 @@ class Phase(NamedTuple):
 class Workload(NamedTuple):
     """What comes in, and how the handler fares: it is away for these ids until then, and never tells those.
 
-    Where `mistakes` are, our own code fails; in a reference it says that it does.
+    Where `mistakes` are, our own code fails; in a reference it says that it does. What `needs_server` is told by a server that
+    is `server_away` for a while.
     """
 
     plan: Plan
@@ -57,6 +58,8 @@ class Workload(NamedTuple):
     away_until: Mapping[str, int]
     never: frozenset[str]
     mistakes: Mapping[str, Place] = {}
+    needs_server: frozenset[str] = frozenset()
+    server_away: range = range(0)
 
 
 class Outcome(NamedTuple):

@@ -14,6 +14,7 @@ from connectors.port import PartitionOutput, Position, PublishRefused, Transport
 from domain.errors import OwnershipLost, PermanentError
 from guardian.backlog import Backlog
 from guardian.cycle import Cycle
+from guardian.dependencies import Dependencies
 from guardian.held_partition import HeldPartition
 from guardian.portions import Portions
 from guardian.roster import Roster
@@ -215,6 +216,25 @@ def unstashed_twice(patch: Patch) -> None:
 
     for module in ("release", "turn", "unstash"):
         patch.setattr(f"resequencer.{module}.attempt", faulty)
+
+
+def attempts_counted_for_a_server(patch: Patch) -> None:
+    """That a server is unavailable is taken for a failure like any other."""
+    patch.setattr("resequencer.attempt.DependencyUnavailable", type("NeverRaised", (Exception,), {}))
+
+
+def servers_never_tried_again(patch: Patch) -> None:
+    patch.setattr(Dependencies, "take", lambda self, now, limit: iter(()))
+
+
+def one_that_tried_in_vain_is_never_followed(patch: Patch) -> None:
+    """Who is at it is not noted to have ended."""
+    patch.setattr(Dependencies, "note", lambda self, key, name, now: None)
+
+
+def stash_released_while_its_server_is_away(patch: Patch) -> None:
+    """At its bound a unit gives up the one that waits for the server."""
+    patch.setattr("resequencer.release._AWAY", 1)
 
 
 def dead_letters_count_as_handled(patch: Patch) -> None:

@@ -21,7 +21,7 @@ from connectors.port import Transport
 from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
-from domain.errors import PermanentError, TransientError
+from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from domain.notification import Notification
 from domain.record import Partition
 from guardian.actors import Actors
@@ -68,7 +68,7 @@ class Teller:
 
     It fails by envelope id: for a while until the instant in `away_until`, for ever where `never` says so, as nobody foresaw by
     `mistakes` (which the strategy may have, too). That depends on nothing but the clock, so what is tried again after a crash
-    fares as it would have without one.
+    fares as it would have without one. What `needs_server` finds it unavailable while the clock is within `server_away`.
     """
 
     def __init__(self, clock: FakeClock) -> None:
@@ -77,6 +77,8 @@ class Teller:
         self.never: set[str] = set()
         self.raises: dict[str, Exception] = {}
         self.mistakes = Mistakes()
+        self.needs_server: frozenset[str] = frozenset()
+        self.server_away = range(0)
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         identity = envelope.envelope_id
@@ -85,6 +87,8 @@ class Teller:
         self.mistakes.look(Place.HANDLED, envelope)
         if identity in self.never:
             raise PermanentError("this can never be told")
+        if identity in self.needs_server and self._clock.now() in self.server_away:
+            raise DependencyUnavailable("server")
         if self._clock.now() < self.away_until.get(identity, 0):
             raise TransientError("the teller is away")
         told = {"flow": envelope.flow, "sequence": envelope.sequence, "data": sorted(name for name, _ in data.mds)}

@@ -26,7 +26,7 @@ class CalledTarget:
         """What the callable returns.
 
         Raises:
-            TransientError: The callable raised it: the same call may succeed later.
+            TransientError: The callable raised it (or `DependencyUnavailable`): the same call may succeed later.
             PermanentError: The callable raised anything else or returned no bytes, or the payment data cannot be read.
         """
         mapping = self._mapping(report, data)

@@ -41,6 +41,7 @@ class Handler(Protocol):
         """All of the envelope or nothing.
 
         Raises:
+            DependencyUnavailable: A server that it calls does not answer; the same call is made when it may be back.
             TransientError: The same call may succeed later.
             PermanentError: It never will; the envelope goes to the dead letters.
         """

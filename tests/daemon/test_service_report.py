@@ -92,6 +92,7 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
         restarts=1,
         last_death="was killed by SIGKILL",
         notes=("the topic has grown",),
+        unavailable={"sanctions-api": 2, "rates": 1},
     )
     other = msgspec.structs.replace(
         said(1),
@@ -100,6 +101,7 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
         counts={"records": 3, "handled": 2},
         notifications={"RCVD": 1, "ACTC": 4},
         oldest_waits=(wait("b", 2),),
+        unavailable={"sanctions-api": 3},
         notes=("the topic has grown",),
     )
     whole = together(one, other).whole
@@ -111,6 +113,7 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
     assert (whole.longest_wait_ms, whole.restarts) == (9, 1)
     assert whole.last_death == "worker 0 was killed by SIGKILL"
     assert whole.notes == ("the topic has grown",)
+    assert whole.unavailable == {"sanctions-api": 5, "rates": 1}
 
 
 def test_a_partition_that_moved_is_shown_with_the_worker_that_spoke_last():

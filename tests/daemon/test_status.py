@@ -107,6 +107,17 @@ def test_what_waits_is_said_with_its_unit_on_one_line(run_directory, is_held, ca
     assert last == r"waits since 2026-03-28T23:33:55Z: uow\u2028 é for sequence:3 (2 stashed, deadline at 2026-03-28T23:34:16Z)"
 
 
+def test_servers_that_handlers_cannot_reach_are_named_with_how_many_wait(run_directory, is_held, capsys):
+    told = msgspec.structs.replace(said(at=SystemClock().now()), unavailable={"sanctions-api": 1_200, "rates": 1})
+    StatusFile(run_directory).write(told)
+    assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "ready"
+    assert lines[-2:] == ["sanctions-api unavailable: 1200 units wait for it", "rates unavailable: 1 unit waits for it"]
+    assert main(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unavailable"] == {"sanctions-api": 1_200, "rates": 1}
+
+
 def test_workers_that_died_are_counted_with_the_last_ones_words(run_directory, is_held, capsys):
     told = msgspec.structs.replace(said(at=SystemClock().now()), restarts=2, last_death="ended with 1: no\nroom")
     StatusFile(run_directory).write(told)

@@ -17,6 +17,7 @@ from daemon.status_file import StatusFile
 from daemon.status_report import Identity, State, StatusReport, UntakenPartition, instant_of, instant_text
 from daemon.suspects import Suspects
 from daemon.worker import Worker
+from domain.errors import DependencyUnavailable
 from domain.record import Origin, Partition, Record
 from guardian.actors import ActorsFailed
 from guardian.figures import CycleTimes
@@ -240,6 +241,21 @@ def test_the_report_names_the_oldest_waits_and_how_far_each_partition_was_read(o
     ]
     assert last.dead_letters == {"undecodable": 1}
     assert last.counts["overruns"] == last.counts["ownership_lost"] == last.counts["heals"] == 0
+
+
+def test_the_report_names_the_servers_for_which_most_units_wait(operator, monkeypatch):
+    def handle(self, envelope, data, marks, now):
+        raise DependencyUnavailable(f"server-{min(int(envelope.unit), 11)}")
+
+    monkeypatch.setattr("daemon.composition.Spared.handle", handle)
+    operator.append(*(envelope_line(str(number), 1) for number in range(15)))
+    operator.until = lambda: operator.questions > 3
+    operator.worker.run()
+    unavailable = operator.reports[-1].unavailable
+    assert len(unavailable) == 10
+    assert unavailable["server-11"] == 4
+    assert operator.reports[-1].state == State.STOPPED
+    assert State.READY in operator.states, "all else goes on"
 
 
 def test_it_says_ready_once_and_again_when_it_is_so_again(operator, monkeypatch, caplog):

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -18,7 +20,7 @@ from daemon.service_report import NOT_RUNNING, STALE
 from daemon.status_report import State
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
-from domain.errors import TransientError
+from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from domain.record import Origin, Partition, Record
 from guardian.supervision import SUPERVISION
 from resequencer.handlers.target_types import find_target_type
@@ -133,6 +135,37 @@ def test_the_configuration_of_the_readme_is_valid(tmp_path):
     write(tmp_path, {"conf/own.conf": block})
     configuration = load(tmp_path / "conf/own.conf")
     assert configuration.warnings == ()
+
+
+def test_the_target_type_of_the_contributing_page_that_calls_a_server_waits_for_it(tmp_path, monkeypatch):
+    write(tmp_path, {name: code for name, code in pieces("python").items() if name == "payments/screened_message.py"})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    target_type = find_target_type("payments.screened_message:screened_message", (), ())
+    answers = iter([503, 200, 400])
+
+    class Screening(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(next(answers))
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    report = b'{"CstmrPmtStsRpt": {"GrpHdr": {"MsgId": "A"}}}'
+    with HTTPServer(("127.0.0.1", 0), Screening) as server:
+        monkeypatch.setattr("payments.screened_message.SCREENING", server.server_address)
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        with pytest.raises(DependencyUnavailable, match=r"^screening unavailable$"):
+            target_type(report, PaymentData())
+        assert target_type(report, PaymentData()) == report
+        with pytest.raises(PermanentError, match="screening refused it with 400"):
+            target_type(report, PaymentData())
+        server.shutdown()
+        thread.join()
+    with pytest.raises(DependencyUnavailable):
+        target_type(report, PaymentData())
 
 
 def test_the_target_type_of_the_contributing_page_asks_to_be_called_again(tmp_path, monkeypatch):

@@ -88,6 +88,12 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         memory.takeover_waits_for_a_clock_that_was_set_back: 6,
         memory.deadline_lost_when_the_clock_is_set_back: 34,
     },
+    Life.SERVERS: {
+        plant.attempts_counted_for_a_server: 0,
+        plant.servers_never_tried_again: 0,
+        plant.one_that_tried_in_vain_is_never_followed: 4,
+        plant.stash_released_while_its_server_is_away: 0,
+    },
     Life.DATABASE: {
         plant.heal_not_noticed: 1,
         plant.heal_does_not_mark: 1,

@@ -2,7 +2,7 @@
 
 Whatever happens, what leaves must be what leaves when nothing happens. Replay a seed by hand with
 
-    PYTHONPATH=tests:. .venv/bin/python -m simulation.lives SEED [crashes | database | positions | clocks | none] [--fault NAME]
+    PYTHONPATH=tests:. .venv/bin/python -m simulation.lives SEED [crashes | database | …] [--fault NAME]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from simulation.aimed_losses import AimedLosses
 from simulation.clocks import MOST_MS
 from simulation.misfortunes import Dangers
 from simulation.reading import find_false_mark, read_outcome
+from simulation.with_server_away import judged_with_server_away, prepared_with_server_away
 from simulation.with_wild_clocks import judged_with_wild_clocks
 from simulation.without_storage import ahead_characters, judged_without_storage, prepared_without_storage
 from simulation.world import World
@@ -44,6 +45,8 @@ class Life(StrEnum):
     """The group's positions are reset once."""
     CLOCKS = "clocks"
     """The workers' clocks are set, forth and back, and handlers are slow."""
+    SERVERS = "servers"
+    """Handlers call a server that is away for a while."""
     NONE = "none"
     """Each worker has a storage `none` of its own: the source is the store."""
 
@@ -64,7 +67,9 @@ def simulate(seed: int, life: Life = Life.CRASHES, expected: Outcome | None = No
     if life is Life.NONE:
         return judged_without_storage(outcome, expected, work, ahead_characters(seed, work))
     if life is Life.CLOCKS:
-        return with_true_marks(judged_with_wild_clocks(outcome, expected, work), work)
+        return judged_with_wild_clocks(outcome, expected, work)
+    if life is Life.SERVERS:
+        return judged_with_server_away(outcome, expected, work)
     outcome = judged(outcome, expected, life.forgets)
     return with_true_marks(outcome, work) if life is Life.CRASHES else outcome
 
@@ -81,6 +86,8 @@ def prepared(seed: int, life: Life) -> Workload:
     if life is Life.NONE:
         return prepared_without_storage(workload(seed, random.choice((4, _MOST_UNITS))), random)
     work = workload(seed, _MOST_UNITS)
+    if life is Life.SERVERS:
+        return prepared_with_server_away(work, random)
     if life is Life.CLOCKS:
         return work._replace(plan=replace(work.plan, batch_size=random.choice((1, 1, 3, 500))))
     if life is Life.CRASHES and random.random() < 0.3:
@@ -103,6 +110,7 @@ def _world(seed: int, work: Workload, life: Life, workers: int) -> World:
 def _lived(world: World, work: Workload, random: Random | None, life: Life) -> Outcome:
     world.handler.away_until.update(work.away_until)
     world.handler.never |= work.never
+    world.handler.needs_server, world.handler.server_away = work.needs_server, work.server_away
     world.handler.mistakes = Mistakes(work.mistakes, is_foreseen=random is None)
     with world.patched():
         try:

@@ -50,7 +50,7 @@ def test_some_lives_are_free_of_loss_double_and_disorder(life: Life) -> None:
 @pytest.mark.parametrize("life", Life)
 @pytest.mark.parametrize("chunk", range(4))
 def test_many_lives_are_free_of_loss_double_and_disorder(chunk: int, life: Life) -> None:
-    """Twenty of these are more than ten thousand kills, and seven times as much else that goes wrong."""
+    """Twenty-four of these are more than ten thousand kills, and seven times as much else that goes wrong."""
     assert live_through(range(100 + _CHUNK * chunk, 100 + _CHUNK * (chunk + 1)), life).kills > 100
 
 

@@ -3,20 +3,21 @@
 When something is released depends on the clock, so what leaves is not what leaves when nothing happens. But
 
 * nothing is lost, nothing is told or buried twice, nothing is marked as a possible duplicate;
-* a notification that follows a later one of its unit (of its flow, with a numbering per flow) says so, and no other does; but
-  for units of which something was buried, for that counts as a later one too and does not show in what was told.
+* a notification that follows a later one of its unit (of its flow, with a numbering per flow) says so, and no other does; what
+  it is said to lack it lacks.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 
 from crash_simulation import Outcome, Workload, identity_of
-from service_under_test import Told
+from told_marks import find_wrong_mark
 
 
 def judged_with_wild_clocks(outcome: Outcome, expected: Outcome, work: Workload) -> Outcome:
     if outcome.problem is not None:
         return outcome
-    problem = _find_loss(outcome, expected) or _find_double(outcome) or _find_disorder(outcome, work)
+    problem = _find_loss(outcome, expected) or _find_double(outcome)
+    problem = problem or find_wrong_mark(outcome.told, work.plan.strategy)
     return outcome._replace(problem=problem)
 
 
@@ -34,20 +35,3 @@ def _find_double(outcome: Outcome) -> str | None:
     times = Counter([each.identity for each in outcome.told]) + Counter([each.position for each in outcome.dead])
     doubled = sorted(each for each, count in times.items() if count > 1)
     return f"left twice: {doubled}" if doubled else None
-
-
-def _find_disorder(outcome: Outcome, work: Workload) -> str | None:
-    if not work.plan.strategy.endswith("SEQUENCE"):
-        return None
-    lanes: defaultdict[tuple[str, str], list[Told]] = defaultdict(list)
-    buried = {identity_of(each).split("#")[0] for each in outcome.dead}
-    for each in (each for each in outcome.told if each.unit not in buried):
-        flow = each.identity.split("#")[1] if work.plan.strategy == "STRICT_SEQUENCE" else ""
-        lanes[each.unit, flow].append(each)
-    for lane, told in lanes.items():
-        highest = 0
-        for each in told:
-            if each.is_late != ((each.sequence or 0) < highest):
-                return f"{lane}: {each} comes after {highest}"
-            highest = max(highest, each.sequence or 0)
-    return None

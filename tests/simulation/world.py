@@ -25,9 +25,11 @@ from domain.record import Partition
 from guardian.messages import Survey, Surveyed
 from guardian.takeover import find_metadata
 from storage.none_memory import Memory
+from storage.port import WaitKind, Waits
 
 INPUT = tuple(TopicPartition(TOPIC, number) for number in range(2))
 _UNTIL_HEALED = 1 << 60
+_LONGEST_PAUSE_MS = 30_000
 
 
 class World:
@@ -143,6 +145,15 @@ class World:
         """The units in which something waits, as the workers know them."""
         return [key.unit for _, survey in self._surveys() for key, _ in survey.oldest]
 
+    def _is_turn_of(self, waits: Waits) -> bool:
+        """Of those that wait for a server one tries at a time, until it is back: then it takes another pause at most."""
+        return waits.kind is not WaitKind.DEPENDENCY or self.clock.now() >= self.handler.server_away.stop + _LONGEST_PAUSE_MS
+
+    def _most_stashed(self, waits: Waits) -> int:
+        settings = self.plan.resequencer
+        is_dependent = waits.kind is WaitKind.DEPENDENCY
+        return 4 * settings.stash_limit if is_dependent else settings.stash_limit + settings.max_attempts
+
     def find_excess(self) -> str | None:
         """What is in memory and should not be, now that all are quiet: stashes of workers or units beyond their bound, units of a
         partition that is another's, or that should have been woken.
@@ -153,11 +164,10 @@ class World:
             theirs = {key.partition for key, _ in survey.oldest} - {each.partition for each in worker.held()}
             if theirs:
                 return f"{worker.slot} still knows units of {theirs}"
-            settings = self.plan.resequencer
-            full = [key.unit for key, waits in survey.oldest if waits.stashed > settings.stash_limit + settings.max_attempts]
+            full = [key.unit for key, waits in survey.oldest if waits.stashed > self._most_stashed(waits)]
             if full:
                 return f"{worker.slot} has more stashed than may be in {full}"
-            overdue = [key.unit for key, waits in survey.oldest if waits.wakes_at <= self.clock.now()]
+            overdue = [key.unit for key, waits in survey.oldest if waits.wakes_at <= self.clock.now() and self._is_turn_of(waits)]
             if overdue:
                 return f"{worker.slot} has not woken {overdue}"
         return None

@@ -1,0 +1,117 @@
+"""Servers that handlers call and that are unavailable: who waits for each, and how many may try again. Pure bookkeeping.
+
+One unit tries first, after pauses that double. While those that try get through, twice as many try next: a million that wait
+neither fall upon a server that has just come back, nor keep the worker from its intake with calls that fail.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from domain.clock import Instant
+from domain.record import Partition
+from resequencer.messages import UnitKey
+
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
+
+
+@dataclass(slots=True)
+class _Away:
+    """`due` are the units that may be called again by their own back-off, the longest due first; `tried` are those that are at
+    it, of which so many have `failed`.
+    """
+
+    waiting: int = 0
+    due: dict[UnitKey, None] = field(default_factory=dict)
+    tried: set[UnitKey] = field(default_factory=set)
+    taken: int = 0
+    failed: int = 0
+    at_once: int = 1
+    pause_ms: int = 0
+    next_at: Instant = 0
+
+    def is_open(self, now: Instant) -> bool:
+        """A clock that was set back keeps nobody waiting."""
+        return bool(self.due) and not self.tried and not 0 < self.next_at - now <= self.pause_ms
+
+    def end_try(self, now: Instant) -> None:
+        if self.failed == self.taken:
+            self.at_once, self.pause_ms = 1, min(max(2 * self.pause_ms, _FIRST_PAUSE_MS), _LONGEST_PAUSE_MS)
+            self.next_at = now + self.pause_ms
+        else:
+            self.at_once = 2 * self.at_once if 2 * self.failed <= self.taken else max(1, self.at_once // 2)
+            self.pause_ms = self.next_at = 0
+
+
+class Dependencies:
+    """Knows a server from the first unit that waits for it to the last."""
+
+    def __init__(self) -> None:
+        self._away: dict[str, _Away] = {}
+        self._due_for: dict[UnitKey, str] = {}
+        self._tried_for: dict[UnitKey, str] = {}
+
+    @property
+    def waiting(self) -> Mapping[str, int]:
+        """How many units wait for each."""
+        return {name: away.waiting for name, away in self._away.items()}
+
+    @property
+    def next_at(self) -> Instant | None:
+        """When somebody may try at the earliest."""
+        return min((each.next_at for each in self._away.values() if each.due and not each.tried), default=None)
+
+    def remember(self, before: str | None, after: str | None) -> None:
+        """A unit waited for the one and waits for the other now."""
+        if before == after:
+            return
+        if after is not None:
+            self._away.setdefault(after, _Away()).waiting += 1
+        if before is not None:
+            away = self._away[before]
+            away.waiting -= 1
+            if not away.waiting:
+                del self._away[before]
+
+    def queue(self, key: UnitKey, name: str) -> None:
+        """By its own back-off it may be called again."""
+        self._away[name].due[key] = None
+        self._due_for[key] = name
+
+    def take(self, now: Instant, limit: int) -> Iterator[UnitKey]:
+        """Who may try now, about `limit` at once."""
+        for name, away in self._away.items():
+            if not away.is_open(now):
+                continue
+            away.at_once = min(away.at_once, limit)
+            wave = [key for key, _ in zip(away.due, range(away.at_once), strict=False)]
+            away.tried, away.taken, away.failed = set(wave), len(wave), 0
+            for key in wave:
+                del away.due[key], self._due_for[key]
+                self._tried_for[key] = name
+                yield key
+
+    def note(self, key: UnitKey, name: str | None, now: Instant) -> None:
+        """It took a turn, and waits for this server after it, None for none."""
+        if self._due_for.get(key, name) != name:
+            self._forget_due(key)
+        tried = self._tried_for.pop(key, None)
+        away = None if tried is None else self._away.get(tried)
+        if away is not None:
+            away.tried.discard(key)
+            away.failed += name == tried
+            if not away.tried:
+                away.end_try(now)
+
+    def drop(self, partition: Partition) -> None:
+        """Forget who was due and who tried; what waits is forgotten one by one."""
+        for key in [each for each in self._due_for if each.partition == partition]:
+            self._forget_due(key)
+        for key in [each for each in self._tried_for if each.partition == partition]:
+            away = self._away.get(self._tried_for.pop(key))
+            if away is not None:
+                away.tried.discard(key)
+
+    def _forget_due(self, key: UnitKey) -> None:
+        away = self._away.get(self._due_for.pop(key))
+        if away is not None:
+            away.due.pop(key, None)

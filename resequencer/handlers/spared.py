@@ -1,0 +1,43 @@
+"""Calls for servers that are unavailable may take half of the worker's time, and no more."""
+
+from domain.clock import Clock, Instant
+from domain.envelope import DataEnvelope
+from domain.errors import DependencyUnavailable
+from resequencer.handlers.port import Handled, Handler, Marks
+from resequencer.payment_data import PaymentData
+
+_AT_ONCE_MS = 1_000
+"""So much may be spent before anything is spared."""
+
+
+class Spared:
+    """A handler around another. Where a server is found unavailable only after a time-out, each envelope would take that long.
+
+    Once such calls have taken too much of the worker's time, envelopes wait for that server without the handler being called,
+    until there is time again. Which of them need it nobody knows before the call.
+    """
+
+    def __init__(self, handler: Handler, clock: Clock) -> None:
+        self._handler = handler
+        self._clock = clock
+        self._server = ""
+        self._spent_ms = 0
+        self._counted_at: Instant = 0
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        began_at = self._clock.now()
+        if self._spent_by(began_at) > _AT_ONCE_MS:
+            raise DependencyUnavailable(self._server)
+        try:
+            return self._handler.handle(envelope, data, marks, now)
+        except DependencyUnavailable as error:
+            self._server, self._counted_at = error.name, self._clock.now()
+            self._spent_ms += max(0, self._counted_at - began_at)
+            raise
+
+    def _spent_by(self, now: Instant) -> int:
+        """What has not been made up for by as much time for other things. A clock that was set back makes up for nothing."""
+        if self._spent_ms:
+            self._spent_ms = max(0, self._spent_ms - max(0, now - self._counted_at))
+            self._counted_at = now
+        return self._spent_ms

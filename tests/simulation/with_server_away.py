@@ -1,0 +1,34 @@
+"""Lives in which handlers call a server that is away for a while, and how they are judged.
+
+Who tries first when the server is back depends on who has called it lately, which a worker that dies forgets. So what leaves is
+judged as where clocks jump; and whoever waits for the server waits as long as that takes: nothing of it becomes a dead letter.
+"""
+
+from random import Random
+
+from crash_simulation import Outcome, Workload, identity_of
+from msgspec.structs import replace
+from service_under_test import BEGINNING
+from simulation.with_wild_clocks import judged_with_wild_clocks
+
+_LONGEST_MS = 300_000
+
+
+def prepared_with_server_away(work: Workload, random: Random) -> Workload:
+    """Many envelopes need it. Units leave memory early."""
+    identities = {f"uow-{unit}#{flow}#{number}" for unit in range(20) for flow in "AB" for number in range(1, 8)}
+    share = random.choice((0.1, 0.5, 1.0))
+    needs = frozenset(each for each in sorted(identities) if random.random() < share)
+    begins_at = BEGINNING + random.choice((0, 0, 20_000))
+    away = range(begins_at, begins_at + random.randint(10_000, _LONGEST_MS))
+    roster = replace(work.plan.roster, unit_stash=random.choice((0, 1, 1_000)))
+    plan = replace(work.plan, roster=roster)
+    return work._replace(plan=plan, away_until={}, needs_server=needs, server_away=away)
+
+
+def judged_with_server_away(outcome: Outcome, expected: Outcome, work: Workload) -> Outcome:
+    outcome = judged_with_wild_clocks(outcome, expected, work)
+    letters, wanted = ({identity_of(each) for each in which.dead} for which in (outcome, expected))
+    if outcome.problem is None and letters != wanted:
+        return outcome._replace(problem=f"dead letters of {sorted(letters)}, expected of {sorted(wanted)}")
+    return outcome
