@@ -98,7 +98,7 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         plant.heal_not_noticed: 1,
         plant.heal_does_not_mark: 1,
         storage.position_goes_back_when_healing: 1,
-        storage.token_counted_instead_of_drawn: 14,
+        storage.token_counted_instead_of_drawn: 318,
         storage.forgetting_noticed_by_the_offset_alone: 14,
         storage.healed_by_whoever_comes: 1,
     },
