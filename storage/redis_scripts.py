@@ -211,7 +211,7 @@ FORGET = Script(
       end
     end
     in_parts('ZREM', KEYS[3], gone, 1, #gone)
-    if #gone > 0 then call('HSET', KEYS[1], 'idle', call('ZCARD', KEYS[3])) end
+    call('HSET', KEYS[1], 'idle', call('ZCARD', KEYS[3]))
     return {'ok', #gone}
     """,
 )

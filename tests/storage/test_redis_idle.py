@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from domain.errors import OwnershipLost
 from storage import redis_partition
 from storage.port import Pending, Snapshot, StashEntry, StorageUnavailable, UnitChange
 from storage.redis_keys import RedisKeys
@@ -87,6 +88,17 @@ def test_what_waits_or_has_changed_since_it_was_found_is_not_forgotten(client, k
     assert store.expire(0, ()) == 1
     assert store.load(["changed", "waits", "due"]).keys() == {"changed", "waits"}
     assert indexed(client, keys) == {b"changed": 1}
+
+
+def test_an_owner_who_is_overtaken_between_finding_and_forgetting_forgets_nothing(client, keys, store, redis, monkeypatch):
+    put(store, idle("a"))
+    found = list(store._due(0))
+    owner = redis.make().open(PARTITION)
+    monkeypatch.setattr(store, "_due", lambda _: iter(found))
+    with pytest.raises(OwnershipLost):
+        store.expire(0, ())
+    assert owner.load(["a"]).keys() == {"a"}
+    assert indexed(client, keys) == {b"a": 0}
 
 
 def test_a_full_server_forgets_all_the_same(own_redis):
