@@ -95,7 +95,7 @@ def test_a_damaged_header_is_refused(client, keys, filled, redis, field, value):
         redis.make().open(PARTITION)
 
 
-@pytest.mark.parametrize("part", ["header", "waiting", "pending"])
+@pytest.mark.parametrize("part", ["header", "waiting", "pending", "idle"])
 def test_a_key_of_another_program_is_refused(client, keys, redis, part):
     client.set(getattr(keys, part), "theirs")
     with pytest.raises(StorageRefused, match=r"use a storage\.namespace of your own"):
