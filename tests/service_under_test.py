@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -145,7 +147,8 @@ class Plan(msgspec.Struct, frozen=True):
 class Service:
     """A worker and its directory. `start`, `stop` and `kill` may follow each other as often as one likes.
 
-    `around_transport` and `around_storage` are put around the real ones at each start, `files` stands for the system's.
+    `around_transport` and `around_storage` are put around the real ones at each start, `files` stands for the system's;
+    `forgotten` counts the units that were idle for long enough while it ran.
     """
 
     def __init__(self, directory: Path, plan: Plan = Plan(), **changes: Any) -> None:  # noqa: B008 - frozen.
@@ -159,6 +162,7 @@ class Service:
         self.around_storage: Callable[[Storage], Storage] = lambda storage: storage
         self.is_stopping = False
         self.pauses: list[int] = []
+        self.forgotten = 0
         self.state_file = directory / "state.db"
         self._tokens = count(1)
         self._cycle: Cycle | None = None
@@ -215,11 +219,12 @@ class Service:
         self.stop()
         self.start()
 
-    def run(self, cycles: int = 200) -> None:
-        """Cycles until nothing moves any more."""
+    def run(self, cycles: int = 200, *, expires: bool = False) -> None:
+        """Cycles until nothing moves any more; after each it may look for what is to be forgotten."""
         quiet = 0
         for _ in range(cycles):
             quiet = 0 if self.cycle.run_once() or self._has_to_go_on() else quiet + 1
+            self.forgotten += self.cycle.expire() if expires else 0
             if quiet == 2:
                 return
         raise AssertionError(f"still not quiet after {cycles} cycles")
@@ -281,6 +286,11 @@ class Service:
     def input_size(self, partition: int = 0) -> int:
         return (self.directory / "in" / f"partition-{partition}.jsonl").stat().st_size
 
+    def kept_units(self) -> int:
+        """In the database."""
+        with closing(sqlite3.connect(self.state_file)) as connection:
+            return int(connection.execute("SELECT count(*) FROM units").fetchone()[0])
+
     def forget_database(self) -> None:
         """The storage is gone, as after a lost disk."""
         for path in self.directory.glob("state.db*"):
@@ -305,6 +315,12 @@ def envelope_line(unit: str, sequence: int | None, flow: str = "A", identity: st
     mds = [{"uniqueId": name, "objectType": name, "object": {"of": unit}} for name in objects.pop("mds", ())]
     value = wire(unit, flow, sequence, identity or f"{unit}#{flow}#{sequence}", mdsObjects=mds, **objects)
     return encode_line(Line(value, unit.encode(), (("schema-version", b"2"),)))[:-1]
+
+
+def value_of(line: bytes) -> bytes | None:
+    """Of the record that a line holds, None if it holds none."""
+    decoded = decode_line(line)
+    return decoded.value if isinstance(decoded, Line) else None
 
 
 def _told(line: dict[str, Any]) -> Told:

@@ -6,7 +6,8 @@ from pathlib import Path
 import mistake_faults as mistakes
 import planted_faults as plant
 import pytest
-from crash_simulation import Forgets, reference, simulate, workload
+from crash_simulation import prepared, reference, simulate
+from outcomes import Forgets
 from planted_faults import Fault, Patch
 
 _MOST_SEEDS = 120
@@ -62,7 +63,7 @@ def test_the_simulation_notices(fault: Fault, forgets: Forgets, monkeypatch: Pat
 def _first_noticed(fault: Fault, forgets: Forgets, monkeypatch: Patch) -> int | None:
     """The first seed that goes wrong with the fault. What is expected was found without it."""
     for seed in range(_MOST_SEEDS):
-        expected = reference(workload(seed))
+        expected = reference(prepared(seed))
         with monkeypatch.context() as patch:
             fault(patch)
             problem = simulate(seed, forgets, expected).problem

@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
-from crash_simulation import Forgets, crash_at, reference, simulate, workload
+from crash_simulation import crash_at, reference, simulate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from outcomes import Forgets
 from service_under_test import BEGINNING, P0, Service
+from workloads import workload
 
 from connectors.port import PartitionOutput, PublishRefused
 from domain.errors import OwnershipLost

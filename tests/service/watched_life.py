@@ -8,8 +8,9 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from crash_simulation import Outcome, Workload, workload
+from outcomes import Outcome
 from service_under_test import Service
+from workloads import Workload, workload
 
 _MOST_CYCLES = 3_000
 

@@ -140,6 +140,18 @@ class FakeBroker:
         """A record outside of any transaction; None is an offset that nobody is given, as compaction leaves behind."""
         self.logs[partition].append(Entry(record))
 
+    def append_undecided(self, partition: TopicPartition, record: Stored) -> Entry:
+        """A record of a producer's transaction, which is open until `decide` is told of all of them."""
+        entry = Entry(record, is_aborted=None)
+        self.logs[partition].append(entry)
+        return entry
+
+    def decide(self, partition: TopicPartition, entries: Sequence[Entry], *, is_commit: bool) -> None:
+        """That transaction ends."""
+        for each in entries:
+            each.is_aborted = not is_commit
+        self.logs[partition].append(Entry(None))
+
     def decided(self, topic: str) -> list[Stored]:
         """What a `read_committed` reader of all its partitions gets."""
         logs = [log for each, log in self.logs.items() if each.topic == topic]

@@ -13,17 +13,19 @@ from enum import StrEnum
 from random import Random
 from typing import NamedTuple
 
-from crash_simulation import Forgets, Outcome, Phase, Workload, judged, with_true_marks, workload
+from absences import LONGEST_RETENTION_MS, STEP_MS, with_absences, without_retention
 from faltering import Mistakes
 from msgspec.structs import replace
+from outcomes import Forgets, Outcome, judged, with_true_marks
 from simulation.aimed_losses import AimedLosses
-from simulation.clocks import MOST_MS
+from simulation.clocks import MOST_MS, NO_CLOCK_DANGERS, ClockDangers
 from simulation.misfortunes import Dangers
 from simulation.reading import find_false_mark, read_outcome
 from simulation.with_server_away import judged_with_server_away, prepared_with_server_away
 from simulation.with_wild_clocks import judged_with_wild_clocks
 from simulation.without_storage import ahead_characters, judged_without_storage, prepared_without_storage
 from simulation.world import World
+from workloads import Phase, Workload, workload
 
 from domain.errors import ResequencerError
 
@@ -31,6 +33,8 @@ _TURNS = 40
 _MOST_UNITS = 16
 _HAVE_FEW_DANGERS = 0.3
 _HAVE_SHORT_TRANSACTIONS, _MOST_AT_ONCE = 0.3, 3
+_HAVE_ABSENCES = 0.4
+_LONG_PAUSES = 0.2
 _AGES_MS = 1 << 30
 _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError, TypeError, AttributeError)
 
@@ -75,36 +79,45 @@ def simulate(seed: int, life: Life = Life.CRASHES, expected: Outcome | None = No
 
 
 def reference(seed: int, life: Life = Life.CRASHES) -> Outcome:
-    """What leaves when nothing happens to a single worker."""
-    work = prepared(seed, life)
+    """What leaves when nothing happens to a single worker, and no unit is ever forgotten."""
+    work = without_retention(prepared(seed, life))
     return _lived(_world(seed, work, life, workers=1), work, None, life)
 
 
 def prepared(seed: int, life: Life) -> Workload:
-    """Some units wait for longer than the idle ones are kept: whoever waits must not expire."""
-    random = Random(f"prepared {seed}")
+    random, absences = Random(f"prepared {seed}"), Random(f"absences {seed}")
     if life is Life.NONE:
         return prepared_without_storage(workload(seed, random.choice((4, _MOST_UNITS))), random)
     work = workload(seed, _MOST_UNITS)
+    if absences.random() < _HAVE_ABSENCES:
+        work = with_absences(work, absences, transactions_hang=True)
     if life is Life.SERVERS:
         return prepared_with_server_away(work, random)
     if life is Life.CLOCKS:
         return work._replace(plan=replace(work.plan, batch_size=random.choice((1, 1, 3, 500))))
-    if life is Life.CRASHES and random.random() < 0.3:
-        long = replace(work.plan.resequencer, stash_timeout_ms=200_000)
-        return work._replace(plan=replace(work.plan, resequencer=long, retention_ms=150_000))
     return work
+
+
+def _has_absences(work: Workload) -> bool:
+    return work.plan.retention_ms <= LONGEST_RETENTION_MS
 
 
 def _world(seed: int, work: Workload, life: Life, workers: int) -> World:
     characters = ahead_characters(seed, work) if life is Life.NONE else None
-    world = World(seed, work.plan, workers, characters, clocks_jump=life is Life.CLOCKS)
+    world = World(seed, work.plan, workers, characters, _clock_dangers(work) if life is Life.CLOCKS else NO_CLOCK_DANGERS)
     if Random(f"at once {seed}").random() < _HAVE_SHORT_TRANSACTIONS:
         world.broker.most_at_once = _MOST_AT_ONCE
     few = Random(f"few {seed} {life}")
     if life is not Life.CRASHES and few.random() < _HAVE_FEW_DANGERS:
         world.misfortunes.dangers = Dangers.few(few)
+    if _has_absences(work):
+        world.misfortunes.dangers = replace(world.misfortunes.dangers, long_pause=_LONG_PAUSES)
     return world
+
+
+def _clock_dangers(work: Workload) -> ClockDangers:
+    """Each time that a clock is set forward may count as ten seconds: where it happens often, nothing has to be remembered."""
+    return ClockDangers(jump=0.02, passing=0.05) if _has_absences(work) else ClockDangers(jump=0.3)
 
 
 def _lived(world: World, work: Workload, random: Random | None, life: Life) -> Outcome:
@@ -120,7 +133,9 @@ def _lived(world: World, work: Workload, random: Random | None, life: Life) -> O
         finally:
             for each in world.workers:
                 each.die()
-    return read_outcome(world.broker, world.misfortunes)._replace(problem=problem or find_false_mark(world))
+    outcome = read_outcome(world.broker, world.misfortunes)
+    problem = problem or find_false_mark(world)
+    return outcome._replace(problem=problem, remembered=world.remembered, forgotten=world.forgotten)
 
 
 class _Losses(NamedTuple):
@@ -170,6 +185,7 @@ class _Lived:
         for at, phase in enumerate(self._work.phases):
             if problem := self._live(at, phase):
                 return problem
+        self._world.call_back()
         # Who read everything again needs some time more, and so does who began to wait by a clock that was ahead.
         for _ in range(10 if self._is_struck and self._life is not Life.CRASHES else 0):
             self._world.clock.advance(MOST_MS if self._life is Life.CLOCKS else 25_000)
@@ -177,8 +193,21 @@ class _Lived:
                 return problem
         if waiting := self._world.waiting():
             return f"still waiting: {waiting}"
-        active = 0 if self._work.plan.roster.idle_timeout_ms > _AGES_MS else self._world.active()
-        return f"{active} units are still in memory" if active else None
+        if self._work.plan.roster.idle_timeout_ms > _AGES_MS:
+            return None
+        active = self._world.active()
+        return f"{active} units are still in memory" if active else self._forget_all()
+
+    def _forget_all(self) -> str | None:
+        """Where the retention is short, what is idle is forgotten after it."""
+        if not _has_absences(self._work):
+            return None
+        for _ in range(self._work.plan.retention_ms // STEP_MS + 3):
+            self._world.clock.advance(STEP_MS)
+            if problem := self._world.calm():
+                return problem
+        kept = self._world.kept_units()
+        return f"{kept} units are still kept though nothing came for long" if kept else None
 
     def _live(self, at: int, phase: Phase) -> str | None:
         """Time goes by and lines come: some at once, then, when nothing is due any more, the others little by little. What came
@@ -188,17 +217,30 @@ class _Lived:
         nothing though something is there. Where there are retries, they come one after the other.
         """
         world = self._world
-        if phase.is_outage:
-            world.kill_all()
+        self._begin(phase)
         world.clock.advance(phase.advance_ms)
-        if self._work.away_until and (problem := world.calm()):
+        if self._work.away_until and (problem := self._calm_down()):
             return problem
         at_once = len(phase.lines) if phase.is_outage or self._life is Life.CLOCKS else len(phase.lines) // 4
+        world.hang(phase.hung)
         world.send(phase.lines[:at_once])
+        world.come_back()
         if problem := self._pass(at, 0):
             return problem
         world.coming.extend(phase.lines[at_once:])
         return self._pass(at, 1) if world.coming else None
+
+    def _begin(self, phase: Phase) -> None:
+        if phase.is_outage and self._is_struck and _has_absences(self._work):
+            self._world.go_out()
+        elif phase.is_outage:
+            self._world.kill_all()
+        if self._is_struck:
+            self._world.call_back(0.3)
+
+    def _calm_down(self) -> str | None:
+        self._world.come_back()
+        return self._world.calm()
 
     def _pass(self, at: int, half: int) -> str | None:
         """A while of misfortunes, then calm. When positions and storage are lost at once nobody can know that anything was."""
@@ -207,7 +249,7 @@ class _Lived:
             world.reset_group()
             if at in losses.forgets_at and (problem := world.calm()):
                 return problem
-        if self._is_struck:
+        if self._is_struck and not self._work.phases[at].is_calm:
             if self._aimed is not None:
                 self._aimed.aim()
             is_backed_up = at in losses.backup_at and half == losses.half

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from random import Random
 from typing import Protocol, TypeVar
 
@@ -14,12 +15,24 @@ from domain.errors import ResequencerError
 
 Answer = TypeVar("Answer")
 _STANDS_STILL = (1, 2, 4, 8, 16, 32)
+FOR_LONG = 1 << 60
+"""Turns that never come: whoever stands still for so long goes on when it is called back."""
+
 _WHERE_IT_HURTS = frozenset(("open", "committed", "init_transactions", "add_offsets", "produce", "commit", "commit_transaction"))
 _HOW_MUCH_MORE_OFTEN = 6
+_OF_THE_STORAGE = frozenset(("open", "load", "waiting", "pending", "commit", "half a commit", "expire"))
+
+
+class Server(StrEnum):
+    """What a worker asks."""
+
+    BROKER = "broker"
+    STORAGE = "storage"
 
 
 class Dangers(msgspec.Struct, frozen=True):
-    """How likely each misfortune is at a step; `eviction` is so between two stretches of work.
+    """How likely each misfortune is at a step; `eviction` is so between two stretches of work. `long_pause` is the share of the
+    pauses that are `FOR_LONG`.
 
     At steps that change something, or that what follows relies upon, it is more likely.
     """
@@ -29,6 +42,7 @@ class Dangers(msgspec.Struct, frozen=True):
     lost_answer: float = 0.0
     pause: float = 0.0
     eviction: float = 0.0
+    long_pause: float = 0.0
 
     @classmethod
     def drawn(cls, random: Random) -> Dangers:
@@ -67,8 +81,8 @@ class Losses(Protocol):
 class Misfortunes:
     """Nothing happens while it is not `armed`. `trace` names what did, in order, `count` says how much it was.
 
-    `late` are requests that were given up and are still on their way; `losses` are those of a storage, at the steps at which
-    they hurt.
+    `away` is the server that answers no request at the moment, whether armed or not. `late` are requests that were given up and
+    are still on their way; `losses` are those of a storage, at the steps at which they hurt.
     """
 
     def __init__(self, random: Random) -> None:
@@ -79,6 +93,7 @@ class Misfortunes:
         self.count = 0
         self.crashes = 0
         self.trace: list[str] = []
+        self.away: Server | None = None
         self.late: list[Callable[[], object]] = []
         self.losses: Losses | None = None
 
@@ -95,6 +110,8 @@ class Misfortunes:
         self, who: Stricken, name: str, call: Callable[[], Answer], failure: Exception, *, may_come_late: bool = False
     ) -> Answer:
         """What `call` answers, if it gets there and its answer gets back; else `failure`, whatever became of it."""
+        if self.away is not None and (self.away is Server.STORAGE) == (name in _OF_THE_STORAGE):
+            raise failure
         try:
             if self._is_lost(who, "before", name, self.dangers.lost_request):
                 raise failure
@@ -143,5 +160,6 @@ class Misfortunes:
             return True
         if drawn < likely + self.dangers.pause:
             self.note(f"worker {who.slot} stands still {when} {name}")
-            who.stand_still(self.random.choice(_STANDS_STILL))
+            is_long = self.dangers.long_pause > 0 and self.random.random() < self.dangers.long_pause
+            who.stand_still(FOR_LONG if is_long else self.random.choice(_STANDS_STILL))
         return False

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from crash_simulation import Outcome
 from kafka.structs import TopicPartition
 from msgspec.structs import replace
+from outcomes import Outcome
 from service_under_test import TOPIC, Dead, Teller, Told
 from simulation.fake_broker import FakeBroker, Stored
 from simulation.misfortunes import Misfortunes

@@ -6,10 +6,11 @@ judged as where clocks jump; and whoever waits for the server waits as long as t
 
 from random import Random
 
-from crash_simulation import Outcome, Workload, identity_of
 from msgspec.structs import replace
+from outcomes import Outcome, identity_of
 from service_under_test import BEGINNING
 from simulation.with_wild_clocks import judged_with_wild_clocks
+from workloads import Workload
 
 _LONGEST_MS = 300_000
 

@@ -8,13 +8,14 @@
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
-import msgspec
-from crash_simulation import Outcome, Phase, Workload, by_unit, first_difference, identity_of
 from msgspec.structs import replace
+from outcomes import Outcome, find_loss, find_mark, first_difference
+from remembered import names_in
 from simulation.reading import to_stored
+from workloads import Phase, Workload
 
 _NEVER_MS = 1 << 40
 _ROOM, _TIGHT_ROOM = 3_800, 60
@@ -50,7 +51,7 @@ def judged_without_storage(outcome: Outcome, expected: Outcome, work: Workload, 
     if outcome.problem is not None:
         return outcome
     came = _Came(work)
-    problem = _find_mark(outcome) or _find_loss(outcome, expected) or _find_repetition(outcome, came)
+    problem = find_mark(outcome) or find_loss(outcome, expected) or _find_repetition(outcome, came)
     if problem is None and room == _ROOM:
         problem = _find_difference(outcome, expected, work, came)
     return outcome._replace(problem=problem)
@@ -75,24 +76,10 @@ class _Came:
         return instants[-1] - instants[0] >= self._idle_timeout_ms
 
     def _note(self, value: bytes | None, now: int) -> None:
-        try:
-            envelope = msgspec.json.decode(value or b"")
-            self.times[envelope["processObjects"][0]["uniqueId"]] += 1
-            self._instants[envelope["processingContext"]["unitOfWorkId"]].append(now)
-        except (msgspec.DecodeError, KeyError, TypeError):
-            return
-
-
-def _find_mark(outcome: Outcome) -> str | None:
-    marked = [each for each in (*outcome.told, *outcome.dead) if each.is_possible_duplicate]
-    return f"marked possible-duplicate, though nothing is ever healed: {marked[0]}" if marked else None
-
-
-def _find_loss(outcome: Outcome, expected: Outcome) -> str | None:
-    known, wanted = (
-        {each.identity for each in which.told} | {identity_of(each) for each in which.dead} for which in (outcome, expected)
-    )
-    return f"lost: {sorted(wanted - known)}" if wanted - known else None
+        if (names := names_in(value)) is not None:
+            unit, identity = names
+            self.times[identity] += 1
+            self._instants[unit].append(now)
 
 
 def _find_repetition(outcome: Outcome, came: _Came) -> str | None:
@@ -109,9 +96,4 @@ def _find_difference(outcome: Outcome, expected: Outcome, work: Workload, came: 
     rested = {each.unit for each in (*outcome.told, *expected.told) if came.rests(each.unit)}
     released = {each.unit for each in expected.told if each.incomplete is not None or each.is_late}
     tried_again = {identity.split("#")[0] for identity in work.away_until}
-    told, wanted = (_but_for(by_unit(each.told), rested | released | tried_again) for each in (outcome, expected))
-    return first_difference(told, wanted, (), ())
-
-
-def _but_for(told: Mapping[str, Sequence[object]], units: set[str]) -> dict[str, Sequence[object]]:
-    return {unit: contents for unit, contents in told.items() if unit not in units}
+    return first_difference(outcome.told, expected.told, but_for=rested | released | tried_again)

@@ -12,6 +12,7 @@ from greenlet import getcurrent, greenlet
 from service_under_test import TOPIC
 from simulation.clocks import MachineClock
 from simulation.fake_clients import FakeConsumer
+from simulation.misfortunes import FOR_LONG
 from simulation.struck_storage import StruckSharedStorage
 
 from connectors.kafka_options import ClientOptions
@@ -46,7 +47,7 @@ class Worker:
     def __init__(self, world: World, slot: int) -> None:
         self._world = world
         self.slot = slot
-        self.clock = MachineClock(world.clock)
+        self.clock = MachineClock(world.clock, world.remembered)
         self.cycle: Cycle | None = None
         self.actors: Actors | None = None
         self.transport: KafkaTransport | None = None
@@ -74,6 +75,11 @@ class Worker:
         return self._world.turn < self.stands_until
 
     @property
+    def is_away(self) -> bool:
+        """It stands still until it is called back."""
+        return self.stands_until == FOR_LONG
+
+    @property
     def has_something_due(self) -> bool:
         """Not everybody whose time has come was woken or stopped yet: a cycle takes as many as it takes records."""
         wakes_at = self.cycle._next_wake_at if self.cycle is not None else None
@@ -88,8 +94,10 @@ class Worker:
         return bool(has_committed)
 
     def stand_still(self, turns: int) -> None:
-        """Let the others go on. The group misses it if that takes longer than a session may."""
-        self.stands_until = self._world.turn + turns
+        """Let the others go on. The group misses it if that takes longer than a session may. The last one is back soon."""
+        if turns == FOR_LONG and all(each.is_away or each is self for each in self._world.workers):
+            turns = _SESSION_TURNS
+        self.stands_until = FOR_LONG if turns == FOR_LONG else self._world.turn + turns
         if turns > _SESSION_TURNS:
             self._world.throw_out(self.member)
         getcurrent().parent.switch()
@@ -134,7 +142,7 @@ class Worker:
         try:
             cycle = self.cycle or self._start()
             has_committed = cycle.run_once()
-            cycle.expire()
+            self._world.forgotten += cycle.expire()
             return has_committed
         except Crash:
             self.die()

@@ -7,15 +7,17 @@ zombie; it may be killed where it stands.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from random import Random
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
-from service_under_test import TOPIC, FakeClock, Plan
-from simulation.fake_broker import FakeBroker
-from simulation.misfortunes import Misfortunes
+from remembered import Remembered
+from service_under_test import TOPIC, Plan
+from simulation.clocks import NO_CLOCK_DANGERS, ClockDangers, WorldClock
+from simulation.fake_broker import Entry, FakeBroker
+from simulation.misfortunes import Misfortunes, Server
 from simulation.patching import fake_kafka
 from simulation.reading import SourcedTeller, find_false_mark, to_stored
 from simulation.shared_storage import Backup
@@ -37,21 +39,24 @@ class World:
     ours stood there again. `coming` are lines that have not been sent yet, by partition; `wrong` is the first invariant that
     broke.
 
-    `turn` counts the stretches of work. `clocks_jump` is whether machines have clocks that are set, and handlers take their
-    time. `ahead_characters` are those that a position's metadata has for what is done beyond it.
+    `turn` counts the stretches of work. `clocks` is how clocks are set, if they are, and handlers take their time then.
+    `ahead_characters` are those that a position's metadata has for what is done beyond it. `remembered` is what had to be known
+    all the time, `forgotten` counts the units that were idle for long enough.
     """
 
     def __init__(
-        self, seed: int, plan: Plan, workers: int, ahead_characters: int | None = None, *, clocks_jump: bool = False
+        self, seed: int, plan: Plan, workers: int, ahead_characters: int | None = None, clocks: ClockDangers = NO_CLOCK_DANGERS
     ) -> None:
         self.random = Random(f"world {seed}")
         self.misfortunes = Misfortunes(self.random)
         self.plan = plan
         self.ahead_characters = ahead_characters
-        self.clock = FakeClock()
+        self.clocks = clocks
+        self.remembered = Remembered(plan.retention_ms, clocks.slack_ms)
+        self.forgotten = 0
+        self.clock = WorldClock(self.remembered)
         self.handler = SourcedTeller(self.clock)
-        self.clocks_jump = clocks_jump
-        if clocks_jump:
+        if clocks.jump:
             self.handler.takes_ms = self._handling_ms
         self.broker = FakeBroker({TOPIC: len(INPUT), NOTIFICATIONS: 2, DEAD_LETTERS: 1}, TOPIC)
         self.broker.watch = self._see_position
@@ -64,6 +69,8 @@ class World:
         self._backup = Backup(self.memory)
         self._tokens = count(1)
         self._gaps = Random(f"gaps {seed}")
+        self._outages = Random(f"outages {seed}")
+        self._hanging: dict[int, list[Entry]] = {}
         self._at_work = self.workers[0]
 
     def token(self) -> str:
@@ -77,11 +84,11 @@ class World:
         for _ in range(turns):
             self.turn += 1
             self._befall()
-            self.turn = max(self.turn, min(each.stands_until for each in self.workers))
+            self.turn = max(self.turn, min(each.stands_until for each in self._awake()))
             self._let_work(self.random.choice([each for each in self.workers if not each.stands_still]))
             if self.turn % 8 == 0 and not self.coming and self._is_all_done():
                 break
-        self.misfortunes.armed = False
+        self.misfortunes.armed, self.misfortunes.away = False, None
 
     def calm(self, rounds: int = 400) -> str | None:
         """All that is coming has come, clocks are right, no more misfortunes: all go on until nothing moves. Why it does not
@@ -89,10 +96,10 @@ class World:
         """
         quiet = 0
         for each in self.workers:
-            each.clock.ahead_ms = 0
+            each.clock.set(0)
         self.send([self.coming.popleft() for _ in range(len(self.coming))])
         for _ in range(rounds):
-            moved = [self._let_work(worker) for worker in self.workers]
+            moved = [self._let_work(worker) for worker in self._awake()]
             self._bury_the_dead()
             quiet = 0 if any(moved) or not self._is_all_done() else quiet + 1
             if quiet == 2:
@@ -106,11 +113,56 @@ class World:
         self._bury_the_dead()
 
     def send(self, lines: Sequence[tuple[int, bytes]]) -> None:
-        """To these partitions; now and then an offset is left out, as a transaction's marker or a compaction does."""
+        """To these partitions; now and then an offset is left out, as a transaction's marker or a compaction does.
+
+        Where a transaction hangs, it begins with the first one; some others are in it, too, and some behind it.
+        """
         for number, line in lines:
-            self.broker.append(INPUT[number], to_stored(line))
+            record = to_stored(line)
+            self.remembered.came(number, record.value)
+            if number in self._hanging and (not self._hanging[number] or self._gaps.random() < 0.5):
+                self._hanging[number].append(self.broker.append_undecided(INPUT[number], record))
+                self.remembered.hangs(number)
+            else:
+                self.broker.append(INPUT[number], record)
             if self._gaps.random() < 0.1:
                 self.broker.append(INPUT[number], None)
+
+    def hang(self, partitions: Collection[int]) -> None:
+        """In these, and in no others, a producer's transaction is open from the next record on. An aborted one comes again."""
+        for number in sorted(self._hanging.keys() - partitions):
+            entries, is_commit = self._hanging.pop(number), self._gaps.random() < 0.7
+            self.broker.decide(INPUT[number], entries, is_commit=is_commit)
+            for each in () if is_commit else entries:
+                self.broker.append(INPUT[number], each.record)
+            self.remembered.is_decided(number)
+        self._hanging |= {number: [] for number in partitions if number not in self._hanging}
+
+    def go_out(self) -> None:
+        """An outage begins: all are killed, or stand still, or one of the servers is away."""
+        kind = self._outages.choice((*Server, "standing", "dead", "dead"))
+        self.misfortunes.note(f"an outage: {kind}")
+        if kind == "dead":
+            self.kill_all()
+        elif kind == "standing":
+            for each in self.workers:
+                self.throw_out(each.member)
+        else:
+            self.misfortunes.away = Server(kind)
+            self._try_in_vain()
+
+    def come_back(self) -> None:
+        """It ends, once all that are there have noticed that it is one."""
+        if self.misfortunes.away is not None:
+            self._try_in_vain()
+        self.misfortunes.away = None
+
+    def call_back(self, likely: float = 1.0) -> None:
+        """Those that stand still for long."""
+        for each in self.workers:
+            if each.is_away and self._outages.random() < likely:
+                self.misfortunes.note(f"worker {each.slot} is back")
+                each.stands_until = 0
 
     def throw_out(self, member: str) -> None:
         """The group does not hear of this one for a session."""
@@ -177,7 +229,18 @@ class World:
         return sum(survey.active for _, survey in self._surveys())
 
     def _surveys(self) -> list[tuple[Worker, Surveyed]]:
-        return [(each, each.actors.survey(Survey(oldest=100))) for each in self.workers if each.actors is not None]
+        return [(each, each.actors.survey(Survey(oldest=100))) for each in self._awake() if each.actors is not None]
+
+    def kept_units(self) -> int:
+        """In the storage that all share."""
+        return sum(len(kept.units) for kept in self.memory.partitions.values())
+
+    def _awake(self) -> list[Worker]:
+        return [each for each in self.workers if not each.is_away]
+
+    def _try_in_vain(self) -> None:
+        for each in self._awake() * 3:
+            self._let_work(each)
 
     def _let_work(self, worker: Worker) -> bool:
         self._at_work = worker
@@ -196,7 +259,9 @@ class World:
             consumer.hear()
         if drawn() < 0.3 and self.coming:
             self.send([self.coming.popleft()])
-        if self.clocks_jump and drawn() < 0.3:
+        if self.clocks.passing:
+            self._let_time_pass()
+        if self.clocks.jump and drawn() < self.clocks.jump:
             worker = self.random.choice(self.workers)
             worker.clock.jump(self.random)
             self.misfortunes.note(f"the clock of worker {worker.slot} is {worker.clock.ahead_ms} ms ahead")
@@ -205,6 +270,17 @@ class World:
             worker = self.random.choice(standing)
             self.misfortunes.crash(worker.slot, "where it stands")
             worker.die()
+
+    def _let_time_pass(self) -> None:
+        """And servers go away and come back; while one is away more of it passes."""
+        drawn = self.random.random
+        if drawn() < self.clocks.passing:
+            self.clock.pass_by(self.random)
+        if drawn() < 0.03:
+            self.misfortunes.away = self.random.choice(tuple(Server))
+        if self.misfortunes.away is not None and drawn() < 0.2:
+            self.clock.advance(2 * self.plan.retention_ms)
+            self.misfortunes.away = None
 
     def _handling_ms(self) -> int:
         """Now and then longer than an attempt should take."""
@@ -220,9 +296,10 @@ class World:
                 self.broker.time_out(name)
 
     def _is_all_done(self) -> bool:
-        held = [each for worker in self.workers for each in worker.held()]
+        awake = self._awake()
+        held = [each for worker in awake for each in worker.held()]
         return (
-            not any(worker.is_midway or worker.has_something_due for worker in self.workers)
+            not any(worker.is_midway or worker.has_something_due for worker in awake)
             and len(held) == len(INPUT)
             and not self.broker.group.is_rebalancing
             and all(each.room == 0 or each.read_to == self.broker.stable_end(TopicPartition(*each.partition)) for each in held)
