@@ -74,6 +74,7 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         kafka.nothing_leaves_with_an_offset_that_stands: 0,
         kafka.a_refused_publication_is_forgotten: 1,
         kafka.a_refused_producer_used_again: 0,
+        kafka.what_cannot_be_read_is_stepped_over: 0,
         memory.stash_bound_ignored: 0,
         memory.stash_bound_of_a_unit_rests_under_retry: 51,
         memory.idle_units_stay: 0,

@@ -56,6 +56,7 @@ class FakeConsumer:
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._unanswered: dict[TopicPartition, list[OffsetAndMetadata | None]] = {}
+        self._unreadable: dict[TopicPartition, errors.KafkaError] = {}
 
     # The group
 
@@ -77,8 +78,8 @@ class FakeConsumer:
         return False
 
     def take_unreadable(self) -> dict[TopicPartition, errors.KafkaError]:
-        """Everything can be read here."""
-        return {}
+        found, self._unreadable = self._unreadable, {}
+        return found
 
     def assignment(self) -> set[TopicPartition]:
         return set(self._assigned)
@@ -157,6 +158,9 @@ class FakeConsumer:
         moved: dict[TopicPartition, int] = {}
         left = max_records
         for each in sorted(self._assigned - self._paused):
+            if self._positions[each] < self._end(each) and self._broker.is_spoiled(each):
+                self._unreadable[each] = errors.CorruptRecordError("failed crc check")
+                continue
             found, moved[each] = self._read(each, left)
             if found:
                 fetched[each] = found

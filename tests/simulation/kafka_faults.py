@@ -12,7 +12,7 @@ from simulation.fake_clients import FakeConsumer
 from connectors.kafka_custody import Committed, Custody, Membership, Snapshot
 from connectors.kafka_errors import to_transport_error
 from connectors.kafka_log import LogReader
-from connectors.kafka_member import GroupMember, _Listener
+from connectors.kafka_member import Fetched, GroupMember, _Listener
 from connectors.kafka_producer import TransactionalProducer
 from connectors.kafka_publisher import Publisher
 from connectors.kafka_transport import KafkaTransport
@@ -197,3 +197,13 @@ def a_refused_producer_used_again(patch: Patch) -> None:
 
     right = Publisher._discard
     patch.setattr(Publisher, "_discard", faulty)
+
+
+def what_cannot_be_read_is_stepped_over(patch: Patch) -> None:
+    def faulty(self: KafkaTransport, fetched: Fetched, log_ends: Mapping[Partition, int]) -> None:
+        for partition in self._custody.sought & fetched.unreadable.keys():
+            self._next_offsets[partition] += 1
+            assert self._member is not None
+            self._member.seek(partition, self._next_offsets[partition])
+
+    patch.setattr(KafkaTransport, "_set_aside", faulty)

@@ -35,6 +35,7 @@ _HAVE_FEW_DANGERS = 0.3
 _HAVE_SHORT_TRANSACTIONS, _MOST_AT_ONCE = 0.3, 3
 _HAVE_ABSENCES = 0.4
 _LONG_PAUSES = 0.2
+_HAVE_SPOILED_BATCHES, _ARE_SPOILED = 0.3, 0.1
 _AGES_MS = 1 << 30
 _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError, TypeError, AttributeError)
 
@@ -107,6 +108,9 @@ def _world(seed: int, work: Workload, life: Life, workers: int) -> World:
     world = World(seed, work.plan, workers, characters, _clock_dangers(work) if life is Life.CLOCKS else NO_CLOCK_DANGERS)
     if Random(f"at once {seed}").random() < _HAVE_SHORT_TRANSACTIONS:
         world.broker.most_at_once = _MOST_AT_ONCE
+    spoiled = Random(f"spoiled {seed}")
+    if spoiled.random() < _HAVE_SPOILED_BATCHES:
+        world.broker.is_spoiled = lambda _: world.misfortunes.armed and spoiled.random() < _ARE_SPOILED
     few = Random(f"few {seed} {life}")
     if life is not Life.CRASHES and few.random() < _HAVE_FEW_DANGERS:
         world.misfortunes.dangers = Dangers.few(few)
