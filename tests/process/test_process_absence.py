@@ -46,10 +46,13 @@ def kept_in(request: pytest.FixtureRequest, storage: str, name: str) -> list[str
     if storage == "redis":
         url = request.getfixturevalue("redis_server").url
         return [f"{NOTIFICATION}.storage.namespace={name}", f'{NOTIFICATION}.storage.redis.url="{url}"']
+    if storage == "infinispan":
+        url = request.getfixturevalue("infinispan").url
+        return [f"{NOTIFICATION}.storage.infinispan.cache={name}", f'{NOTIFICATION}.storage.infinispan.url="{url}"']
     return []
 
 
-@pytest.fixture(params=["embedded on files", "none on kafka", "redis on kafka"])
+@pytest.fixture(params=["embedded on files", "none on kafka", "redis on kafka", "infinispan on kafka"])
 def service(request: pytest.FixtureRequest, new_service: Make, fresh_name: Callable[[str], str]) -> OperatedService:
     storage, _, transport = request.param.split()
     name = fresh_name("absence")
