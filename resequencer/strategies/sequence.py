@@ -63,16 +63,17 @@ class Sequence:
 
         Counting it again would let its successor's successor pass: 1 lost, 2 forced, 1 late, then 4 before 3.
         """
-        number = number_of(envelope)
-        given_up = _without(state.given_up, number)
-        counts = number > last_of(state.observed, envelope.flow) and given_up is state.given_up
-        return _counted(state, envelope, state.expected + counts, given_up)
+        number, last = number_of(envelope), last_of(state.observed, envelope.flow)
+        given_up = state.given_up and _without(state.given_up, number)
+        counts = number > last and given_up is state.given_up
+        return _counted(state, envelope, last, state.expected + counts, given_up)
 
     def forced(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
         number = number_of(envelope)
         skipped = ((state.expected, number - 1),) if state.expected < number else ()
         given_up = (state.given_up + skipped)[-_INTERVALS:]
-        return _counted(state, envelope, max(state.expected + 1, number + 1), given_up)
+        last = last_of(state.observed, envelope.flow)
+        return _counted(state, envelope, last, max(state.expected + 1, number + 1), given_up)
 
     def buried(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
         """Its successors do not wait for it, it may come again, and it was not handled."""
@@ -86,18 +87,24 @@ class Sequence:
         number = number_of(envelope)
         if number < handled_to(state.observed, state.dead_ends, envelope.flow):
             return True
-        return _is_in(state.given_up, number) and any(
-            number < handled_to(state.observed, state.dead_ends, flow) for flow, _ in state.observed
-        )
+        if not _is_in(state.given_up, number):
+            return False
+        return any(number < handled_to(state.observed, state.dead_ends, flow) for flow, _ in state.observed)
 
     def missing(self, state: Expectation, envelope: DataEnvelope) -> str:  # noqa: ARG002 - the unit's number is meant.
         return f"sequence:{state.expected}"
 
 
-def _counted(state: Expectation, envelope: DataEnvelope, expected: int, given_up: tuple[tuple[int, int], ...]) -> Expectation:
+def _counted(
+    state: Expectation, envelope: DataEnvelope, last: int, expected: int, given_up: tuple[tuple[int, int], ...]
+) -> Expectation:
+    """`last` is the last number of its flow so far."""
     flow, number = envelope.flow, number_of(envelope)
-    observed, before = with_last(state.observed, flow, number), handled_to(state.observed, state.dead_ends, flow)
-    dead_ends = state.dead_ends and with_handled_to(observed, state.dead_ends, flow, max(before, number))
+    observed = with_last(state.observed, flow, number)
+    if not state.dead_ends:
+        return Expectation(expected, observed, given_up, (), last)
+    before = handled_to(state.observed, state.dead_ends, flow)
+    dead_ends = with_handled_to(observed, state.dead_ends, flow, max(before, number))
     return Expectation(expected, observed, given_up, dead_ends, before)
 
 
