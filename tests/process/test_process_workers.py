@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -138,3 +139,56 @@ def _holders(daemon: Daemon) -> set[int]:
 
 def _worker_in(daemon: Daemon, slot: int) -> int:
     return wait_until(lambda: daemon.find_worker(slot), f"a worker in slot {slot}") or 0
+
+
+DEADLY_TARGET = """
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+def report(mapping):
+    \"\"\"The first ACTC that comes ends whichever worker makes it.\"\"\"
+    made = mapping["report"]
+    identity = made["CstmrPmtStsRpt"]["GrpHdr"]["MsgId"]
+    if "ACTC" in json.dumps(made):
+        with suppress(FileExistsError), Path("killer").open("x") as killer:
+            killer.write(identity)
+        if identity == Path("killer").read_text() and not Path("cured").exists():
+            with Path("calls").open("a") as calls:
+                calls.write("x")
+            os._exit(3)
+    return json.dumps(made).encode()
+"""
+
+
+def test_a_record_that_ends_whichever_worker_gets_it_is_set_aside_and_every_other_promise_is_held(
+    workers_on: Callable[..., Daemon],
+) -> None:
+    daemon = workers_on(f"{NOTIFICATION}.target-type=deadly_target:report", count=2, partitions=4)
+    directory, verb = daemon.service.directory, daemon.service.verb
+    (directory / "deadly_target.py").write_text(DEADLY_TARGET, encoding="utf-8")
+    daemon.start()
+    _wait_until_shared(daemon)
+    simulated = verb("simulate", "--units", "200", *none_of("late", "losses", "duplicates"), seconds=120)
+    assert simulated.returncode == 0, simulated.stderr
+    wait_until(lambda: "ended-its-worker" in verb("dead-letters", "list").stdout, "it is set aside", 120, 1)
+    assert (directory / "calls").stat().st_size == 3
+    (directory / "cured").touch()
+    _wait_until_shared(daemon)
+    assert sum(each.restarts for _, each in _report(daemon).workers) == 3
+    requeued = verb("dead-letters", "requeue", "--reason", "ended-its-worker")
+    assert (requeued.returncode, requeued.stdout.count(": requeued, now at ")) == (0, 1), requeued
+    as_a_report = ("--set", f"{NOTIFICATION}.target-type=report")
+    judged = lambda: json.loads(verb("verify", "--json", *as_a_report, seconds=120).stdout)  # noqa: E731 - Asked again.
+    wait_until(lambda: judged()["counts"]["lost"] == 0, "all have left", 120, 1)
+    assert {what: count for what, count in judged()["counts"].items() if count} == {
+        "dead letter unexpected": 1,
+        "marked incomplete or late without a cause": 1,
+    }, "what was requeued comes late, and nobody told the judge of its letter"
+
+
+def none_of(*kinds: str) -> list[str]:
+    """For `simulate`."""
+    return [word for kind in kinds for word in (f"--{kind}", "0")]
