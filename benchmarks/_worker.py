@@ -13,6 +13,9 @@ from connectors.file_sink import _encode
 from connectors.port import PartitionOutput, Polled, Position, Standing
 from daemon.composition import Parts, compose
 from daemon.configuration import load
+from daemon.hand_memory import HandMemory
+from daemon.suspects import Suspects
+from daemon.worker_hand import WorkerHand
 from domain.record import Origin, Partition, Record
 from guardian.cycle import Cycle
 
@@ -117,7 +120,8 @@ def composed(directory: Path, storage: str, *chosen: str) -> Parts:
     """
     where = (override("run-directory", directory), override("resequencer.storage-type", storage))
     patient = override("resequencer.stash-timeout", "1h")
-    return compose(load(CONFIGURATION, [*where, patient, *chosen]), _must_not_wait, lambda: False)
+    hand = WorkerHand(HandMemory(), Suspects(directory))
+    return compose(load(CONFIGURATION, [*where, patient, *chosen]), _must_not_wait, lambda: False, hand=hand)
 
 
 def run_through(cycle: Cycle, records: int) -> Spent:
