@@ -8,9 +8,9 @@ import pytest
 from service_under_test import P0, P1, Service
 
 import resequencer.turn
-from connectors.port import PartitionOutput, Polled, TransportUnavailable
+from connectors.port import PartitionOutput, Polled, PublishRefused, TransportUnavailable
 from domain.errors import OwnershipLost
-from domain.record import Partition
+from domain.record import Origin, Partition
 from guardian.actors import ActorsFailed
 from guardian.guardian_actor import Escalated
 from guardian.patience import Stopped
@@ -281,6 +281,27 @@ def test_a_guardian_that_fails_commits_nothing(service: Service, watcher: Watche
     service.kill()
     service.start().run()
     assert service.sequences("u") == [1]
+
+
+def test_a_record_has_left_when_all_has_that_was_committed_with_a_position_beyond_it(service: Service, watcher: Watcher) -> None:
+    ownership = service.cycle.ownership
+    service.tell("u", 1)
+    first = Origin(P0, 0)
+    assert not ownership.has_left(first)
+    watcher.before["publish"] = [PublishRefused("the group has moved on")]
+    service.cycle.run_once()
+    assert not ownership.has_left(first), "it is committed, and may not leave yet"
+    service.cycle.run_once()
+    assert ownership.has_left(first)
+    second = Origin(P0, service.input_size())
+    service.clock.advance(1)
+    service.tell("v", 5)
+    service.cycle.run_once()
+    assert not ownership.has_left(second), "its position is not due yet"
+    service.clock.advance(1_000)
+    service.cycle.run_once()
+    assert ownership.has_left(second)
+    assert not ownership.has_left(Origin(P1, 0)), "that is not ours"
 
 
 def test_a_position_is_published_once_a_second_while_nothing_leaves(service: Service, watcher: Watcher) -> None:

@@ -1,0 +1,123 @@
+"""Workers that die of an envelope, in one process: whatever the order, it alone is set aside, and whatever else dies besides."""
+
+from itertools import permutations
+
+import pytest
+from service_under_test import P0, Service
+
+from daemon.blame import is_own_doing
+from daemon.hand_memory import HandMemory
+from daemon.suspects import DEATHS_OF_ONE, Suspects
+from daemon.worker_hand import WorkerHand
+from resequencer.handlers.in_hand import HandlerInHand
+
+SIGKILL, SIGSEGV = -9, -11
+KILLER = "uow-1#A#2"
+
+
+class Death(KeyboardInterrupt):
+    """The process is gone: nothing that catches errors sees it."""
+
+    def __init__(self, code, held):
+        self.code = code
+        self.held = held
+
+
+class Deadly:
+    """A handler around another that ends its worker on one envelope, with these codes; then it does no more."""
+
+    def __init__(self, handler, memory, codes):
+        self._handler = handler
+        self._memory = memory
+        self._codes = list(codes)
+        self.deaths = 0
+
+    def handle(self, envelope, *arguments):
+        if envelope.envelope_id == KILLER and self._codes:
+            self.deaths += 1
+            raise Death(self._codes.pop(0), self._memory.find())
+        return self._handler.handle(envelope, *arguments)
+
+
+class Lives:
+    """A service whose worker is started again by a supervisor that counts."""
+
+    def __init__(self, directory, storage, codes=(SIGSEGV,) * 100, **plan):
+        self.service = Service(directory, storage=storage, acknowledge_handled=storage == "none", **plan)
+        self.suspects = Suspects(directory)
+        self.memory = HandMemory()
+        self.deadly = Deadly(self.service.handler, self.memory, codes)
+        self.begin()
+
+    def live(self, cycles=100):
+        """Until nothing moves any more."""
+        quiet = 0
+        for _ in range(cycles):
+            try:
+                self.hand.look()
+                quiet = 0 if self.service.cycle.run_once() else quiet + 1
+                self.hand.forget_those_that(self.service.cycle.ownership.has_left)
+            except Death as death:
+                if is_own_doing(death.code):
+                    self.suspects.count(death.held, f"ended with {death.code}")
+                self.begin()
+            if quiet == 2:
+                return
+        raise AssertionError("it does not come to rest")
+
+    def pass_time(self, milliseconds):
+        self.service.clock.advance(milliseconds)
+        self.live()
+
+    def begin(self):
+        self.service.kill()
+        self.memory.clear()
+        self.hand = WorkerHand(self.memory, self.suspects)
+        self.service.handler = HandlerInHand(self.deadly, self.hand)
+        self.service.start()
+
+
+@pytest.mark.parametrize("storage", ["embedded", "none"])
+@pytest.mark.parametrize("order", [*permutations((1, 2, 3))])
+@pytest.mark.parametrize("killed", [0, 2], ids=["by itself", "also from outside"])
+def test_in_whatever_order_it_comes_it_alone_is_set_aside(tmp_path, storage, order, killed):
+    codes = (SIGSEGV, *[SIGKILL] * killed, *[SIGSEGV] * 100)
+    lives = Lives(tmp_path, storage, codes, batch_size=2)
+    for unit in ("uow-0", "uow-1", "uow-2"):
+        lives.service.tell(unit, *order)
+    lives.live()
+    lives.pass_time(60_000)
+    service = lives.service
+    assert [each.reason for each in service.dead] == ["ended-its-worker"]
+    assert [service.sequences(f"uow-{number}") for number in range(3)] == [[1, 2, 3], [1, 3], [1, 2, 3]]
+    assert not any(each.is_possible_duplicate or each.is_late or each.incomplete for each in service.told)
+    assert lives.deadly.deaths == DEATHS_OF_ONE + killed
+    lives.begin()
+    for _ in range(3):
+        lives.pass_time(60_000)
+    assert len(service.dead) == 1, "also if it is read again"
+    assert lives.suspects.find_all() == {}
+    assert service.stored_positions[P0.number] == service.input_size()
+
+
+@pytest.mark.parametrize("storage", ["embedded", "none"])
+def test_so_it_is_at_its_deadline(tmp_path, storage):
+    lives = Lives(tmp_path, storage)
+    lives.service.tell("uow-1", 2, 3)
+    lives.service.tell("uow-2", 1)
+    lives.live()
+    for _ in range(6):  # With none a unit begins to wait anew after each death.
+        lives.pass_time(60_000)
+    assert [each.reason for each in lives.service.dead] == ["ended-its-worker"]
+    assert (lives.service.sequences("uow-1"), lives.service.sequences("uow-2")) == ([3], [1])
+    assert lives.deadly.deaths == DEATHS_OF_ONE
+    assert lives.suspects.find_all() == {}
+
+
+@pytest.mark.parametrize("storage", ["embedded", "none"])
+def test_a_worker_that_is_only_killed_from_outside_sets_nothing_aside(tmp_path, storage):
+    lives = Lives(tmp_path, storage, [SIGKILL] * 10)
+    lives.service.tell("uow-1", 1, 2, 3)
+    lives.live()
+    assert (lives.deadly.deaths, lives.service.dead, lives.service.sequences("uow-1")) == (10, [], [1, 2, 3])
+    assert lives.suspects.find_all() == {}
