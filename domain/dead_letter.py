@@ -7,6 +7,8 @@ import msgspec
 from domain.clock import Instant
 from domain.record import Record
 
+_HEADERS_BYTES = 1_024
+
 
 class DeadLetterReason(StrEnum):
     """All the reasons there are (contract, section 4)."""
@@ -31,3 +33,8 @@ class DeadLetter(msgspec.Struct, frozen=True, gc=False):
     reason: DeadLetterReason
     error: str
     dead_at: Instant
+
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes until it has left."""
+        return self.record.size + _HEADERS_BYTES

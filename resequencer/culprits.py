@@ -21,20 +21,25 @@ from resequencer.rules import Rules
 from resequencer.stash import Stash
 from resequencer.turn import Turned, take_turn
 from resequencer.unit import Spoiled, Unit, Wake
-from resequencer.working_copy import WorkingCopy
+from resequencer.working_copy import WITHOUT_END, WorkingCopy
 
 _Led = TypeVar("_Led")
 
 
 def decide_without_culprits(
-    unit: Unit, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], now: Instant, rules: Rules
+    unit: Unit,
+    envelopes: Iterable[DataEnvelope],
+    wakes: Iterable[Wake],
+    now: Instant,
+    rules: Rules,
+    share: int = WITHOUT_END,
 ) -> Turned:
     """As `resequencer.turn.decide`, which raised.
 
     Raises what the turn raises on no envelope in particular: then the unit cannot go on.
     """
     return without_culprits(
-        unit, envelopes, now, rules, lambda copy, came: take_turn(copy, _each_written_down(copy, came), wakes)
+        unit, envelopes, now, rules, lambda copy, came: take_turn(copy, _each_written_down(copy, came), wakes), share
     )
 
 
@@ -44,11 +49,12 @@ def without_culprits(
     now: Instant,
     rules: Rules,
     turn: Callable[[WorkingCopy, Iterable[DataEnvelope]], _Led],
+    share: int = WITHOUT_END,
 ) -> _Led:
     """What `turn` leads to, without what it fails on of these envelopes and of those that wait in the unit."""
     left, careful = _Left(unit, tuple(envelopes)), guarded(rules)
     while True:
-        copy = left.begin(careful, now)
+        copy = left.begin(careful, now, share)
         try:
             return turn(copy, left.came)
         except Exception as error:
@@ -65,9 +71,9 @@ class _Left(NamedTuple):
     came: tuple[DataEnvelope, ...]
     aside: tuple[Spoiled, ...] = ()
 
-    def begin(self, rules: Rules, now: Instant) -> WorkingCopy:
+    def begin(self, rules: Rules, now: Instant, share: int) -> WorkingCopy:
         """What had waited is buried by the copy itself, for the unit says so."""
-        copy = WorkingCopy(self.unit, rules, now)
+        copy = WorkingCopy(self.unit, rules, now, share)
         for each in self.aside:
             copy.effects.arrive(each.record.origin.offset)
             copy.effects.bury(each.record, each.reason, each.error)
@@ -86,8 +92,11 @@ class _Left(NamedTuple):
 def _take_out(unit: Unit, culprit: DataEnvelope) -> Unit | None:
     if unit.retry is not None and unit.retry.entry.envelope is culprit:
         return replace(unit, retry=None)
-    rest = [each for each in unit.stash if each.envelope is not culprit]
-    return replace(unit, stash=reduce(Stash.add, rest, Stash())) if len(rest) < len(unit.stash) else None
+    stash = [each for each in unit.stash if each.envelope is not culprit]
+    queue = [each for each in unit.queue if each.envelope is not culprit]
+    if len(stash) + len(queue) == len(unit.stash) + len(unit.queue):
+        return None
+    return replace(unit, stash=reduce(Stash.add, stash, Stash()), queue=reduce(Stash.add, queue, Stash()))
 
 
 def _each_written_down(copy: WorkingCopy, envelopes: Iterable[DataEnvelope]) -> Iterator[DataEnvelope]:

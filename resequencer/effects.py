@@ -1,6 +1,6 @@
 """What a turn leads to, collected while it goes on."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetter, DeadLetterReason
@@ -8,7 +8,7 @@ from domain.notification import Notification
 from domain.record import Record
 from resequencer.handlers.port import Handled, Marks
 from resequencer.stash import Stashed
-from resequencer.unit import Release, Tally, Unit
+from resequencer.unit import Release, Spoiled, Tally, Unit
 
 
 class Effects:
@@ -23,6 +23,7 @@ class Effects:
         self.releases: list[Release] = []
         self.added: dict[int, Stashed] = {}
         self.removed: list[int] = []
+        self.let_out = 0
 
     @property
     def tally(self) -> Tally:
@@ -53,6 +54,7 @@ class Effects:
     def notify(self, entry: Stashed, handled: Handled, marks: Marks) -> None:
         """It was handled: its notifications leave, and it waits no more."""
         self.outgoing += handled.notifications
+        self.let_out += sum([each.size for each in handled.notifications])
         self._counts["handled"] += 1
         if handled.unmatched:
             self._counts["unmatched"] += handled.unmatched
@@ -62,25 +64,34 @@ class Effects:
             self._counts["late"] += 1
         if marks.incomplete is not None:
             self._counts["incomplete"] += 1
-        self._leave(entry)
+        self.leave(entry)
 
     def bury(self, record: Record, reason: DeadLetterReason, error: str) -> None:
         """A record leaves as a dead letter."""
-        self.outgoing.append(DeadLetter(record, reason, error, self._now))
+        letter = DeadLetter(record, reason, error, self._now)
+        self.outgoing.append(letter)
+        self.let_out += letter.size
 
     def bury_entry(self, entry: Stashed, reason: DeadLetterReason, error: str) -> None:
         """Handling it failed for good: it leaves as a dead letter, and it waits no more."""
         self.bury(entry.envelope.record, reason, error)
-        self._leave(entry)
+        self.leave(entry)
 
-    def bury_spoiled(self) -> bool:
-        """Stashed records that the configuration of today refuses leave as dead letters; whether there were any."""
-        for each in self._before.spoiled:
+    def bury_spoiled(self, share: int) -> tuple[Spoiled, ...]:
+        """Stashed records that the configuration of today refuses leave as dead letters; those beyond the share stay."""
+        left = deque(self._before.spoiled)
+        while left and self.let_out < share:
+            each = left.popleft()
             self.bury(each.record, each.reason, each.error)
             self.removed.append(each.record.origin.offset)
-        return bool(self._before.spoiled)
+        return tuple(left)
 
-    def _leave(self, entry: Stashed) -> None:
+    def has_arrived(self, entry: Stashed) -> bool:
+        """In this turn."""
+        return entry.envelope.offset in self._arrived
+
+    def leave(self, entry: Stashed) -> None:
+        """It waits no more, if it did."""
         offset, waited_ms = entry.envelope.offset, self._now - entry.stashed_at
         if waited_ms > self._counts["longest_wait_ms"]:
             self._counts["longest_wait_ms"] = waited_ms

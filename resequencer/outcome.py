@@ -18,6 +18,7 @@ def decision_of(copy: WorkingCopy, after: Unit) -> Decision:
         effects.tally,
         tuple(effects.added),
         tuple(effects.removed),
+        effects.let_out,
     )
 
 
@@ -34,6 +35,8 @@ def _change(copy: WorkingCopy, after: Unit, waits: Waits | None) -> UnitChange:
 
 def _waits(copy: WorkingCopy) -> Waits | None:
     """The instant at which the unit wants to be woken. Its deadline rests while the head is under retry."""
+    if copy.remainder is not None or copy.spoiled:
+        return _waits_for_its_turn(copy)
     if copy.retry is not None:
         return _waits_for_attempt(copy, copy.retry)
     stash = copy.stash
@@ -42,6 +45,16 @@ def _waits(copy: WorkingCopy) -> Waits | None:
         return None
     deadline_at, waits_for = deadline_of(oldest, copy.rules.settings), copy.missing(lowest)
     return Waits(deadline_at, WaitKind.DEADLINE, oldest.stashed_at, waits_for, copy.strategy.name, len(stash), stash.size)
+
+
+def _waits_for_its_turn(copy: WorkingCopy) -> Waits:
+    """Due at once: nothing else is missing for what was left over."""
+    heads = () if copy.retry is None else (copy.retry.entry,)
+    oldest = [each for each in (*heads, copy.stash.oldest, copy.queue.oldest) if each is not None]
+    since = min([each.stashed_at for each in oldest], default=copy.now)
+    stashed = len(heads) + len(copy.stash) + len(copy.queue)
+    size = sum([each.size for each in (*heads, copy.stash, copy.queue)])
+    return Waits(copy.now, WaitKind.REMAINDER, since, "its turn to leave", copy.strategy.name, stashed, size)
 
 
 def _waits_for_attempt(copy: WorkingCopy, retry: Retry) -> Waits:

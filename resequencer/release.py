@@ -1,5 +1,7 @@
 """A stash is let go though something is missing: at its deadline, or because it holds too much."""
 
+from msgspec.structs import replace
+
 from resequencer.attempt import attempt, set_aside
 from resequencer.deadline import deadline_of
 from resequencer.gathering import gather_with
@@ -20,21 +22,32 @@ def release(copy: WorkingCopy, cause: Wake) -> None:
     """
     if cause is Wake.BOUND and copy.dependency is not None:
         _set_head_aside(copy, "the worker holds all that it may (stash-limit.bytes-per-worker)")
-    oldest, lowest = copy.stash.oldest, copy.stash.lowest
-    if oldest is None or lowest is None or not copy.is_free:
+    oldest = copy.stash.oldest
+    if oldest is None or not copy.is_free:
         return
     if cause is Wake.DEADLINE and deadline_of(oldest, copy.rules.settings) > copy.now:
         return
     copy.is_changed = True
     copy.released_to = max(each.envelope.offset for each in copy.stash)
+    let_go(copy, cause)
+
+
+def let_go(copy: WorkingCopy, cause: Wake, *, is_rest: bool = False) -> None:
+    """As far as the turn's share reaches. The rest of it is let go by the next turn, before what arrived since."""
+    oldest, lowest = copy.stash.oldest, copy.stash.lowest
+    if oldest is None or lowest is None:
+        return
     before, missing = len(copy.stash), copy.missing(lowest)
     gather_with(copy, oldest.envelope)
     for entry in sorted(copy.stash, key=_by_order):
         _force(copy, entry)
-    copy.incomplete = None
+    if copy.remainder is not None:
+        copy.remainder = replace(copy.remainder, cause=cause)
+    copy.incomplete, copy.released_to = None, -1
     released, waited_ms = before - len(copy.stash), copy.now - oldest.stashed_at
-    source_position = str(oldest.envelope.record.origin)
-    copy.effects.releases.append(Release(copy.before.unit, cause, missing, released, waited_ms, source_position))
+    if released:
+        source_position = str(oldest.envelope.record.origin)
+        copy.effects.releases.append(Release(copy.before.unit, cause, missing, released, waited_ms, source_position, is_rest))
 
 
 def go_on(copy: WorkingCopy, head: Stashed) -> None:
@@ -43,13 +56,16 @@ def go_on(copy: WorkingCopy, head: Stashed) -> None:
     What has become acceptable is released no more, and what stands before the head goes before it. The head takes the data
     that has come, where that is gathered, and says what is missing still.
     """
-    copy.stash, copy.incomplete, copy.in_hand = copy.stash.add(head), None, head.envelope
+    copy.stash, copy.in_hand = copy.stash.add(head), head.envelope
     unstash(copy, head.rank.lane)
     gather_with(copy, head.envelope)
     while copy.is_free and _waits(copy, head):
         top = copy.stash.find_top(head.rank.lane)
         assert top is not None, "the head is in its lane"
         _force(copy, top)
+    if copy.remainder is not None and _waits(copy, head):
+        copy.stash, copy.retry = copy.stash.without(head), copy.tried
+        copy.remainder = replace(copy.remainder, is_retrying=True)
 
 
 def keep_bound(copy: WorkingCopy) -> None:
@@ -84,6 +100,9 @@ def _set_head_aside(copy: WorkingCopy, why: str) -> None:
 def _force(copy: WorkingCopy, entry: Stashed) -> None:
     """Unless the normal loop took it already, or the one before it is to be tried again first."""
     if copy.is_free and _waits(copy, entry):
+        if copy.is_spent:
+            copy.cut_off()
+            return
         copy.in_hand = entry.envelope
         copy.incomplete = copy.missing(entry)
         copy.stash = copy.stash.without(entry)

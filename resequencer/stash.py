@@ -18,6 +18,9 @@ _ENVELOPE_BYTES = 768
 _OBJECT_BYTES = 320
 """An event whose every field is there takes 340 bytes beside what it says, an empty object 110."""
 
+UNRANKED = Rank("", 0)
+"""Of what arrived and was not looked at yet: one behind the other."""
+
 
 class Stashed(msgspec.Struct, frozen=True, gc=False):
     """An envelope in the stash, since when, and where it stands. `learned_wait_ms` is how long it waits, where it was learned."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
@@ -13,12 +13,12 @@ from resequencer.deadline import find_learned_wait_ms
 from resequencer.duplicates import find_known, refuse_known
 from resequencer.gathering import gather_with
 from resequencer.outcome import decision_of
-from resequencer.release import go_on, is_beyond_bound, keep_bound, release
+from resequencer.release import go_on, is_beyond_bound, keep_bound, let_go, release
 from resequencer.rules import Rules
-from resequencer.stash import Stashed
-from resequencer.unit import Decision, Unit, Wake
+from resequencer.stash import UNRANKED, Stashed
+from resequencer.unit import Decision, Remainder, Unit, Wake
 from resequencer.unstash import unstash
-from resequencer.working_copy import WorkingCopy
+from resequencer.working_copy import WITHOUT_END, WorkingCopy
 
 
 class Turned(NamedTuple):
@@ -28,17 +28,26 @@ class Turned(NamedTuple):
     decision: Decision
 
 
-def decide(unit: Unit, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], now: Instant, rules: Rules) -> Turned:
+def decide(
+    unit: Unit,
+    envelopes: Iterable[DataEnvelope],
+    wakes: Iterable[Wake],
+    now: Instant,
+    rules: Rules,
+    share: int = WITHOUT_END,
+) -> Turned:
     """The turn of a unit to which these envelopes came (in order of arrival), and then these wakes.
 
     A wake may be early or doubled: nothing happens then. A deadline is due only when everything that lay in the partition
-    at its instant has been read; whoever wakes the unit knows that.
+    at its instant has been read; whoever wakes the unit knows that. Once about `share` bytes have left nothing more does: what
+    is left over comes first in the next turn, and what arrives behind it waits.
     """
-    return take_turn(WorkingCopy(unit, rules, now), envelopes, wakes)
+    return take_turn(WorkingCopy(unit, rules, now, share), envelopes, wakes)
 
 
 def take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Turned:
     """The turn on its working copy."""
+    resume(copy)
     for envelope in envelopes:
         copy.in_hand = envelope
         receive(copy, envelope)
@@ -49,21 +58,60 @@ def take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], wakes: Itera
     return Turned(after, decision_of(copy, after))
 
 
+def resume(copy: WorkingCopy) -> None:
+    """What an earlier turn left over comes first: it goes on where it was cut off, then with what arrived since."""
+    left = copy.remainder
+    if left is None or copy.is_spent:
+        return
+    copy.is_changed, copy.remainder = True, None
+    copy.incomplete, copy.released_to = left.incomplete, left.released_to
+    if left.is_retrying and copy.retry is not None:
+        copy.tried, copy.retry = copy.retry, None
+        go_on(copy, copy.tried.entry)
+    elif left.lane is not None:
+        unstash(copy, left.lane)
+    if left.cause is not None:
+        let_go(copy, left.cause, is_rest=True)
+    _settle(copy)
+    _take_queued(copy)
+
+
 def receive(copy: WorkingCopy, envelope: DataEnvelope) -> None:
-    """Tell duplicates first, before anything counts; then handle or stash."""
+    """What arrives is taken in its turn: behind what was left over."""
     copy.effects.arrive(envelope.offset)
+    arrived = Stashed(envelope, UNRANKED, copy.now)
+    if copy.remainder is None and not copy.is_spent:
+        _take(copy, arrived)
+    else:
+        _queue(copy, arrived)
+
+
+def wake(copy: WorkingCopy, kind: Wake) -> None:
+    """Of a turn that has let out its share nothing more: the unit says itself when it wants to be woken again."""
+    if copy.is_spent:
+        return
+    if kind is Wake.RETRY:
+        _try_again(copy)
+    elif kind is not Wake.REMAINDER:
+        release(copy, kind)
+
+
+def _take(copy: WorkingCopy, arrived: Stashed) -> None:
+    """Tell duplicates first, before anything counts; then handle or stash."""
+    envelope = arrived.envelope
     known = find_known(copy, envelope)
     if known is not None:
         refuse_known(copy, envelope, known)
+        copy.effects.leave(arrived)
         return
     copy.is_changed = True
     try:
         copy.data.refuse_too_much(envelope, copy.rules.settings.stash_bytes)
         copy.state = copy.strategy.observe(copy.state, envelope)
-        entry = Stashed(envelope, copy.strategy.rank(envelope), copy.now)
+        entry = replace(arrived, rank=copy.strategy.rank(envelope))
         accepts = copy.is_free and copy.strategy.accepts(copy.state, envelope)
     except PermanentError as error:
-        copy.effects.bury(envelope.record, error.reason, str(error))
+        copy.effects.bury_entry(arrived, error.reason, str(error))
         return
     if accepts:
         gather_with(copy, envelope)
@@ -73,17 +121,29 @@ def receive(copy: WorkingCopy, envelope: DataEnvelope) -> None:
         _stash(copy, entry)
 
 
-def wake(copy: WorkingCopy, kind: Wake) -> None:
-    if kind is Wake.RETRY:
-        _try_again(copy)
-    else:
-        release(copy, kind)
+def _queue(copy: WorkingCopy, arrived: Stashed) -> None:
+    """It waits for what was left over, whatever it is; the storage has to know."""
+    arrived = _with_learned_wait(copy, arrived)
+    copy.is_changed = True
+    copy.remainder = copy.remainder or Remainder()
+    copy.queue = copy.queue.add(arrived)
+    copy.effects.stash(arrived)
+
+
+def _take_queued(copy: WorkingCopy) -> None:
+    """In the order of arrival, until one of them leaves something over, or the turn has let out its share."""
+    while copy.remainder is None and not copy.is_spent and (first := copy.queue.lowest) is not None:
+        copy.queue = copy.queue.without(first)
+        copy.in_hand = first.envelope
+        _take(copy, first)
+    if len(copy.queue) and copy.remainder is None:
+        copy.remainder = Remainder()
 
 
 def _stash(copy: WorkingCopy, entry: Stashed) -> None:
     copy.effects.count("stashed")
-    wait_ms = find_learned_wait_ms(entry.envelope, copy.rules)
-    entry = entry if wait_ms is None else msgspec.structs.replace(entry, learned_wait_ms=wait_ms)
+    if copy.effects.has_arrived(entry):
+        entry = _with_learned_wait(copy, entry)
     copy.stash = copy.stash.add(entry)
     copy.has_gathered = False
     copy.effects.stash(entry)
@@ -94,6 +154,11 @@ def _stash(copy: WorkingCopy, entry: Stashed) -> None:
         keep_bound(copy)
 
 
+def _with_learned_wait(copy: WorkingCopy, entry: Stashed) -> Stashed:
+    wait_ms = find_learned_wait_ms(entry.envelope, copy.rules)
+    return entry if wait_ms is None else replace(entry, learned_wait_ms=wait_ms)
+
+
 def _try_again(copy: WorkingCopy, *, is_early: bool = False) -> None:
     retry = copy.retry
     if retry is None or (retry.due_at > copy.now and not is_early):
@@ -102,11 +167,17 @@ def _try_again(copy: WorkingCopy, *, is_early: bool = False) -> None:
     copy.tried, copy.retry = retry, None
     copy.incomplete, copy.released_to = retry.incomplete, retry.released_to
     if retry.is_forced:
+        copy.incomplete = None
         go_on(copy, retry.entry)
     else:
         attempt(copy, retry.entry)
         unstash(copy, retry.entry.rank.lane)
-    copy.incomplete = None
+    _settle(copy)
+
+
+def _settle(copy: WorkingCopy) -> None:
+    """What came while nothing could be handled may have become acceptable, and too much."""
+    copy.incomplete, copy.released_to = None, -1
     for lane in copy.stash.names:
         unstash(copy, lane)
     keep_bound(copy)

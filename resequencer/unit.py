@@ -19,11 +19,14 @@ REMEMBERED_ENVELOPES = 1_024
 
 
 class Wake(StrEnum):
-    """What a unit is woken for: its head may be tried again, its deadline has come, or its worker holds too much."""
+    """What a unit is woken for: its head may be tried again, its deadline has come, its worker holds too much, or its last turn
+    left something over.
+    """
 
     RETRY = "retry"
     DEADLINE = "deadline"
     BOUND = "bound"
+    REMAINDER = "remainder"
 
 
 class Retry(msgspec.Struct, frozen=True, gc=False):
@@ -46,6 +49,20 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     calls: int = 0
 
 
+class Remainder(msgspec.Struct, frozen=True, gc=False):
+    """Where a turn that had let out its share was cut off. The next one goes on there, before anything that came since.
+
+    `lane` is the one whose loop goes on (None: none was under way), with the marks that `incomplete` and `released_to` make;
+    then the release for `cause`, or with `is_retrying` the attempt at the head, if one was under way.
+    """
+
+    lane: str | None = None
+    incomplete: str | None = None
+    released_to: int = -1
+    cause: Wake | None = None
+    is_retrying: bool = False
+
+
 class Spoiled(msgspec.Struct, frozen=True):
     """A stashed record that today's configuration no longer decodes; it leaves as a dead letter at the next turn."""
 
@@ -58,7 +75,7 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     """All that is known of a unit of work.
 
     `handled` are the ids of the envelopes handled, `gathered_to` the highest offset whose data was already taken over on
-    completion (-1: none).
+    completion (-1: none). `queue` is what arrived behind a `remainder`, in order: looked at only when that is worked off.
     """
 
     unit: str
@@ -69,10 +86,15 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     retry: Retry | None = None
     gathered_to: int = -1
     spoiled: tuple[Spoiled, ...] = ()
+    remainder: Remainder | None = None
+    queue: Stash = Stash()
 
 
 class Release(msgspec.Struct, frozen=True):
-    """A stash that was let go though something is missing: why, what, how many, and their record."""
+    """A stash that was let go though something is missing: why, what, how many, and their record.
+
+    `is_rest` where an earlier turn began it.
+    """
 
     unit: str
     cause: Wake
@@ -80,6 +102,7 @@ class Release(msgspec.Struct, frozen=True):
     envelopes: int
     waited_ms: int
     source_position: str
+    is_rest: bool = False
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
@@ -102,7 +125,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
     `change` is None if the storage has nothing to learn. `outgoing` is in the order in which it must leave. `waits` tells
     when the unit wants to be woken and why, None if nothing waits. `stashed` are the offsets still in the stash that came
-    in this turn, `unstashed` those that left it. `is_over` asks the actor to stop: its stash was released.
+    in this turn, `unstashed` those that left it. `let_out` is about how many bytes leave. `is_over` asks the actor to stop: its
+    stash was released.
     """
 
     change: UnitChange | None
@@ -112,6 +136,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     tally: Tally
     stashed: tuple[int, ...] = ()
     unstashed: tuple[int, ...] = ()
+    let_out: int = 0
 
     @property
     def is_over(self) -> bool:

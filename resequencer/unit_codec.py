@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
@@ -15,9 +16,9 @@ from domain.errors import ConfigurationError, PermanentError, our_mistake
 from domain.record import Cut, Headers, Origin, Partition, Record
 from resequencer.envelope_ids import EnvelopeIds
 from resequencer.payment_data import PaymentData
-from resequencer.stash import Stash, Stashed
+from resequencer.stash import UNRANKED, Stash, Stashed
 from resequencer.strategies.port import Strategy
-from resequencer.unit import Retry, Spoiled, Unit
+from resequencer.unit import Remainder, Retry, Spoiled, Unit, Wake
 from storage.port import Snapshot, StashEntry, StorageRefused
 
 FORMAT = 1
@@ -37,6 +38,17 @@ class _StoredRetry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     calls: int = 0
 
 
+class _StoredRemainder(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """`queued_from` is the offset of the first that arrived behind it, if anything did: nothing else is stashed from there on."""
+
+    lane: str | None
+    incomplete: str | None
+    released_to: int
+    cause: Wake | None
+    is_retrying: bool
+    queued_from: int | None
+
+
 class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     format: int
     strategy: str
@@ -44,6 +56,7 @@ class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     handled: bytes
     gathered_to: int
     retry: _StoredRetry | None
+    remainder: _StoredRemainder | None = None
 
 
 class _StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -66,11 +79,18 @@ _decode_data = msgspec.msgpack.Decoder(PaymentData).decode
 def encode_state(unit: Unit, strategy: Strategy) -> bytes:
     """The small state: all but the payment data and the stash. In the order of `_StoredUnit`, which reads it."""
     retry = None if unit.retry is None else _stored_retry(unit.retry)
-    return _encode((FORMAT, strategy.name, unit.strategy_state, unit.handled.packed, unit.gathered_to, retry))
+    state = (FORMAT, strategy.name, unit.strategy_state, unit.handled.packed, unit.gathered_to, retry)
+    return _encode(state if unit.remainder is None else (*state, _stored_remainder(unit.remainder, unit.queue)))
 
 
 def _stored_retry(retry: Retry) -> _StoredRetry:
     return _StoredRetry(retry.entry.envelope.offset, *_said(retry))
+
+
+def _stored_remainder(left: Remainder, queue: Stash) -> _StoredRemainder:
+    first = queue.lowest
+    queued_from = None if first is None else first.envelope.offset
+    return _StoredRemainder(left.lane, left.incomplete, left.released_to, left.cause, left.is_retrying, queued_from)
 
 
 def encode_entry(stashed: Stashed) -> StashEntry:
@@ -115,7 +135,7 @@ class UnitCodec(NamedTuple):
             gathered_to=stored.gathered_to,
             spoiled=spoiled,
         )
-        return _with_stash(unit, entries, stored.retry)
+        return _with_stash(unit, entries, stored)
 
     def _strategy_state(self, snapshot: Snapshot, stored: _StoredUnit) -> object:
         if stored.strategy == self.strategy.name:
@@ -184,19 +204,29 @@ def _find_format(state: bytes) -> int:
     return fields[0] if isinstance(fields, list) and fields and isinstance(fields[0], int) else 0
 
 
-def _with_stash(unit: Unit, entries: list[Stashed], retry: _StoredRetry | None) -> Unit:
-    stash = Stash()
+def _with_stash(unit: Unit, entries: list[Stashed], stored: _StoredUnit) -> Unit:
+    stash, queue = Stash(), Stash()
     head: Stashed | None = None
+    retry, left = stored.retry, stored.remainder
+    queued_from = None if left is None else left.queued_from
     for each in entries:
         if retry is not None and each.envelope.offset == retry.offset:
             head = each
+        elif queued_from is not None and each.envelope.offset >= queued_from:
+            queue = queue.add(replace(each, rank=UNRANKED))
         else:
             stash = stash.add(each)
-    return msgspec.structs.replace(
+    return replace(
         unit,
         stash=stash,
         retry=None if retry is None or head is None else _retry(head, retry),
+        remainder=None if left is None else _remainder(left),
+        queue=queue,
     )
+
+
+def _remainder(stored: _StoredRemainder) -> Remainder:
+    return Remainder(stored.lane, stored.incomplete, stored.released_to, stored.cause, stored.is_retrying)
 
 
 def _retry(head: Stashed, stored: _StoredRetry) -> Retry:

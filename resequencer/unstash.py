@@ -8,9 +8,12 @@ from resequencer.working_copy import WorkingCopy
 
 
 def unstash(copy: WorkingCopy, lane: str) -> None:
-    """From the top of the lane, until nothing moves."""
+    """From the top of the lane, until nothing moves or the turn has let out its share."""
     while copy.is_free and (top := copy.stash.find_top(lane)) is not None:
         if not _accepts(copy, top):
+            break
+        if copy.is_spent:
+            copy.cut_off(lane)
             break
         gather_with(copy, top.envelope)
         copy.in_hand = top.envelope

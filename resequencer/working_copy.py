@@ -8,7 +8,10 @@ from domain.errors import PermanentError
 from resequencer.effects import Effects
 from resequencer.rules import Rules
 from resequencer.stash import Stashed
-from resequencer.unit import Retry, Unit
+from resequencer.unit import Remainder, Retry, Unit
+
+WITHOUT_END = 1 << 62
+"""The share of a turn that lets out everything."""
 
 
 class WorkingCopy:
@@ -17,7 +20,8 @@ class WorkingCopy:
     `in_hand` is the envelope that is dealt with at the moment: what is raised concerns this one (`culprits`).
     `incomplete` is what was missing of what is being handled, `released_to` the highest offset of the release that this is
     part of. `tried` is what is tried again in this turn, `has_gathered` whether everything in the stash has given its data
-    already, `is_changed` whether the storage has anything to learn.
+    already, `is_changed` whether the storage has anything to learn. A turn lets out no more than about its `share` of bytes;
+    what is left over then is the `remainder`, with what arrives behind it in the `queue`.
     """
 
     __slots__ = (
@@ -31,16 +35,20 @@ class WorkingCopy:
         "incomplete",
         "is_changed",
         "now",
+        "queue",
         "released_to",
+        "remainder",
         "retry",
         "rules",
+        "share",
+        "spoiled",
         "stash",
         "state",
         "strategy",
         "tried",
     )
 
-    def __init__(self, unit: Unit, rules: Rules, now: Instant) -> None:
+    def __init__(self, unit: Unit, rules: Rules, now: Instant, share: int = WITHOUT_END) -> None:
         self.before = unit
         self.rules = rules
         self.strategy = rules.strategy
@@ -56,13 +64,26 @@ class WorkingCopy:
         self.incomplete: str | None = None
         self.released_to = -1
         self.tried: Retry | None = None
+        self.remainder = unit.remainder
+        self.queue = unit.queue
+        self.share = share
         self.effects = Effects(unit, now)
-        self.is_changed = self.effects.bury_spoiled()
+        self.spoiled = self.effects.bury_spoiled(share)
+        self.is_changed = len(self.spoiled) < len(unit.spoiled)
 
     @property
     def is_free(self) -> bool:
-        """Nothing is under retry: whatever is acceptable may be handled."""
-        return self.retry is None
+        """Nothing is under retry and nothing was cut off: whatever is acceptable may be handled."""
+        return self.retry is None and self.remainder is None
+
+    @property
+    def is_spent(self) -> bool:
+        """The turn has let out its share."""
+        return self.effects.let_out >= self.share
+
+    def cut_off(self, lane: str | None = None) -> None:
+        """The turn ends here, in the loop of this lane, and the next one goes on."""
+        self.remainder = Remainder(lane, self.incomplete, self.released_to)
 
     @property
     def dependency(self) -> str | None:
@@ -84,4 +105,5 @@ class WorkingCopy:
         if not self.is_changed:
             return self.before
         unit = self.before.unit
-        return Unit(unit, self.state, self.stash, self.data, self.handled, self.retry, self.gathered_to)
+        left = (self.spoiled, self.remainder, self.queue)
+        return Unit(unit, self.state, self.stash, self.data, self.handled, self.retry, self.gathered_to, *left)

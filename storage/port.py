@@ -32,11 +32,12 @@ class StorageRefused(ResequencerError):
 
 
 class WaitKind(StrEnum):
-    """Why a unit wants to be woken."""
+    """Why a unit wants to be woken; one with a remainder (what its last turn left over, having let out its share) at once."""
 
     DEADLINE = "deadline"
     RETRY = "retry"
     DEPENDENCY = "dependency"
+    REMAINDER = "remainder"
 
 
 class Waits(msgspec.Struct, frozen=True, gc=False):

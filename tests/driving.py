@@ -22,7 +22,8 @@ from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn import decide
 from resequencer.unit import Decision, Unit, Wake
 from resequencer.unit_codec import UnitCodec
-from storage.port import Snapshot, StashEntry
+from resequencer.working_copy import WITHOUT_END
+from storage.port import Snapshot, StashEntry, WaitKind
 
 PARTITION = Partition("IPF_PROCESSING_DATA", 0)
 PAIN_001 = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")
@@ -122,6 +123,7 @@ class Driven:
     stored: Snapshot | None = None
     reincarnates: bool = False
     chance: Chance = field(default_factory=NoChance)
+    share: int = WITHOUT_END
     profiles: Profiles | None = None
 
     def __post_init__(self) -> None:
@@ -153,6 +155,17 @@ class Driven:
         return self._turn((), (Wake.DEADLINE,))
 
     @property
+    def has_remainder(self) -> bool:
+        """Its last turn left something over."""
+        return self.last is not None and self.last.waits is not None and self.last.waits.kind is WaitKind.REMAINDER
+
+    def let_out_the_rest(self, turns: int = 1_000_000) -> None:
+        """What its last turn left over leaves, a share at a time."""
+        while self.has_remainder and turns:
+            self.wake(Wake.REMAINDER)
+            turns -= 1
+
+    @property
     def handled(self) -> list[tuple[str, int | None]]:
         """Flow and sequence of what has left as notifications, in order."""
         by_id = {each.envelope_id: each for each, *_ in self.handler.seen}
@@ -180,7 +193,7 @@ class Driven:
     def _turn(self, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Decision:
         if self.reincarnates:
             self.reincarnate()
-        self.unit, decision = decide(self.unit, envelopes, wakes, self.now, self.rules)
+        self.unit, decision = decide(self.unit, envelopes, wakes, self.now, self.rules, self.share)
         self.last = decision
         self.left += decision.outgoing
         self._store(decision)

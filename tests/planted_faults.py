@@ -195,13 +195,13 @@ def heal_does_not_mark(patch: Patch) -> None:
 
 
 def stash_entry_not_removed(patch: Patch) -> None:
-    right = Effects._leave
+    right = Effects.leave
 
     def faulty(self: Effects, entry: Stashed) -> None:
         right(self, entry)
         self.removed.clear()
 
-    patch.setattr(Effects, "_leave", faulty)
+    patch.setattr(Effects, "leave", faulty)
 
 
 def stash_entry_not_stored(patch: Patch) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import msgspec
-from driving import PARTITION, Envelopes, NoChance, Recorder, decoder, drive
+from driving import PARTITION, Driven, Envelopes, NoChance, Recorder, decoder, drive
 
 from domain.errors import ConfigurationError, TransientError
 from resequencer.rules import Rules
@@ -12,6 +12,7 @@ from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn import decide
 from resequencer.unit import Unit, Wake
 from resequencer.unit_codec import UnitCodec, encode_data, encode_entry, encode_state
+from resequencer.working_copy import WITHOUT_END
 from storage.port import Snapshot, StashEntry, StorageRefused
 
 SEPARATOR = b"\xc1\xc1"
@@ -33,7 +34,7 @@ def check(data: bytes) -> None:
     * It is restored, or refused with a `StorageRefused` (damaged) or a `ConfigurationError` (another strategy's) that names
       the unit.
     * What was restored and is stored again is restored as the same.
-    * It takes turns: an envelope, its retry, its deadline, its bound.
+    * It takes turns: an envelope, what it had left over, its retry, its deadline, its bound.
     """
     state, payment_data, *bodies = [*data[1:].split(SEPARATOR), b""][:12]
     entries = tuple(StashEntry(10 + at, body) for at, body in enumerate(bodies) if body)
@@ -54,7 +55,7 @@ def _check_refusal(error: Exception) -> None:
 
 
 def _stored(unit: Unit, codec: UnitCodec) -> Snapshot:
-    waiting = [*unit.stash, *([unit.retry.entry] if unit.retry else [])]
+    waiting = [*unit.stash, *unit.queue, *([unit.retry.entry] if unit.retry else [])]
     entries = sorted((encode_entry(each) for each in waiting), key=lambda entry: entry.offset)
     return Snapshot(unit.unit, encode_state(unit, codec.strategy), encode_data(unit.data), tuple(entries))
 
@@ -63,12 +64,12 @@ def _take_turns(unit: Unit, codec: UnitCodec) -> None:
     rules = Rules(codec.strategy, Recorder(), ResequencerSettings(), NoChance())
     envelopes = Envelopes()
     envelopes.offset = 100
-    for wake in (Wake.RETRY, Wake.DEADLINE, Wake.BOUND):
-        unit, _ = decide(unit, [envelopes(3)], [wake], NOW + 10**9, rules)
+    for wake, share in ((Wake.REMAINDER, 1), (Wake.RETRY, 1), (Wake.DEADLINE, WITHOUT_END), (Wake.BOUND, WITHOUT_END)):
+        unit, _ = decide(unit, [envelopes(3)], [wake], NOW + 10**9, rules, share)
 
 
 def seeds() -> list[bytes]:
-    """Units as they are after each step of a short life, under each strategy, one of them with its head under retry."""
+    """Units as they are after each step of a short life, under each strategy: one has its head under retry, some were cut off."""
     return [bytes([number]) + seed for number, name in enumerate(STRATEGIES) for seed in _life(name)]
 
 
@@ -79,8 +80,18 @@ def _life(name: str) -> Iterator[bytes]:
     driven.handler.fail(steps[3], TransientError("not now"))
     for each in steps:
         driven.arrive(each)
-        assert driven.stored is not None
-        stash = [entry.body for entry in driven.stored.stash]
-        yield SEPARATOR.join((driven.stored.state, driven.stored.payment_data or b"", *stash))
+        yield _written(driven)
+    driven.share = 1
     driven.wake(Wake.RETRY, 10_000)
-    yield driven.stored.state + SEPARATOR
+    yield _written(driven)
+    driven.arrive(envelopes(7))
+    yield _written(driven)
+    driven.share = WITHOUT_END
+    driven.wake(Wake.REMAINDER)
+    yield _written(driven)
+
+
+def _written(driven: Driven) -> bytes:
+    assert driven.stored is not None
+    stash = [entry.body for entry in driven.stored.stash]
+    return SEPARATOR.join((driven.stored.state, driven.stored.payment_data or b"", *stash))
