@@ -35,6 +35,9 @@ _log = logging.getLogger("resequencer.guardian")
 _CYCLE_MS = 1_000
 """What a cycle takes on should take no longer: a worker that is told to stop has 30 s to end its cycle."""
 
+_BYTES_OF_ONE = 64 * 1024
+"""Letting out so many counts as much as a record: a unit that lets out many shares does not make records look slow."""
+
 _REJOIN_MS = 200
 """How long a transport that let nothing leave gets to follow its group before the next try."""
 
@@ -54,6 +57,7 @@ class Cycle:
         self._tools = tools
         self._settings = settings
         self._next_wake_at: Instant | None = None
+        self._is_held_up = False
         self.ownership = Ownership(servers, tools, settings)
         self._pace = Pace(settings.batch_size, _CYCLE_MS)
         self._portions = Portions(self._transport, tools.clock, settings.portion_bytes)
@@ -109,7 +113,8 @@ class Cycle:
     def _note_times(self, polled: Polled, decisions: Sequence[Decided], instants: Sequence[Instant]) -> None:
         """Between two of the instants, a step each: poll, decide, commit, publish."""
         taken = max(len(polled.records), len(decisions))
-        self._pace.note(taken, instants[-1] - instants[1])
+        let_out = sum([each.decision.let_out for each in decisions])
+        self._pace.note(max(taken, let_out // _BYTES_OF_ONE), instants[-1] - instants[1])
         self.figures.log_ends = polled.log_ends
         if taken:
             spans = [max(0, after - before) for before, after in pairwise(instants)]
@@ -122,7 +127,8 @@ class Cycle:
     def _poll(self, now: Instant) -> Polled:
         wakes_at = [each for each in (self._next_wake_at, self.ownership.later.next_at) if each is not None]
         idle_ms = max(0, min([self._settings.idle_ms, *(each - now for each in wakes_at)]))
-        return self._transport.poll(min([self._pace.at_once, *self._rooms()]), idle_ms)
+        at_once = 1 if self._is_held_up else self._pace.at_once
+        return self._transport.poll(min([at_once, *self._rooms()]), idle_ms)
 
     def _rooms(self) -> list[int]:
         """How many records each partition has room for, where what is done ahead rides in the position's metadata."""
@@ -170,7 +176,7 @@ class Cycle:
         self._note_activity(prepared.stopped, arrivals, question)
         known = {key: tuple(came) for key, came in arrivals.envelopes.items() if key.partition in held}
         settled = self._actors.settle(Settle(self._tools.clock.now(), known, snapshots))
-        self._next_wake_at = settled.next_wake_at
+        self._next_wake_at, self._is_held_up = settled.next_wake_at, settled.is_held_up
         return settled.decisions
 
     def _note_activity(self, stopped: Iterable[UnitKey], arrivals: Arrivals, asked: Prepare) -> None:

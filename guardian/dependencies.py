@@ -102,6 +102,15 @@ class Dependencies:
             if not away.tried:
                 away.end_try(now)
 
+    def put_back(self, key: UnitKey, now: Instant) -> None:
+        """It was to try and did not get its turn: that says nothing of the server."""
+        away = self._away.get(self._tried_for.pop(key, ""))
+        if away is not None:
+            away.tried.discard(key)
+            away.taken -= 1
+            if not away.tried and away.taken:
+                away.end_try(now)
+
     def drop(self, partition: Partition) -> None:
         """Forget who was due and who tried; what waits is forgotten one by one."""
         for key in [each for each in self._due_for if each.partition == partition]:

@@ -48,7 +48,7 @@ class Figures:
                 self.longest_wait_ms = max(self.longest_wait_ms, *of_each)
             else:
                 self.counts[name] += sum(of_each)
-        self.counts["released_units"] += sum([len(each.releases) for each in decisions])
+        self.counts["released_units"] += sum([not release.is_rest for each in decisions for release in each.releases])
 
     def add_outgoing(self, left: Iterable[Notification | DeadLetter]) -> None:
         for each in left:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec.structs import replace
 from thespian.actors import ActorAddress, ActorExitRequest, ActorTypeDispatcher, ChildActorExited, PoisonMessage
 
+from domain.envelope import DataEnvelope
 from domain.errors import ResequencerError
+from guardian.allowance import Allowance
 from guardian.messages import Active, Arm, Drop, ListActive, Prepare, Prepared, Settle, Settled, Survey, Surveyed
 from guardian.roster import Roster, RosterSettings
 from guardian.supervision import SUPERVISION, Directive, Failure
@@ -49,6 +52,10 @@ class Guardian(ActorTypeDispatcher):
         self._wakes: Mapping[UnitKey, Wake] = {}
         self._asked_by: ActorAddress | None = None
         self._now = 0
+        self._turns: deque[UnitKey] = deque()
+        self._arrivals: Mapping[UnitKey, tuple[DataEnvelope, ...]] = {}
+        self._snapshots: Mapping[UnitKey, Snapshot] = {}
+        self._allowance = Allowance(self.settings.share_bytes)
         self._outstanding: dict[UnitKey, Decide] = {}
         self._decisions: list[Decided] = []
         self._failure: Escalated | None = None
@@ -96,16 +103,13 @@ class Guardian(ActorTypeDispatcher):
         self.send(sender, Prepared(unknown, dues.stops))
 
     def receiveMsg_Settle(self, message: Settle, sender: ActorAddress) -> None:
+        """One turn after the other, what was left over first: what a turn may let out depends on those before it."""
         self._asked_by, self._now, self._decisions, self._failure = sender, message.now, [], None
-        wakes, self._wakes = self._wakes, {}
-        turns = [
-            Decide(key, message.arrivals.get(key, ()), (wakes[key],) if key in wakes else (), message.now)
-            for key in dict.fromkeys((*message.arrivals, *wakes))
-        ]
-        self._outstanding = {turn.key: turn for turn in turns}
-        for turn in turns:
-            self._pass_on(turn, message.snapshots)
-        self._answer_if_complete()
+        self._arrivals, self._snapshots = message.arrivals, message.snapshots
+        left_over = [key for key, wake in self._wakes.items() if wake is Wake.REMAINDER]
+        self._turns = deque(dict.fromkeys((*left_over, *message.arrivals, *self._wakes)))
+        self._allowance, self._outstanding = Allowance(self.settings.share_bytes), {}
+        self._begin_next()
 
     def receiveMsg_ListActive(self, message: ListActive, sender: ActorAddress) -> None:
         del message
@@ -128,11 +132,13 @@ class Guardian(ActorTypeDispatcher):
     # What the resequencers answer
 
     def receiveMsg_Decided(self, message: Decided, sender: ActorAddress) -> None:
-        if self._outstanding.pop(message.key, None) is None:
+        turn = self._outstanding.pop(message.key, None)
+        if turn is None:
             return
+        self._allowance.note(message.decision.let_out, is_remainder=Wake.REMAINDER in turn.wakes)
         self._roster.note(message, self._now)
         self._decisions.append(message)
-        self._answer_if_complete()
+        self._begin_next()
 
     def receiveMsg_Refused(self, message: Refused, sender: ActorAddress) -> None:
         self._supervise(Failure.STATE, message.key, str(message.error))
@@ -152,12 +158,30 @@ class Guardian(ActorTypeDispatcher):
 
     # How it is done
 
-    def _pass_on(self, turn: Decide, snapshots: Mapping[UnitKey, Snapshot]) -> None:
+    def _begin_next(self) -> None:
+        """The next turn that may let out anything, or for which something arrived; the answer after the last."""
+        while self._turns:
+            key = self._turns.popleft()
+            wakes = (self._wakes[key],) if key in self._wakes else ()
+            turn = Decide(key, self._arrivals.get(key, ()), wakes, self._now, self._share_of(key, wakes))
+            if turn.share or turn.envelopes:
+                self._outstanding[key] = turn
+                self._pass_on(turn)
+                return
+            self._roster.put_off(key, self._now)
+        self._answer()
+
+    def _share_of(self, key: UnitKey, wakes: tuple[Wake, ...]) -> int:
+        if Wake.REMAINDER in wakes:
+            return self._allowance.for_remainder()
+        return 0 if self._roster.has_remainder(key) else self._allowance.for_other()
+
+    def _pass_on(self, turn: Decide) -> None:
         child = self._children.get(turn.key)
         if child is not None:
             self.send(child, turn)
             return
-        begin = Begin(turn.key, snapshots.get(turn.key))
+        begin = Begin(turn.key, self._snapshots.get(turn.key))
         if turn.key in self._kept:
             self._kept[turn.key] += (begin, turn)
         else:
@@ -191,18 +215,20 @@ class Guardian(ActorTypeDispatcher):
             self.send(self._children[key], replace(turn, is_careful=True))
             return
         del self._outstanding[key]
-        self._failure = self._failure or Escalated(failure, key, details)
-        self._answer_if_complete()
+        self._failure = Escalated(failure, key, details)
+        self._answer()
 
-    def _answer_if_complete(self) -> None:
-        if self._outstanding or self._asked_by is None:
-            return
+    def _answer(self) -> None:
         asked_by, self._asked_by = self._asked_by, None
+        self._turns, self._arrivals, self._snapshots, self._wakes = deque(), {}, {}, {}
+        decisions, self._decisions = self._decisions, []
+        if asked_by is None:
+            return
         if self._failure is not None:
             self.send(asked_by, self._failure)
         else:
             self._tell_of_servers()
-            self.send(asked_by, Settled(tuple(self._decisions), self._roster.next_wake_at))
+            self.send(asked_by, Settled(tuple(decisions), self._roster.next_wake_at, self._roster.is_held_up))
 
     def _tell_of_servers(self) -> None:
         """Once when the first unit begins to wait for one, and once when none does any more."""

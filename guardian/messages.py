@@ -56,10 +56,14 @@ class Settle(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """One decision per unit that took a turn, and when the guardian wants to be asked again at the latest."""
+    """One decision per unit that took a turn, and when the guardian wants to be asked again at the latest.
+
+    `is_held_up` when more was left over than a cycle lets out: until that has left, hardly anything should be read.
+    """
 
     decisions: tuple[Decided, ...]
     next_wake_at: Instant | None
+    is_held_up: bool = False
 
 
 class ListActive(msgspec.Struct, frozen=True):

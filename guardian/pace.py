@@ -26,7 +26,7 @@ class Pace:
         return max(1, int(self._target_ms / self._cost_ms))
 
     def note(self, count: int, took_ms: int) -> None:
-        """A cycle took on `count` records and units to wake. A clock that was set back teaches nothing."""
+        """A cycle took on `count` records, units to wake, or as much to let out. A clock that was set back teaches nothing."""
         if count <= 0 or took_ms < 0:
             return
         cost_ms = took_ms / count

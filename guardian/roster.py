@@ -10,6 +10,7 @@ from domain.clock import Instant
 from domain.record import Partition
 from guardian.backlog import Backlog
 from guardian.dependencies import Dependencies
+from guardian.remainders import Remainders
 from guardian.wakeups import Wakeups
 from resequencer.messages import Decided, UnitKey
 from resequencer.unit import Wake
@@ -27,7 +28,7 @@ class RosterSettings(msgspec.Struct, frozen=True):
     """`stash_bytes` bounds the stashed records held in memory; `can_reload` says whether the storage keeps what leaves memory.
 
     A unit that waits for a server and stashes more than `unit_stash` envelopes or `unit_bytes` leaves memory when it is not
-    spoken to.
+    spoken to. `share_bytes` is about what one turn may let out; a cycle lets out two to four times as much.
     """
 
     idle_timeout_ms: int = 30_000
@@ -35,6 +36,7 @@ class RosterSettings(msgspec.Struct, frozen=True):
     can_reload: bool = True
     unit_stash: int = 1_000
     unit_bytes: int = 64 * 1024 * 1024
+    share_bytes: int = 20 * 1024 * 1024
 
 
 class Dues(msgspec.Struct, frozen=True):
@@ -55,6 +57,7 @@ class Roster:
         self._wakeups: Wakeups[UnitKey] = Wakeups()
         self._backlog = Backlog()
         self._dependencies = Dependencies()
+        self._remainders = Remainders()
         self._active: set[UnitKey] = set()
         self._over: list[UnitKey] = []
         self._stashed_bytes = 0
@@ -87,17 +90,33 @@ class Roster:
     def next_wake_at(self) -> Instant | None:
         """When to ask again at the latest; 0 if not all that are due were told yet."""
         known = [each for each in (self._wakeups.next_at(), self._dependencies.next_at) if each is not None]
-        return 0 if self._is_behind else min(known, default=None)
+        return 0 if self._is_behind or self._remainders else min(known, default=None)
 
     @property
     def unavailable(self) -> Mapping[str, int]:
         """The servers that handlers cannot reach, with how many units wait for each."""
         return self._dependencies.waiting
 
+    @property
+    def is_held_up(self) -> bool:
+        """More was left over than a cycle lets out: what is read now would only be added to it."""
+        return self._remainders.stashed_bytes > 2 * self._settings.share_bytes
+
+    def has_remainder(self, key: UnitKey) -> bool:
+        """Its last turn left something over."""
+        return key in self._remainders
+
     def arm(self, key: UnitKey, waits: Waits) -> None:
         """A unit that waits in storage, without an actor."""
         self._remember(key, waits)
-        self._wakeups.arm(key, waits.wakes_at)
+        self._arm(key, waits)
+
+    def put_off(self, key: UnitKey, now: Instant) -> None:
+        """It was to be woken and was not: it is due again at once, in its place."""
+        waits = self.waits.get(key)
+        if waits is not None:
+            self._dependencies.put_back(key, now)
+            self._arm(key, waits)
 
     def activate(self, key: UnitKey) -> None:
         """It has an actor now, and its stash is in memory."""
@@ -122,10 +141,11 @@ class Roster:
         self._stashed_bytes += (waits.stashed_bytes if waits else 0) - (known.stashed_bytes if known else 0)
         self._dependencies.note(key, _dependency(waits), now)
         if waits is None:
+            self._remainders.note(key, None, has_let_out=False)
             if decision.change is not None or not self._wakeups.is_armed(key):
                 self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
         else:
-            self._wakeups.arm(key, waits.wakes_at)
+            self._arm(key, waits, has_let_out=decision.let_out > 0)
         if self._settings.can_reload and (decision.is_over or self._is_heavy(waits)):
             self._over.append(key)
 
@@ -142,7 +162,7 @@ class Roster:
         About `limit` at once; the rest is due at once again. Whoever is `spoken_to` in this poll would be loaded again at once:
         what is over stays.
         """
-        wakes: dict[UnitKey, Wake] = {}
+        wakes = dict.fromkeys(self._remainders.first(limit, self._settings.share_bytes), Wake.REMAINDER)
         over, self._over = self._over[:limit], self._over[limit:]
         stops = dict.fromkeys(key for key in over if key not in spoken_to)
         due = list(islice(self._wakeups.due(now), limit))
@@ -185,6 +205,7 @@ class Roster:
             self._remember(key, None)
             self._wakeups.disarm(key)
         self._backlog.drop(partition)
+        self._remainders.drop(partition)
         self._over = [key for key in self._over if key.partition != partition]
         return gone
 
@@ -192,6 +213,14 @@ class Roster:
         """Those that have waited longest, from the first that began to wait; costs by `count`."""
         first = [entry for entry, _ in zip(self.waits.items(), range(100 * count), strict=False)]
         return sorted(first, key=lambda entry: entry[1].since)[:count]
+
+    def _arm(self, key: UnitKey, waits: Waits, *, has_let_out: bool = False) -> None:
+        """What was left over is due whatever the clock says; it waits in its line."""
+        self._remainders.note(key, waits, has_let_out=has_let_out)
+        if waits.kind is WaitKind.REMAINDER:
+            self._wakeups.disarm(key)
+        else:
+            self._wakeups.arm(key, waits.wakes_at)
 
     def _remember(self, key: UnitKey, waits: Waits | None) -> Waits | None:
         """What was known before."""

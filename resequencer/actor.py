@@ -47,5 +47,5 @@ class Resequencer(Actor):
         if self._unit is None:
             return
         taken = decide_without_culprits if message.is_careful else decide
-        self._unit, decision = taken(self._unit, message.envelopes, message.wakes, message.now, self.rules)
+        self._unit, decision = taken(self._unit, message.envelopes, message.wakes, message.now, self.rules, message.share)
         self.send(sender, Decided(message.key, decision))

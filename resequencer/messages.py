@@ -6,6 +6,7 @@ from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.record import Partition
 from resequencer.unit import Decision, Wake
+from resequencer.working_copy import WITHOUT_END
 from storage.port import Snapshot
 
 
@@ -26,13 +27,14 @@ class Begin(msgspec.Struct, frozen=True, gc=False):
 class Decide(msgspec.Struct, frozen=True, gc=False):
     """Take your turn: these envelopes came, in order of arrival, then these wakes.
 
-    With `is_careful` it was taken and raised: take it again, and set aside what it fails on.
+    It may let out about `share` bytes. With `is_careful` it was taken and raised: take it again, and set aside what it fails on.
     """
 
     key: UnitKey
     envelopes: tuple[DataEnvelope, ...]
     wakes: tuple[Wake, ...]
     now: Instant
+    share: int = WITHOUT_END
     is_careful: bool = False
 
 

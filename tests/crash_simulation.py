@@ -18,7 +18,7 @@ from faltering import Mistakes
 from outcomes import Forgets, Outcome, judged, with_true_marks
 from remembered import Remembered
 from service_under_test import Service, value_of
-from workloads import Phase, Workload, workload
+from workloads import Phase, Workload, uncut, workload
 
 from domain.errors import ResequencerError
 
@@ -35,8 +35,8 @@ def prepared(seed: int) -> Workload:
 
 
 def reference(work: Workload) -> Outcome:
-    """What leaves when nothing happens, and no unit is ever forgotten."""
-    return _play(without_retention(work), Steps(lambda _: Fate.GOES_WELL, Random(0)), Forgets.NOTHING, is_reference=True)
+    """What leaves when nothing happens, no unit is ever forgotten, and no turn is cut."""
+    return _play(uncut(without_retention(work)), Steps(lambda _: Fate.GOES_WELL, Random(0)), Forgets.NOTHING, is_reference=True)
 
 
 def simulate(seed: int, forgets: Forgets = Forgets.NOTHING, expected: Outcome | None = None) -> Outcome:

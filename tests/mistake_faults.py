@@ -16,7 +16,6 @@ from guardian.supervision import Failure
 from resequencer.culprits import decide_without_culprits
 from resequencer.effects import Effects
 from resequencer.messages import Decide
-from resequencer.rules import Rules
 from resequencer.stash import Stashed
 from resequencer.turn import Turned, decide
 from resequencer.unit import Unit, Wake
@@ -26,10 +25,10 @@ _CAREFUL = "resequencer.actor.decide_without_culprits"
 
 
 def whole_poll_buried(patch: Patch) -> None:
-    def faulty(unit: Unit, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], now: int, rules: Rules) -> Turned:
+    def faulty(unit: Unit, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], *rest: Any) -> Turned:
         if not envelopes:
-            return decide_without_culprits(unit, envelopes, wakes, now, rules)
-        return _with_letters(decide(unit, (), (), now, rules), envelopes, now)
+            return decide_without_culprits(unit, envelopes, wakes, *rest)
+        return _with_letters(decide(unit, (), (), *rest), envelopes, rest[0])
 
     patch.setattr(_CAREFUL, faulty)
 
@@ -37,13 +36,13 @@ def whole_poll_buried(patch: Patch) -> None:
 def innocent_one_buried(patch: Patch) -> None:
     """That which let the culprit loose: of what came, the last ones are set aside until nothing is raised."""
 
-    def faulty(unit: Unit, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], now: int, rules: Rules) -> Turned:
+    def faulty(unit: Unit, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], *rest: Any) -> Turned:
         for count in range(len(envelopes), 0, -1):
             try:
-                return _with_letters(decide(unit, envelopes[:count], wakes, now, rules), envelopes[count:], now)
+                return _with_letters(decide(unit, envelopes[:count], wakes, *rest), envelopes[count:], rest[0])
             except ArithmeticError:
                 continue
-        return _with_letters(decide_without_culprits(unit, (), wakes, now, rules), envelopes, now)
+        return _with_letters(decide_without_culprits(unit, (), wakes, *rest), envelopes, rest[0])
 
     patch.setattr(_CAREFUL, faulty)
 

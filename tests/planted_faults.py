@@ -247,7 +247,8 @@ def a_release_goes_on_as_it_began(patch: Patch) -> None:
     """Its head and all that follows it say what was missing at the deadline, whatever has come since."""
 
     def faulty(copy: WorkingCopy, head: Stashed) -> None:
-        copy.released_to = 1 << 60
+        assert copy.tried is not None
+        copy.incomplete, copy.released_to = copy.tried.incomplete, 1 << 60
         attempt(copy, head, is_forced=True)
         unstash(copy, head.rank.lane)
 

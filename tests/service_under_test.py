@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from driving import NoChance, wire
 from faltering import Mistakes, Place, faltering
+from watched_actors import WatchedActors
 
 from connectors.file_lines import Line, decode_line, encode_line
 from connectors.file_operations import FileOperations, SystemFiles
@@ -26,7 +27,6 @@ from domain.envelope import DataEnvelope
 from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from domain.notification import Notification
 from domain.record import Partition
-from guardian.actors import Actors
 from guardian.cycle import Cycle
 from guardian.later import Later
 from guardian.messages import Survey, Surveyed
@@ -191,7 +191,7 @@ class Service:
         settings = FileSettings(TOPIC, self.directory / "in", self.directory / "out", rotate_bytes=plan.rotate_bytes)
         transport = FileTransport(settings, self._wait, self.files)
         self._servers = Servers(
-            self.around_transport(transport), self.around_storage(storage), Actors(rules, decoder.decode, roster)
+            self.around_transport(transport), self.around_storage(storage), WatchedActors(rules, decoder.decode, roster)
         )
         patience = Patience(PatienceSettings(), self._wait, lambda: self.is_stopping)
         self.patience = patience

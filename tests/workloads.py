@@ -64,7 +64,9 @@ def workload(seed: int, most_units: int = 7) -> Workload:
         strategy,
         batch_size=500,
         resequencer=ResequencerSettings(stash_limit=random.choice((2, 4, 1_000))),
-        roster=RosterSettings(stash_bytes=random.choice((500, 1 << 20))),
+        roster=RosterSettings(
+            stash_bytes=random.choice((500, 1 << 20)), share_bytes=Random(f"share {seed}").choice((1, 2_500, 20 << 20))
+        ),
         rotate_bytes=Random(f"rotation {seed}").choice((None, 1, 1_000)),
         portion_bytes=Random(f"portions {seed}").choice((1, 3_000, 16 << 20)),
     )
@@ -77,6 +79,12 @@ def workload(seed: int, most_units: int = 7) -> Workload:
         plan = msgspec.structs.replace(plan, batch_size=random.choice((1, 3)))
     mistakes = drawn_mistakes(Random(f"mistakes {seed}"), identities)
     return Workload(plan, tuple(_phases(random, arrivals)), away, never, mistakes)
+
+
+def uncut(work: Workload) -> Workload:
+    """The same, where no turn is cut."""
+    roster = msgspec.structs.replace(work.plan.roster, share_bytes=1 << 40)
+    return work._replace(plan=msgspec.structs.replace(work.plan, roster=roster))
 
 
 _GARBAGE = (

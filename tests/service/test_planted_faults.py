@@ -6,6 +6,7 @@ from pathlib import Path
 import mistake_faults as mistakes
 import planted_faults as plant
 import pytest
+import share_faults as share
 from crash_simulation import prepared, reference, simulate
 from outcomes import Forgets
 from planted_faults import Fault, Patch
@@ -34,6 +35,9 @@ CRASHES: tuple[Fault, ...] = (
     plant.numbers_given_out_twice,
     plant.rotated_without_noting_what_left,
     plant.begun_anew_without_noting_it,
+    share.share_ignored,
+    share.what_was_cut_off_loses_its_marks,
+    share.later_arrivals_overtake_the_rest,
     mistakes.whole_poll_buried,
     mistakes.innocent_one_buried,
     mistakes.culprit_left_in_the_stash,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import mistake_faults as mistakes
 import planted_faults as plant
+import share_faults as share
 from planted_faults import Fault
 from simulation import kafka_faults as kafka
 from simulation import memory_faults as memory
@@ -77,6 +78,11 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         kafka.what_cannot_be_read_is_stepped_over: 0,
         memory.stash_bound_ignored: 0,
         memory.stash_bound_of_a_unit_rests_under_retry: 51,
+        share.share_ignored: 0,
+        share.what_was_cut_off_loses_its_marks: 2,
+        share.what_was_cut_off_is_not_stored: 0,
+        share.later_arrivals_overtake_the_rest: 0,
+        share.what_was_cut_off_waits_for_the_next_arrival: 0,
         memory.idle_units_stay: 0,
         memory.units_stay_when_their_partition_goes: 0,
         mistakes.whole_poll_buried: 1,

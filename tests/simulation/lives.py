@@ -25,7 +25,7 @@ from simulation.with_server_away import judged_with_server_away, prepared_with_s
 from simulation.with_wild_clocks import judged_with_wild_clocks
 from simulation.without_storage import ahead_characters, judged_without_storage, prepared_without_storage
 from simulation.world import World
-from workloads import Phase, Workload, workload
+from workloads import Phase, Workload, uncut, workload
 
 from domain.errors import ResequencerError
 
@@ -80,8 +80,8 @@ def simulate(seed: int, life: Life = Life.CRASHES, expected: Outcome | None = No
 
 
 def reference(seed: int, life: Life = Life.CRASHES) -> Outcome:
-    """What leaves when nothing happens to a single worker, and no unit is ever forgotten."""
-    work = without_retention(prepared(seed, life))
+    """What leaves when nothing happens to a single worker, no unit is ever forgotten, and no turn is cut."""
+    work = uncut(without_retention(prepared(seed, life)))
     return _lived(_world(seed, work, life, workers=1), work, None, life)
 
 

@@ -14,6 +14,7 @@ from simulation.clocks import MachineClock
 from simulation.fake_clients import FakeConsumer
 from simulation.misfortunes import FOR_LONG
 from simulation.struck_storage import StruckSharedStorage
+from watched_actors import WatchedActors
 
 from connectors.kafka_options import ClientOptions
 from connectors.kafka_settings import KafkaSettings, KafkaTopics
@@ -154,7 +155,7 @@ class Worker:
         decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=strategy.needs_sequence))
         settings = KafkaSettings.make(_TOPICS, ClientOptions({"group_id": "group"}, {}), f"group-{self.slot}", 1 << 20)
         rules = Rules(faltering(strategy, world.handler.mistakes), world.handler, plan.resequencer, NoChance())
-        self.actors = Actors(rules, decoder.decode, plan.roster)
+        self.actors = WatchedActors(rules, decoder.decode, plan.roster)
         self.transport = KafkaTransport(settings, self.clock)
         servers = Servers(self.transport, self._new_storage(), self.actors)
         tools = Tools(decoder, self.clock, Patience(PatienceSettings(), self.wait, lambda: False), world.token)

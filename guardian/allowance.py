@@ -1,0 +1,29 @@
+"""How many bytes the turns of one cycle may let out, so that a cycle fits into memory and into a publication."""
+
+
+class Allowance:
+    """Two shares: one for what earlier turns left over, which comes first, the other and what is not used of it for all else.
+
+    So neither holds up the other. A turn may exceed what it is given by one envelope.
+    """
+
+    def __init__(self, share: int) -> None:
+        assert share > 0
+        self._share = share
+        self._of_remainders = 0
+        self._of_others = 0
+
+    def for_remainder(self) -> int:
+        """What the next turn that goes on may let out; 0 if it has to wait."""
+        return max(0, self._share - self._of_remainders)
+
+    def for_other(self) -> int:
+        """What the next other turn may let out; 0 if all that arrives for it has to wait."""
+        left = 2 * self._share - min(self._share, self._of_remainders) - self._of_others
+        return max(0, min(self._share, left))
+
+    def note(self, let_out: int, *, is_remainder: bool) -> None:
+        if is_remainder:
+            self._of_remainders += let_out
+        else:
+            self._of_others += let_out
