@@ -113,8 +113,9 @@ class KafkaTransport:
     def poll(self, max_records: int, timeout_ms: int) -> Polled:
         member, custody = self._connected(), self._custody
         self._look_now_and_then()
-        # Before the records, for ends may not be later than they; and if there is no answer, nothing is lost.
-        ends, log_ends = self._ends(custody.sought) if max_records else ({}, {})
+        # Before the records, for ends may not be later than they; and if there is no answer, nothing is lost. Also where no
+        # record may be read: an end that is not known must not be taken for one that was reached.
+        ends, log_ends = self._ends(custody.sought)
         now = monotonic()
         readable = [each for each in custody.sought if custody.is_readable(each) and self._aside.is_readable(each, now)]
         try:

@@ -28,6 +28,10 @@ _read_text = msgspec.json.Decoder(str).decode
 _read_number = msgspec.json.Decoder(int | float).decode
 
 
+MOST_HEADERS = 1_000
+"""Of a record. An empty one takes two bytes in a batch and a hundred in memory: their bytes alone are no bound."""
+
+
 class DecodingSettings(msgspec.Struct, frozen=True):
     """`needs_sequence` is the strategy's: without it a missing or invalid sequence is None and no reason to refuse.
 
@@ -78,6 +82,9 @@ class EnvelopeDecoder:
         if record.cut is not None or length > self._settings.max_value_bytes:
             limit = self._settings.max_value_bytes
             error = f"the value has {length} bytes, the limit is {limit}; send smaller envelopes"
+            raise _Refused(DeadLetterReason.TOO_LARGE, error)
+        if len(record.headers) > MOST_HEADERS:
+            error = f"it has {len(record.headers)} headers, the limit is {MOST_HEADERS}; send fewer"
             raise _Refused(DeadLetterReason.TOO_LARGE, error)
         if (around := record.size - len(record.value)) > self._settings.max_value_bytes:
             error = f"key and headers have {around} bytes, the limit is {self._settings.max_value_bytes}; send smaller headers"

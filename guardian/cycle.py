@@ -173,24 +173,31 @@ class Cycle:
         prepared = self._actors.prepare(question)
         snapshots = self._load(prepared.unknown)
         held = self.ownership.held
-        self._note_activity(prepared.stopped, arrivals, question)
+        self._note_activity(prepared.stopped, arrivals, read_to, polled.log_ends)
         known = {key: tuple(came) for key, came in arrivals.envelopes.items() if key.partition in held}
         settled = self._actors.settle(Settle(self._tools.clock.now(), known, snapshots))
         self._next_wake_at, self._is_held_up = settled.next_wake_at, settled.is_held_up
         return settled.decisions
 
-    def _note_activity(self, stopped: Iterable[UnitKey], arrivals: Arrivals, asked: Prepare) -> None:
+    def _note_activity(
+        self,
+        stopped: Iterable[UnitKey],
+        arrivals: Arrivals,
+        read_to: Mapping[Partition, int],
+        log_ends: Mapping[Partition, int],
+    ) -> None:
+        """By the logs' own ends: what a transaction that hangs holds back may be of an idle unit, too."""
         if not self._settings.acknowledge_handled:
             return
         held = self.ownership.held
         for key in stopped:
             if key.partition in held:
-                held[key.partition].note_idle(key.unit, asked.ends.get(key.partition, 0))
+                held[key.partition].note_idle(key.unit, log_ends.get(key.partition, 0))
         for key, came in arrivals.envelopes.items():
             if key.partition in held:
                 held[key.partition].note_active(key.unit, came[0].record.origin.offset)
         for name, each in held.items():
-            each.let_idle_go(asked.read_to[name])
+            each.let_idle_go(read_to[name])
 
     def _load(self, unknown: Iterable[UnitKey]) -> dict[UnitKey, Snapshot]:
         """The snapshots of units without an actor: one read per partition."""

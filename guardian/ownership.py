@@ -215,7 +215,8 @@ def _report_gone(partition: Partition, plan: Takeover) -> None:
     """Records that were never read and are not there any more: a loss that only a person may accept.
 
     Raises:
-        TransportRefused: Unless the group's position was reset, by which a person did accept it.
+        TransportRefused: Unless a person set the group's position, and by that accepted it. A storage that has forgotten, or
+            positions that the brokers let expire, are no acceptance.
     """
     if not plan.gone:
         return
@@ -223,7 +224,7 @@ def _report_gone(partition: Partition, plan: Takeover) -> None:
         f"by what was stored, the records {plan.gone.start} to {plan.gone.stop - 1} were never handled and are gone: "
         "the topic's retention has taken them, or the archive of a file"
     )
-    if not plan.must_heal:
+    if not plan.is_reset:
         remedy = (
             "Have the topic keep its records longer, or put back what was archived; to go on without them, reset the group's "
             "position to the earliest, or move positions.json away"

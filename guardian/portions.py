@@ -38,7 +38,8 @@ class Portions:
         now = self._clock.now()
         for held, output in outputs.items():
             held.note_published(output, now)
-        self._learn(size, now - began_at)
+        if size:
+            self._learn(size, now - began_at)
 
     def _outputs(self, news: Collection[HeldPartition]) -> tuple[dict[HeldPartition, PartitionOutput], int]:
         """What was tried and may have left comes first, and as it was. Else each partition gets a share.

@@ -25,7 +25,8 @@ AT_ONCE = 1_000
 
 
 class RosterSettings(msgspec.Struct, frozen=True):
-    """`stash_bytes` bounds the stashed records held in memory; `can_reload` says whether the storage keeps what leaves memory.
+    """`stash_bytes` bounds what the units in memory hold of records and payment data; `can_reload` says whether the storage keeps
+    what leaves memory.
 
     A unit that waits for a server and stashes more than `unit_stash` envelopes or `unit_bytes` leaves memory when it is not
     spoken to. `share_bytes` is about what one turn may let out; a cycle lets out two to four times as much.
@@ -58,7 +59,9 @@ class Roster:
         self._backlog = Backlog()
         self._dependencies = Dependencies()
         self._remainders = Remainders()
-        self._active: set[UnitKey] = set()
+        # With the bytes of their payment data; those come last that were heard of last.
+        self._active: dict[UnitKey, int] = {}
+        self._data_bytes = 0
         self._over: list[UnitKey] = []
         self._stashed_bytes = 0
         self._is_behind = False
@@ -120,13 +123,13 @@ class Roster:
 
     def activate(self, key: UnitKey) -> None:
         """It has an actor now, and its stash is in memory."""
-        self._active.add(key)
+        self._active[key] = 0
         self._stashed_bytes += self._size(key)
 
     def deactivate(self, key: UnitKey) -> None:
         """Its actor is told to stop; what waits is still known."""
         if key in self._active:
-            self._active.discard(key)
+            self._data_bytes -= self._active.pop(key)
             self._stashed_bytes -= self._size(key)
 
     def note(self, decided: Decided, now: Instant) -> None:
@@ -139,6 +142,8 @@ class Roster:
         waits = decision.waits
         known = self._remember(key, waits)
         self._stashed_bytes += (waits.stashed_bytes if waits else 0) - (known.stashed_bytes if known else 0)
+        self._data_bytes += decision.data_bytes - self._active.pop(key)
+        self._active[key] = decision.data_bytes
         self._dependencies.note(key, _dependency(waits), now)
         if waits is None:
             self._remainders.note(key, None, has_let_out=False)
@@ -187,7 +192,7 @@ class Roster:
                 self._wakeups.arm(key, waits.wakes_at)
         wakes |= dict.fromkeys(self._dependencies.take(now, limit), Wake.RETRY)
         self._is_behind = max(len(due), len(let_go)) >= limit or bool(self._over)
-        for key in self._heaviest():
+        for key in (*self._heaviest(), *self._longest_silent()):
             if self._settings.can_reload:
                 stops[key] = None
             else:
@@ -253,6 +258,18 @@ class Roster:
             if key in self._active:
                 excess -= waits.stashed_bytes
                 yield key
+
+    def _longest_silent(self) -> Iterator[UnitKey]:
+        """While payment data takes what is held beyond the bound: the units that nothing was heard of for longest."""
+        held, most = self._stashed_bytes + self._data_bytes, self._settings.stash_bytes
+        if not self._settings.can_reload or self._stashed_bytes > most or held <= most:
+            return
+        excess = held - most * _EVICTED_SHARE
+        for key, data_bytes in self._active.items():
+            if excess <= 0:
+                return
+            excess -= data_bytes + self._size(key)
+            yield key
 
 
 def _dependency(waits: Waits | None) -> str | None:

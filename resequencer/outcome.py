@@ -19,6 +19,7 @@ def decision_of(copy: WorkingCopy, after: Unit) -> Decision:
         tuple(effects.added),
         tuple(effects.removed),
         effects.let_out,
+        copy.data.size,
     )
 
 

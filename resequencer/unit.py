@@ -125,8 +125,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
     `change` is None if the storage has nothing to learn. `outgoing` is in the order in which it must leave. `waits` tells
     when the unit wants to be woken and why, None if nothing waits. `stashed` are the offsets still in the stash that came
-    in this turn, `unstashed` those that left it. `let_out` is about how many bytes leave. `is_over` asks the actor to stop: its
-    stash was released.
+    in this turn, `unstashed` those that left it. `let_out` is about how many bytes leave, `data_bytes` how many the
+    unit's payment data takes. `is_over` asks the actor to stop: its stash was released.
     """
 
     change: UnitChange | None
@@ -137,6 +137,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     stashed: tuple[int, ...] = ()
     unstashed: tuple[int, ...] = ()
     let_out: int = 0
+    data_bytes: int = 0
 
     @property
     def is_over(self) -> bool:

@@ -202,6 +202,12 @@ def test_key_and_headers_have_the_same_limit(wire: Any) -> None:
     assert "headers" in refusal(decoder.decode(msgspec.structs.replace(record, key=b"kk")), Reason.TOO_LARGE)
 
 
+def test_headers_without_a_byte_are_counted_too(decode: Any, wire: Any) -> None:
+    """One takes two bytes in a batch and a hundred in memory."""
+    envelope(decode(wire, headers=(("", b""),) * 1_000))
+    assert "1001 headers" in refusal(decode(wire, headers=(("", b""),) * 1_001), Reason.TOO_LARGE)
+
+
 def test_fifty_megabytes_are_too_large(decode: Any) -> None:
     refusal(decode(b"[" * 50_000_000), Reason.TOO_LARGE)
 

@@ -170,6 +170,21 @@ def test_records_that_the_retention_took_unread_end_the_worker_with_their_range(
         service.start().run()
 
 
+def test_records_that_are_gone_are_refused_where_the_storage_went_back_to_a_backup(service: Service, group: Group) -> None:
+    service.tell("u", 1)
+    service.start().run()
+    service.stop()
+    backup = service.state_file.read_bytes()
+    service.start()
+    service.tell("u", 2)
+    service.run()
+    service.stop()
+    service.state_file.write_bytes(backup)
+    group.start = service.input_size()
+    with pytest.raises(TransportRefused, match="were never handled and are gone"):
+        service.start().run()
+
+
 def test_after_a_person_reset_the_position_it_goes_on_behind_what_is_gone(
     service: Service, group: Group, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,9 +18,11 @@ def waits(at: int, kind: WaitKind = WaitKind.DEADLINE, size: int = 10, since: in
     return Waits(at, kind, since, "sequence:1", "SEQUENCE", 1, size)
 
 
-def decided(key: UnitKey, waiting: Waits | None = None, *, is_over: bool = False, has_changed: bool = True) -> Decided:
+def decided(
+    key: UnitKey, waiting: Waits | None = None, *, is_over: bool = False, has_changed: bool = True, data_bytes: int = 0
+) -> Decided:
     releases = (Release(key.unit, Wake.DEADLINE, "sequence:1", 1, 0, "t-0@0"),) if is_over else ()
-    return Decided(key, Decision(CHANGE if has_changed else None, (), waiting, releases, Tally()))
+    return Decided(key, Decision(CHANGE if has_changed else None, (), waiting, releases, Tally(), data_bytes=data_bytes))
 
 
 def roster(**settings: object) -> Roster:
@@ -263,3 +265,34 @@ def test_the_longest_waits_come_first(count: int) -> None:
     for place, key in enumerate((A, B, C)):
         one.arm(key, waits(21_000, since=10 - place))
     assert [key for key, _ in one.longest(count)] == [C, B, A][:count]
+
+
+def with_data(each: Roster, *sizes: tuple[UnitKey, int]) -> None:
+    for key, size in sizes:
+        each.activate(key)
+        each.note(decided(key, data_bytes=size), 0)
+
+
+def test_beyond_the_bound_the_payment_data_of_the_longest_silent_units_leaves_memory() -> None:
+    one = roster(stash_bytes=100)
+    with_data(one, (A, 40), (B, 40), (C, 15))
+    assert one.dues(0, READ, READ).stops == ()
+    one.note(decided(A, data_bytes=50), 0)
+    assert one.dues(0, READ, READ).stops == (B,)
+
+
+def test_a_unit_that_left_memory_counts_no_more() -> None:
+    one = roster(stash_bytes=100)
+    with_data(one, (A, 60), (B, 60))
+    for key in one.dues(0, READ, READ).stops:
+        one.deactivate(key)
+    assert one.dues(0, READ, READ).stops == ()
+    one.drop(P0)
+    with_data(one, (ELSEWHERE, 90))
+    assert one.dues(0, READ, READ).stops == ()
+
+
+def test_where_nothing_can_be_loaded_again_payment_data_stays() -> None:
+    one = roster(stash_bytes=100, can_reload=False)
+    with_data(one, (A, 60), (B, 60))
+    assert one.dues(0, READ, READ) == Dues({}, ())
