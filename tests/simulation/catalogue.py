@@ -77,7 +77,7 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         kafka.a_refused_producer_used_again: 0,
         kafka.what_cannot_be_read_is_stepped_over: 0,
         memory.stash_bound_ignored: 0,
-        memory.stash_bound_of_a_unit_rests_under_retry: 51,
+        memory.stash_bound_of_a_unit_rests_under_retry: 34,
         share.share_ignored: 0,
         share.what_was_cut_off_loses_its_marks: 2,
         share.what_was_cut_off_is_not_stored: 0,
