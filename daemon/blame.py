@@ -17,7 +17,7 @@ _TOLD_TO_END = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT})
 
 
 def is_own_doing(code: int) -> bool:
-    """Whether a worker ended by itself: with an exit code, or by a signal (negative) that nobody sends."""
+    """Whether a worker ended by itself: with an exit code, or by a signal (negative) that its own code raises."""
     return -code in _OF_ITS_OWN if code < 0 else code not in _TOLD_TO_END
 
 
@@ -27,7 +27,10 @@ def blame(held: InHand, suspect: Suspect | None) -> str:
     if suspect is None:
         return told
     if not suspect.is_condemned:
-        return f"{told}, as {suspect.deaths} of the {DEATHS_OF_ONE} workers that it may end before the record is set aside"
+        return f"{told} (death {suspect.deaths} of {DEATHS_OF_ONE} on this record; after the last one it is set aside)"
     if suspect.deaths == DEATHS_OF_ONE:
-        return f"{told}, as {DEATHS_OF_ONE} workers did: the record is set aside as a dead letter {_REASON}; {REMEDY}"
-    return f"{told}, as {suspect.deaths - 1} did before, after which it was to be set aside: report it with the log"
+        how = f"death {DEATHS_OF_ONE} of {DEATHS_OF_ONE} on this record"
+        return f"{told} ({how}): the record is set aside as a dead letter {_REASON}; {REMEDY}"
+    return (
+        f"{told} (death {suspect.deaths} on this record, which was not set aside after {DEATHS_OF_ONE}: report it with the log)"
+    )

@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """A supervisor gives its worker a slot and the descriptors of a pipe and of memory that they share, and tells it how those
     before it ended; nobody else has to know.
     """
-    parser.add_argument("--alone", action="store_true", help="in one process, which nobody watches over: for debuggers")
+    parser.add_argument("--alone", action="store_true", help="in one process, without a supervisor: for debuggers")
     parser.add_argument("--slot", type=int, default=0, help=SUPPRESS)
     parser.add_argument("--lifeline", type=int, help=SUPPRESS)
     parser.add_argument("--hand", type=int, help=SUPPRESS)

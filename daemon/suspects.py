@@ -20,7 +20,7 @@ DEATHS_OF_ONE = 3
 REMEDY = "correct what fails on it, then requeue it"
 
 _MOST = 100
-"""So many files are kept. What left at the very moment of a crash leaves one behind."""
+"""So many files are kept. One is left behind of what left at the very moment of a crash, or after its last attempt."""
 
 
 class Suspect(msgspec.Struct, frozen=True):

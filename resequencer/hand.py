@@ -39,7 +39,7 @@ class Hand(Protocol):
 
 
 class EmptyHand:
-    """Of whoever would not be missed: a dry run, a simulation."""
+    """For a dry run or a simulation: no supervisor looks."""
 
     def take(self, envelope: DataEnvelope, deed: Deed) -> None:
         pass

@@ -242,7 +242,7 @@ def test_deaths_with_an_envelope_in_hand_are_counted_for_it_and_end_no_service(n
     assert service.run(lambda: "begun 4" in service.log, signal.SIGTERM) is ExitCode.DONE
     (suspect,) = service.suspects.find_all().values()
     assert (suspect.deaths, suspect.unit, str(suspect.origin)) == (3, "uow-1", "IPF_PROCESSING_DATA-0@1")
-    assert "while handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1', as 1 of the 3 workers that it may end" in service.log
+    assert "while handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' (death 1 of 3 on this record" in service.log
     assert "the record is set aside as a dead letter ended-its-worker" in service.log
     assert "[unit=uow-1 partition=IPF_PROCESSING_DATA-0 position=IPF_PROCESSING_DATA-0@1]" in service.log
 
@@ -252,7 +252,7 @@ def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_
     service = new_service("take(); os._exit(1)", count=1)
     assert service.run() is ExitCode.NOT_SO
     assert service.lives(0) == 5
-    assert "as 4 did before, after which it was to be set aside: report it with the log" in service.log
+    assert "(death 5 on this record, which was not set aside after 3: report it with the log)" in service.log
 
 
 def test_nor_one_whose_deaths_cannot_be_written_down(new_service, monkeypatch):
