@@ -104,7 +104,7 @@ def portion_cut_anew_before_its_outcome_is_known(patch: Patch) -> None:
         try:
             right(self, news)
         except TransportUnavailable:
-            self.size = max(1, self.size // 2)
+            self.size = 1
             for held in news:
                 held.give_up_attempt()
             raise

@@ -10,7 +10,7 @@ from simulation.shared_storage import SharedPartitionStore, SharedStorage
 from simulation.struck_storage import StruckPartitionStore
 
 import guardian.ownership
-from connectors.port import Channel, PartitionOutput, Position
+from connectors.port import Channel, Position
 from domain.errors import OwnershipLost
 from domain.record import Partition
 from guardian.ahead import Ahead
@@ -220,12 +220,10 @@ def numbers_kept_when_healing(patch: Patch) -> None:
 
 
 def position_goes_back_when_healing(patch: Patch) -> None:
-    def faulty(self: HeldPartition) -> PartitionOutput:
-        output = right(self)
-        return replace(output, position=replace(output.position, offset=self.positions.acknowledged))
+    def faulty(self: HeldPartition, _: Sequence[int]) -> tuple[int, Sequence[range]]:
+        return self.positions.acknowledged, self.positions.unsettled
 
-    right = HeldPartition.output
-    patch.setattr(HeldPartition, "output", faulty)
+    patch.setattr(HeldPartition, "_position", faulty)
 
 
 # Where the source is the store
@@ -251,10 +249,10 @@ def what_was_released_lets_the_position_go(patch: Patch) -> None:
 def what_waits_is_taken_for_done(patch: Patch) -> None:
     """The position waits, but what it says is done ahead includes what is stashed."""
 
-    def faulty(self: HeldPartition) -> Ahead:
+    def faulty(self: HeldPartition, _: Sequence[range]) -> Ahead:
         return Ahead(max(self.read_to, before.end)) if (before := self._ahead) else Ahead(self.read_to)
 
-    patch.setattr(HeldPartition, "_ahead_now", faulty)
+    patch.setattr(HeldPartition, "_ahead_beside", faulty)
 
 
 def what_is_done_ahead_forgotten(patch: Patch) -> None:
@@ -270,7 +268,7 @@ def what_is_done_ahead_forgotten(patch: Patch) -> None:
 def done_ahead_forgotten_by_the_second_crash(patch: Patch) -> None:
     """What was done and the first replay had not come to."""
 
-    def faulty(self: HeldPartition) -> Ahead:
-        return Ahead(self.positions.acknowledged).advanced(self.read_to, self.positions.unsettled)
+    def faulty(self: HeldPartition, unsettled: Sequence[range]) -> Ahead:
+        return Ahead(self.positions.acknowledged).advanced(self.read_to, unsettled)
 
-    patch.setattr(HeldPartition, "_ahead_now", faulty)
+    patch.setattr(HeldPartition, "_ahead_beside", faulty)
