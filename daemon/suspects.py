@@ -81,7 +81,9 @@ class Suspects:
             self._path(suspect.origin).unlink(missing_ok=True)
 
     def _path(self, origin: Origin) -> Path:
-        return self._directory / f"{origin}.json"
+        """A topic may have 249 characters, and a file's name 255 bytes; all records of a service are of one topic."""
+        (topic, number), offset = origin
+        return self._directory / f"{topic[:50]}-{number}@{offset}.json"
 
     def _read(self, path: Path) -> Suspect | None:
         try:

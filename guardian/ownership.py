@@ -215,8 +215,8 @@ def _report_gone(partition: Partition, plan: Takeover) -> None:
     """Records that were never read and are not there any more: a loss that only a person may accept.
 
     Raises:
-        TransportRefused: Unless a person set the group's position, and by that accepted it. A storage that has forgotten, or
-            positions that the brokers let expire, are no acceptance.
+        TransportRefused: Unless a person set the group's position, and by that accepted it, or the storage went back behind what
+            had left already. A position that the brokers let expire is no acceptance.
     """
     if not plan.gone:
         return
@@ -224,7 +224,7 @@ def _report_gone(partition: Partition, plan: Takeover) -> None:
         f"by what was stored, the records {plan.gone.start} to {plan.gone.stop - 1} were never handled and are gone: "
         "the topic's retention has taken them, or the archive of a file"
     )
-    if not plan.is_reset:
+    if not plan.must_heal or plan.has_expired:
         remedy = (
             "Have the topic keep its records longer, or put back what was archived; to go on without them, reset the group's "
             "position to the earliest, or move positions.json away"

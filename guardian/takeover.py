@@ -39,8 +39,8 @@ class Takeover(msgspec.Struct, frozen=True):
 
     `offset` is where to read on, `highest_number` what numbering continues from, `pending` what must still leave.
     With `must_heal` the storage has forgotten (or the group was reset): whatever a record below `heal_offset` causes may repeat,
-    `pending` gets new numbers, and this is committed before anything is published. `is_reset`: another program wrote the
-    position, which is how a person sets it; where the brokers let it expire there is none. `is_new`: nothing was ever read.
+    `pending` gets new numbers, and this is committed before anything is published. `has_expired`: there is no position any more,
+    which is what brokers do to a group that is away for long, and not what a person does. `is_new`: nothing was ever read.
     From the first to the last of `gone` are offsets that are not done and not there any more, for the log begins behind them.
     What `ahead` says is done leaves no more.
     """
@@ -51,7 +51,7 @@ class Takeover(msgspec.Struct, frozen=True):
     pending: tuple[Pending, ...] = ()
     is_new: bool = False
     must_heal: bool = False
-    is_reset: bool = False
+    has_expired: bool = False
     gone: range = range(0)
     ahead: Ahead | None = None
 
@@ -89,8 +89,7 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
     reached = position.offset if position is not None and metadata is not None and not beyond else log.stop
     heal_offset = max(header.heal_offset, reached)
     offset = header.next_offset if header.next_offset is not None else log.start
-    is_reset = position is not None and metadata is None
-    return Takeover(offset, highest, heal_offset, left, must_heal=True, is_reset=is_reset)
+    return Takeover(offset, highest, heal_offset, left, must_heal=True, has_expired=position is None)
 
 
 def find_metadata(text: str) -> Metadata | None:

@@ -75,3 +75,9 @@ def test_the_oldest_are_let_go_beyond_a_bound(suspects, tmp_path, monkeypatch):
         suspects.count(held(offset), "died")
         os.utime(tmp_path / "suspects" / f"T-0@{offset}.json", (offset, offset))
     assert sorted(origin.offset for origin in suspects.find_all()) == [3, 4, 5]
+
+
+def test_a_topic_may_have_the_longest_name_that_kafka_takes(suspects):
+    long = InHand(1, Origin(Partition("t" * 249, 0), 17), "uow-1", Deed.HANDLING, "00ff")
+    assert suspects.count(long, "died") is not None
+    assert set(suspects.find_all()) == {long.origin}

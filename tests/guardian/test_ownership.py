@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from service_under_test import P0, P1, Service
 
+from connectors.file_transport import FileTransport
 from connectors.port import Polled, Position, PublishRefused, Transport, TransportRefused, TransportUnavailable
 from domain.record import Partition
 
@@ -170,17 +171,15 @@ def test_records_that_the_retention_took_unread_end_the_worker_with_their_range(
         service.start().run()
 
 
-def test_records_that_are_gone_are_refused_where_the_storage_went_back_to_a_backup(service: Service, group: Group) -> None:
+def test_records_that_are_gone_are_refused_where_the_position_has_expired(
+    service: Service, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service.tell("u", 1)
     service.start().run()
     service.stop()
-    backup = service.state_file.read_bytes()
-    service.start()
     service.tell("u", 2)
-    service.run()
-    service.stop()
-    service.state_file.write_bytes(backup)
     group.start = service.input_size()
+    monkeypatch.setattr(FileTransport, "position", lambda *_: None)
     with pytest.raises(TransportRefused, match="were never handled and are gone"):
         service.start().run()
 

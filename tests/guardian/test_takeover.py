@@ -171,14 +171,12 @@ def test_records_that_the_retention_took_before_they_were_read_are_named() -> No
 def test_a_heal_begins_where_the_log_does_and_names_what_is_gone() -> None:
     behind = replace(HEADER, next_offset=60)
     planned = plan(behind, Position(450, ""))
-    assert (planned.offset, planned.gone, planned.must_heal, planned.is_reset) == (100, range(60, 100), True, True)
+    assert (planned.offset, planned.gone, planned.must_heal, planned.has_expired) == (100, range(60, 100), True, False)
 
 
-@pytest.mark.parametrize("at", [None, Position(450, Metadata("a commit that an older backup does not know", 7, 10).encode())])
-def test_what_nobody_reset_is_no_acceptance_of_what_is_gone(at: Position | None) -> None:
-    """The brokers let the group's positions expire, or the storage went back to a backup."""
-    planned = plan(replace(HEADER, next_offset=60), at)
-    assert (planned.offset, planned.gone, planned.must_heal, planned.is_reset) == (100, range(60, 100), True, False)
+def test_a_position_that_the_brokers_let_expire_is_no_acceptance_of_what_is_gone() -> None:
+    planned = plan(replace(HEADER, next_offset=60), None)
+    assert (planned.offset, planned.gone, planned.must_heal, planned.has_expired) == (100, range(60, 100), True, True)
 
 
 def test_a_log_that_begins_where_reading_goes_on_has_lost_nothing() -> None:
