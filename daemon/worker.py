@@ -80,13 +80,18 @@ class Worker:
             self._leave(parts, reason)
 
     def _run_cycle(self) -> None:
-        """It has begun when a cycle is through that knew what is ours: what was assigned before it, it has tried to take over."""
+        """It has begun when a cycle is through that knew what is ours: what was assigned before it, it has tried to take over.
+
+        Also where nothing is ours, the storage has answered before.
+        """
         parts = self._get_parts()
         has_joined = parts.servers.transport.standing().has_joined
         self._hand.look()
         parts.cycle.run_once()
         self._hand.forget_those_that(parts.cycle.ownership.has_left)
-        self._has_begun = self._has_begun or has_joined
+        if has_joined and not self._has_begun:
+            parts.patience.until_answered("storage", parts.servers.storage.connect)
+            self._has_begun = True
 
     def _get_parts(self) -> Parts:
         assert self._parts is not None

@@ -31,6 +31,10 @@ class EmbeddedStorage:
     def is_durable(self) -> bool:
         return True
 
+    def connect(self) -> None:
+        with self._database.writing():
+            pass
+
     def open(self, partition: Partition) -> EmbeddedPartitionStore:
         with self._database.writing() as connection:
             key, header = take(connection, partition, self._random_token())

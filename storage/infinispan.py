@@ -31,6 +31,9 @@ class InfinispanStorage:
     def is_durable(self) -> bool:
         return True
 
+    def connect(self) -> None:
+        self._cache.set_up()
+
     def open(self, partition: Partition) -> InfinispanPartitionStore:
         self._cache.set_up()
         link = PartitionLink(self._cache, self._settings.namespace, partition, self._memory)

@@ -71,6 +71,9 @@ class NoneStorage:
     def is_durable(self) -> bool:
         return False
 
+    def connect(self) -> None:
+        """It is always there."""
+
     def open(self, partition: Partition) -> NonePartitionStore:
         kept = self._memory.partitions.get(partition)
         self._memory.take(partition, succeeded(kept.header if kept else None, self._random_token()))

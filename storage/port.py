@@ -203,6 +203,13 @@ class Storage(Protocol):
     @property
     def is_durable(self) -> bool: ...
 
+    def connect(self) -> None:
+        """See that it answers and can be used: also a worker without a partition must not seem ready where it does not.
+
+        Raises: as `open`.
+        """
+        ...
+
     def open(self, partition: Partition) -> PartitionStore:
         """Take ownership under a new random token; whatever is written later under an older one has no effect.
 

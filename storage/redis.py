@@ -31,6 +31,9 @@ class RedisStorage:
     def is_durable(self) -> bool:
         return True
 
+    def connect(self) -> None:
+        self._servers.facts(self._settings.namespace.encode())
+
     def open(self, partition: Partition) -> RedisPartitionStore:
         keys = RedisKeys(self._settings.namespace, partition)
         self._watch.warn_of(keys.header)

@@ -170,6 +170,9 @@ class StruckStorage:
     def is_durable(self) -> bool:
         return self._inner.is_durable
 
+    def connect(self) -> None:
+        self._inner.connect()
+
     def open(self, partition: Partition) -> PartitionStore:
         failure = StorageUnavailable("no answer to open")
         store = self._steps.around("open", lambda: self._inner.open(partition), failure)

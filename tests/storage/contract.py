@@ -86,6 +86,12 @@ class StorageContract:
 
     # What is stored comes back.
 
+    def test_a_storage_that_answers_can_be_connected_to_before_a_partition_is_opened(self, harness):
+        storage = harness.make()
+        storage.connect()
+        storage.connect()
+        assert storage.open(PARTITION).header.is_empty
+
     def test_a_partition_that_was_never_opened_has_an_empty_header(self, store):
         assert store.header.is_empty
         assert (store.header.commit, store.header.highest_number, store.header.heal_offset) == (0, 0, 0)
