@@ -153,7 +153,8 @@ class Transport(Protocol):
     def poll(self, max_records: int, timeout_ms: int) -> Polled:
         """Up to `max_records` records of the partitions that were sought, fairly; waits up to `timeout_ms` for the first.
 
-        With `max_records` 0 it brings none, but what the transport has to do now and then is done (a group's protocol).
+        With `max_records` 0 it brings none, but the ends are told, and what the transport has to do now and then is done (a
+        group's protocol).
 
         Raises:
             TransportUnavailable: The source does not answer.

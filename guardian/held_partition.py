@@ -87,8 +87,8 @@ class HeldPartition:
             self.positions.hold(unit, offset)
 
     def note_idle(self, unit: str, end: int) -> None:
-        """The unit's actor is gone, when the log went on to `end`: up to there more of the unit may lie, for after an outage
-        all units have been idle for long.
+        """The unit's actor is gone, when the log went on to `end`, whether or not that can be read yet: up to there more of the
+        unit may lie, for after an outage, or behind a transaction that hangs, all units have been idle for long.
         """
         self._idle[unit] = end
 

@@ -7,6 +7,7 @@ import msgspec
 from planted_faults import Patch
 
 import storage.embedded_partition
+from connectors.kafka_transport import KafkaTransport
 from connectors.port import Polled
 from domain.clock import Instant
 from guardian.actors import Actors
@@ -55,6 +56,27 @@ def deadlines_wait_for_a_hanging_transaction(patch: Patch) -> None:
         return right(self, polled_at, msgspec.structs.replace(polled, ends=polled.log_ends), arrivals)
 
     patch.setattr(Cycle, "_decide", faulty)
+
+
+def idle_units_let_the_position_go_behind_a_hanging_transaction(patch: Patch) -> None:
+    """More of such a unit may lie where it cannot be read yet."""
+    right = Cycle._decide
+
+    def faulty(self: Cycle, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[Decided]:
+        return right(self, polled_at, msgspec.structs.replace(polled, log_ends=polled.ends), arrivals)
+
+    patch.setattr(Cycle, "_decide", faulty)
+
+
+def no_ends_where_nothing_may_be_read(patch: Patch) -> None:
+    """A deadline that waits for its backlog waits for ever, and the room for what is done ahead is never free again."""
+    right = KafkaTransport.poll
+
+    def faulty(self: KafkaTransport, max_records: int, timeout_ms: int) -> Polled:
+        polled = right(self, max_records, timeout_ms)
+        return polled if max_records else msgspec.structs.replace(polled, ends={}, log_ends={})
+
+    patch.setattr(KafkaTransport, "poll", faulty)
 
 
 def units_in_memory_expire(patch: Patch) -> None:

@@ -130,6 +130,7 @@ class TransportContract:
         harness.send(harness.partitions[0], b'{"n":1}')
         polled = reading.poll(0)
         assert (polled.records, dict(polled.next_offsets)) == ((), {})
+        assert set(polled.ends) == set(polled.log_ends) == set(harness.partitions)
         assert reading.read(1) == [b'{"n":1}']
 
     def test_reading_goes_on_where_it_is_sought(self, harness: Harness, made) -> None:

@@ -57,6 +57,16 @@ def test_a_poll_for_nothing_brings_nothing_and_loses_nothing(stage: KafkaStage) 
     assert worker.values() == [b"a"]
 
 
+def test_a_poll_for_nothing_tells_the_ends_of_the_logs(stage: KafkaStage) -> None:
+    """What waits for a backlog is told when nothing more may be read."""
+    worker = stage.worker()
+    stage.settle(worker)
+    stage.send(b"a", b"b")
+    first, second = stage.partitions
+    polled = wait_until(lambda: (polled := worker.poll(max_records=0)).ends.get(first) == 2 and polled, "the ends")
+    assert (polled.ends, polled.log_ends) == ({first: 2, second: 0}, {first: 2, second: 0})
+
+
 def test_what_was_half_read_when_reading_was_held_up_is_read_on_beside_another_partition(stage: KafkaStage) -> None:
     """The client puts the other half aside, and would leave it there for as long as it has read anything of the other one."""
     first, second = stage.partitions

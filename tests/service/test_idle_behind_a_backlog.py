@@ -1,9 +1,12 @@
 """With storage none: after an outage all units have been idle for long, while what comes next for them lies unread."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from service_under_test import Service
+from service_under_test import P0, Service
+
+from connectors.port import Polled, Transport
 
 OUTAGE_MS = 40_000
 """Longer than the idle timeout."""
@@ -62,3 +65,40 @@ def test_a_unit_that_is_idle_lets_the_position_go_where_nothing_more_may_be_read
     for _ in range(60):
         service.run_after(OUTAGE_MS)
     assert service.stored_positions == {0: service.input_size()}
+
+
+class Hanging:
+    """A transport behind whose position a producer's transaction hangs: what is there cannot be read yet."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.is_open = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+        if not self.is_open:
+            return self._inner.poll(max_records, timeout_ms)
+        polled = self._inner.poll(0, timeout_ms)
+        return Polled((), {}, {P0: self.reached}, {P0: self._inner.end_offset(P0)} | polled.log_ends)
+
+    def hang(self) -> None:
+        self.reached, self.is_open = self._inner.end_offset(P0), True
+
+
+def test_a_unit_of_which_more_may_lie_in_a_transaction_that_hangs_holds_the_position(new_service: Callable[..., Service]) -> None:
+    service = new_service(storage="none", acknowledge_handled=True)
+    service.stop()
+    made: list[Hanging] = []
+    service.around_transport = lambda transport: made.append(Hanging(transport)) or made[-1]  # type: ignore[func-returns-value]
+    service.start()
+    service.tell("u", 1, mds=("PAIN_001",))
+    service.run()
+    made[-1].hang()
+    service.tell("u", 2)
+    service.run_after(OUTAGE_MS)
+    service.run_after(2_000)
+    service.kill()
+    service.start().run()
+    assert [(each.sequence, each.data) for each in service.told] == [(1, ("PAIN_001",)), (2, ("PAIN_001",))]

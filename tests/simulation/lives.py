@@ -23,7 +23,7 @@ from simulation.misfortunes import Dangers
 from simulation.reading import find_false_mark, read_outcome
 from simulation.with_server_away import judged_with_server_away, prepared_with_server_away
 from simulation.with_wild_clocks import judged_with_wild_clocks
-from simulation.without_storage import ahead_characters, judged_without_storage, prepared_without_storage
+from simulation.without_storage import TIGHT_ROOM, ahead_characters, judged_without_storage, prepared_without_storage
 from simulation.world import World
 from workloads import Phase, Workload, uncut, workload
 
@@ -87,11 +87,11 @@ def reference(seed: int, life: Life = Life.CRASHES) -> Outcome:
 
 def prepared(seed: int, life: Life) -> Workload:
     random, absences = Random(f"prepared {seed}"), Random(f"absences {seed}")
-    if life is Life.NONE:
-        return prepared_without_storage(workload(seed, random.choice((4, _MOST_UNITS))), random)
-    work = workload(seed, _MOST_UNITS)
+    work = workload(seed, random.choice((4, _MOST_UNITS)) if life is Life.NONE else _MOST_UNITS)
     if absences.random() < _HAVE_ABSENCES:
         work = with_absences(work, absences, transactions_hang=True)
+    if life is Life.NONE:
+        return prepared_without_storage(work, random)
     if life is Life.SERVERS:
         return prepared_with_server_away(work, random)
     if life is Life.CLOCKS:
@@ -192,7 +192,7 @@ class _Lived:
         self._world.call_back()
         # Who read everything again needs some time more, and so does who began to wait by a clock that was ahead.
         for _ in range(10 if self._is_struck and self._life is not Life.CRASHES else 0):
-            self._world.clock.advance(MOST_MS if self._life is Life.CLOCKS else 25_000)
+            self._world.clock.advance(MOST_MS if self._life is Life.CLOCKS else 60_000)
             if problem := self._world.calm():
                 return problem
         if waiting := self._world.waiting():
@@ -225,8 +225,9 @@ class _Lived:
         world.clock.advance(phase.advance_ms)
         if self._work.away_until and (problem := self._calm_down()):
             return problem
-        at_once = len(phase.lines) if phase.is_outage or self._life is Life.CLOCKS else len(phase.lines) // 4
-        world.hang(phase.hung)
+        all_at_once = phase.is_outage or self._life is Life.CLOCKS or world.ahead_characters == TIGHT_ROOM
+        at_once = len(phase.lines) if all_at_once else len(phase.lines) // 4
+        world.producers.hang(phase.hung)
         world.send(phase.lines[:at_once])
         world.come_back()
         if problem := self._pass(at, 0):
@@ -235,7 +236,9 @@ class _Lived:
         return self._pass(at, 1) if world.coming else None
 
     def _begin(self, phase: Phase) -> None:
-        if phase.is_outage and self._is_struck and _has_absences(self._work):
+        """With storage none deadlines begin anew with each death, which must be the same ones where the order is judged."""
+        judges_deaths = self._life is Life.NONE and self._world.ahead_characters != TIGHT_ROOM
+        if phase.is_outage and self._is_struck and _has_absences(self._work) and not judges_deaths:
             self._world.go_out()
         elif phase.is_outage:
             self._world.kill_all()

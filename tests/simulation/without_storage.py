@@ -3,11 +3,12 @@
 * Nothing is lost: what is told or buried when nothing happens is told or buried, whatever does.
 * Nothing repeats of a unit that never goes idle between its envelopes: none of its envelopes is told twice. Of any other, one
   is told at most as often as it came. No record is buried twice.
-* Such a unit of which nothing was released by a deadline or a bound, and nothing had to be tried again, is told exactly as it
-  is when nothing happens: who reads it again comes to the same, and in time. Released units are read again with new deadlines.
+* Such a unit of which nothing was released by a deadline or a bound, and nothing had to be tried again or was buried (which may
+  have been released), is told exactly as it is when nothing happens: who reads it again comes to the same, and in time. Released
+  units are read again with new deadlines.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from random import Random
 
@@ -18,7 +19,7 @@ from simulation.reading import to_stored
 from workloads import Phase, Workload
 
 _NEVER_MS = 1 << 40
-_ROOM, _TIGHT_ROOM = 3_800, 60
+_ROOM, TIGHT_ROOM = 3_800, 24
 _LAST_PHASES = 5
 
 
@@ -44,7 +45,7 @@ def _repeating(phases: Sequence[Phase], random: Random) -> Iterator[Phase]:
 def ahead_characters(seed: int, work: Workload) -> int:
     """How much a position can say of what is done ahead. It may be little only where units let it go again."""
     is_tight = work.plan.roster.idle_timeout_ms < _NEVER_MS and Random(f"ahead {seed}").random() < 0.5
-    return _TIGHT_ROOM if is_tight else _ROOM
+    return TIGHT_ROOM if is_tight else _ROOM
 
 
 def judged_without_storage(outcome: Outcome, expected: Outcome, work: Workload, room: int) -> Outcome:
@@ -58,11 +59,14 @@ def judged_without_storage(outcome: Outcome, expected: Outcome, work: Workload, 
 
 
 class _Came:
-    """How often each envelope came, and which units may have gone idle between two of theirs."""
+    """How often each envelope came, and which units may have gone idle between two of theirs: one comes too late after the last
+    that was new.
+    """
 
     def __init__(self, work: Workload) -> None:
         self.times: Counter[str] = Counter()
-        self._instants: defaultdict[str, list[int]] = defaultdict(list)
+        self._new_at: dict[str, int] = {}
+        self._rested: set[str] = set()
         self._idle_timeout_ms = work.plan.roster.idle_timeout_ms
         now = 0
         for phase in work.phases:
@@ -72,14 +76,16 @@ class _Came:
 
     def rests(self, unit: str) -> bool:
         """It may go idle before the last of its envelopes has come."""
-        instants = self._instants[unit]
-        return instants[-1] - instants[0] >= self._idle_timeout_ms
+        return unit in self._rested
 
     def _note(self, value: bytes | None, now: int) -> None:
         if (names := names_in(value)) is not None:
             unit, identity = names
+            if now - self._new_at.get(unit, now) >= self._idle_timeout_ms:
+                self._rested.add(unit)
+            if not self.times[identity]:
+                self._new_at[unit] = now
             self.times[identity] += 1
-            self._instants[unit].append(now)
 
 
 def _find_repetition(outcome: Outcome, came: _Came) -> str | None:
@@ -95,5 +101,6 @@ def _find_difference(outcome: Outcome, expected: Outcome, work: Workload, came: 
     """Of the units that nothing happened to but what comes of their order."""
     rested = {each.unit for each in (*outcome.told, *expected.told) if came.rests(each.unit)}
     released = {each.unit for each in expected.told if each.incomplete is not None or each.is_late}
+    buried = {names[0] for each in expected.dead if (names := names_in(each.value)) is not None}
     tried_again = {identity.split("#")[0] for identity in work.away_until}
-    return first_difference(outcome.told, expected.told, but_for=rested | released | tried_again)
+    return first_difference(outcome.told, expected.told, but_for=rested | released | tried_again | buried)

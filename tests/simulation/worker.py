@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from crash_points import Crash
 from driving import NoChance
@@ -22,6 +22,7 @@ from connectors.kafka_transport import KafkaTransport
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from guardian.actors import Actors
 from guardian.cycle import Cycle
+from guardian.held_partition import HeldPartition
 from guardian.later import Later
 from guardian.ownership import CycleSettings, Servers, Tools
 from guardian.patience import Patience, PatienceSettings
@@ -117,7 +118,12 @@ class Worker:
             self.actors.close()
         self.cycle = self.transport = self.actors = None
 
-    def held(self) -> list[Any]:
+    @property
+    def rests(self) -> bool:
+        """It reads nothing while one of its partitions has no room for what is done ahead."""
+        return any(each.room == 0 for each in self.held())
+
+    def held(self) -> list[HeldPartition]:
         return list(self.cycle.ownership.held.values()) if self.cycle else []
 
     def words(self) -> str:

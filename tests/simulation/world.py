@@ -7,7 +7,7 @@ zombie; it may be killed where it stands.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from random import Random
@@ -16,14 +16,16 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from remembered import Remembered
 from service_under_test import TOPIC, Plan
 from simulation.clocks import NO_CLOCK_DANGERS, ClockDangers, WorldClock
-from simulation.fake_broker import Entry, FakeBroker
+from simulation.fake_broker import FakeBroker
 from simulation.misfortunes import Misfortunes, Server
 from simulation.patching import fake_kafka
-from simulation.reading import SourcedTeller, find_false_mark, to_stored
+from simulation.producers import Producers
+from simulation.reading import SourcedTeller, find_false_mark
 from simulation.shared_storage import Backup
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, Worker
 
 from domain.record import Partition
+from guardian.held_partition import HeldPartition
 from guardian.messages import Survey, Surveyed
 from guardian.takeover import find_metadata
 from storage.none_memory import Memory
@@ -68,9 +70,8 @@ class World:
         self.wrong: str | None = None
         self._backup = Backup(self.memory)
         self._tokens = count(1)
-        self._gaps = Random(f"gaps {seed}")
+        self.producers = Producers(self.broker, self.remembered, Random(f"gaps {seed}"), may_abort=plan.storage != "none")
         self._outages = Random(f"outages {seed}")
-        self._hanging: dict[int, list[Entry]] = {}
         self._at_work = self.workers[0]
 
     def token(self) -> str:
@@ -113,30 +114,8 @@ class World:
         self._bury_the_dead()
 
     def send(self, lines: Sequence[tuple[int, bytes]]) -> None:
-        """To these partitions; now and then an offset is left out, as a transaction's marker or a compaction does.
-
-        Where a transaction hangs, it begins with the first one; some others are in it, too, and some behind it.
-        """
-        for number, line in lines:
-            record = to_stored(line)
-            self.remembered.came(number, record.value)
-            if number in self._hanging and (not self._hanging[number] or self._gaps.random() < 0.5):
-                self._hanging[number].append(self.broker.append_undecided(INPUT[number], record))
-                self.remembered.hangs(number)
-            else:
-                self.broker.append(INPUT[number], record)
-            if self._gaps.random() < 0.1:
-                self.broker.append(INPUT[number], None)
-
-    def hang(self, partitions: Collection[int]) -> None:
-        """In these, and in no others, a producer's transaction is open from the next record on. An aborted one comes again."""
-        for number in sorted(self._hanging.keys() - partitions):
-            entries, is_commit = self._hanging.pop(number), self._gaps.random() < 0.7
-            self.broker.decide(INPUT[number], entries, is_commit=is_commit)
-            for each in () if is_commit else entries:
-                self.broker.append(INPUT[number], each.record)
-            self.remembered.is_decided(number)
-        self._hanging |= {number: [] for number in partitions if number not in self._hanging}
+        """They come; in partitions in which a transaction hangs, some in it and some behind it."""
+        self.producers.send(lines)
 
     def go_out(self) -> None:
         """An outage begins: all are killed, or stand still, or one of the servers is away."""
@@ -232,8 +211,13 @@ class World:
         return [(each, each.actors.survey(Survey(oldest=100))) for each in self._awake() if each.actors is not None]
 
     def kept_units(self) -> int:
-        """In the storage that all share."""
-        return sum(len(kept.units) for kept in self.memory.partitions.values())
+        """In the storage that all share, or in those of the workers."""
+        memories = [self.memory]
+        if self.plan.storage == "none":
+            memories = list(
+                {id(each.store._memory): each.store._memory for worker in self.workers for each in worker.held()}.values()
+            )
+        return sum(len(kept.units) for memory in memories for kept in memory.partitions.values())
 
     def _awake(self) -> list[Worker]:
         return [each for each in self.workers if not each.is_away]
@@ -302,9 +286,12 @@ class World:
             not any(worker.is_midway or worker.has_something_due for worker in awake)
             and len(held) == len(INPUT)
             and not self.broker.group.is_rebalancing
-            and all(each.room == 0 or each.read_to == self.broker.stable_end(TopicPartition(*each.partition)) for each in held)
+            and all(worker.rests or all(map(self._is_read, worker.held())) for worker in awake)
             and not any(each.unpublished for each in held)
         )
+
+    def _is_read(self, held: HeldPartition) -> bool:
+        return held.read_to == self.broker.stable_end(TopicPartition(*held.partition))
 
     def _see_position(self, at: TopicPartition, before: OffsetAndMetadata | None, after: OffsetAndMetadata) -> None:
         if self.may_repeat_below[at] == _UNTIL_HEALED and _is_ours(after):
