@@ -79,6 +79,8 @@ class Effects:
 
     def bury_spoiled(self, share: int) -> tuple[Spoiled, ...]:
         """Stashed records that the configuration of today refuses leave as dead letters; those beyond the share stay."""
+        if not self._before.spoiled:
+            return ()
         left = deque(self._before.spoiled)
         while left and self.let_out < share:
             each = left.popleft()

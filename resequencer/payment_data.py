@@ -30,7 +30,9 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """
         if not (envelope.mds_objects or envelope.pds_objects or envelope.custom_objects):
             return
-        came_bytes = PaymentData().absorb(envelope).size
+        came_bytes = sum([len(each.object_type) + len(each.body) for each in envelope.mds_objects])
+        came_bytes += sum([len(each.name) + len(each.body) for each in envelope.pds_objects])
+        came_bytes += sum([len(each.key) + len(each.body) for each in envelope.custom_objects])
         if self.size + came_bytes > most_bytes:
             raise TooLarge(
                 f"the unit holds {self.size} bytes of payment data and this brings {came_bytes}; a unit may hold {most_bytes} "

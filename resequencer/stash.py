@@ -83,11 +83,13 @@ class Stash(msgspec.Struct, frozen=True, gc=False):
     def add(self, stashed: Stashed) -> Stash:
         name, envelope = stashed.rank.lane, stashed.envelope
         ids = self.ids.add(envelope.id_hash, envelope.digest)
+        if not self.lanes:
+            return Stash((name,), (((stashed,),),), ids, stashed.size, stashed)
         at = bisect_left(self.names, name)
         lane = self._lane(at, name)
         names = self.names if lane else (*self.names[:at], name, *self.names[at:])
         lanes = (*self.lanes[:at], with_one(lane, stashed), *self.lanes[at + bool(lane) :])
-        return Stash(names, lanes, ids, self.size + stashed.size, self.oldest or stashed)
+        return Stash(names, lanes, ids, self.size + stashed.size, self.oldest)
 
     def without(self, stashed: Stashed) -> Stash:
         """Without this one, which is in it."""

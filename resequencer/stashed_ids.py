@@ -21,8 +21,10 @@ class StashedIds(msgspec.Struct, frozen=True, gc=False):
         return self.buckets[self._at(id_hash)].find(id_hash)
 
     def add(self, id_hash: bytes, digest: bytes) -> StashedIds:
-        if self.count == _FEW and len(self.buckets) == 1:
-            return self._spread().add(id_hash, digest)
+        if len(self.buckets) == 1:
+            if self.count == _FEW:
+                return self._spread().add(id_hash, digest)
+            return StashedIds((self.buckets[0].add(id_hash, digest),), self.count + 1)
         at = self._at(id_hash)
         return StashedIds(self._with(at, self.buckets[at].add(id_hash, digest)), self.count + 1)
 

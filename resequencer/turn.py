@@ -79,11 +79,10 @@ def resume(copy: WorkingCopy) -> None:
 def receive(copy: WorkingCopy, envelope: DataEnvelope) -> None:
     """What arrives is taken in its turn: behind what was left over."""
     copy.effects.arrive(envelope.offset)
-    arrived = Stashed(envelope, UNRANKED, copy.now)
     if copy.remainder is None and not copy.is_spent:
-        _take(copy, arrived)
+        _take(copy, envelope)
     else:
-        _queue(copy, arrived)
+        _queue(copy, Stashed(envelope, UNRANKED, copy.now))
 
 
 def wake(copy: WorkingCopy, kind: Wake) -> None:
@@ -96,29 +95,38 @@ def wake(copy: WorkingCopy, kind: Wake) -> None:
         release(copy, kind)
 
 
-def _take(copy: WorkingCopy, arrived: Stashed) -> None:
-    """Tell duplicates first, before anything counts; then handle or stash."""
-    envelope = arrived.envelope
+def _take(copy: WorkingCopy, envelope: DataEnvelope, queued: Stashed | None = None) -> None:
+    """Tell duplicates first, before anything counts; then handle or stash. What was `queued` came when that says."""
     known = find_known(copy, envelope)
     if known is not None:
         refuse_known(copy, envelope, known)
-        copy.effects.leave(arrived)
+        _leave(copy, queued)
         return
     copy.is_changed = True
     try:
         copy.data.refuse_too_much(envelope, copy.rules.settings.stash_bytes)
         copy.state = copy.strategy.observe(copy.state, envelope)
-        entry = replace(arrived, rank=copy.strategy.rank(envelope))
+        rank = copy.strategy.rank(envelope)
         accepts = copy.is_free and copy.strategy.accepts(copy.state, envelope)
     except PermanentError as error:
-        copy.effects.bury_entry(arrived, error.reason, str(error))
+        copy.effects.bury(envelope.record, error.reason, str(error))
+        _leave(copy, queued)
         return
+    if queued is None:
+        entry = Stashed(envelope, rank, copy.now)
+    else:
+        entry = Stashed(envelope, rank, queued.stashed_at, queued.learned_wait_ms)
     if accepts:
         gather_with(copy, envelope)
         attempt(copy, entry)
         unstash(copy, entry.rank.lane)
     else:
         _stash(copy, entry)
+
+
+def _leave(copy: WorkingCopy, queued: Stashed | None) -> None:
+    if queued is not None:
+        copy.effects.leave(queued)
 
 
 def _queue(copy: WorkingCopy, arrived: Stashed) -> None:
@@ -135,7 +143,7 @@ def _take_queued(copy: WorkingCopy) -> None:
     while copy.remainder is None and not copy.is_spent and (first := copy.queue.lowest) is not None:
         copy.queue = copy.queue.without(first)
         copy.in_hand = first.envelope
-        _take(copy, first)
+        _take(copy, first.envelope, first)
     if len(copy.queue) and copy.remainder is None:
         copy.remainder = Remainder()
 
