@@ -103,11 +103,13 @@ class Guardian(ActorTypeDispatcher):
         self.send(sender, Prepared(unknown, dues.stops))
 
     def receiveMsg_Settle(self, message: Settle, sender: ActorAddress) -> None:
-        """One turn after the other, what was left over first: what a turn may let out depends on those before it."""
+        """One turn after the other, what was left over first, then whose time has come: what a turn may let out depends on those
+        before it.
+        """
         self._asked_by, self._now, self._decisions, self._failure = sender, message.now, [], None
         self._arrivals, self._snapshots = message.arrivals, message.snapshots
         left_over = [key for key, wake in self._wakes.items() if wake is Wake.REMAINDER]
-        self._turns = deque(dict.fromkeys((*left_over, *message.arrivals, *self._wakes)))
+        self._turns = deque(dict.fromkeys((*left_over, *self._wakes, *message.arrivals)))
         self._allowance, self._outstanding = Allowance(self.settings.share_bytes), {}
         self._begin_next()
 

@@ -20,6 +20,9 @@ _EVICTED_SHARE = 0.9
 """At its bound a worker's stash is brought down to this share of it, so that the next envelope does not meet it again."""
 
 
+_LOADED_SHARE = 0.125
+"""Of that bound so much is loaded at once for those whose time has come, or one unit."""
+
 AT_ONCE = 1_000
 """Where nothing else is said, so many units are woken or stopped at once: a million idle ones must not stop the intake."""
 
@@ -63,6 +66,7 @@ class Roster:
         self._active: dict[UnitKey, int] = {}
         self._data_bytes = 0
         self._over: list[UnitKey] = []
+        self._passed: dict[UnitKey, None] = {}
         self._stashed_bytes = 0
         self._is_behind = False
         self.waits: dict[UnitKey, Waits] = {}
@@ -93,7 +97,7 @@ class Roster:
     def next_wake_at(self) -> Instant | None:
         """When to ask again at the latest; 0 if not all that are due were told yet."""
         known = [each for each in (self._wakeups.next_at(), self._dependencies.next_at) if each is not None]
-        return 0 if self._is_behind or self._remainders else min(known, default=None)
+        return 0 if self._is_behind or self._passed or self._remainders else min(known, default=None)
 
     @property
     def unavailable(self) -> Mapping[str, int]:
@@ -115,9 +119,13 @@ class Roster:
         self._arm(key, waits)
 
     def put_off(self, key: UnitKey, now: Instant) -> None:
-        """It was to be woken and was not: it is due again at once, in its place."""
+        """It was to be woken and was not: it is due again at once, in its place. A deadline waits for its backlog only once."""
         waits = self.waits.get(key)
-        if waits is not None:
+        if waits is None:
+            return
+        if waits.kind is WaitKind.DEADLINE:
+            self._passed[key] = None
+        else:
             self._dependencies.put_back(key, now)
             self._arm(key, waits)
 
@@ -182,7 +190,8 @@ class Roster:
             else:
                 self._backlog.hold(key, ends.get(key.partition, 0))
         let_go = list(islice(self._backlog.let_go(read_to), limit))
-        for key in let_go:
+        passed, self._passed = self._passed, {}
+        for key in (*passed, *let_go):
             waits = self.waits.get(key)
             if waits is None or waits.kind is not WaitKind.DEADLINE:
                 continue
@@ -197,7 +206,17 @@ class Roster:
                 stops[key] = None
             else:
                 wakes.setdefault(key, Wake.BOUND)
+        self._put_off_beyond_memory(wakes, now)
         return Dues(wakes, tuple(key for key in stops if key in self._active and key not in wakes))
+
+    def _put_off_beyond_memory(self, wakes: dict[UnitKey, Wake], now: Instant) -> None:
+        """Those that are to be loaded hold no more together than fits; the others are due at once again."""
+        loaded, most = 0, self._settings.stash_bytes * _LOADED_SHARE
+        for key in [key for key, wake in wakes.items() if wake is not Wake.REMAINDER and key not in self._active]:
+            if loaded >= most:
+                del wakes[key]
+                self.put_off(key, now)
+            loaded += self._size(key)
 
     def drop(self, partition: Partition) -> list[UnitKey]:
         """Forget a partition; the units that had an actor."""
@@ -212,6 +231,7 @@ class Roster:
         self._backlog.drop(partition)
         self._remainders.drop(partition)
         self._over = [key for key in self._over if key.partition != partition]
+        self._passed = {key: None for key in self._passed if key.partition != partition}
         return gone
 
     def longest(self, count: int) -> Iterable[tuple[UnitKey, Waits]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from asking import P0, P1, Asked
+from asking import FAR, P0, P1, Asked
 from msgspec.structs import replace
 from service_under_test import FakeClock, Service, Teller
 
@@ -114,29 +114,40 @@ def test_what_arrives_for_a_unit_that_stands_in_line_costs_it_neither_its_place_
     assert cycles(asked) == [["b#2"], ["b#3"]]
 
 
-def test_a_deadline_that_finds_nothing_left_to_let_out_comes_again(new_asked: Callable[..., Asked]) -> None:
+def test_whose_time_has_come_comes_before_what_arrives(new_asked: Callable[..., Asked]) -> None:
     asked = new_asked(share_bytes=ONE)
     asked.poll(asked.envelope("late", 2))
-    settled = asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(2)), after_ms=21_000)
-    assert asked.told(settled) == ["u0#1", "u1#1"]
-    assert asked.told(asked.poll()) == ["late#2"]
+    settled = asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(3)), after_ms=21_000)
+    assert asked.told(settled) == ["late#2", "u0#1"]
+    assert cycles(asked) == [["u1#1"], ["u2#1"]]
+
+
+def test_a_deadline_that_finds_nothing_left_to_let_out_comes_again_and_waits_for_no_other_backlog(
+    new_asked: Callable[..., Asked],
+) -> None:
+    asked = new_asked(share_bytes=ONE)
+    asked.poll(*(asked.envelope(f"late{number}", 2) for number in range(4)))
+    assert asked.told(asked.poll(after_ms=21_000)) == ["late0#2", "late1#2"]
+    settled = asked.poll(read_to={P0: 0}, ends=FAR)
+    assert asked.told(settled) == ["late2#2", "late3#2"]
 
 
 def test_an_attempt_that_finds_nothing_left_to_let_out_is_made_with_the_next_cycle(new_asked: Callable[..., Asked]) -> None:
     asked = new_asked(share_bytes=ONE)
-    slow = asked.envelope("slow", 1)
-    asked.handler.fail(slow, TransientError("away"))
-    asked.poll(slow)
-    asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(2)), after_ms=3_000)
-    assert asked.told(asked.poll()) == ["slow#1"]
+    slow = [asked.envelope(f"slow{number}", 1) for number in range(3)]
+    for each in slow:
+        asked.handler.fail(each, TransientError("away"))
+    asked.poll(*slow)
+    assert asked.told(asked.poll(after_ms=3_000)) == ["slow0#1", "slow1#1"]
+    assert asked.told(asked.poll()) == ["slow2#1"]
 
 
 def test_a_try_that_finds_nothing_left_to_let_out_says_nothing_of_its_server(new_asked: Callable[..., Asked]) -> None:
     asked = new_asked(share_bytes=ONE)
     needy = asked.envelope("needy", 1)
     asked.handler.fail(needy, DependencyUnavailable("screening"))
-    asked.poll(needy)
-    asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(2)), after_ms=30_000)
+    asked.poll(needy, *(asked.envelope(f"late{number}", 2) for number in range(2)))
+    assert asked.told(asked.poll(after_ms=30_000)) == ["late0#2", "late1#2"]
     assert asked.told(asked.poll()) == ["needy#1"]
 
 

@@ -238,6 +238,34 @@ def test_bytes_are_counted_as_stashes_grow_shrink_and_go() -> None:
     assert (one.stashed_bytes, one.active) == (0, 0)
 
 
+@pytest.mark.parametrize("kind", [WaitKind.DEADLINE, WaitKind.RETRY, WaitKind.DEPENDENCY])
+def test_of_those_whose_time_has_come_as_many_are_loaded_at_once_as_fit(kind: WaitKind) -> None:
+    """After an outage they may be many, and large."""
+    one = roster(stash_bytes=8_000)
+    keys = [UnitKey(P0, f"u{number}") for number in range(6)]
+    for key in keys:
+        one.arm(key, waits(1_000, kind, size=500))
+    woken: list[UnitKey] = []
+    now = 0
+    while len(woken) < len(keys):
+        now += 100_000
+        assert one.next_wake_at is not None
+        dues = one.dues(now, READ, READ)
+        assert len(dues.wakes) <= 2
+        woken += dues.wakes
+        for key in dues.wakes:
+            act(one, key)
+    assert woken == keys
+
+
+def test_those_that_are_in_memory_are_woken_all_at_once() -> None:
+    one = roster(stash_bytes=8_000)
+    keys = [UnitKey(P0, f"u{number}") for number in range(6)]
+    for key in keys:
+        act(one, key, waits(1_000, size=500))
+    assert list(one.dues(1_000, READ, READ).wakes) == keys
+
+
 def test_a_dropped_partition_leaves_nothing_behind() -> None:
     one = roster()
     act(one, A, waits(21_000))
