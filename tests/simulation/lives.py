@@ -195,6 +195,9 @@ class _Lived:
             self._world.clock.advance(MOST_MS if self._life is Life.CLOCKS else 60_000)
             if problem := self._world.calm():
                 return problem
+        # Who stood still until now comes back as a zombie, and has yet to hear that its partitions are another's.
+        if problem := self._world.calm():
+            return problem
         if waiting := self._world.waiting():
             return f"still waiting: {waiting}"
         if self._work.plan.roster.idle_timeout_ms > _AGES_MS:
