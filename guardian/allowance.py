@@ -1,10 +1,10 @@
-"""How many bytes the turns of one cycle may let out, so that a cycle fits into memory and into a publication."""
+"""How many bytes the turns of one cycle may let out, so that a cycle fits into memory, a commit and a publication."""
 
 
 class Allowance:
     """Two shares: one for what earlier turns left over, which comes first, the other and what is not used of it for all else.
 
-    So neither holds up the other. A turn may exceed what it is given by one envelope.
+    So neither holds up the other. A turn may exceed what it is given by one envelope, and by its unit's payment data.
     """
 
     def __init__(self, share: int) -> None:

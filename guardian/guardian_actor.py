@@ -18,7 +18,7 @@ from guardian.roster import Roster, RosterSettings
 from guardian.supervision import SUPERVISION, Directive, Failure
 from resequencer.actor import Resequencer
 from resequencer.messages import Begin, Decide, Decided, Refused, UnitKey
-from resequencer.unit import Wake
+from resequencer.unit import Decision, Wake
 from storage.port import Snapshot
 
 _log = logging.getLogger("resequencer.guardian")
@@ -137,7 +137,7 @@ class Guardian(ActorTypeDispatcher):
         turn = self._outstanding.pop(message.key, None)
         if turn is None:
             return
-        self._allowance.note(message.decision.let_out, is_remainder=Wake.REMAINDER in turn.wakes)
+        self._allowance.note(_bytes_of(message.decision), is_remainder=Wake.REMAINDER in turn.wakes)
         self._roster.note(message, self._now)
         self._decisions.append(message)
         self._begin_next()
@@ -239,3 +239,9 @@ class Guardian(ActorTypeDispatcher):
             _log.warning("%s is unavailable: units that need it wait and are tried again until it answers", name)
         for name in sorted(before - self._unavailable):
             _log.warning("%s: no unit waits for it any more", name)
+
+
+def _bytes_of(decision: Decision) -> int:
+    """What it lets out, and the payment data, which is written whole: both are in the cycle's commit."""
+    data = None if decision.change is None else decision.change.payment_data
+    return decision.let_out + len(data or b"")

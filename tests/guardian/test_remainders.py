@@ -164,6 +164,14 @@ def test_what_was_left_over_is_told_as_due_at_once(new_asked: Callable[..., Aske
     assert asked.poll().next_wake_at != 0
 
 
+def test_payment_data_that_is_written_counts_for_it_is_in_the_same_commit(new_asked: Callable[..., Asked]) -> None:
+    """A server takes a commit of so many bytes, and no larger one, however often it is tried."""
+    asked = new_asked(share_bytes=10_000)
+    settled = asked.poll(*(asked.envelope(f"u{number}", 1, mds=["x" * 30_000]) for number in range(4)))
+    assert asked.told(settled) == ["u0#1"]
+    assert cycles(asked) == [["u1#1"], ["u2#1"], ["u3#1"]]
+
+
 # Without an actor
 
 
