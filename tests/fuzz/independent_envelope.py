@@ -61,7 +61,9 @@ def read_envelope(value: bytes, headers: tuple[tuple[str, bytes], ...], *, needs
             raise NotJson("a longer number than can be read")
         reading = _read(document, needs_sequence=needs_sequence)
     except NotJson:
-        return Reading(frozenset(reasons | {Reason.UNDECODABLE}))
+        # Who finds too many objects reads no further than those.
+        too_many = {Reason.TOO_MANY_OBJECTS} if value.count(b"{") > MOST_OBJECTS else set()
+        return Reading(frozenset(reasons | too_many | {Reason.UNDECODABLE}))
     return reading._replace(reasons=reading.reasons | reasons)
 
 

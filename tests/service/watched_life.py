@@ -8,6 +8,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
+from faltering import Mistakes
 from outcomes import Outcome
 from service_under_test import Service
 from workloads import Workload, workload
@@ -20,6 +21,7 @@ def live(directory: Path, work: Workload, first: int, mark: int | None = None) -
     service = Service(directory, work.plan)
     service.handler.away_until.update(work.away_until)
     service.handler.never |= work.never
+    service.handler.mistakes = Mistakes(work.mistakes)
     service._tokens = count(int.from_bytes(os.urandom(6)))
     service.clock.advance(sum(phase.advance_ms for phase in work.phases[:first]))
     service.start()

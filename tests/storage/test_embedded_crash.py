@@ -38,7 +38,7 @@ while True:
     number += 1
     body = b"%d" % number
     units = [
-        UnitChange(f"unit-{each}", body, number, waits, (StashEntry(number, body * 500),), (number - 1,), body * 500)
+        UnitChange(f"unit-{each}", body, waits, (StashEntry(number, body * 500),), (number - 1,), body * 500)
         for each in range(200)
     ]
     pending = (Pending(number, body),)
