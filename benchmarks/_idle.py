@@ -61,7 +61,7 @@ class Idle:
         actors, now = self._cycle._actors, self._cycle._tools.clock.now()
         for units in self._batches(count):
             known = {UnitKey(PARTITION, name): sample for name, sample in units}
-            actors.prepare(Prepare(now, frozenset(known), {}, {}))
+            actors.prepare(Prepare(now, tuple(known), {}, {}))
             arrivals = {key: (envelope,) for key, (_, envelope) in known.items()}
             settled = actors.settle(Settle(now, arrivals, {key: snapshot for key, (snapshot, _) in known.items()}))
             assert all(each.decision.change is None for each in settled.decisions), "they are duplicates"

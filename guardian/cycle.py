@@ -169,7 +169,7 @@ class Cycle:
             name: held.read_to if held.room != 0 else polled.ends.get(name, held.read_to)
             for name, held in self.ownership.held.items()
         }
-        question = Prepare(polled_at, frozenset(arrivals.envelopes), read_to, polled.ends, self._pace.at_once)
+        question = Prepare(polled_at, tuple(arrivals.envelopes), read_to, polled.ends, self._pace.at_once)
         prepared = self._actors.prepare(question)
         snapshots = self._load(prepared.unknown)
         held = self.ownership.held

@@ -94,12 +94,12 @@ class Guardian(ActorTypeDispatcher):
         self.send(sender, message)
 
     def receiveMsg_Prepare(self, message: Prepare, sender: ActorAddress) -> None:
-        dues = self._roster.dues(message.polled_at, message.read_to, message.ends, message.limit, message.units)
+        dues = self._roster.dues(message.polled_at, message.read_to, message.ends, message.limit, frozenset(message.units))
         for key in dues.stops:
             self._roster.deactivate(key)
             self._stop(key)
         self._wakes = dues.wakes
-        unknown = frozenset(key for key in (*message.units, *dues.wakes) if key not in self._children)
+        unknown = tuple(key for key in dict.fromkeys((*message.units, *dues.wakes)) if key not in self._children)
         self.send(sender, Prepared(unknown, dues.stops))
 
     def receiveMsg_Settle(self, message: Settle, sender: ActorAddress) -> None:

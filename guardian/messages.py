@@ -31,7 +31,7 @@ class Prepare(msgspec.Struct, frozen=True):
     """
 
     polled_at: Instant
-    units: frozenset[UnitKey]
+    units: tuple[UnitKey, ...]
     read_to: Mapping[Partition, int]
     ends: Mapping[Partition, int]
     limit: int = 1_000
@@ -43,7 +43,7 @@ class Prepared(msgspec.Struct, frozen=True):
     `stopped` are those whose actors it let go.
     """
 
-    unknown: frozenset[UnitKey]
+    unknown: tuple[UnitKey, ...]
     stopped: tuple[UnitKey, ...] = ()
 
 

@@ -152,7 +152,10 @@ class Roster:
         self._stashed_bytes += (waits.stashed_bytes if waits else 0) - (known.stashed_bytes if known else 0)
         self._data_bytes += decision.data_bytes - self._active.pop(key)
         self._active[key] = decision.data_bytes
-        self._dependencies.note(key, _dependency(waits), now)
+        if known is not None and waits is not None and _dependency(waits) is not None and waits.wakes_at == known.wakes_at:
+            self._dependencies.put_back(key, now)  # Its turn was cut before it could call the server.
+        else:
+            self._dependencies.note(key, _dependency(waits), now)
         if waits is None:
             self._remainders.note(key, None, has_let_out=False)
             if decision.change is not None or not self._wakeups.is_armed(key):

@@ -67,8 +67,8 @@ class Asked:
         for each in envelopes:
             key = UnitKey(each.record.origin.partition, each.unit)
             arrivals[key] = (*arrivals.get(key, ()), each)
-        unknown = self.actors.prepare(Prepare(self.now, frozenset(arrivals), read_to, ends)).unknown
-        self.loaded.append(unknown)
+        unknown = self.actors.prepare(Prepare(self.now, tuple(arrivals), read_to, ends)).unknown
+        self.loaded.append(frozenset(unknown))
         snapshots = {key: self.stored[key] for key in unknown if key in self.stored}
         settled = self.actors.settle(Settle(self.now, arrivals, snapshots))
         for told in settled.decisions:

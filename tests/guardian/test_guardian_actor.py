@@ -90,10 +90,10 @@ def test_what_arrives_while_an_actor_stops_is_kept_for_the_next_one() -> None:
     guardian, child = _guardian(system)
     asked = Asked()
     first, second = asked.envelope("u", 1), asked.envelope("u", 2)
-    system.ask(guardian, Prepare(0, frozenset({U}), FAR, FAR))
+    system.ask(guardian, Prepare(0, (U,), FAR, FAR))
     (decided,) = system.ask(guardian, Settle(0, {U: (first,)}, {})).decisions
     stored = Snapshot("u", decided.decision.change.state, None, ())
-    questions = (Prepare(30_000, frozenset({U}), FAR, FAR), Settle(30_000, {U: (second,)}, {U: stored}))
+    questions = (Prepare(30_000, (U,), FAR, FAR), Settle(30_000, {U: (second,)}, {U: stored}))
     settled = system.ask(system.createActor(Hasty), (guardian, questions))
     assert [each.notification_id for told in settled.decisions for each in told.decision.outgoing] == ["u#2"]
     assert child.made == 2
@@ -120,7 +120,7 @@ def test_the_units_of_a_dropped_partition_leave_memory_and_the_others_stay(asked
 
 def test_a_wake_of_a_partition_that_was_dropped_meanwhile_wakes_nobody(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 2))
-    asked.actors.prepare(Prepare(asked.now + 21_000, frozenset(), FAR, FAR))
+    asked.actors.prepare(Prepare(asked.now + 21_000, (), FAR, FAR))
     asked.drop(P0)
     assert asked.actors.settle(Settle(asked.now + 21_000, {}, {})).decisions == ()
 
@@ -208,7 +208,7 @@ def test_ten_thousand_units_come_wait_and_go(asked: Asked) -> None:
 def test_it_answers_every_kind_of_question_once() -> None:
     system = make_actor_system()
     guardian, _ = _guardian(system)
-    assert isinstance(system.ask(guardian, Prepare(0, frozenset(), {}, {})), Prepared)
+    assert isinstance(system.ask(guardian, Prepare(0, (), {}, {})), Prepared)
     assert isinstance(system.ask(guardian, Settle(0, {}, {})), Settled)
     assert isinstance(system.ask(guardian, Survey()), Surveyed)
     system.shutdown()

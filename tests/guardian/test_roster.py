@@ -238,6 +238,18 @@ def test_bytes_are_counted_as_stashes_grow_shrink_and_go() -> None:
     assert (one.stashed_bytes, one.active) == (0, 0)
 
 
+def test_a_turn_that_was_cut_before_it_called_a_server_says_nothing_of_it() -> None:
+    one = roster()
+    waiting = waits(1_000, WaitKind.DEPENDENCY)
+    one.arm(A, waiting)
+    assert one.dues(1_000, READ, READ).wakes == {A: Wake.RETRY}
+    one.activate(A)
+    one.note(decided(A, waiting), 1_000)
+    assert one.dues(1_000, READ, READ).wakes == {A: Wake.RETRY}
+    one.note(decided(A, waits(2_000, WaitKind.DEPENDENCY)), 1_000)
+    assert one.dues(1_900, READ, READ).wakes == {}
+
+
 @pytest.mark.parametrize("kind", [WaitKind.DEADLINE, WaitKind.RETRY, WaitKind.DEPENDENCY])
 def test_of_those_whose_time_has_come_as_many_are_loaded_at_once_as_fit(kind: WaitKind) -> None:
     """After an outage they may be many, and large."""

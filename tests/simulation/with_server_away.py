@@ -4,15 +4,20 @@ Who tries first when the server is back depends on who has called it lately, whi
 judged as where clocks jump; and whoever waits for the server waits as long as that takes: nothing of it becomes a dead letter.
 """
 
+from collections.abc import Collection, Iterable
 from random import Random
 
 from msgspec.structs import replace
 from outcomes import Outcome, identity_of
-from service_under_test import BEGINNING
+from remembered import names_in
+from service_under_test import BEGINNING, Dead
 from simulation.with_wild_clocks import judged_with_wild_clocks
 from workloads import Workload
 
+from domain.dead_letter import DeadLetterReason
+
 _LONGEST_MS = 300_000
+_CONFLICT = DeadLetterReason.CONFLICTING_DUPLICATE
 
 
 def prepared_with_server_away(work: Workload, random: Random) -> Workload:
@@ -29,7 +34,18 @@ def prepared_with_server_away(work: Workload, random: Random) -> Workload:
 
 def judged_with_server_away(outcome: Outcome, expected: Outcome, work: Workload) -> Outcome:
     outcome = judged_with_wild_clocks(outcome, expected, work)
-    letters, wanted = ({identity_of(each) for each in which.dead} for which in (outcome, expected))
+    but_for = outcome.remembered.forgettable
+    letters, wanted = (_letters(which.dead, but_for) for which in (outcome, expected))
     if outcome.problem is None and letters != wanted:
         return outcome._replace(problem=f"dead letters of {sorted(letters)}, expected of {sorted(wanted)}")
     return outcome
+
+
+def _letters(dead: Iterable[Dead], forgettable: Collection[str]) -> set[str]:
+    """A unit that was forgotten knows of no conflict with what came before."""
+    return {identity_of(each) for each in dead if each.reason != _CONFLICT or _unit_of(each) not in forgettable}
+
+
+def _unit_of(letter: Dead) -> str | None:
+    names = names_in(letter.value)
+    return None if names is None else names[0]
