@@ -1,7 +1,7 @@
 """Workers as the service composes them, run over a workload until everything was read and has left."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ class MemoryTransport:
     def seek(self, partition: Partition, offset: int) -> None:
         assert offset == self._offset, "a benchmark reads its lines once"
 
-    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+    def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         records, offset = [], self._offset
         for line in self._lines[self._next : self._next + max_records]:
             read = decode_line(line)

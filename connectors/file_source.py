@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from connectors.file_beginning import Beginning
@@ -60,11 +60,11 @@ class FileSource:
         """After its last complete line, as of now."""
         return self._find(partition).find_end()
 
-    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+    def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         """Return at once with what is there, else look again every poll interval until something came or time is up."""
         waited_ms = 0
         while True:
-            polled = self._read(max_records)
+            polled = self._read(max_records, resting)
             if polled.next_offsets or waited_ms >= timeout_ms:
                 return polled
             pause_ms = min(self._settings.poll_interval_ms, timeout_ms - waited_ms)
@@ -75,11 +75,11 @@ class FileSource:
         for each in self._partitions.values():
             each.close()
 
-    def _read(self, max_records: int) -> Polled:
+    def _read(self, max_records: int, resting: Collection[Partition]) -> Polled:
         present = self._present()
         # All ends first: they may not be later than the records, and a refusal here loses nothing that was read.
         ends = {each.partition: each.find_end() for each in present}
-        sought = [each for each in present if each.is_sought]
+        sought = [each for each in present if each.is_sought and each.partition not in resting]
         before = {each.partition: each.next_offset for each in sought}
         records = self._take_turns(sought, max_records)
         after = {each.partition: each.next_offset for each in sought}

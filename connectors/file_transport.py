@@ -1,6 +1,6 @@
 """The transport over files: contract, section 4."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from connectors.file_operations import FileOperations, SystemFiles
 from connectors.file_settings import FileSettings
@@ -48,8 +48,8 @@ class FileTransport:
     def seek(self, partition: Partition, offset: int) -> None:
         self._source.seek(partition, offset)
 
-    def poll(self, max_records: int, timeout_ms: int) -> Polled:
-        return self._source.poll(max_records, timeout_ms)
+    def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
+        return self._source.poll(max_records, timeout_ms, resting)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         self._sink.publish(outputs)

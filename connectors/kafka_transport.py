@@ -110,14 +110,15 @@ class KafkaTransport:
             self._next_offsets[partition] = offset
             member.seek(partition, offset)
 
-    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+    def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         member, custody = self._connected(), self._custody
         self._look_now_and_then()
         # Before the records, for ends may not be later than they; and if there is no answer, nothing is lost. Also where no
         # record may be read: an end that is not known must not be taken for one that was reached.
         ends, log_ends = self._ends(custody.sought)
         now = monotonic()
-        readable = [each for each in custody.sought if custody.is_readable(each) and self._aside.is_readable(each, now)]
+        sought = custody.sought.difference(resting)
+        readable = [each for each in sought if custody.is_readable(each) and self._aside.is_readable(each, now)]
         try:
             fetched = member.poll(readable, max_records, timeout_ms)
             snapshot = member.find_snapshot()

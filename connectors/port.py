@@ -150,11 +150,11 @@ class Transport(Protocol):
         """Read this partition from `offset` on. Without it an assigned partition is not read."""
         ...
 
-    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+    def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         """Up to `max_records` records of the partitions that were sought, fairly; waits up to `timeout_ms` for the first.
 
-        With `max_records` 0 it brings none, but the ends are told, and what the transport has to do now and then is done (a
-        group's protocol).
+        With `max_records` 0 it brings none, and of `resting` partitions none in any case; but the ends are told, and what the
+        transport has to do now and then is done (a group's protocol).
 
         Raises:
             TransportUnavailable: The source does not answer.

@@ -63,6 +63,21 @@ def encode(position: int, ahead: Ahead) -> str:
     return _number(ahead.end - position) + _number(len(digits)) + "".join(digits) + ranges
 
 
+def longest(position: int, ahead: Ahead) -> int:
+    """How many characters `encode` takes at most while more of `ahead` gets done, in whatever order, and the position moves on.
+
+    A range of which every other offset gets done becomes many: about a character for each of its offsets, or a bit.
+    """
+    if ahead.end <= position:
+        return 0
+    bits = [0, *(_digits_to(position, each.stop) for each in ahead.undone)]
+    lasts = [position, *(each.stop for each in ahead.undone)]
+    sizes = [_most_characters(each.start - last, len(each)) for last, each in zip(lasts, ahead.undone, strict=False)]
+    rests = [0, *accumulate(reversed(sizes))]
+    numbers = _size(ahead.end - position) + _size(_digits_to(position, ahead.end))
+    return numbers + min(digits + rest for digits, rest in zip(bits, reversed(rests), strict=True))
+
+
 def decode(position: int, text: str) -> Ahead | None:
     """What `encode` made with this position; None for anything else, however much it looks like it."""
     try:
@@ -94,6 +109,11 @@ def _cheapest(position: int, undone: Sequence[range]) -> int:
         if start is None or start >= bound:
             costs[count] = (bound - position) // 6 + before[-1] - before[count]
     return min(costs, key=lambda count: costs[count])
+
+
+def _most_characters(distance: int, length: int) -> int:
+    """Of one range, whatever is cut out of it; what that adds to the next one's distance is counted here."""
+    return _size(distance) + (1 if length == 1 else _size(length) + length + length % 2)
 
 
 def _digits_to(position: int, stop: int) -> int:

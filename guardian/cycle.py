@@ -128,11 +128,14 @@ class Cycle:
         wakes_at = [each for each in (self._next_wake_at, self.ownership.later.next_at) if each is not None]
         idle_ms = max(0, min([self._settings.idle_ms, *(each - now for each in wakes_at)]))
         at_once = 1 if self._is_held_up else self._pace.at_once
-        return self._transport.poll(min([at_once, *self._rooms()]), idle_ms)
+        rooms = self._rooms()
+        full = [name for name, room in rooms.items() if not room]
+        return self._transport.poll(min([at_once, *(room for room in rooms.values() if room)]), idle_ms, full)
 
-    def _rooms(self) -> list[int]:
+    def _rooms(self) -> dict[Partition, int]:
         """How many records each partition has room for, where what is done ahead rides in the position's metadata."""
-        return [held.room for held in self.ownership.held.values() if held.room is not None]
+        rooms = {name: held.room for name, held in self.ownership.held.items()}
+        return {name: room for name, room in rooms.items() if room is not None}
 
     def _decode(self, polled: Polled) -> Arrivals:
         envelopes: defaultdict[Partition, defaultdict[str, list[DataEnvelope]]] = defaultdict(partial(defaultdict, list))

@@ -8,7 +8,7 @@ from domain.clock import Instant
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
 from domain.record import Partition
-from guardian.ahead import CHARACTERS_PER_RECORD, Ahead, encode
+from guardian.ahead import CHARACTERS_PER_RECORD, Ahead, encode, longest
 from guardian.outgoing import from_pending, offset_behind, origin_of, outgoing, renumbered, size_of, to_pending
 from guardian.positions import Positions
 from guardian.takeover import Metadata, Takeover, last_commit
@@ -74,11 +74,15 @@ class HeldPartition:
 
     @property
     def room(self) -> int | None:
-        """How many records may be read before what rides along could be too long; None for any number."""
+        """How many records may be read before what rides along could be too long; None for any number.
+
+        What was done before the restart is read again in any case: it rides along already.
+        """
         if not self._waits_for_handled or self._ahead_characters is None:
             return None
-        length = len(encode(self.positions.acknowledged, self._ahead_beside(self.positions.unsettled)))
-        return max(0, (self._ahead_characters - length) // CHARACTERS_PER_RECORD - 1)
+        ahead = self._ahead_beside(self.positions.unsettled)
+        room = (self._ahead_characters - longest(self.positions.acknowledged, ahead)) // CHARACTERS_PER_RECORD - 1
+        return max(room, 1 if self.read_to < ahead.end else 0)
 
     def note_active(self, unit: str, offset: int) -> None:
         """A record of this unit is about to be decided."""

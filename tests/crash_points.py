@@ -140,10 +140,10 @@ class StruckTransport:
     def seek(self, partition: Partition, offset: int) -> None:
         self._around("seek", lambda: self._inner.seek(partition, offset))
 
-    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+    def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         """A poll whose answer got lost would have moved on: only a crash may follow it."""
         self._steps.strike("before poll", TransportUnavailable("no answer to poll"))
-        polled = self._inner.poll(max_records, timeout_ms)
+        polled = self._inner.poll(max_records, timeout_ms, resting)
         if self._steps.fate("after poll") is Fate.CRASH:
             raise Crash("after poll")
         return polled

@@ -54,8 +54,8 @@ class Reading:
         self.transport.seek(partition, offset)
         self.read_to[partition] = offset
 
-    def poll(self, max_records: int = 100) -> Polled:
-        polled = self.transport.poll(max_records, 50)
+    def poll(self, max_records: int = 100, resting: Collection[Partition] = ()) -> Polled:
+        polled = self.transport.poll(max_records, 50, resting)
         self.records.extend(polled.records)
         self.read_to |= polled.next_offsets
         self.ends |= polled.ends
@@ -132,6 +132,18 @@ class TransportContract:
         assert (polled.records, dict(polled.next_offsets)) == ((), {})
         assert set(polled.ends) == set(polled.log_ends) == set(harness.partitions)
         assert reading.read(1) == [b'{"n":1}']
+
+    def test_a_partition_that_rests_is_not_read_while_others_are(self, harness: Harness, made) -> None:
+        one, two = harness.partitions
+        reading = Reading(made(), harness.partitions)
+        harness.send(one, b'{"n":1}')
+        harness.send(two, b'{"n":2}')
+        polls: list[Polled] = []
+        wait_until(lambda: polls.append(reading.poll(resting=[one])) or reading.records, "the other's record")
+        assert [each.value for each in reading.records] == [b'{"n":2}']
+        assert set(polls[-1].log_ends) == {one, two}
+        assert polls[-1].log_ends[one] > reading.read_to.get(one, 0)
+        assert reading.read(2) == [b'{"n":2}', b'{"n":1}']
 
     def test_reading_goes_on_where_it_is_sought(self, harness: Harness, made) -> None:
         one, _ = harness.partitions

@@ -298,9 +298,9 @@ def test_while_nothing_may_leave_it_is_not_ready_and_says_why(operator, monkeypa
             raise PublishRefused("not ours at the moment: T-0")
         return answer(outputs)
 
-    def rejoin(most, milliseconds):
+    def rejoin(most, milliseconds, resting=()):
         operator.now += milliseconds
-        return poll(most, 0) if most == 0 else poll(most, milliseconds)
+        return poll(most, 0 if most == 0 else milliseconds, resting)
 
     monkeypatch.setattr(transport, "publish", publish)
     monkeypatch.setattr(transport, "poll", rejoin)
@@ -318,9 +318,9 @@ def test_the_report_tells_the_lag_what_is_put_off_the_last_cycles_times_and_note
     partition = Partition("T", 7)
     parts.cycle.ownership.later.put_off(partition, "storage", "no answer", NOW)
 
-    def poll(most, milliseconds):
+    def poll(most, milliseconds, resting):
         operator.now += 30
-        return answer(min(most, 2), milliseconds)
+        return answer(min(most, 2), milliseconds, resting)
 
     monkeypatch.setattr(transport, "poll", poll)
     monkeypatch.setattr(transport, "standing", lambda: Standing(notes=("the topic has grown",)))
@@ -341,8 +341,8 @@ def test_what_a_transaction_holds_back_counts_as_lag_and_no_deadline_waits_for_i
     transport = operator.parts.servers.transport
     answer = transport.poll
 
-    def poll(most, milliseconds):
-        polled = answer(most, milliseconds)
+    def poll(most, milliseconds, resting):
+        polled = answer(most, milliseconds, resting)
         return msgspec.structs.replace(polled, log_ends={each: end + 700 for each, end in polled.ends.items()})
 
     monkeypatch.setattr(transport, "poll", poll)

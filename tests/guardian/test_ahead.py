@@ -1,10 +1,12 @@
 """What is done beyond a position: guardian/ahead.py."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardian.ahead import CHARACTERS_PER_RECORD, MOST_CHARACTERS, Ahead, decode, encode
+from guardian.ahead import CHARACTERS_PER_RECORD, MOST_CHARACTERS, Ahead, decode, encode, longest
 
 OFFSETS = st.integers(0, 2**40)
 
@@ -78,6 +80,23 @@ def test_one_more_record_adds_no_more_than_it_may(drawn: tuple[int, Ahead], gap:
     after = ahead.advanced(ahead.end + gap + 1, [*ahead.undone, range(ahead.end + gap, ahead.end + gap + 1)])
     # The length at the front may become longer too.
     assert len(encode(position, after)) <= max(len(encode(position, ahead)), 9) + CHARACTERS_PER_RECORD + 6
+
+
+@given(aheads(), st.randoms(use_true_random=False), st.floats(0, 1))
+def test_whatever_of_it_gets_done_it_takes_no_more_than_the_longest(
+    drawn: tuple[int, Ahead], random: Random, share: float
+) -> None:
+    position, ahead = drawn
+    left = {each for undone in ahead.undone for each in undone if random.random() < share}
+    moved = random.randint(position, min(left, default=ahead.end))
+    assert len(encode(moved, of(left, ahead.end))) <= longest(position, ahead)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7, 40])
+def test_a_long_range_of_which_every_other_gets_done_fits_if_its_longest_does(every: int) -> None:
+    whole = Ahead(30_000, (range(30_000),))
+    assert len(encode(0, whole)) < 10 < MOST_CHARACTERS < longest(0, whole) < 5_010
+    assert len(encode(0, of(set(range(0, 30_000, every)), 30_000))) <= longest(0, whole)
 
 
 @given(st.sets(st.integers(0, 30)), st.integers(0, 31), st.integers(0, 40), st.sets(st.integers(0, 40)))

@@ -352,7 +352,7 @@ def test_a_poll_asks_for_no_more_than_a_batch(tmp_path: Path, watcher: Watcher) 
     service.start().run()
     assert service.sequences("u") == list(range(1, 11))
     polls = [arguments for name, arguments in watcher.calls if name == "poll"]
-    assert {most for most, _ in polls} == {3}
+    assert {most for most, *_ in polls} == {3}
     service.kill()
 
 

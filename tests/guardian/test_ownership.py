@@ -1,6 +1,6 @@
 """Whose a partition is, and what may be done with it: guardian/ownership.py over a whole worker."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,9 @@ class Group:
                     raise TransportUnavailable("somebody's transaction is open")
                 return inner.position(partition)
 
-            def poll(self, max_records: int, timeout_ms: int) -> Polled:
+            def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
                 group.polls.append(max_records)
-                return inner.poll(max_records, timeout_ms)
+                return inner.poll(max_records, timeout_ms, resting)
 
             def publish(self, outputs: Any) -> None:
                 if group.refusals:

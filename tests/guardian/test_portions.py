@@ -1,6 +1,6 @@
 """What is pending leaves in portions: guardian/portions.py over a whole worker."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from service_under_test import P0, P1, Service
 
 from connectors.port import NothingLeft, PartitionOutput, PublishRefused, Transport, TransportUnavailable
 from domain.notification import Notification
+from domain.record import Partition
 from guardian.ahead import Ahead, decode
 from guardian.takeover import Metadata, find_metadata
 from resequencer.handlers.port import Handled
@@ -36,9 +37,9 @@ class Output:
             def __getattr__(self, name: str) -> Any:
                 return getattr(inner, name)
 
-            def poll(self, max_records: int, timeout_ms: int) -> Any:
+            def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Any:
                 output.polls.append(max_records)
-                return inner.poll(max_records, timeout_ms)
+                return inner.poll(max_records, timeout_ms, resting)
 
             def publish(self, outputs: Sequence[PartitionOutput]) -> None:
                 output.tried.append(list(outputs))

@@ -129,14 +129,21 @@ def test_records_that_cannot_be_read_cost_themselves_and_a_spoiled_batch_its_par
     verb = daemon.service.verb
     daemon.start()
     assert verb("simulate", "--units", "40", "--garbage", "0", "--late", "0", "--losses", "0").returncode == 0
-    daemon.wait_for(lambda report: bool(report.notes) and _is_read(report, but=f"{source}-2"), "the other partitions are read")
+    daemon.wait_for(
+        lambda report: (
+            bool(report.notes)
+            and sum(report.notifications.values()) > 20
+            and _is_read(report, but=f"{source}-2")
+            and sum(report.dead_letters.values()) >= 3
+        ),
+        "the other partitions are read",
+    )
     report = daemon.report
     assert report is not None
     (note,) = report.notes
     assert note.startswith(f"{source}-2 is not read from offset 0 on, other partitions are: ")
     assert (report.state, report.dead_letters) == ("ready", {"undecodable": 2, "no-unit-of-work": 1})
     assert note in verb("status").stdout
-    assert sum(report.notifications.values()) > 20
 
 
 def _is_read(report: StatusReport, but: str) -> bool:

@@ -1,12 +1,13 @@
 """With storage none: after an outage all units have been idle for long, while what comes next for them lies unread."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 from service_under_test import P0, Service
 
 from connectors.port import Polled, Transport
+from domain.record import Partition
 
 OUTAGE_MS = 40_000
 """Longer than the idle timeout."""
@@ -77,9 +78,9 @@ class Hanging:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+    def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         if not self.is_open:
-            return self._inner.poll(max_records, timeout_ms)
+            return self._inner.poll(max_records, timeout_ms, resting)
         polled = self._inner.poll(0, timeout_ms)
         return Polled((), {}, {P0: self.reached}, {P0: self._inner.end_offset(P0)} | polled.log_ends)
 

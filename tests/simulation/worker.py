@@ -118,11 +118,6 @@ class Worker:
             self.actors.close()
         self.cycle = self.transport = self.actors = None
 
-    @property
-    def rests(self) -> bool:
-        """It reads nothing while one of its partitions has no room for what is done ahead."""
-        return any(each.room == 0 for each in self.held())
-
     def held(self) -> list[HeldPartition]:
         return list(self.cycle.ownership.held.values()) if self.cycle else []
 

@@ -286,7 +286,7 @@ class World:
             not any(worker.is_midway or worker.has_something_due for worker in awake)
             and len(held) == len(INPUT)
             and not self.broker.group.is_rebalancing
-            and all(worker.rests or all(map(self._is_read, worker.held())) for worker in awake)
+            and all(each.room == 0 or self._is_read(each) for each in held)
             and not any(each.unpublished for each in held)
         )
 
