@@ -38,6 +38,7 @@ class Publisher:
         self._producer: TransactionalProducer | None = None
         self._undecided: dict[Partition, Committed] = {}
         self._left: dict[Partition, Committed] = {}
+        self._failed: dict[Partition, Committed] = {}
         self._fenced_at: deque[float] = deque(maxlen=_FENCES)
         self.attempts = 0
 
@@ -71,6 +72,11 @@ class Publisher:
     def has_left(self, partition: Partition, position: Committed) -> bool:
         """Whether exactly this was found to have left after it had been told that its outcome is not known."""
         return self._left.get(partition) == position
+
+    def take_failed(self, positions: Mapping[Partition, Committed]) -> bool:
+        """Whether one of exactly these was found not to have left after it had been told that its outcome is not known; once."""
+        failed, self._failed = self._failed, {}
+        return any(failed.get(each) == position for each, position in positions.items())
 
     def commit(self, sendings: Sequence[Sending], positions: Mapping[Partition, Committed]) -> None:
         """One transaction, under the group as it is; `settle` comes before.
@@ -123,6 +129,7 @@ class Publisher:
             return
         if lost := self._custody.strangers(positions):
             raise PublishRefused(f"somebody else has moved the position of {', '.join(map(str, lost))}")
+        self._failed = {}
         problem = to_transport_error("the output", error)
         raise (NothingLeft(str(problem)) if isinstance(problem, TransportUnavailable) else problem) from error
 
@@ -131,8 +138,8 @@ class Publisher:
         if found == tried != before:
             self._custody.note_position(partition, tried)
             self._left[partition] = tried
-        else:
-            self._custody.compare(partition, found)
+        elif self._custody.compare(partition, found):
+            self._failed[partition] = tried
 
     def _refuse_twins(self, error: errors.KafkaError) -> None:
         if not isinstance(error, _FENCED):

@@ -20,6 +20,7 @@ from connectors.kafka_settings import KafkaSettings
 from connectors.kafka_topics import Topics
 from connectors.port import (
     Channel,
+    NothingLeft,
     Outgoing,
     PartitionOutput,
     Polled,
@@ -146,8 +147,10 @@ class KafkaTransport:
         self._look_again()
         if strangers := self._custody.strangers([each.partition for each in rest]):
             raise PublishRefused(f"not ours at the moment: {', '.join(map(str, strangers))}")
-        outgoing = [each for output in rest for each in output.outgoing]
-        self._commit(outgoing, {each.partition: positions[each.partition] for each in rest})
+        positions = {each.partition: positions[each.partition] for each in rest}
+        if self._publisher.take_failed(positions):
+            raise NothingLeft("the last transaction was not committed, as has been found out")
+        self._commit([each for output in rest for each in output.outgoing], positions)
 
     def close(self) -> None:
         """Leaves the group. What cannot be closed in good order ends with the process."""

@@ -10,13 +10,12 @@ import pytest
 import guardian.ownership
 import resequencer.unit_codec
 from connectors.file_sink import FileSink
-from connectors.port import PartitionOutput, Position, PublishRefused, TransportUnavailable
+from connectors.port import PartitionOutput, Position, PublishRefused
 from domain.errors import OwnershipLost, PermanentError
 from guardian.backlog import Backlog
 from guardian.cycle import Cycle
 from guardian.dependencies import Dependencies
 from guardian.held_partition import HeldPartition
-from guardian.portions import Portions
 from guardian.roster import Roster
 from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover
 from resequencer.attempt import attempt
@@ -97,20 +96,6 @@ def portion_from_the_end(patch: Patch) -> None:
         return output
 
     patch.setattr(HeldPartition, "output", faulty)
-
-
-def portion_cut_anew_before_its_outcome_is_known(patch: Patch) -> None:
-    def faulty(self: Portions, news: Any) -> None:
-        try:
-            right(self, news)
-        except TransportUnavailable:
-            self.size = 1
-            for held in news:
-                held.give_up_attempt()
-            raise
-
-    right = Portions.publish
-    patch.setattr(Portions, "publish", faulty)
 
 
 def pending_not_stored(patch: Patch) -> None:

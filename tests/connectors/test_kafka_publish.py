@@ -9,7 +9,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaTimeoutError
 from waiting import wait_until
 
-from connectors.port import Channel, Outgoing, Position, PublishRefused, TransportRefused, TransportUnavailable
+from connectors.port import Channel, NothingLeft, Outgoing, Position, PublishRefused, TransportRefused, TransportUnavailable
 from servers.kafka import KafkaServer
 from tests.connectors.kafka_stage import START, KafkaStage, KafkaWorker, notification, values_of
 
@@ -67,10 +67,8 @@ def test_a_commit_that_never_arrived_is_made_again_when_it_is_asked_for_again(st
     assert values_of(stage.outputs()) == [b"a"]
 
 
-def test_a_commit_that_arrived_though_it_could_not_be_found_out_is_not_made_again(stage: KafkaStage) -> None:
-    first, _ = stage.partitions
-    worker = stage.worker()
-    stage.settle(worker)
+def plant_out_of_reach(worker: KafkaWorker, fault: Callable[[Callable[[], None]], None]) -> None:
+    """The next commit is struck by `fault`, and what became of it cannot be found out at once."""
     publisher: Any = worker.transport._publisher
     connect = publisher.connect
 
@@ -78,15 +76,42 @@ def test_a_commit_that_arrived_though_it_could_not_be_found_out_is_not_made_agai
         publisher.connect = connect
         raise TransportUnavailable("planted: the brokers are away")
 
-    def answer_lost_and_out_of_reach(commit: Callable[[], None]) -> None:
+    def struck(commit: Callable[[], None]) -> None:
         publisher.connect = out_of_reach
-        answer_lost(commit)
+        fault(commit)
 
-    plant(worker, answer_lost_and_out_of_reach)
+    plant(worker, struck)
+
+
+def test_a_commit_that_arrived_though_it_could_not_be_found_out_is_not_made_again(stage: KafkaStage) -> None:
+    first, _ = stage.partitions
+    worker = stage.worker()
+    stage.settle(worker)
+    plant_out_of_reach(worker, answer_lost)
     with pytest.raises(TransportUnavailable, match="away"):
         worker.publish(first, notification(1, b"a"), metadata='["t",1,1]')
     worker.publish(first, notification(1, b"a"), metadata='["t",1,1]')
     assert values_of(stage.outputs()) == [b"a"]
+
+
+def test_of_a_commit_that_never_arrived_it_is_told_that_nothing_left(stage: KafkaStage) -> None:
+    """So that less may be tried: whether it is told at once, or what became of it was not known at first."""
+    first, _ = stage.partitions
+    worker = stage.worker()
+    stage.settle(worker)
+    many = [notification(1, b"a"), notification(2, b"b")]
+    plant(worker, lost_on_the_way)
+    with pytest.raises(NothingLeft):
+        worker.publish(first, *many, metadata='["t",1,2]')
+    plant_out_of_reach(worker, lost_on_the_way)
+    with pytest.raises(TransportUnavailable, match="away") as not_known:
+        worker.publish(first, *many, metadata='["t",1,2]')
+    assert not isinstance(not_known.value, NothingLeft)
+    with pytest.raises(NothingLeft):
+        worker.publish(first, *many, metadata='["t",1,2]')
+    worker.publish(first, many[0], metadata='["t",1,1]')
+    worker.publish(first, many[1], metadata='["t",1,2]')
+    assert values_of(stage.outputs()) == [b"a", b"b"]
 
 
 def test_an_outcome_that_somebody_else_has_moved_beyond_costs_the_partition(stage: KafkaStage) -> None:

@@ -36,7 +36,7 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         plant.watermark_one_too_high: 0,
         plant.watermark_of_the_whole_with_a_portion: 1,
         plant.portion_from_the_end: 1,
-        plant.portion_cut_anew_before_its_outcome_is_known: 152,
+        kafka.portion_cut_anew_before_its_outcome_is_known: 152,
         plant.pending_not_stored: 0,
         plant.numbers_given_out_twice: 0,
         plant.every_second_dead_letter_left_out: 0,

@@ -1,6 +1,6 @@
 """The protocol's own faults, as mutations of the real code: what kafka-python tempts one to do, and what one forgets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -16,9 +16,11 @@ from connectors.kafka_member import Fetched, GroupMember, _Listener
 from connectors.kafka_producer import TransactionalProducer
 from connectors.kafka_publisher import Publisher
 from connectors.kafka_transport import KafkaTransport
-from connectors.port import PublishRefused
+from connectors.port import PublishRefused, TransportUnavailable
 from domain.record import Partition
 from guardian.cycle import Cycle
+from guardian.held_partition import HeldPartition
+from guardian.portions import Portions
 
 
 def _group_as_of_now(member: GroupMember) -> Snapshot:
@@ -197,6 +199,26 @@ def a_refused_producer_used_again(patch: Patch) -> None:
 
     right = Publisher._discard
     patch.setattr(Publisher, "_discard", faulty)
+
+
+def portion_cut_anew_before_its_outcome_is_known(patch: Patch) -> None:
+    """Where the brokers stay away so long that it is never known at once."""
+
+    def not_known(self: Publisher, positions: Mapping[Partition, Committed], error: Exception) -> None:
+        raise to_transport_error("the output", error)
+
+    def faulty(self: Portions, news: Collection[HeldPartition]) -> None:
+        try:
+            right(self, news)
+        except TransportUnavailable:
+            self.size = 1
+            for held in news:
+                held.give_up_attempt()
+            raise
+
+    right = Portions.publish
+    patch.setattr(Publisher, "_recover", not_known)
+    patch.setattr(Portions, "publish", faulty)
 
 
 def what_cannot_be_read_is_stepped_over(patch: Patch) -> None:

@@ -48,6 +48,7 @@ _SHARED = (
     publish.test_a_commit_whose_answer_was_lost_is_found_to_have_happened,
     publish.test_a_commit_that_never_arrived_is_made_again_when_it_is_asked_for_again,
     publish.test_a_commit_that_arrived_though_it_could_not_be_found_out_is_not_made_again,
+    publish.test_of_a_commit_that_never_arrived_it_is_told_that_nothing_left,
     publish.test_an_outcome_that_somebody_else_has_moved_beyond_costs_the_partition,
     publish.test_the_same_position_again_is_not_taken_for_done_when_its_outcome_is_not_known,
     publish.test_a_position_can_be_read_when_the_last_outcome_is_not_known,
