@@ -6,8 +6,9 @@ them are quoted.
 
 import csv
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -18,15 +19,24 @@ from pipeline.rows import FLAW, LINE, PLACE, SHOWN_CHARACTERS, TEXT, cleaned, co
 LONGEST_LINE_BYTES = 1 << 20
 _BYTE_ORDER_MARK = "\ufeff"
 _MALFORMED = "_malformed"
+_PARALLELISM = "spark.sql.files.minPartitionNum"
 
 
-def read_csv(spark: SparkSession, source: SourceSettings, wanted: Sequence[str], required: Sequence[str]) -> DataFrame:
-    """Rows as `pipeline.rows` describes them, without `source`.
+class CsvRows(NamedTuple):
+    """Rows as `pipeline.rows` describes them, without `source`; and how many they are, by a count of the files' lines."""
+
+    rows: DataFrame
+    counted: int
+
+
+def read_csv(spark: SparkSession, source: SourceSettings, wanted: Sequence[str], required: Sequence[str]) -> CsvRows:
+    """The session's division of files into blocks is fixed from here on.
 
     Raises:
         JobRefused: No file is there, one is empty, or a header is not as it should be.
     """
-    lines = _numbered(spark, source)
+    _fix_blocks(spark)
+    lines, counted = _numbered(spark, source)
     header = _header(lines, source)
     names = column_names(wanted, required, source.columns, header, source.place)
     schema = ", ".join(f"{cell} string" for cell in (*[f"c{number}" for number in range(len(header))], _MALFORMED))
@@ -38,7 +48,7 @@ def read_csv(spark: SparkSession, source: SourceSettings, wanted: Sequence[str],
         "columnNameOfCorruptRecord": _MALFORMED,
     }
     value = F.col("value")
-    rows = lines.where((F.col(LINE) > 1) & (F.trim(value) != ""))
+    rows = lines.where((F.col(LINE) > 1) & ~_is_blank())
     rows = rows.withColumn("row", F.from_csv(F.left(value, F.lit(LONGEST_LINE_BYTES)), schema, options))
     quotes = F.length(value) - F.length(F.replace(value, F.lit('"'), F.lit("")))
     flaw = first_flaw(
@@ -48,17 +58,33 @@ def read_csv(spark: SparkSession, source: SourceSettings, wanted: Sequence[str],
         (F.col(f"row.{_MALFORMED}").isNotNull(), f"not {len(header)} cells; quote a cell that holds the delimiter"),
     )
     cells = {name: F.col(f"row.c{header.index(names[name])}") if name in names else F.lit(None) for name in wanted}
-    return rows.select(
+    read = rows.select(
         PLACE,
         LINE,
         F.make_valid_utf8(F.left(value, F.lit(SHOWN_CHARACTERS))).alias(TEXT),
         flaw.alias(FLAW),
         *[cleaned(cell.cast("string")).alias(name) for name, cell in cells.items()],
     )
+    return CsvRows(read, counted)
 
 
-def _numbered(spark: SparkSession, source: SourceSettings) -> DataFrame:
-    """Lines with their numbers. Spark reads a file in blocks: a block's lines follow on those of the blocks before it.
+def _fix_blocks(spark: SparkSession) -> None:
+    """Spark divides files by the cores that it has when a query begins. Executors come and go between the queries of a job, and
+    what was counted per block is of use only while blocks are the same.
+    """
+    if spark.conf.get(_PARALLELISM, None) is None:
+        spark.conf.set(_PARALLELISM, spark.sparkContext.defaultParallelism)
+
+
+class _Lines(NamedTuple):
+    """`rows` counts them without headers and blank lines."""
+
+    numbered: DataFrame
+    rows: int
+
+
+def _numbered(spark: SparkSession, source: SourceSettings) -> _Lines:
+    """Spark reads a file in blocks: a block's lines follow on those of the blocks before it.
 
     Within a block `monotonically_increasing_id` ascends by 1; how many lines each block has is counted first.
     """
@@ -66,16 +92,24 @@ def _numbered(spark: SparkSession, source: SourceSettings) -> DataFrame:
     read = spark.read.text(source.path).select(
         "value", F.col(metadata[0]).alias(PLACE), F.col(metadata[1]).alias("block"), F.monotonically_increasing_id().alias("id")
     )
-    blocks = read.groupBy(PLACE, "block").agg(F.count("*").alias("lines"), F.min("id").alias("first"))
+    blocks = read.groupBy(PLACE, "block").agg(
+        F.count("*").alias("lines"), F.min("id").alias("first"), F.count_if(~_is_blank()).alias("filled")
+    )
     before = Window.partitionBy(PLACE).orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
-    starts = blocks.select(PLACE, "block", "first", F.coalesce(F.sum("lines").over(before), F.lit(0)).alias("before"))
-    counted = [tuple(each) for each in starts.collect()]  # A row per block of 128 MB.
+    starts = blocks.select(PLACE, "block", "first", F.coalesce(F.sum("lines").over(before), F.lit(0)).alias("before"), "filled")
+    found = starts.collect()  # A row per block of at most 128 MB.
     schema = StructType(
         [StructField(PLACE, StringType()), *[StructField(name, LongType()) for name in ("block", "first", "before")]]
     )
-    known = F.broadcast(spark.createDataFrame(counted, schema))
+    known = F.broadcast(spark.createDataFrame([tuple(each)[:-1] for each in found], schema))
     number = F.col("before") + F.col("id") - F.col("first") + 1
-    return read.join(known, [PLACE, "block"]).select("value", PLACE, number.alias(LINE))
+    numbered = read.join(known, [PLACE, "block"]).select("value", PLACE, number.alias(LINE))
+    headers = len({each[PLACE] for each in found})
+    return _Lines(numbered, sum(each["filled"] for each in found) - headers)
+
+
+def _is_blank() -> Column:
+    return F.trim("value") == ""
 
 
 def _header(lines: DataFrame, source: SourceSettings) -> list[str]:

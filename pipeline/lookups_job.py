@@ -22,7 +22,7 @@ from pipeline.errors import JobRefused, NotShared
 from pipeline.job_settings import JobSettings, Limits, SourceSettings
 from pipeline.lookup_specs import SPECS, VALUE, LookupSpec
 from pipeline.profile_source import learn_profiles
-from pipeline.reading import check_shares, read_sources, refuse_changed, tallied, tally_columns
+from pipeline.reading import check_shares, read_sources, refuse_changed, refuse_incomplete, tallied, tally_columns
 from pipeline.release_copy import copy_release
 from pipeline.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
 from pipeline.rows import FLAW, LINE, PLACE, TEXT
@@ -123,13 +123,15 @@ class _Job:
 
     def _build(self, spec: LookupSpec, sources: Sequence[SourceSettings]) -> _Work:
         self._tell(f"{spec.name}: {STEPS[0]}")
-        checked = spec.keyed(read_sources(self._spark, sources, spec, self.staging, self._learn), self._reasons)
+        reading = read_sources(self._spark, sources, spec, self.staging, self._learn)
+        checked = spec.keyed(reading.rows, self._reasons)
         if spec.name == REASONS:
             self._reasons = checked.where(F.col(FLAW).isNull())
         observation = Observation()
         self._set_aside(checked.observe(observation, *tally_columns(sources, spec)), spec.name)
         found = tallied(sources, spec, observation.get)
         tallies = tuple(msgspec.structs.replace(each, remark=self._remarks.get(each.place)) for each in found)
+        refuse_incomplete(reading.counted, tallies)
         check_shares(sources, tallies, self.quarantine / spec.name)
         self._tell(f"{spec.name}: {STEPS[1]}")
         return self._written(spec, sources, checked, tallies)

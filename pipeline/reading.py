@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,33 +22,45 @@ Learn = Callable[[SourceSettings, Path], DataFrame]
 """Makes the rows of an archive, and keeps them under the path."""
 
 
+class Reading(NamedTuple):
+    """All rows, flawed ones too, with the number of their source (from 0); and for each source how many rows it has, as they were
+    counted before, None where they were not.
+    """
+
+    rows: DataFrame
+    counted: tuple[int | None, ...]
+
+
 def read_sources(
     spark: SparkSession, sources: Sequence[SourceSettings], spec: LookupSpec, staging: Path, learn: Learn | None = None
-) -> DataFrame:
-    """All rows, flawed ones too, with the number of their source (from 0). What has to be read once only is kept in `staging`.
+) -> Reading:
+    """What has to be read once only is kept in `staging`.
 
     Raises:
         JobRefused: A source cannot be read at all; its place is named.
     """
-    read = []
+    read, counted = [], []
     for number, source in enumerate(sources):
         try:
             staged = staging / f"{spec.name}-{number}"
-            rows = learn(source, staged) if learn and source.format == "archive" else _read(spark, source, spec, staged)
+            rows, count = (
+                (learn(source, staged), None) if learn and source.format == "archive" else _read(spark, source, spec, staged)
+            )
         except SPARK_ERRORS as error:
             raise JobRefused(f"{source.place}: cannot be read: {cause_of(error)}") from error
         read.append(rows.select(F.lit(number).alias(SOURCE), *rows.columns))
-    return reduce(DataFrame.unionByName, read)
+        counted.append(count)
+    return Reading(reduce(DataFrame.unionByName, read), tuple(counted))
 
 
-def _read(spark: SparkSession, source: SourceSettings, spec: LookupSpec, staged: Path) -> DataFrame:
+def _read(spark: SparkSession, source: SourceSettings, spec: LookupSpec, staged: Path) -> tuple[DataFrame, int | None]:
     if source.format == "csv":
         return read_csv(spark, source, spec.columns, spec.required)
     if source.format == "parquet":
-        return read_parquet(spark, source, spec.columns, spec.required)
+        return read_parquet(spark, source, spec.columns, spec.required), None
     if source.format == "jdbc":
-        return read_jdbc(spark, source, spec.columns, spec.required, staged)
-    return read_listed(spark, source, spec.columns)
+        return read_jdbc(spark, source, spec.columns, spec.required, staged), None
+    return read_listed(spark, source, spec.columns), None
 
 
 def tally_columns(sources: Sequence[SourceSettings], spec: LookupSpec) -> list[Column]:
@@ -78,6 +91,16 @@ def tallied(sources: Sequence[SourceSettings], spec: LookupSpec, observed: dict[
         )
         for number, source in enumerate(sources)
     )
+
+
+def refuse_incomplete(counted: Sequence[int | None], tallies: Sequence[Source]) -> None:
+    """Raises JobRefused where not all rows that were counted came through, or more."""
+    for count, tally in zip(counted, tallies, strict=True):
+        if count is not None and count != tally.rows_read:
+            raise JobRefused(
+                f"{tally.place}: {count} rows of {tally.table} were counted, and {tally.rows_read} were read; "
+                "build again once what writes it is done"
+            )
 
 
 def check_shares(sources: Sequence[SourceSettings], tallies: Sequence[Source], quarantine: Path) -> None:

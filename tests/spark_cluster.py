@@ -3,6 +3,8 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,10 +32,20 @@ class SparkCluster:
     def start(self, workers: int = 2) -> None:
         """It is up when the master knows all workers."""
         self._launch("master.Master", "--port", str(self._port), "--webui-port", str(self._page))
-        for number in range(workers):
-            size = ("--cores", "1", "--memory", "1g")
-            self._launch("worker.Worker", *size, "--work-dir", str(self.directory / f"worker-{number}"), self.master)
-        wait_until(lambda: self._count() == workers, f"all workers are known; {self.directory} has their logs", _SECONDS, 0.2)
+        for _ in range(workers):
+            self._launch_worker()
+        self._wait_for(workers)
+
+    @contextmanager
+    def another_worker(self) -> Iterator[None]:
+        """It is up from the beginning to the end of it."""
+        before = self._count()
+        self._launch_worker()
+        self._wait_for(before + 1)
+        try:
+            yield
+        finally:
+            self._processes.pop().kill()
 
     @property
     def master(self) -> str:
@@ -44,6 +56,13 @@ class SparkCluster:
         for process in reversed(self._processes):
             process.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _launch_worker(self) -> None:
+        directory = str(self.directory / f"worker-{len(self._processes)}")
+        self._launch("worker.Worker", "--cores", "1", "--memory", "1g", "--work-dir", directory, self.master)
+
+    def _wait_for(self, workers: int) -> None:
+        wait_until(lambda: self._count() == workers, f"all workers are known; {self.directory} has their logs", _SECONDS, 0.2)
 
     def _launch(self, kind: str, *arguments: str) -> None:
         spec = find_spec("pyspark")

@@ -19,7 +19,9 @@ WANTED, REQUIRED = ("party", "channel", "since"), ("party",)
 
 def read(spark: SparkSession, path: Path, **described: Any) -> list[tuple[int, str | None, tuple[str | None, ...]]]:
     """Of each row its line, its flaw, and its cells."""
-    found = read_csv(spark, SourceSettings("csv", str(path), **described), WANTED, REQUIRED).orderBy("place", "line").collect()
+    rows, counted = read_csv(spark, SourceSettings("csv", str(path), **described), WANTED, REQUIRED)
+    found = rows.orderBy("place", "line").collect()
+    assert len(found) == counted
     return [(row.line, row.flaw, (row.party, row.channel, row.since)) for row in found]
 
 
@@ -80,9 +82,9 @@ def test_lines_are_numbered_through_files_of_many_blocks_and_several_sources(spa
             rows = "".join(f"{name}-{part}-{line},{'x' * (line % 40)}\n" for line in range(2, 3_001))
             (directory / f"{part}.csv").write_text(f"initiating_party,channel\n{rows}")
         sources.append(SourceSettings("csv", str(directory)))
-    rows = (
-        read_sources(spark, sources, SPECS[CUSTOMERS], tmp_path).select("source", "place", "line", "initiating_party").collect()
-    )
+    read = read_sources(spark, sources, SPECS[CUSTOMERS], tmp_path)
+    rows = read.rows.select("source", "place", "line", "initiating_party").collect()
+    assert read.counted == (2 * 2_999, 2 * 2_999)
     assert len(rows) == 4 * 2_999
     for source, place, line, party in rows:
         part = Path(place).stem

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, PublishingRefused
 from enrichment.release import Release, open_release
 from enrichment.shapes import CUSTOMERS, REASONS, SETTINGS
+from pipeline import lookups_job
 from pipeline.errors import JobRefused
 from pipeline.job_settings import JobSettings, Limits, SourceSettings
 from pipeline.lookups_job import Built, build_lookups
+from pipeline.reading import Reading, read_sources
 from resequencer.handlers.lookups import Lookups
 
 NOW = 1_790_000_000_000
 FLOW = "PaymentInitiationFlow"
 HEADER = "initiating_party,channel,valid_from\n"
+BLOCK_BYTES = "spark.sql.files.maxPartitionBytes"
 AS_SHIPPED = Limits()
 Build = Callable[..., Built]
 
@@ -153,6 +157,30 @@ def test_a_job_that_dies_between_two_steps_leaves_the_old_release(
     assert len(list(directory.building.glob("*"))) == 1
     version = build(customers=[source]).version
     assert (directory.get_current().version, list(directory.building.glob("*"))) == (version, [])
+
+
+def test_rows_that_were_counted_and_do_not_come_through_are_refused(
+    spark: SparkSession,
+    build: Build,
+    directory: LookupsDirectory,
+    customers: Callable[..., SourceSettings],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Here the blocks become others between the two queries, as they do where the division is not fixed."""
+    source = customers(*(f"P{number},email," for number in range(3_000)))
+    request.addfinalizer(partial(spark.conf.set, BLOCK_BYTES, spark.conf.get(BLOCK_BYTES)))
+
+    def read_with_other_blocks(*described: Any) -> Reading:
+        reading = read_sources(*described)
+        spark.conf.set(BLOCK_BYTES, 3_000)
+        return reading
+
+    monkeypatch.setattr(lookups_job, "read_sources", read_with_other_blocks)
+    with pytest.raises(JobRefused, match=r"customers.csv: 3000 rows of customers were counted, and \d+ were read"):
+        build(customers=[source])
+    with pytest.raises(NoRelease):
+        directory.get_current()
 
 
 def test_a_source_that_changes_while_it_is_read_is_refused(

@@ -1,6 +1,8 @@
 """The same jobs on a standalone cluster: master, workers and executors are processes of their own."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +36,23 @@ class OwnOrder(Sequence):
     def __init__(self, settings):
         del settings
 """
+COUNTING_JOB = """
+import json, sys, time
+from pipeline.csv_source import read_csv
+from pipeline.job_settings import SourceSettings
+from pipeline.session import start_session
+
+master, options, path = sys.argv[1:]
+spark = start_session(master, json.loads(options))
+cores = spark.sparkContext.defaultParallelism
+read = read_csv(spark, SourceSettings("csv", path), ("initiating_party",), ())
+print("counted", flush=True)
+sys.stdin.readline()
+while spark.sparkContext.defaultParallelism <= cores:
+    time.sleep(0.1)
+print(json.dumps([read.counted, read.rows.count(), read.rows.agg({"line": "max"}).first()[0]]), flush=True)
+"""
+"""It says `counted`, and when it is told to go on it waits for one more executor before it reads the rows."""
 SHIPPED_SETTINGS = Path(__file__).parents[2] / "conf" / "notification-settings.csv"
 
 
@@ -112,6 +131,26 @@ def test_a_cluster_builds_what_this_machine_builds_and_each_executor_has_a_part_
     assert content(there) == content(here)
     assert len(content(there)[CUSTOMERS]) == ROWS
     assert executors_of(logs) == {"0", "1"}
+
+
+def test_no_row_is_lost_when_an_executor_comes_after_the_lines_were_counted(
+    cluster: SparkCluster, customers: Path, tmp_path: Path
+) -> None:
+    """Both queries of a job then read the file in other blocks, unless these are fixed."""
+    by_cores = {"spark.default.parallelism", "spark.sql.files.maxPartitionBytes", "spark.cores.max"}
+    given = {name: value for name, value in options(tmp_path / "events").items() if name not in by_cores}
+    command = [sys.executable, "-c", COUNTING_JOB, cluster.master, json.dumps(given), str(customers)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdin is not None
+        assert job.stdout is not None
+        try:
+            assert job.stdout.readline() == "counted\n"
+            with cluster.another_worker():
+                job.stdin.write("\n")
+                job.stdin.flush()
+                assert json.loads(job.stdout.readline()) == [ROWS, ROWS, ROWS + 1]
+        finally:
+            job.kill()
 
 
 def test_a_cluster_archives_and_audits_topics_as_this_machine_does(lived: Lived, cluster: SparkCluster, tmp_path: Path) -> None:
