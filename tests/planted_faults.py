@@ -217,6 +217,11 @@ def one_that_tried_in_vain_is_never_followed(patch: Patch) -> None:
     patch.setattr(Dependencies, "note", lambda self, key, name, now: None)
 
 
+def a_try_that_was_cut_counts_as_failed(patch: Patch) -> None:
+    """Its turn had let out its share before it came to call the server."""
+    patch.setattr(Dependencies, "put_back", lambda self, key, now: self.note(key, self._tried_for.get(key), now))
+
+
 def stash_released_while_its_server_is_away(patch: Patch) -> None:
     """At its bound a unit gives up the one that waits for the server."""
     patch.setattr("resequencer.release._AWAY", 1)

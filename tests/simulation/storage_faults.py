@@ -272,3 +272,14 @@ def done_ahead_forgotten_by_the_second_crash(patch: Patch) -> None:
         return Ahead(self.positions.acknowledged).advanced(self.read_to, unsettled)
 
     patch.setattr(HeldPartition, "_ahead_beside", faulty)
+
+
+def a_full_position_is_not_read_again(patch: Patch) -> None:
+    """Where what is done ahead takes all the room that a position's metadata has."""
+
+    def faulty(self: HeldPartition) -> int | None:
+        room = right(self)
+        return 0 if room == 1 else room
+
+    right = HeldPartition.room.fget
+    patch.setattr(HeldPartition, "room", property(faulty))
