@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from kafka import errors
 
-from connectors.port import TransportRefused, TransportUnavailable
+from connectors.port import NotLetIn, TransportRefused, TransportUnavailable, TransportWithheld
 
 _REMEDIES: tuple[tuple[type[errors.KafkaError], str], ...] = (
     (
@@ -38,6 +38,13 @@ _REMEDIES: tuple[tuple[type[errors.KafkaError], str], ...] = (
     ),
 )
 
+_RIGHTS = (
+    errors.TopicAuthorizationFailedError,
+    errors.GroupAuthorizationFailedError,
+    errors.TransactionalIdAuthorizationFailedError,
+    errors.ClusterAuthorizationFailedError,
+)
+
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
@@ -51,6 +58,7 @@ def translated(what: str) -> Iterator[None]:
         raise to_transport_error(what, error) from error
 
 
+LOGIN = "security.protocol, sasl.mechanism, sasl.username and sasl.password"
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _NOT_LET_IN = ("SaslAuthenticationFailedError", "socket disconnected")
 """Mostly the latter is all that is left of a wrong password, for the client drops an answer that comes with the end of its
@@ -61,12 +69,13 @@ def to_transport_error(what: str, error: BaseException) -> TransportRefused | Tr
     """As `translated`, for an error that was caught already. Of some the client leaves nothing but the name in a text."""
     for family, remedy in _REMEDIES:
         if isinstance(error, family) or (type(error) is errors.KafkaError and family.__name__ in str(error)):
-            return TransportRefused(what, f"{text_of(error)}. {remedy}")
+            kind = TransportWithheld if family in _RIGHTS else TransportRefused
+            return kind(what, f"{text_of(error)}. {remedy}")
     text = text_of(error)
     if _UNTRUSTED in text:
         return TransportRefused(what, f"{text}. Check ssl.truststore.location, and the names in the brokers' certificates")
     if any(each in text for each in _NOT_LET_IN):
-        text += "; if that goes on, check security.protocol, sasl.mechanism, sasl.username and sasl.password"
+        return NotLetIn(f"{what}: {text}; if that goes on, check {LOGIN}")
     return TransportUnavailable(f"{what}: {text}")
 
 

@@ -13,11 +13,12 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from connectors.kafka_client import make_client
 from connectors.kafka_errors import to_transport_error, translated
 from connectors.kafka_settings import KafkaSettings
-from connectors.port import TransportRefused, TransportUnavailable
+from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
 
 DEFAULT_LIMIT = 1_048_588
 """`max.message.bytes` of a topic that says nothing else, in bytes of one batch."""
 
+_UNKNOWN = errors.UnknownTopicOrPartitionError
 _GRACE_SECONDS = 3
 """A topic that was just made, or a broker that just came up, may not be known everywhere yet."""
 
@@ -56,13 +57,14 @@ class Topics:
         """The input topic as it is now; all topics are there and we have the rights that we need.
 
         Raises:
-            TransportRefused: One is missing, or a right is, or the input is not the one that it was.
+            TransportWithheld: Some are missing, or rights are; it names all of them.
+            TransportRefused: The input is not the one that it was.
         """
-        admin = self._connected()
-        with translated("the topics"):
-            described = {each["name"]: each for each in admin.describe_topics([*self._settings.topics.all])}
-        for name in self._settings.topics.all:
-            self._check(name, described.get(name, {"error_code": errors.UnknownTopicOrPartitionError.errno}))
+        described = self._describe()
+        withheld = self._withheld(described)
+        if withheld:
+            self._be_patient(described)
+            raise withheld[0] if len(withheld) == 1 else TransportWithheld("the topics", "; ".join(map(str, withheld)))
         self._missing_since = None
         found = described[self._settings.topics.input]
         topic = Topic(self._settings.topics.input, UUID(str(found["topic_id"])), len(found["partitions"]))
@@ -70,6 +72,24 @@ class Topics:
             raise made_anew(topic.name, self.input.topic_id, topic.topic_id)
         self.input = topic
         return topic
+
+    def find_withheld(self) -> list[TransportWithheld]:
+        """Each topic that is missing, and each right, as the brokers say at this instant."""
+        return self._withheld(self._describe())
+
+    def check_transactions(self) -> None:
+        """Whether we have rights on our transactional id; brokers that cannot be asked, or are not ready for it, say nothing.
+
+        Raises:
+            TransportWithheld: We have not.
+        """
+        what = f"transactional id {self._settings.transactional_id}"
+        try:
+            self._connected().describe_transactions([self._settings.transactional_id])
+        except errors.TransactionalIdAuthorizationFailedError as error:
+            raise to_transport_error(what, error) from error
+        except errors.KafkaError:
+            return
 
     def limits(self) -> dict[str, int]:
         """The largest batch of each output topic, in bytes. What we may not ask is taken to be the default."""
@@ -103,35 +123,48 @@ class Topics:
         found = self._connected().describe_configs(resources, config_filter="all").get("topic", {})
         return {name: values[key] for name, values in found.items() if key in values}
 
-    def _check(self, name: str, found: Mapping[str, Any]) -> None:
+    def _describe(self) -> dict[str, Mapping[str, Any]]:
+        """What the brokers say of each topic of the settings."""
+        admin, names = self._connected(), self._settings.topics.all
+        with translated("the topics"):
+            found = {each["name"]: each for each in admin.describe_topics([*names])}
+        return {name: found.get(name, {"error_code": _UNKNOWN.errno}) for name in names}
+
+    def _withheld(self, described: Mapping[str, Mapping[str, Any]]) -> list[TransportWithheld]:
+        return [error for name, found in described.items() if (error := self._find_withheld(name, found)) is not None]
+
+    def _find_withheld(self, name: str, found: Mapping[str, Any]) -> TransportWithheld | None:
         error = errors.for_code(found["error_code"])
-        if error is errors.UnknownTopicOrPartitionError:
-            raise self._missing(name)
+        if error is _UNKNOWN:
+            return self._missing(name)
         if error is errors.TopicAuthorizationFailedError:
-            raise self._not_allowed(name, "describe")
+            return self._not_allowed(name, "describe")
         if error is not errors.NoError:
             raise to_transport_error(f"topic {name}", error(name))
         allowed, needed = found.get("authorized_operations"), self._needed(name)
-        if allowed and needed.upper() not in allowed:
-            raise self._not_allowed(name, needed.lower())
+        return self._not_allowed(name, needed.lower()) if allowed and needed.upper() not in allowed else None
+
+    def _be_patient(self, described: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raises TransportUnavailable while a topic that is not known may still become so."""
+        unknown = [name for name, found in described.items() if found["error_code"] == _UNKNOWN.errno]
+        now = monotonic()
+        self._missing_since = now if self._missing_since is None else self._missing_since
+        if unknown and now - self._missing_since < _GRACE_SECONDS:
+            raise TransportUnavailable(f"topic {', '.join(unknown)}: the brokers do not know it")
 
     def _needed(self, name: str) -> Right:
         return Right.READ if name == self._settings.topics.input else self._of_outputs
 
-    def _not_allowed(self, name: str, wish: str) -> TransportRefused:
+    def _not_allowed(self, name: str, wish: str) -> TransportWithheld:
         which = "the input topic" if name == self._settings.topics.input else "the outputs"
-        return TransportRefused(
+        return TransportWithheld(
             f"topic {name}", f"no right to {wish} it. Give the user {self._needed(name)} and Describe on {which}"
         )
 
-    def _missing(self, name: str) -> TransportRefused | TransportUnavailable:
-        now = monotonic()
-        self._missing_since = now if self._missing_since is None else self._missing_since
-        if now - self._missing_since < _GRACE_SECONDS:
-            return TransportUnavailable(f"topic {name}: the brokers do not know it")
+    def _missing(self, name: str) -> TransportWithheld:
         role = "topic that is read" if name == self._settings.topics.input else "output topic"
         remedy = "Make it (kafka-topics --create), with as many partitions as it shall keep, or name another one"
-        return TransportRefused(f"topic {name}", f"this {role} does not exist, or may not be described. {remedy}")
+        return TransportWithheld(f"topic {name}", f"this {role} does not exist, or may not be described. {remedy}")
 
 
 def made_anew(name: str, old: UUID, new: UUID) -> TransportRefused:

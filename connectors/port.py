@@ -10,12 +10,16 @@ from typing import Protocol
 
 import msgspec
 
-from domain.errors import ResequencerError, TransientError
+from domain.errors import ResequencerError, TransientError, Withheld
 from domain.record import Headers, Partition, Record
 
 
 class TransportUnavailable(TransientError):
     """The source or the sink did not answer, or has no room. Nothing is lost by trying the same again."""
+
+
+class NotLetIn(TransportUnavailable):
+    """The brokers hang up, as they do on a wrong password, and also when they go down."""
 
 
 class NothingLeft(TransportUnavailable):
@@ -32,6 +36,10 @@ class TransportRefused(ResequencerError):
         super().__init__(f"{what}: {problem}")
         self.what = what
         self.problem = problem
+
+
+class TransportWithheld(TransportRefused, Withheld):
+    """A topic, a login or a right is missing; once it is there, the same again is safe."""
 
 
 class PublishRefused(ResequencerError):

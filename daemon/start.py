@@ -18,6 +18,7 @@ from daemon.run_lock import UNKNOWN, AlreadyRunning, find_holder
 from daemon.service_log import NAME
 from daemon.service_report import find_reports, service_report
 from daemon.status_report import State
+from daemon.surroundings import look_around
 from daemon.system_clock import SystemClock
 from daemon.verb import told_again
 
@@ -28,13 +29,22 @@ _LAST_WORDS = 5
 
 
 def start(arguments: Namespace) -> ExitCode:
-    """Return when the service is ready (0) or has failed, and say why. What is only away is waited for, for a minute."""
+    """Return when the service is ready (0) or has failed, and say why.
+
+    What a person has to mend is told before anything is started, all of it. What is only away is waited for, for a minute.
+    """
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
     run_directory = configuration.notification.run_directory
     holder = find_holder(run_directory)
     if holder is not None and (running := AlreadyRunning(run_directory, holder)).is_alive:
         raise running
+    found = look_around(configuration)
+    for each in (*found.refused, *(f"it is waited for: {each}" for each in found.away)):
+        sys.stderr.write(f"resequencer: {each}\n")
+    if found.refused:
+        sys.stderr.write("resequencer: not started\n")
+        return ExitCode.NOT_SO
     return _wait_until_ready(_spawn(arguments, run_directory), configuration)
 
 

@@ -57,6 +57,8 @@ class Worker:
         self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
         self._hand = WorkerHand(memory or HandMemory(), Suspects(configuration.notification.run_directory))
         self._parts = compose(configuration, self._wait, is_stopping, identity.slot, self._hand)
+        # The first one of a service that just starts says at once what a person has to give; later ones wait for it.
+        self._parts.patience.waits_for_people = identity.restarts > 0
 
     def run(self) -> None:
         """Until told to stop; drains and lets go of everything in the end.
@@ -91,7 +93,7 @@ class Worker:
         self._hand.forget_those_that(parts.cycle.ownership.has_left)
         if has_joined and not self._has_begun:
             parts.patience.until_answered("storage", parts.servers.storage.connect)
-            self._has_begun = True
+            self._has_begun = parts.patience.waits_for_people = True
 
     def _get_parts(self) -> Parts:
         assert self._parts is not None

@@ -76,6 +76,10 @@ def our_mistake(error: BaseException) -> str:
     return f"{said}; the service failed on it: report this with its log, and requeue the record once that is mended"
 
 
+class Withheld(ResequencerError):
+    """A login, a right or a topic is missing: a person can give it while a service that runs waits for it."""
+
+
 class ConfigurationError(ResequencerError):
     """Refuse to start. `path` is the full key (or file), `problem` names the value and the remedy. The text is one line."""
 

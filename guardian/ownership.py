@@ -9,17 +9,17 @@ import msgspec
 from connectors.port import PartitionOutput, Position, PublishRefused, Transport, TransportRefused
 from domain.clock import Clock
 from domain.decoding import EnvelopeDecoder
-from domain.errors import OwnershipLost, TransientError
+from domain.errors import OwnershipLost, TransientError, Withheld
 from domain.record import Origin, Partition
 from guardian.actors import Actors
 from guardian.held_partition import HeldPartition
 from guardian.later import Later
 from guardian.messages import Arm, Drop
-from guardian.patience import Patience, PatienceSettings
+from guardian.patience import Patience, PatienceSettings, is_of_storage
 from guardian.takeover import Takeover, find_metadata, plan_takeover
 from resequencer.messages import UnitKey
 from resequencer.unit_codec import strategy_changed
-from storage.port import Header, PartitionStore, Storage, StorageUnavailable, Waits
+from storage.port import Header, PartitionStore, Storage, Waits
 
 _log = logging.getLogger("resequencer.guardian")
 
@@ -118,8 +118,10 @@ class Ownership:
             # A stranger opened it meanwhile: whom it is assigned to comes last.
             self.losses += 1
             self._put_off(partition, "storage", error)
-        except (TransientError, PublishRefused) as error:
-            self._put_off(partition, "storage" if isinstance(error, StorageUnavailable) else "output", error)
+        except (TransientError, Withheld, PublishRefused) as error:
+            if isinstance(error, Withheld) and not self._tools.patience.can_wait_for(error):
+                raise
+            self._put_off(partition, "storage" if is_of_storage(error) else "output", error)
         else:
             self.later.forget(partition)
 

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from domain.errors import ResequencerError, TransientError
-from storage.port import StorageUnavailable
+from domain.errors import ResequencerError, TransientError, Withheld
+from storage.port import StorageRefused, StorageUnavailable
 
 _Answer = TypeVar("_Answer")
 _log = logging.getLogger("resequencer.guardian")
@@ -27,13 +27,15 @@ class PatienceSettings(msgspec.Struct, frozen=True):
 class Patience:
     """Repeats a call that failed for a while; says so when it begins to fail, or something else does, and when it is answered.
 
-    `away` names what is away at the moment (`storage`, `output`, `source`), None when nothing is.
+    `away` names what is away at the moment (`storage`, `output`, `source`), None when nothing is. With `waits_for_people` what is
+    withheld is waited for like what is away: a service that runs is not ended by a topic that was deleted, or by a new password.
     """
 
     def __init__(self, settings: PatienceSettings, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> None:
         self._settings = settings
         self._wait = wait
         self._is_stopping = is_stopping
+        self.waits_for_people = False
         self.away: str | None = None
         self.reason: str | None = None
 
@@ -47,8 +49,11 @@ class Patience:
         while True:
             try:
                 answer = call()
-            except TransientError as error:
-                self._note("storage" if isinstance(error, StorageUnavailable) else what, error)
+            except (TransientError, Withheld) as error:
+                if not self.can_wait_for(error):
+                    self._note_answer()
+                    raise
+                self._note("storage" if is_of_storage(error) else what, error)
                 if self._is_stopping():
                     raise Stopped(f"told to stop while the {self.away} was away: {error}") from error
                 self._wait(pause_ms)
@@ -60,12 +65,19 @@ class Patience:
                 self._note_answer()
                 return answer
 
+    def can_wait_for(self, error: ResequencerError) -> bool:
+        return isinstance(error, TransientError) or self.waits_for_people
+
     def _note_answer(self) -> None:
         if self.away is not None:
             _log.warning("the %s is back", self.away)
             self.away = self.reason = None
 
-    def _note(self, what: str, error: TransientError) -> None:
+    def _note(self, what: str, error: ResequencerError) -> None:
         if self.away != what:
             _log.warning("the %s is away, trying again until it is back: %s", what, error)
         self.away, self.reason = what, str(error)
+
+
+def is_of_storage(error: Exception) -> bool:
+    return isinstance(error, StorageUnavailable | StorageRefused)

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import httpx
 
-from storage.port import StorageRefused, StorageUnavailable
+from storage.port import StorageRefused, StorageUnavailable, StorageWithheld
 
 _REFUSALS: dict[int, str] = {
     httpx.codes.UNAUTHORIZED: "it refuses the login; set storage.infinispan.username and password to a user that it knows",
@@ -17,6 +17,8 @@ _REFUSALS: dict[int, str] = {
     httpx.codes.NOT_FOUND: "it is no REST endpoint of Infinispan, version 2; set storage.infinispan.url to one",
     httpx.codes.METHOD_NOT_ALLOWED: "it is no REST endpoint of Infinispan, version 2; set storage.infinispan.url to one",
 }
+
+_WITHHELD = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
 
 @contextmanager
@@ -43,7 +45,8 @@ def refuse(server: str, response: httpx.Response) -> NoReturn:
     said = f"{response.status_code} {_first_line(response)}".strip()
     request = f"{response.request.method} {response.request.url.path}"
     if (problem := _REFUSALS.get(response.status_code)) is not None:
-        raise StorageRefused(server, f"{problem} ({request}: {said})")
+        kind = StorageWithheld if response.status_code in _WITHHELD else StorageRefused
+        raise kind(server, f"{problem} ({request}: {said})")
     if response.is_server_error or response.status_code in (httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS):
         raise StorageUnavailable(f"{server}: {request}: {said}")
     raise StorageRefused(server, f"it answers {said} to {request}; see whether the url is right and its log for the reason")

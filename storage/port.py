@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from domain.clock import Instant
-from domain.errors import ResequencerError, TransientError
+from domain.errors import ResequencerError, TransientError, Withheld
 from domain.record import Partition
 
 
@@ -29,6 +29,10 @@ class StorageRefused(ResequencerError):
         super().__init__(f"{what}: {problem}")
         self.what = what
         self.problem = problem
+
+
+class StorageWithheld(StorageRefused, Withheld):
+    """A login or a right is missing; once it is there, the same again is safe."""
 
 
 class WaitKind(StrEnum):

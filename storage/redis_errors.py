@@ -6,7 +6,7 @@ from ssl import SSLCertVerificationError
 
 from redis import exceptions
 
-from storage.port import StorageRefused, StorageUnavailable
+from storage.port import StorageRefused, StorageUnavailable, StorageWithheld
 
 _RIGHTS = "give the user the rights that docs/operations.md lists"
 _LOGIN = "check storage.redis.username and password, or those in the url"
@@ -61,7 +61,8 @@ def _meaning(server: str, error: exceptions.RedisError) -> StorageRefused | Stor
     remedy = _find_remedy(code, error)
     if remedy is None and isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError):
         return StorageUnavailable(f"{server}: {error}")
-    return StorageRefused(server, f"{error}; {remedy or 'this answer is not expected of a Redis server from version 6.2 on'}")
+    kind = StorageWithheld if remedy in (_LOGIN, _RIGHTS) else StorageRefused
+    return kind(server, f"{error}; {remedy or 'this answer is not expected of a Redis server from version 6.2 on'}")
 
 
 def _find_remedy(code: str, error: exceptions.RedisError) -> str | None:

@@ -15,7 +15,7 @@ from waiting import wait_until
 from connectors.kafka_settings import KafkaSettings as ClientSettings
 from connectors.kafka_survey import Survey, Surveyor
 from connectors.kafka_transport import KafkaTransport
-from connectors.port import TransportRefused, TransportUnavailable
+from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
 from servers.kafka import KafkaServer, KafkaSettings
 from tests.connectors.kafka_stage import KafkaStage, KafkaWorker, notification, values_of
 
@@ -120,6 +120,22 @@ def test_tls_alone_and_scram_alone_do_as_well(stage: KafkaStage, broker: KafkaSe
     grant(stage, all_rights(stage))
     plain = {"security_protocol": "SASL_PLAINTEXT", "bootstrap_servers": broker.sasl_bootstrap}
     stage.settle(secured(stage, **plain))
+
+
+def test_a_right_that_is_taken_away_and_given_again_is_waited_for(stage: KafkaStage) -> None:
+    grant(stage, all_rights(stage))
+    stage.send(b"before")
+    worker = secured(stage)
+    stage.poll_until(lambda: worker.records, "the record", worker)
+    (right,) = [each for each in all_rights(stage) if each.resource_pattern.resource_type is ResourceType.GROUP]
+    with stage.kafka.admin() as admin:
+        admin.delete_acls([right])
+    error = refusal(worker)
+    assert isinstance(error, TransportWithheld)
+    assert "Give the user Read on the group group.id" in error.problem
+    grant(stage, [right])
+    stage.send(b"after")
+    wait_until(lambda: _refused(worker) is None and worker.values() == [b"before", b"after"], "the other record")
 
 
 def test_a_wrong_password_is_named_as_what_it_may_be_and_not_told(stage: KafkaStage) -> None:

@@ -66,7 +66,7 @@ def test_a_database_that_is_none_is_named_with_the_remedy(check, database):
 
 
 def test_a_database_that_somebody_else_writes_to_for_ever_is_out_of_reach(check, database, monkeypatch):
-    monkeypatch.setattr("daemon.check._BUSY_TIMEOUT_MS", 10)
+    monkeypatch.setattr("daemon.surroundings._BUSY_TIMEOUT_MS", 10)
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     code, said = check()
@@ -188,6 +188,22 @@ def test_a_row_with_an_unknown_code_is_refused_by_its_line(check, tmp_path):
     assert said.startswith(f"resequencer: {file}:3: transaction_status 'WRONG'")
 
 
-def test_without_connect_nothing_is_imported_or_opened(write):
-    file = write(f'{R}.strategy = "nowhere:Mine"\n{N}.target-type = "nowhere:report"')
-    assert main(["check", "--config", str(file)]) == 0
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (f'{R}.strategy = "nowhere:Mine"', f"{R}.strategy"),
+        (f'{N}.target-type = "nowhere:report"', f"{N}.target-type"),
+        (f'{N}.settings = "nowhere.csv"', f"{N}.settings"),
+    ],
+)
+def test_also_without_connect_what_cannot_be_imported_or_read_is_not_called_valid(write, capsys, text, path):
+    assert main(["check", "--config", str(write(text))]) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"resequencer: {path}: ")
+
+
+def test_without_connect_no_server_is_asked(write, tmp_path):
+    refusing = f'{R}.storage-type = redis\n{N}.storage.redis.url = "redis://127.0.0.1:1/0"\n{N}.run-directory = "{tmp_path}/run"'
+    assert main(["check", "--config", str(write(f"{refusing}\n{R}.strategy = SEQUENCE"))]) == 0
+    assert not (tmp_path / "run").exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon import check, command_line
+from daemon import command_line, surroundings
 from daemon.command_line import main
 from daemon.verb import Verb
 from domain.errors import ConfigurationError, ResequencerError, TransientError
@@ -38,7 +38,7 @@ def test_the_effective_configuration_is_hocon_with_the_layer_of_what_was_changed
     monkeypatch.setenv("PORT", "9999")
     file = write(
         "payment-status-notification { http.port = ${?PORT}, resequencer { idle-timeout = 40s }\n"
-        'storage.infinispan.password = s3cret, storage.redis.url = "redis://:s3cret@host/0" }'
+        'storage.infinispan { username = app, password = s3cret }, storage.redis.url = "redis://:s3cret@host/0" }'
     )
     assert main(["check", "--config", str(file), "--set", "payment-status-notification.logging.level=debug"]) == 0
     out = capsys.readouterr().out
@@ -66,7 +66,7 @@ def test_connect_tells_what_is_out_of_reach(write, tmp_path, capsys, monkeypatch
     file = write(f'payment-status-notification.run-directory = "{tmp_path}/file/run"')
     assert main(["check", "--connect", "--config", str(file)]) == 4
     assert f"{tmp_path}/file/run: cannot be written to" in capsys.readouterr().err
-    monkeypatch.setattr(check, "ATTEMPTS", [_away])
+    monkeypatch.setattr(surroundings, "ATTEMPTS", [_away])
     assert main(["check", "--connect"]) == 4
     assert capsys.readouterr().err == "resequencer: the database is away\n"
     assert main(["check"]) == 0
