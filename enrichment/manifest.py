@@ -36,6 +36,7 @@ class Table(msgspec.Struct, frozen=True):
 class Source(msgspec.Struct, frozen=True):
     """Where a table came from. `fingerprint` is the same for the same content, None where a source has none (a database).
 
+    `filled` counts for each column the good rows that have a value; none are counted where columns cannot be called otherwise.
     `remark` is a sentence on what else was found there.
     """
 
@@ -45,6 +46,11 @@ class Source(msgspec.Struct, frozen=True):
     rows_read: int
     rows_refused: int
     remark: str | None = None
+    filled: dict[str, int] = {}
+
+    @property
+    def good(self) -> int:
+        return self.rows_read - self.rows_refused
 
 
 class Manifest(msgspec.Struct, frozen=True):

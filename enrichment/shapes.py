@@ -20,6 +20,9 @@ SEPARATOR: Final = "\x1f"
 LONGEST_KEY_BYTES = 511
 """Of LMDB."""
 
+IBAN: Final = "[A-Za-z]{2}[0-9]{2}[A-Za-z0-9]{11,30}"
+"""A regular expression. An account that is one is a key in capitals: banks take both cases for the same (ISO 13616)."""
+
 ANY: Final = ""
 """As a processing entity: whichever has no row of its own."""
 
@@ -56,7 +59,7 @@ class BankCodeValue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CustomerValue(msgspec.Struct, frozen=True, array_like=True):
-    """Keys: `party` and an id of the initiating party; `account` and an account.
+    """Keys: `party` and an id of the initiating party; `account` and an account, an IBAN in capitals.
 
     `statuses` are those that the customer wants to hear of, separated by blanks; None is all. `valid_from` is a day.
     """

@@ -26,7 +26,7 @@ def read_parquet(spark: SparkSession, source: SourceSettings, wanted: Sequence[s
         JobRefused: It is not there, or a column is missing or of another type.
     """
     try:
-        table = spark.read.parquet(source.path)
+        table = spark.read.option("mergeSchema", "true").parquet(source.path)  # Otherwise the columns of one of the files count.
     except SPARK_ERRORS as error:
         raise JobRefused(f"{source.place}: cannot be read as Parquet: {cause_of(error)}") from error
     return _shaped(table, source, wanted, required, F.col("_metadata.file_path"))

@@ -13,7 +13,8 @@ Format = Literal["csv", "parquet", "jdbc", "iso-codes", "project-codes", "bank-r
 class SourceSettings(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
     """One source of a lookup. Of several, the later one counts where two have the same key.
 
-    `columns` says how a column is called in the source, where it is called otherwise than here. With `csv` and `parquet` the
+    `columns` says how a column is called in the source, where it is called otherwise than here, and with an empty text that it is
+    not there. With `csv` and `parquet` the
     path may be a directory or a URL that Hadoop knows; `iso-codes` is one file in JSON. With `jdbc`, `table` may be a query in
     parentheses with a name behind it, and `driver` is the class that speaks with the database. Of fewer good rows than
     `required_good_share` nothing is published.
@@ -45,10 +46,12 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown
 
 class Limits(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
     """`row_drop` is the share of the rows that a lookup may lose from one release to the next, `contradictions` that of the keys
-    which may contradict themselves; those are left out.
+    which may contradict themselves; those are left out. `value_drop` is the share of its values that a column may lose, measured
+    by how many of a source's good rows have one.
     """
 
     row_drop: float = 0.2
+    value_drop: float = 0.2
     contradictions: float = 0.0
 
 

@@ -10,11 +10,13 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from enrichment.shapes import CUSTOMERS, INSTITUTIONS, LONGEST_KEY_BYTES, PROFILES, REASONS, SEPARATOR, SETTINGS
+from enrichment.shapes import CUSTOMERS, IBAN, INSTITUTIONS, LONGEST_KEY_BYTES, PROFILES, REASONS, SEPARATOR, SETTINGS
 from pipeline.rows import FLAW, LINE, PLACE, SOURCE, TEXT, first_flaw, said
 from resequencer.handlers.iso_codes import NARRATIVE, TRANSACTION_STATUSES
 
 KEYS, VALUE, VALID_FROM = "keys", "value", "valid_from"
+_DAY = r"^\d{4}-\d{1,2}-\d{1,2}([ T]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?)?$"
+"""Perhaps with a time, as a database says it; `to_date` looks at nothing behind a T or a blank."""
 Flaw = tuple[Column, str | Column]
 
 
@@ -34,15 +36,17 @@ class LookupSpec(NamedTuple):
 def _finished(rows: DataFrame, flaws: list[Flaw], keys: Column, value: Column, day: Column | None = None) -> DataFrame:
     """With the flaws that any row of any lookup may have."""
     cells = [name for name in rows.columns if name not in (SOURCE, PLACE, LINE, TEXT, FLAW)]
-    has_day = F.col(VALID_FROM).isNotNull() & F.to_date(VALID_FROM).isNull() if day is not None else F.lit(False)
+    no_day: list[Flaw] = []
+    if day is not None:
+        is_day = day.rlike(_DAY) & F.to_date(day).isNotNull()
+        no_day = [(day.isNotNull() & ~is_day, F.concat(said(VALID_FROM), F.lit("is no day (2026-03-28)")))]
     common: list[Flaw] = [
-        (has_day, F.concat(said(VALID_FROM), F.lit("is no day (2026-03-28)")) if day is not None else ""),
         (F.size(KEYS) == 0, "no key"),
         (F.exists(KEYS, lambda key: F.octet_length(key) > LONGEST_KEY_BYTES), f"a key of more than {LONGEST_KEY_BYTES} bytes"),
         (F.concat_ws("", *cells).rlike(r"[\x00-\x1f]"), "a control character"),
     ]
     keyed = rows.withColumn(KEYS, keys)
-    flaw = F.coalesce(F.col(FLAW), first_flaw(*flaws, *common))
+    flaw = F.coalesce(F.col(FLAW), first_flaw(*flaws, *no_day, *common))
     days = F.lit(None).cast("int") if day is None else F.unix_date(F.to_date(day))
     return keyed.withColumns({FLAW: flaw, VALUE: value, VALID_FROM: days})
 
@@ -122,7 +126,8 @@ def institutions(rows: DataFrame, _: DataFrame | None) -> DataFrame:
 def customers(rows: DataFrame, _: DataFrame | None) -> DataFrame:
     wanted = F.array_compact(F.split(F.regexp_replace("statuses", "[,;\\s]+", " "), " "))
     known = F.array(*map(F.lit, sorted(TRANSACTION_STATUSES)))
-    account = F.regexp_replace("account", "\\s", "")
+    bare = F.regexp_replace("account", "\\s", "")
+    account = F.when(bare.rlike(f"^{IBAN}$"), F.upper(bare)).otherwise(bare)
     flaws = [
         (F.col("initiating_party").isNull() & F.col("account").isNull(), "neither initiating_party nor account"),
         (F.size(F.array_except(wanted, known)) > 0, F.concat(said("statuses"), F.lit("are not all ISO codes"))),

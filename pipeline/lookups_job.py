@@ -1,7 +1,7 @@
 """The job that builds a release of all lookups and publishes it, or says why not."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from domain.clock import Instant
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, ReleaseRefused
-from enrichment.manifest import Source, Table
+from enrichment.manifest import Manifest, Source, Table
 from enrichment.publication import Publication
 from enrichment.release import read_manifest
 from enrichment.shapes import REASONS
@@ -22,7 +22,7 @@ from pipeline.errors import JobRefused, NotShared
 from pipeline.job_settings import JobSettings, Limits, SourceSettings
 from pipeline.lookup_specs import SPECS, VALUE, LookupSpec
 from pipeline.profile_source import learn_profiles
-from pipeline.reading import check_shares, read_sources, refuse_changed, refuse_incomplete, tallied, tally_columns
+from pipeline.reading import check_shares, check_values, read_sources, refuse_changed, refuse_incomplete, tallied, tally_columns
 from pipeline.release_copy import copy_release
 from pipeline.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
 from pipeline.rows import FLAW, LINE, PLACE, TEXT
@@ -76,9 +76,11 @@ def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_
         _clear(directory)
         publication = Publication(directory, now, job_version)
         job = _Job(spark, settings, directory, publication, now, tell)
-        works = [job.build(spec) for spec in SPECS.values() if settings.sources.get(spec.name)]
-        if not works:
+        wanted = [spec for spec in SPECS.values() if settings.sources.get(spec.name)]
+        if not wanted:
             raise JobRefused("no lookup has a source; name some in the file of sources")
+        job.check_given_up({spec.name for spec in wanted})
+        works = [job.build(spec) for spec in wanted]
         tables = {work.built.name: work.table for work in works}
         shutil.rmtree(job.staging, ignore_errors=True)
         publication.publish(tables, tuple(source for work in works for source in work.built.sources))
@@ -108,7 +110,7 @@ class _Job:
         self._now = now
         self._today: date = datetime.fromtimestamp(now / 1_000, UTC).date()
         self._tell = tell
-        self._rows_before = _rows_before(directory)
+        self._before = _find_before(directory)
         self._reasons: DataFrame | None = None
         self._remarks: dict[str, str] = {}
         self.quarantine = directory.quarantine / publication.version
@@ -120,6 +122,12 @@ class _Job:
             return self._build(spec, self._settings.sources[spec.name])
         except SPARK_ERRORS as error:
             raise JobRefused(f"{spec.name}: Spark failed: {cause_of(error)}") from error
+
+    def check_given_up(self, wanted: Container[str]) -> None:
+        """Raises JobRefused where a lookup of the release before has no source any more: it would lose all of its keys."""
+        for name, table in self._before.tables.items() if self._before else ():
+            if name not in wanted:
+                self._check_drop(name, 0, table.rows, "name its sources again")
 
     def _build(self, spec: LookupSpec, sources: Sequence[SourceSettings]) -> _Work:
         self._tell(f"{spec.name}: {STEPS[0]}")
@@ -133,6 +141,8 @@ class _Job:
         tallies = tuple(msgspec.structs.replace(each, remark=self._remarks.get(each.place)) for each in found)
         refuse_incomplete(reading.counted, tallies)
         check_shares(sources, tallies, self.quarantine / spec.name)
+        before = [each for each in self._before.sources if each.table == spec.name] if self._before else []
+        check_values(before, tallies, self._settings.limits.value_drop)
         self._tell(f"{spec.name}: {STEPS[1]}")
         return self._written(spec, sources, checked, tallies)
 
@@ -143,7 +153,7 @@ class _Job:
         resolved = resolve(checked.observe(again, *tally_columns(sources, spec)), self._today)
         counts = [F.count("*").alias("keys"), F.sum(ROWS).alias("rows"), F.count_if(IS_CONTRADICTORY).alias("contradictory")]
         pairs = resolved.observe(observation, *counts).where(~F.col(IS_CONTRADICTORY)).select(KEY, VALUE)
-        good = sum(each.rows_read - each.rows_refused for each in tallies)
+        good = sum(each.good for each in tallies)
         table = write_table(pairs, self._publication.table_path(spec.name), shard_count(good))
         refuse_changed(tallies, tallied(sources, spec, again.get))
         keys, contradictory = observation.get["keys"], observation.get["contradictory"]
@@ -184,21 +194,23 @@ class _Job:
                 f"{name}: {contradictory} of {keys} keys contradict themselves, {limits.contradictions:g} of them may "
                 f"(limits.contradictions); correct the rows in {self.quarantine / name}-contradictions"
             )
-        before = self._rows_before.get(name, 0)
-        if rows < before * (1 - limits.row_drop):
+        if self._before and name in self._before.tables:
+            self._check_drop(name, rows, self._before.tables[name].rows, "look whether the source is complete")
+
+    def _check_drop(self, name: str, rows: int, before: int, remedy: str) -> None:
+        if rows < before * (1 - self._settings.limits.row_drop):
             raise JobRefused(
-                f"{name}: {rows} keys after {before} in the release before, which may lose {limits.row_drop:g} of them "
-                "(limits.row-drop); look whether the source is complete, and raise the limit if it is"
+                f"{name}: {rows} keys after {before} in the release before, which may lose {self._settings.limits.row_drop:g} of "
+                f"them (limits.row-drop); {remedy}, and raise the limit if it is right so"
             )
 
 
-def _rows_before(directory: LookupsDirectory) -> dict[str, int]:
-    """Of each table of the current release; a damaged one has none, for the next is to take its place."""
+def _find_before(directory: LookupsDirectory) -> Manifest | None:
+    """What the current release says of itself; nothing where it is damaged, for the next is to take its place."""
     try:
-        manifest = read_manifest(directory, directory.get_current().version)
+        return read_manifest(directory, directory.get_current().version)
     except (NoRelease, ReleaseRefused):
-        return {}
-    return {name: table.rows for name, table in manifest.tables.items()}
+        return None
 
 
 def _count_lines(directory: Path) -> int:

@@ -18,6 +18,9 @@ from pipeline.lookup_specs import LookupSpec
 from pipeline.rows import FLAW, SOURCE
 from pipeline.spark_errors import SPARK_ERRORS, cause_of
 
+_WITH_COLUMNS = ("csv", "parquet", "jdbc")
+"""Formats whose columns are called as those who made them liked."""
+
 Learn = Callable[[SourceSettings, Path], DataFrame]
 """Makes the rows of an archive, and keeps them under the path."""
 
@@ -64,20 +67,28 @@ def _read(spark: SparkSession, source: SourceSettings, spec: LookupSpec, staged:
 
 
 def tally_columns(sources: Sequence[SourceSettings], spec: LookupSpec) -> list[Column]:
-    """What to observe while the rows pass: for each source how many came, how many were refused, and what they all add up to.
+    """What to observe while the rows pass: for each source how many came, how many were refused, what they all add up to, and how
+    many of the good ones have a value in each column.
 
     The sum does not depend on the order of the rows.
     """
     tallies = []
-    for number in range(len(sources)):
+    for number, source in enumerate(sources):
         its = F.col(SOURCE) == number
+        good = its & F.col(FLAW).isNull()
         content = F.xxhash64(*[F.col(name) for name in spec.columns])
         tallies += [
             F.count_if(its).alias(f"read_{number}"),
             F.count_if(its & F.col(FLAW).isNotNull()).alias(f"refused_{number}"),
             F.sum(F.when(its, content.cast("decimal(38,0)"))).alias(f"content_{number}"),
+            *[F.count_if(good & given).alias(f"filled_{number}_{name}") for name, given in _given(source, spec).items()],
         ]
     return tallies
+
+
+def _given(source: SourceSettings, spec: LookupSpec) -> dict[str, Column]:
+    """Of each column whether a row has a value."""
+    return {name: F.col(name).isNotNull() for name in spec.columns if source.format in _WITH_COLUMNS}
 
 
 def tallied(sources: Sequence[SourceSettings], spec: LookupSpec, observed: dict[str, int]) -> tuple[Source, ...]:
@@ -88,6 +99,7 @@ def tallied(sources: Sequence[SourceSettings], spec: LookupSpec, observed: dict[
             f"{int(observed[f'content_{number}'] or 0) % 2**128:032x}",
             observed[f"read_{number}"],
             observed[f"refused_{number}"],
+            filled={name: observed[f"filled_{number}_{name}"] for name in _given(source, spec)},
         )
         for number, source in enumerate(sources)
     )
@@ -114,6 +126,26 @@ def check_shares(sources: Sequence[SourceSettings], tallies: Sequence[Source], q
                 f"{source.place}: {tally.rows_refused} of {tally.rows_read} rows of {tally.table} were refused, which leaves "
                 f"{good:.4f} of them; {source.required_good_share:g} are required (required-good-share). They are in {quarantine}"
             )
+
+
+def check_values(before: Sequence[Source], tallies: Sequence[Source], value_drop: float) -> None:
+    """Raises JobRefused where fewer of a source's rows have a value in a column than in the release before.
+
+    A source is compared with what came from the same place, or else stood at the same place of the list.
+    """
+    by_place = {each.place: each for each in before}
+    for number, tally in enumerate(tallies):
+        earlier = by_place.get(tally.place) or (before[number] if number < len(before) else None)
+        if earlier is None or not tally.good:
+            continue
+        for name, filled in tally.filled.items():
+            was, now = earlier.filled.get(name, 0) / max(1, earlier.good), filled / tally.good
+            if now < was * (1 - value_drop):
+                raise JobRefused(
+                    f"{tally.place}: {now:.4f} of the rows of {tally.table} have a value in the column {name!r} after {was:.4f} "
+                    f"in the release before, which may lose {value_drop:g} of that (limits.value-drop); look whether the column "
+                    "is called otherwise now, and raise the limit if it is right so"
+                )
 
 
 def refuse_changed(before: Sequence[Source], after: Sequence[Source]) -> None:

@@ -15,15 +15,20 @@ from pipeline.errors import JobRefused
 
 SOURCE, PLACE, LINE, TEXT, FLAW = "source", "place", "line", "text", "flaw"
 SHOWN_CHARACTERS = 1_000
+ABSENT = ""
+_LIKE, _ALMOST_THE_SAME = 0.6, 0.8
+"""How much of two names is the same, as difflib measures it: `status` and `statuses` are 0.86."""
 
 
 def column_names(
     wanted: Sequence[str], required: Iterable[str], renamed: Mapping[str, str], header: Sequence[str], place: str
 ) -> dict[str, str]:
-    """Which of the source's columns is each of the wanted ones; those that are not there and not required are left out.
+    """Which of the source's columns is each of the wanted ones; those that are not there and not required are left out. One that
+    is renamed as `ABSENT` is not there, whatever the source has.
 
     Raises:
-        JobRefused: A name comes twice, a required one is missing, or one is renamed that does not exist.
+        JobRefused: A name comes twice, a required one is missing, one is renamed that does not exist, or one that is not there is
+            almost called like one that is not wanted.
     """
     doubled = sorted({name for name in header if header.count(name) > 1})
     if doubled:
@@ -32,13 +37,28 @@ def column_names(
     if strange:
         raise JobRefused(f"{place}: columns renames {strange[0]!r}, which is none of {', '.join(wanted)}")
     found = {name: renamed.get(name, name) for name in wanted}
+    has = ", ".join(map(repr, header))[:SHOWN_CHARACTERS]
     for name in wanted:
-        if found[name] not in header and (name in required or name in renamed):
-            near = get_close_matches(found[name], header, n=1)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
-            has = ", ".join(map(repr, header))[:SHOWN_CHARACTERS]
+        if found[name] not in header and (name in required or renamed.get(name, ABSENT) != ABSENT):
+            near = _find_near(found[name], header, _LIKE)
+            meant = f"; did you mean {near!r}?" if near else ""
             raise JobRefused(f"{place}: the column {found[name]!r} is missing, there are {has}{meant}")
+    strangers = [name for name in header if name not in found.values()]
+    for name in wanted:
+        near = _find_near(name, strangers, _ALMOST_THE_SAME) if name not in header and name not in renamed else None
+        if near:
+            raise JobRefused(
+                f"{place}: the column {name!r} is missing, and {near!r} is almost called like it; write {name} = {near!r} under "
+                f'columns if it is that one, {name} = "" if it is not'
+            )
     return {name: its for name, its in found.items() if its in header}
+
+
+def _find_near(name: str, header: Iterable[str], cutoff: float) -> str | None:
+    """The one that is most like it, in whatever case."""
+    by_letters = {each.casefold(): each for each in header}
+    near = get_close_matches(name.casefold(), by_letters, n=1, cutoff=cutoff)
+    return by_letters[near[0]] if near else None
 
 
 def cleaned(column: Column) -> Column:

@@ -209,6 +209,16 @@ def test_a_customer_is_found_by_the_account_where_the_party_is_unknown() -> None
     assert "language" not in headers
 
 
+def test_a_customer_is_found_by_an_iban_in_whatever_case() -> None:
+    by_account: dict[tuple[str, ...], list[str | None]] = {
+        ("account", "GB82WEST12345698765432"): [None, None, "push", None, None]
+    }
+    for written in ("GB82WEST12345698765432", "GB82west12345698765432"):
+        data = payment({"DbtrAcct": {"Id": {"IBAN": written}}})
+        made = handled(data, ("PaymentAccepted", FLOW, None), customers=by_account)
+        assert headers_of(made)["channel"] == "push", written
+
+
 def test_the_tables_are_named_as_the_job_writes_them() -> None:
     assert {SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS} == {
         "notification-settings", "status-reasons", "institutions", "customers"

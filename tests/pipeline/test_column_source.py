@@ -34,6 +34,13 @@ def test_texts_and_days_are_read_and_what_is_blank_is_null(spark: SparkSession, 
     assert found.first().place.endswith("customers.parquet")
 
 
+def test_a_column_that_only_one_of_the_files_has_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pa.table({"account": ["1"]}), tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(pa.table({"account": ["2"], "channel": ["push"]}), tmp_path / "b.parquet")
+    found = read_parquet(spark, SourceSettings("parquet", str(tmp_path)), WANTED, REQUIRED).orderBy("account").collect()
+    assert [(row.account, row.channel) for row in found] == [("1", None), ("2", "push")]
+
+
 def test_another_type_is_refused_with_the_column_and_the_type(spark: SparkSession, tmp_path: Path) -> None:
     source = write(tmp_path, account=pa.array([1, 2]))
     with pytest.raises(JobRefused, match="the column 'account' is bigint; it must be a string"):

@@ -97,6 +97,11 @@ def test_columns_may_be_called_otherwise_and_delimited_otherwise(spark: SparkSes
     assert read(spark, file, delimiter=";", columns=columns) == [(2, None, ("P1", "email", None))]
 
 
+def test_a_column_may_be_said_not_to_be_there(spark: SparkSession, file: Path) -> None:
+    file.write_text("party,channels\nP1,email\n")
+    assert read(spark, file, columns={"channel": ""}) == [(2, None, ("P1", None, None))]
+
+
 @pytest.mark.parametrize(
     ("content", "columns", "said"),
     [
@@ -104,11 +109,18 @@ def test_columns_may_be_called_otherwise_and_delimited_otherwise(spark: SparkSes
         (b"\n\n", {}, "is empty"),
         (b"partei,channel\nP1,x\n", {}, "the column 'party' is missing, there are 'partei', 'channel'; did you mean 'partei'?"),
         (b"party,channel,party\nP1,x,P2\n", {}, "the column 'party' comes twice"),
+        (b"Party,channel\nP1,x\n", {}, "the column 'party' is missing, there are 'Party', 'channel'; did you mean 'Party'?"),
+        (
+            b"party,channels\nP1,x\n",
+            {},
+            "'channel' is missing, and 'channels' is almost called like it; write channel = 'channels'",
+        ),
+        (b"party,CHANNEL\nP1,x\n", {}, "'channel' is missing, and 'CHANNEL' is almost called like it"),
         (b"party\nP1\n", {"channel": "Kanal"}, "the column 'Kanal' is missing"),
         (b"party\nP1\n", {"chanel": "x"}, "columns renames 'chanel', which is none of party, channel, since"),
         ("party,channel\nP1,x\n".encode("utf-16"), {}, "the header is not UTF-8"),
     ],
-    ids=["empty", "blank", "missing", "doubled", "renamed", "mistyped", "utf-16"],
+    ids=["empty", "blank", "missing", "doubled", "required-case", "near", "case", "renamed", "mistyped", "utf-16"],
 )
 def test_a_file_with_a_wrong_header_is_refused_whole(
     spark: SparkSession, file: Path, content: bytes, columns: dict[str, str], said: str

@@ -133,6 +133,8 @@ def test_a_customer_is_found_by_party_and_by_account(told: Callable[..., Told]) 
         {"account": "1", "language": "deutsch!"},
         {"account": "1", "channel": "by post"},
         {"account": "1", "statuses": "ACSC XXXX"},
+        {"account": "1", "valid_from": "2026-03-28Tgarbage"},
+        {"account": "1", "valid_from": "2026-03"},
     )
     assert made[:2] == [
         (None, ["party|P1", "account|DE89370400440532013000"], ["BANK_001", None, None, None, None]),
@@ -143,6 +145,19 @@ def test_a_customer_is_found_by_party_and_by_account(told: Callable[..., Told]) 
         "language 'deutsch!' is no language (de, de-AT)",
         "channel 'by post' is no channel: 1 to 35 letters, digits, dots, underscores and hyphens",
         "statuses 'ACSC XXXX' are not all ISO codes",
+        "valid_from '2026-03-28Tgarbage' is no day (2026-03-28)",
+        "valid_from '2026-03' is no day (2026-03-28)",
+    ]
+
+
+def test_an_iban_is_one_key_in_whatever_case_and_another_account_stays_as_it_is(told: Callable[..., Told]) -> None:
+    written = ("de89 3704 0044 0532 0130 00", "GB82west12345698765432", "acc-17a", "DE89")
+    made = told(CUSTOMERS, *({"account": each, "valid_from": "2026-03-28 10:00:00.5"} for each in written))
+    assert [keys for _, keys, _ in made] == [
+        ["account|DE89370400440532013000"],
+        ["account|GB82WEST12345698765432"],
+        ["account|acc-17a"],
+        ["account|DE89"],
     ]
 
 

@@ -137,6 +137,33 @@ def test_what_is_not_fit_publishes_nothing_and_the_release_before_it_stays(
     assert list(directory.building.glob("*")) == []
 
 
+def test_a_column_that_lost_its_values_is_refused(
+    build: Build, directory: LookupsDirectory, customers: Callable[..., SourceSettings]
+) -> None:
+    """It is called otherwise now, and the few customers that had a value are told as the rest."""
+    rows = [f"P{number},{'email' if number < 2 else ''}," for number in range(20)]
+    first = build(customers=[customers(*rows)])
+    lost = [row.replace("email", "") for row in rows]
+    with pytest.raises(JobRefused) as refused:
+        build(customers=[customers(*lost)])
+    assert "customers.csv: 0.0000 of the rows of customers have a value in the column 'channel' after 0.1000" in str(
+        refused.value
+    )
+    assert directory.get_current().version == first.version
+    build(limits=Limits(value_drop=1.0), customers=[customers(*lost)])
+
+
+def test_a_lookup_without_sources_is_refused_where_the_release_before_has_it(
+    build: Build, directory: LookupsDirectory, customers: Callable[..., SourceSettings]
+) -> None:
+    codes = [SourceSettings("project-codes")]
+    first = build(status_reasons=codes, customers=[customers("P1,email,")])
+    with pytest.raises(JobRefused, match=r"customers: 0 keys after 1 in the release before, .*name its sources again"):
+        build(status_reasons=codes, customers=[])
+    assert directory.get_current().version == first.version
+    assert len(build(limits=Limits(row_drop=1.0), status_reasons=codes, customers=[]).lookups) == 1
+
+
 class _Killed(BaseException):
     pass
 
