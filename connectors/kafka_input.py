@@ -1,13 +1,15 @@
 """The topic that is read, as positions know it; and what an operator should know of it."""
 
 import logging
+from collections.abc import Iterable
 
 from connectors.kafka_custody import Committed
 from connectors.kafka_metadata import OffsetMetadata, find_metadata
+from connectors.kafka_placement import Placement
 from connectors.kafka_settings import KafkaSettings
 from connectors.kafka_topics import Topic, Topics, made_anew
 from connectors.port import Position
-from domain.record import Partition
+from domain.record import Partition, Record
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,10 +23,16 @@ class Input:
         self._topic: Topic | None = None
         self._partitions: int | None = None
         self._notes: dict[str, str] = {}
+        self._placement = Placement()
 
     @property
     def notes(self) -> tuple[str, ...]:
         return tuple(self._notes.values())
+
+    @property
+    def misplaced(self) -> int:
+        """How many records that were read lie in another partition than Kafka's default partitioner gives for their key."""
+        return self._placement.misplaced
 
     def connect(self) -> None:
         """The first look.
@@ -79,6 +87,21 @@ class Input:
             raise made_anew(topic.name, metadata.topic_id, topic.topic_id)
         self._note_growth(metadata.partitions, "when its positions were written last")
         return Position(committed.offset, metadata.text)
+
+    def look_at_keys(self, records: Iterable[Record]) -> None:
+        """A topic that has grown holds records of the time before: it says nothing of its producers."""
+        if "grown" in self._notes:
+            return
+        before = self._placement.misplaced
+        self._placement.look(records, self._known().partitions)
+        if not before and self._placement.misplaced:
+            self._note(
+                "misplaced",
+                f"records of topic {self._known().name} lie in another partition than Kafka's default partitioner gives for "
+                "their key. That is harmless where all producers use the same partitioner; where they do not, envelopes of one "
+                "unit lie in several partitions and wait for each other in vain. Use one partitioner in all producers "
+                "(librdkafka: partitioner = murmur2_random)",
+            )
 
     def _known(self) -> Topic:
         return self._topic or self.look()

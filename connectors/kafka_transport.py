@@ -69,7 +69,7 @@ class KafkaTransport:
         """Who was given nothing may be just about to get what others give up for it, and hears of it with a heartbeat."""
         snapshot = self._custody.snapshot
         is_settled = self._empty_since is None or monotonic() - self._empty_since > self._settings.settling_seconds
-        return Standing(snapshot is not None and is_settled, self.notes)
+        return Standing(snapshot is not None and is_settled, self.notes, self._input.misplaced)
 
     def assignment(self) -> list[Partition]:
         self._connected()
@@ -135,7 +135,9 @@ class KafkaTransport:
         moved = {each: fetched.next_offsets[each] for each in delivered}
         self._next_offsets |= moved
         self._set_aside(fetched, log_ends)
-        return Polled(self._records(fetched, delivered), moved, ends, log_ends)
+        records = self._records(fetched, delivered)
+        self._input.look_at_keys(records)
+        return Polled(records, moved, ends, log_ends)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         self._connected()

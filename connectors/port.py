@@ -112,11 +112,13 @@ class Standing(msgspec.Struct, frozen=True):
 
     `has_joined` is False until its group has said for the first time what is ours, or that nothing is left for us; where there is
     no group, it never is.
-    `notes` are sentences: what is not as it should be, and goes on all the same.
+    `notes` are sentences: what is not as it should be, and goes on all the same. `misplaced` counts the records that were read
+    from another partition than the usual one for their key, where there is a usual one.
     """
 
     has_joined: bool = True
     notes: tuple[str, ...] = ()
+    misplaced: int = 0
 
 
 class Transport(Protocol):

@@ -153,7 +153,13 @@ def report(identity: Identity, state: State, reason: str | None, now: Instant) -
 
 def with_figures(plain: StatusReport, cycle: Cycle, surveyed: Surveyed, standing: Standing, overruns: int) -> StatusReport:
     figures, ownership = cycle.figures, cycle.ownership
-    counts = {**figures.counts, "heals": ownership.heals, "ownership_lost": ownership.losses, "overruns": overruns}
+    counts = {
+        **figures.counts,
+        "heals": ownership.heals,
+        "ownership_lost": ownership.losses,
+        "overruns": overruns,
+        "misplaced_records": standing.misplaced,
+    }
     return msgspec.structs.replace(
         plain,
         units=Units(surveyed.active, surveyed.waiting, surveyed.stashed, surveyed.stashed_bytes, surveyed.backlogged),

@@ -1,11 +1,12 @@
 """Topics on Kafka that are not as they should be: what is refused, what is noted, and that nothing is skipped in silence."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from uuid import UUID
 
 import msgspec
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 from waiting import wait_until
 
 from connectors.kafka_metadata import OffsetMetadata
@@ -143,6 +144,39 @@ def test_a_worker_that_starts_after_a_topic_has_grown_notes_it(stage: KafkaStage
     again = stage.worker()
     stage.poll_until(lambda: len(again.read_to) == 3, "the partitions", again)
     assert "had 2 partitions when its positions were written last and has 3 now" in again.transport.notes[0]
+
+
+def test_records_that_lie_elsewhere_than_the_default_partitioner_puts_them_are_counted_and_noted_once(
+    stage: KafkaStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = [b"uow-%d" % number for number in range(30)]
+    with closing(KafkaProducer(bootstrap_servers=stage.bootstrap)) as producer:
+        for key in (*keys, b"long" * 1_000):
+            producer.send(stage.topics.input, b"placed", key)
+        producer.send(stage.topics.input, b"without a key", partition=1)
+    worker = stage.worker()
+    stage.poll_until(lambda: len(worker.records) == len(keys) + 2, "the records", worker)
+    assert {record.origin.partition.number for record in worker.records} == {0, 1}
+    assert (worker.transport.standing().misplaced, worker.transport.notes) == (0, ())
+    stage.send(*[b"anywhere"] * 3, partition=0, key=b"uow-1")
+    stage.send(*[b"anywhere"] * 3, partition=1, key=b"uow-1")
+    stage.poll_until(lambda: len(worker.records) == len(keys) + 8, "the others", worker)
+    assert worker.transport.standing().misplaced == 3
+    (note,) = worker.transport.notes
+    assert "another partition than Kafka's default partitioner gives for their key" in note
+    assert caplog.messages.count(note) == 1
+
+
+def test_of_a_topic_that_has_grown_the_places_of_records_say_nothing(stage: KafkaStage) -> None:
+    worker = stage.worker(consumer={"metadata.max.age.ms": 1_000})
+    stage.settle(worker)
+    with stage.kafka.admin() as admin:
+        admin.create_partitions({stage.topics.input: 3})
+    wait_until(lambda: (worker.poll(), worker.transport.notes)[1], "the note")
+    for number in range(3):
+        stage.send(b"anywhere", partition=number, key=b"uow-1")
+    stage.poll_until(lambda: len(worker.records) == 3, "the records", worker)
+    assert worker.transport.standing().misplaced == 0
 
 
 def test_records_that_the_retention_took_before_they_were_read_are_refused_with_their_range(stage: KafkaStage) -> None:
