@@ -18,6 +18,7 @@ from connectors.kafka_publisher import Publisher
 from connectors.kafka_records import Sending, to_records
 from connectors.kafka_settings import KafkaSettings
 from connectors.kafka_topics import Topics
+from connectors.kafka_undecided import Undecided
 from connectors.port import (
     Channel,
     NothingLeft,
@@ -54,6 +55,7 @@ class KafkaTransport:
         self._publisher = Publisher(settings, self._log, self._custody)
         self._fitting = Fitting(settings.topics, {})
         self._aside = Aside(settings.look_interval_ms / 1000)
+        self._undecided = Undecided()
         self._member: GroupMember | None = None
         self._next_offsets: dict[Partition, int] = {}
         self._waiting: dict[Partition, int] = {}
@@ -63,7 +65,7 @@ class KafkaTransport:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences for an operator: what is not as it should be, and goes on all the same."""
-        return (*self._input.notes, *self._aside.notes)
+        return (*self._input.notes, *self._aside.notes, *self._undecided.notes)
 
     def standing(self) -> Standing:
         """Who was given nothing may be just about to get what others give up for it, and hears of it with a heartbeat."""
@@ -117,6 +119,7 @@ class KafkaTransport:
         # Before the records, for ends may not be later than they; and if there is no answer, nothing is lost. Also where no
         # record may be read: an end that is not known must not be taken for one that was reached.
         ends, log_ends = self._ends(custody.sought)
+        self._undecided.note(ends, log_ends, self._clock.now())
         now = monotonic()
         sought = custody.sought.difference(resting)
         readable = [each for each in sought if custody.is_readable(each) and self._aside.is_readable(each, now)]

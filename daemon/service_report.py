@@ -48,6 +48,7 @@ def find_reports(run_directory: Path) -> tuple[StatusReport, ...]:
 def service_report(reports: Sequence[StatusReport], now: Instant, *, is_running: bool) -> ServiceReport:
     """Of at least one report."""
     states = [state_of(each, now, is_running=is_running) for each in reports]
+    reports = [_without_lag(each) if state == STALE else each for state, each in zip(states, reports, strict=True)]
     state = min(states, key=_BY_URGENCY.index)
     return ServiceReport(state, _whole(reports, _first_reason(state, states, reports)), tuple(zip(states, reports, strict=True)))
 
@@ -61,6 +62,12 @@ def state_of(report: StatusReport | None, now: Instant, *, is_running: bool) -> 
     if abs(now - instant_of(report.reported_at)) > STALE_MS:
         return STALE
     return report.state
+
+
+def _without_lag(stale: StatusReport) -> StatusReport:
+    """How far behind a worker is that says nothing more, is not known: records come all the same."""
+    partitions = tuple(msgspec.structs.replace(each, lag=None) for each in stale.partitions)
+    return msgspec.structs.replace(stale, partitions=partitions)
 
 
 def _find_beside(run_directory: Path, slot: int, first: StatusReport) -> StatusReport:

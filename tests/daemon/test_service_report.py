@@ -22,6 +22,7 @@ from daemon.status_report import (
     instant_text,
     report,
 )
+from daemon.status_text import status_lines
 from daemon.system_clock import SystemClock
 from guardian.figures import CycleTimes
 
@@ -52,6 +53,14 @@ def test_a_service_is_ready_when_all_of_its_workers_are():
 def test_one_worker_that_is_not_ready_makes_the_service_what_it_is_and_says_why(state):
     service = together(said(0), said(1, state, "the reason"))
     assert (service.state, service.whole.reason) == (state, "worker 1: the reason")
+
+
+def test_of_a_worker_that_hangs_it_is_not_said_how_far_it_is_behind():
+    hangs = msgspec.structs.replace(said(0, at=NOW - STALE_MS - 1), partitions=(partition(0, 0),))
+    goes_on = msgspec.structs.replace(said(1), partitions=(partition(1, 1),))
+    service = together(hangs, goes_on)
+    assert [each.lag for each in service.whole.partitions] == [None, 5]
+    assert "behind" not in next(line for line in status_lines(service, "") if line.startswith("T-0"))
 
 
 def test_what_is_away_counts_more_than_what_begins_or_ends():

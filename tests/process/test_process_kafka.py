@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 from operated_daemon import Daemon
 
 from daemon.status_report import StatusReport
@@ -115,6 +118,30 @@ def test_check_connect_tells_of_a_topic_that_is_missing_and_of_brokers_that_are_
     checked = away.service.verb("check", "--connect")
     assert checked.returncode == 4
     assert checked.stderr.startswith("resequencer: the brokers: KafkaConnectionError")
+
+
+def test_a_partition_that_a_dead_producer_holds_up_is_named_with_what_to_do(
+    new_daemon: Callable[..., Daemon], on_kafka: list[str], kafka: KafkaServer, fresh_name: Naming
+) -> None:
+    source = next(each for each in on_kafka if "kafka.consumer.topic" in each).split("=")[1]
+    daemon = new_daemon(*on_kafka)
+    daemon.start()
+    dead = KafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=fresh_name("dead"))
+    dead.init_transactions()
+    dead.begin_transaction()
+    dead.send(source, b"never decided", partition=1).get(timeout=30)
+    with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as alive:
+        for _ in range(50):
+            alive.send(source, b"{}", partition=1)
+    begins = f"{source}-1 stands at offset 0 since "
+    daemon.wait_for(lambda report: any(note.startswith(begins) for note in report.notes), "it is named")
+    told = daemon.service.verb("status").stdout
+    assert f"note: {begins}" in told
+    assert re.search(f"{source}-1: .*51 behind", told)
+    assert begins in daemon.log_file.read_text()
+    dead.abort_transaction()
+    dead.close()
+    daemon.wait_for(lambda report: not report.notes and sum(report.dead_letters.values()) == 50, "it goes on")
 
 
 def test_records_that_cannot_be_read_cost_themselves_and_a_spoiled_batch_its_partition(
