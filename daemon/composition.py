@@ -18,6 +18,7 @@ from daemon.infinispan_settings import infinispan_layout, infinispan_server
 from daemon.kafka_settings import kafka_settings
 from daemon.redis_settings import redis_settings
 from daemon.refusal import ConfigurationRefused
+from daemon.reported_handler import ReportedHandler
 from daemon.sections import Acknowledge, StorageType, TransportType
 from daemon.system_clock import SystemClock
 from domain.decoding import DecodingSettings, EnvelopeDecoder
@@ -27,6 +28,7 @@ from guardian.ahead import MOST_CHARACTERS
 from guardian.cycle import Cycle
 from guardian.ownership import CycleSettings, Servers, Tools
 from guardian.patience import Patience, PatienceSettings
+from guardian.recurring import Recurring
 from guardian.roster import RosterSettings
 from resequencer.hand import EmptyHand, Hand
 from resequencer.handlers.enrichment import Enrichment
@@ -60,6 +62,7 @@ class Parts(NamedTuple):
     patience: Patience
     overruns: OverrunCounter
     handler: EnrichedHandler
+    mishaps: Recurring
 
 
 def compose(
@@ -81,7 +84,8 @@ def compose(
     strategy, load = make_strategy_of(configuration, hand), partial(load_notification_settings, configuration)
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
     overruns = OverrunCounter(Spared(handler, clock), clock, resequencer.processing_timeout_ms)
-    held = HandlerInHand(overruns, hand)
+    mishaps = Recurring()
+    held = HandlerInHand(ReportedHandler(overruns, mishaps, clock, resequencer.processing_timeout_ms), hand)
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
     rules = Rules(strategy, held, resequencer_settings(configuration), SystemRandom(), handler)
     storage = _make_storage(configuration)
@@ -95,7 +99,7 @@ def compose(
     )
     servers = Servers(_make_transport(configuration, wait, slot), storage, Actors(rules, decoder.decode, roster))
     patience = Patience(PatienceSettings(), wait, is_stopping)
-    tools = Tools(decoder, clock, patience, _random_token)
+    tools = Tools(decoder, clock, patience, _random_token, mishaps)
     settings = CycleSettings(
         strategy.name,
         configuration.ingress.batch_size,
@@ -103,7 +107,7 @@ def compose(
         ahead_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
         retention_ms=resequencer.retention_ms,
     )
-    return Parts(Cycle(servers, tools, settings), servers, patience, overruns, handler)
+    return Parts(Cycle(servers, tools, settings), servers, patience, overruns, handler, mishaps)
 
 
 def refuse_unusable(configuration: Configuration) -> None:

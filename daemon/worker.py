@@ -109,6 +109,7 @@ class Worker:
         now, state = self._clock.now(), self._state()
         if state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
             self._report(now, state)
+        self._get_parts().mishaps.tell(now)
         if self._beside is not None:
             self._beside(now)
 

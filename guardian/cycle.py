@@ -18,6 +18,7 @@ from domain.decoding import Refusal
 from domain.envelope import DataEnvelope
 from domain.errors import OwnershipLost
 from domain.notification import Notification
+from domain.printable import printable
 from domain.record import Partition
 from guardian.figures import CycleTimes, Figures
 from guardian.held_partition import HeldPartition
@@ -37,6 +38,9 @@ _CYCLE_MS = 1_000
 
 _BYTES_OF_ONE = 64 * 1024
 """Letting out so many counts as much as a record: a unit that lets out many shares does not make records look slow."""
+
+_WORDS_OF_ONE = 300
+"""Of the error of a dead letter, in the log."""
 
 _REJOIN_MS = 200
 """How long a transport that let nothing leave gets to follow its group before the next try."""
@@ -267,6 +271,9 @@ class Cycle:
 
     def _account(self, partition: Partition, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision]) -> None:
         self.figures.add_outgoing(left)
+        for each in left:
+            if isinstance(each, DeadLetter):
+                self._note_dead(each)
         self.figures.add_decisions(decisions)
         for decision in decisions:
             for release in decision.releases:
@@ -275,3 +282,9 @@ class Cycle:
                     release.envelopes, release.unit, release.waited_ms / 1000, release.cause.value, release.missing,
                     extra={"unit": release.unit, "partition": str(partition), "position": release.source_position},
                 )  # fmt: skip
+
+    def _note_dead(self, letter: DeadLetter) -> None:
+        origin, reason = letter.record.origin, letter.reason.value
+        told = printable(f"{origin} is a dead letter, {reason}: {letter.error[:_WORDS_OF_ONE]}")
+        places = {"partition": str(origin.partition), "position": str(origin)}
+        self._tools.mishaps.note(f"dead letters, {reason}", told, self._tools.clock.now(), places)

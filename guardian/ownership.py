@@ -16,6 +16,7 @@ from guardian.held_partition import HeldPartition
 from guardian.later import Later
 from guardian.messages import Arm, Drop
 from guardian.patience import Patience, PatienceSettings, is_of_storage
+from guardian.recurring import Recurring
 from guardian.takeover import Takeover, find_metadata, plan_takeover
 from resequencer.messages import UnitKey
 from resequencer.unit_codec import strategy_changed
@@ -58,6 +59,7 @@ class Tools(NamedTuple):
     clock: Clock
     patience: Patience
     random_token: Callable[[], str]
+    mishaps: Recurring
 
 
 class Ownership:

@@ -6,12 +6,16 @@ from typing import Any
 import msgspec
 
 from domain.envelope import DataEnvelope
-from domain.errors import DependencyUnavailable, PermanentError, TransientError
+from domain.errors import DependencyUnavailable, PermanentError, TransientError, words_of
+from domain.printable import printable
 from resequencer.handlers.port import Marks
 from resequencer.payment_data import PaymentData
 from resequencer.stash import Stashed
 from resequencer.unit import REMEMBERED_ENVELOPES, Retry
 from resequencer.working_copy import WorkingCopy
+
+_WORDS = 200
+"""Of why an attempt failed: it is kept with the unit, and operators read it."""
 
 
 def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> None:
@@ -32,7 +36,7 @@ def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> No
         _wait_for(copy, Retry(entry, attempts, copy.now, copy.incomplete, is_forced, copy.released_to, error.name, calls))
     except TransientError as error:
         if attempts + 1 < copy.rules.settings.max_attempts:
-            _postpone(copy, entry, attempts + 1, is_forced=is_forced)
+            _postpone(copy, entry, attempts + 1, error, is_forced=is_forced)
         else:
             last = PermanentError(f"{error} (attempt {attempts + 1} of {attempts + 1})")
             _give_up(copy, entry, last, data, is_forced=is_forced)
@@ -80,9 +84,10 @@ def _wait_for(copy: WorkingCopy, retry: Retry) -> None:
     copy.effects.stash(retry.entry)
 
 
-def _postpone(copy: WorkingCopy, entry: Stashed, attempts: int, *, is_forced: bool) -> None:
+def _postpone(copy: WorkingCopy, entry: Stashed, attempts: int, error: TransientError, *, is_forced: bool) -> None:
     due_at = copy.now + round(copy.rules.settings.delay_ms(attempts) * _jitter(copy))
-    copy.retry = Retry(entry, attempts, due_at, copy.incomplete, is_forced, copy.released_to)
+    why = printable(words_of(error)[:_WORDS])
+    copy.retry = Retry(entry, attempts, due_at, copy.incomplete, is_forced, copy.released_to, why=why)
     copy.effects.count("retries")
     copy.effects.stash(entry)
 

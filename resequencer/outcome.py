@@ -62,6 +62,8 @@ def _waits_for_attempt(copy: WorkingCopy, retry: Retry) -> Waits:
     stash = copy.stash
     since = min(each.stashed_at for each in (retry.entry, stash.oldest) if each is not None)
     kind, waits_for = WaitKind.RETRY, f"attempt {retry.attempts + 1} of {copy.rules.settings.max_attempts}"
+    if retry.why is not None:
+        waits_for = f"{waits_for}, after {retry.why}"
     if retry.dependency is not None:
         kind, waits_for = WaitKind.DEPENDENCY, retry.dependency
     stashed, size = len(stash) + 1, stash.size + retry.entry.size

@@ -36,7 +36,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     attempts.
 
     `incomplete` and `is_forced` say how it came to be handled, for the next attempt to say the same; `released_to` is the
-    highest offset of the release that it is part of, -1 if it is part of none.
+    highest offset of the release that it is part of, -1 if it is part of none. `why` is what the last attempt failed with.
     """
 
     entry: Stashed
@@ -47,6 +47,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     released_to: int = -1
     dependency: str | None = None
     calls: int = 0
+    why: str | None = None
 
 
 class Remainder(msgspec.Struct, frozen=True, gc=False):

@@ -36,6 +36,7 @@ class _StoredRetry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     released_to: int = -1
     dependency: str | None = None
     calls: int = 0
+    why: str | None = None
 
 
 class _StoredRemainder(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -233,7 +234,7 @@ def _retry(head: Stashed, stored: _StoredRetry) -> Retry:
     return Retry(head, *_said(stored))
 
 
-def _said(retry: Retry | _StoredRetry) -> tuple[int, Instant, str | None, bool, int, str | None, int]:
+def _said(retry: Retry | _StoredRetry) -> tuple[int, Instant, str | None, bool, int, str | None, int, str | None]:
     """All but which envelope it is."""
     how = (retry.attempts, retry.due_at, retry.incomplete, retry.is_forced)
-    return (*how, retry.released_to, retry.dependency, retry.calls)
+    return (*how, retry.released_to, retry.dependency, retry.calls, retry.why)

@@ -19,6 +19,7 @@ from guardian.cycle import Cycle
 from guardian.held_partition import HeldPartition
 from guardian.ownership import CycleSettings, Servers, Tools
 from guardian.patience import Patience, PatienceSettings
+from guardian.recurring import Recurring
 from guardian.roster import RosterSettings
 from resequencer.rules import Rules
 from resequencer.settings import ResequencerSettings
@@ -51,7 +52,7 @@ class KafkaLife:
         patience = Patience(PatienceSettings(1, 1), self._note_failure, lambda: self.failures > _MOST_FAILURES)
         is_store = storage is None
         settings = CycleSettings(strategy.name, 500, 50, is_store, MOST_CHARACTERS if is_store else None)
-        self.cycle = Cycle(self._servers, Tools(decoder, SystemClock(), patience, token), settings)
+        self.cycle = Cycle(self._servers, Tools(decoder, SystemClock(), patience, token, Recurring()), settings)
 
     @property
     def held(self) -> list[HeldPartition]:

@@ -32,6 +32,7 @@ from guardian.later import Later
 from guardian.messages import Survey, Surveyed
 from guardian.ownership import CycleSettings, Servers, Tools
 from guardian.patience import Patience, PatienceSettings
+from guardian.recurring import Recurring
 from guardian.roster import RosterSettings
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
@@ -195,7 +196,7 @@ class Service:
         )
         patience = Patience(PatienceSettings(), self._wait, lambda: self.is_stopping)
         self.patience = patience
-        tools = Tools(decoder, self.clock, patience, lambda: f"token-{next(self._tokens)}")
+        tools = Tools(decoder, self.clock, patience, lambda: f"token-{next(self._tokens)}", Recurring())
         bounds = (plan.acknowledge_handled, plan.ahead_characters, plan.retention_ms, plan.portion_bytes)
         cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, *bounds)
         self._cycle = Cycle(self._servers, tools, cycle_settings)

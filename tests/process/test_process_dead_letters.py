@@ -177,3 +177,44 @@ def test_two_people_at_once_requeue_each_once(poisoned: OperatedService) -> None
     poisoned.tell("uow-1", 3)
     poisoned.wait_for("uow-1", 1, 2, 3)
     assert poisoned.stop() == 0
+
+
+TROUBLED = """
+from time import sleep
+
+from domain.errors import TransientError
+
+
+def target(produced):
+    report = str(produced["report"])
+    if "ACTC" in report:
+        raise TransientError("the table of customers is being replaced")
+    if "ACCP" in report:
+        return 1 // 0
+    sleep(0.7)
+    return report.encode()
+"""
+
+
+def test_what_fails_takes_long_or_is_set_aside_is_in_the_log_once_with_its_stack(poisoned: OperatedService) -> None:
+    (poisoned.directory / "sheets.py").write_text(TROUBLED, encoding="utf-8")
+    resequencer = f"{NOTIFICATION}.resequencer"
+    poisoned.start_and_wait(f"{resequencer} {{ processing-timeout = 600ms, stash-timeout = 1s }}")
+    poisoned.append(b"no envelope", b"none either")
+    poisoned.tell("uow-1", 1, 2)
+    poisoned.tell("uow-2", 1, 3)
+    poisoned.tell("uow-3", 1, 2)
+    why = "for attempt 2 of 3, after TransientError: the table of customers is being replaced"
+    poisoned.wait_for_report(lambda report: any(why in f"for {each.waits_for}" for each in report.oldest_waits), "it says why")
+    poisoned.wait_for_report(
+        lambda report: report.counts["overruns"] >= 3 and sum(report.dead_letters.values()) == 5,
+        "all of it has happened",
+    )
+    log = poisoned.log
+    assert log.count("is a dead letter, undecodable: ") == 1
+    assert log.count("is a dead letter, handler-failed: ") == 1
+    assert "  ZeroDivisionError: " in log
+    assert "sheets.py" in log
+    assert log.count("failed, it is tried again, if attempts are left: TransientError: the table of customers") == 1
+    assert log.count("s, processing-timeout is 0.6 s") == 1
+    assert poisoned.stop() == 0

@@ -26,6 +26,7 @@ from guardian.held_partition import HeldPartition
 from guardian.later import Later
 from guardian.ownership import CycleSettings, Servers, Tools
 from guardian.patience import Patience, PatienceSettings
+from guardian.recurring import Recurring
 from resequencer.rules import Rules
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from storage.none import NoneSettings, NoneStorage
@@ -159,7 +160,7 @@ class Worker:
         self.actors = WatchedActors(rules, decoder.decode, plan.roster)
         self.transport = KafkaTransport(settings, self.clock)
         servers = Servers(self.transport, self._new_storage(), self.actors)
-        tools = Tools(decoder, self.clock, Patience(PatienceSettings(), self.wait, lambda: False), world.token)
+        tools = Tools(decoder, self.clock, Patience(PatienceSettings(), self.wait, lambda: False), world.token, Recurring())
         waits = plan.acknowledge_handled
         bounds = (waits, world.ahead_characters, plan.retention_ms, plan.portion_bytes)
         self.cycle = Cycle(servers, tools, CycleSettings(strategy.name, plan.batch_size, 0, *bounds))

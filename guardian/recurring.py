@@ -1,0 +1,52 @@
+"""What goes wrong again and again in the log: the first of a kind whole, then once a minute how many more there were."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from traceback import extract_tb
+
+from domain.clock import Instant
+
+_INTERVAL_MS = 60_000
+_MOST_KINDS = 200
+_REST = "of other kinds"
+_LOG = logging.getLogger("resequencer.mishaps")
+
+
+class Recurring:
+    """A record that comes a million times must not write a million lines. `note` and `tell` are called from one thread."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._more: Counter[str] = Counter()
+        self._last: dict[str, str] = {}
+        self._counted_from: Instant = 0
+
+    def note(self, kind: str, text: str, now: Instant, places: Mapping[str, object], error: BaseException | None = None) -> None:
+        """Write it down with the error's stack if it is the first of its kind; count it if not."""
+        if kind not in self._known and len(self._known) < _MOST_KINDS:
+            self._known.add(kind)
+            _LOG.warning("%s", text, exc_info=error, extra=dict(places))
+            return
+        if not self._more:
+            self._counted_from = now
+        kind = kind if kind in self._known else _REST
+        self._more[kind] += 1
+        self._last[kind] = text
+
+    def tell(self, now: Instant) -> None:
+        """To be called now and then: what was counted for a minute is told. A clock that was set back begins another one."""
+        if not self._more or 0 <= now - self._counted_from < _INTERVAL_MS:
+            return
+        seconds = max(0, now - self._counted_from) // 1_000
+        for kind, count in self._more.items():
+            _LOG.warning("%s: %d more within %d s; the last: %s", kind, count, seconds, self._last[kind])
+        self._more.clear()
+        self._last.clear()
+
+
+def kind_of(error: BaseException) -> str:
+    """Its type, or that of its cause, and the line that raised it."""
+    cause = error.__cause__ or error
+    frames = extract_tb(cause.__traceback__)
+    return f"{type(cause).__name__} at {frames[-1].filename}:{frames[-1].lineno}" if frames else type(cause).__name__
