@@ -1,6 +1,6 @@
 """The configuration of a service, loaded once at start."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +81,16 @@ def load(file: Path = DEFAULT_FILE, overrides: Sequence[str] = ()) -> Configurat
         http=Http(values[f"{NOTIFICATION}.http.host"], values[f"{NOTIFICATION}.http.port"]),
         logging=Logging(LogFormat(values[f"{NOTIFICATION}.logging.format"]), values[f"{NOTIFICATION}.logging.level"]),
         effective=effective_values(settled),
-        warnings=doubtful_relations(values),
+        warnings=(*doubtful_relations(values), *_unused(settled)),
     )
+
+
+def _unused(settled: SettledValues) -> Iterator[str]:
+    """What was set and has no effect."""
+    for name in ("host", "port"):
+        path = f"{NOTIFICATION}.http.{name}"
+        if settled.layers[path] != REFERENCE:
+            yield f"{path}: has no effect: this version serves nothing by HTTP yet; `resequencer status --json` tells the same"
 
 
 def _ingress(settled: SettledValues) -> Ingress:

@@ -73,6 +73,7 @@ def run(arguments: Namespace) -> int:
             arguments.last_death,
             arguments.slot,
             configuration.worker_count,
+            os.getpid(),
         )
         worker = Worker(configuration, stop.wait, lambda: stop.is_set, identity, archiving.look, HandMemory(arguments.hand))
         calm_collector()

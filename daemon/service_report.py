@@ -114,6 +114,7 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
         unavailable=_added(reports, lambda each: each.unavailable),
         deadlines="; ".join(dict.fromkeys(each.deadlines for each in reports if each.deadlines)) or None,
         notes=tuple(dict.fromkeys(note for each in reports for note in each.notes)),
+        worker_process_id=None,
     )
 
 

@@ -87,6 +87,7 @@ class Units(msgspec.Struct, frozen=True):
 class StatusReport(msgspec.Struct, frozen=True):
     """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
 
+    `process_id` is the service's, `worker_process_id` the worker's own; None where no worker has reported yet, or it ended.
     `restarts` counts the workers that died in this slot under this supervisor, `last_death` is how the last of them did.
     `unavailable` are the servers that handlers cannot reach, with how many units wait for each.
     `deadlines` says how long what is stashed waits, where that is learned. `notes` are sentences: what is not as it should be,
@@ -116,6 +117,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     deadlines: str | None = None
     unavailable: Mapping[str, int] = {}
     notes: tuple[str, ...] = ()
+    worker_process_id: int | None = None
 
     @property
     def is_standing_by(self) -> bool:
@@ -124,7 +126,10 @@ class StatusReport(msgspec.Struct, frozen=True):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Whose report it is. `process_id` is the one by which the service is known: its supervisor's, or its own."""
+    """Whose report it is. `process_id` is the one by which the service is known: its supervisor's, or its own.
+
+    `worker_process_id` is that of the worker which reports, if one does.
+    """
 
     process_id: int
     configuration: str
@@ -133,6 +138,7 @@ class Identity(msgspec.Struct, frozen=True):
     last_death: str | None = None
     slot: int = 0
     worker_count: int = 1
+    worker_process_id: int | None = None
 
 
 def report(identity: Identity, state: State, reason: str | None, now: Instant) -> StatusReport:
@@ -148,6 +154,7 @@ def report(identity: Identity, state: State, reason: str | None, now: Instant) -
         last_death=identity.last_death,
         slot=identity.slot,
         worker_count=identity.worker_count,
+        worker_process_id=identity.worker_process_id,
     )
 
 

@@ -15,7 +15,8 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
         return
     is_alone = len(service.workers) == 1
     yield _said(state, whole)
-    yield f"process {whole.process_id} since {whole.started_at}, reported at {whole.reported_at}"
+    worker = "" if whole.worker_process_id in (None, whole.process_id) else f", its worker {whole.worker_process_id}"
+    yield f"process {whole.process_id}{worker} since {whole.started_at}, reported at {whole.reported_at}"
     yield from _restarts(whole)
     yield from (() if is_alone else _workers(service))
     yield from _figures(whole)
@@ -43,7 +44,8 @@ def _said(state: str, report: StatusReport) -> str:
 def _workers(service: ServiceReport) -> Iterator[str]:
     for state, each in service.workers:
         holds = "no partition is left for it, it stands by" if each.is_standing_by else f"{len(each.partitions)} partitions"
-        yield f"worker {each.slot}: {_said(state, each)}" + (f", {holds}" if state == State.READY else "")
+        process = "" if each.worker_process_id is None else f" (process {each.worker_process_id})"
+        yield f"worker {each.slot}{process}: {_said(state, each)}" + (f", {holds}" if state == State.READY else "")
 
 
 def _restarts(report: StatusReport) -> Iterator[str]:

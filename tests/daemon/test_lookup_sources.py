@@ -53,7 +53,7 @@ def test_all_that_a_source_may_say_is_read(described: Callable[[str], JobSetting
     first, second = settings.sources[CUSTOMERS]
     assert first == SourceSettings("csv", "a/*.csv", ";", {"account": "KONTO"}, 0.5)
     assert (second.password, second.place) == ("hidden", "jdbc:postgresql://h/d (SELECT 1) AS t")
-    assert settings.limits == Limits(0.5, 0.1)
+    assert settings.limits == Limits(row_drop=0.5, contradictions=0.1)
     assert (settings.master, settings.spark) == ("spark://h:7077", {"spark.executor.memory": "4g"})
     assert settings.copy_to == "hdfs://n/lookups"
 

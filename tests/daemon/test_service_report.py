@@ -164,7 +164,7 @@ def test_status_shows_a_line_for_each_worker_and_who_holds_what(run_directory, c
     )
     late = UntakenPartition("T-1", "storage", "no answer", "2026-03-28T23:34:16.000Z", 1)
     waits = msgspec.structs.replace(said(1, State.STORAGE_AWAY, "no answer", at=now, count=3), untaken=(late,))
-    idle = said(2, at=now, count=3)
+    idle = msgspec.structs.replace(said(2, at=now, count=3), worker_process_id=4711)
     for each in (msgspec.structs.replace(busy, worker_count=3), waits, idle):
         StatusFile(run_directory, each.slot).write(each)
     assert main(["status"]) == 1
@@ -173,7 +173,7 @@ def test_status_shows_a_line_for_each_worker_and_who_holds_what(run_directory, c
     assert lines[2:5] == [
         "worker 0: ready, 1 partitions",
         "worker 1: storage away: no answer",
-        "worker 2: ready, no partition is left for it, it stands by",
+        "worker 2 (process 4711): ready, no partition is left for it, it stands by",
     ]
     assert "pending: 3 committed and not yet left" in lines
     assert "T-0: worker 0, read to 10, 5 behind, acknowledged 8, 3 to leave" in lines

@@ -59,6 +59,7 @@ def test_a_worker_that_was_killed_is_started_again(daemon: Daemon) -> None:
     assert worker is not None
     daemon.service.tell("uow-1", 2)
     daemon.wait_for(lambda report: report.units.waiting == 1, "it waits")
+    daemon.wait_for(lambda report: (report.process_id, report.worker_process_id) == (supervisor, worker), "both are told")
     os.kill(worker, signal.SIGKILL)
     daemon.wait_for_another_worker(worker)
     assert daemon.supervisor == supervisor

@@ -31,7 +31,7 @@ def test_a_ready_service_says_what_waits_for_what_and_since_when(service: Operat
     assert told["state"] == "ready"
     assert told["reason"] is None
     assert service.process is not None
-    assert told["process_id"] == service.process.pid
+    assert told["process_id"] == told["worker_process_id"] == service.process.pid
     assert told["units"] == {
         "active": 2,
         "waiting": 1,
