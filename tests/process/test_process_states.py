@@ -46,7 +46,7 @@ def said(service: OperatedService) -> list[str]:
     """
     with chdir(service.directory), redirect_stdout(StringIO()) as printed:
         code = main(["status", *service.arguments])
-    lines = INSTANT.sub("T", re.sub(r"process \d+", "process N", printed.getvalue())).splitlines()
+    lines = INSTANT.sub("T", re.sub(r"(process|its worker) \d+", r"\1 N", printed.getvalue())).splitlines()
     assert code == (lines[0] != State.READY)
     return [line for line in lines if not line.startswith(("on disk: ", "last cycle with work: "))]
 
@@ -163,7 +163,9 @@ def test_stale(new_daemon: Callable[..., Daemon], stopped: str) -> None:
     before = daemon.report
     status = daemon.service.run_directory / "status.json"
     wait_until(lambda: time.time() - status.stat().st_mtime > 10.5, "its report is old")
-    assert said(daemon.service) == ["stale: nothing was reported since T, when it was ready", *NOTHING_YET]
+    _, *nothing = NOTHING_YET
+    who = "process N, its worker N since T, reported at T"
+    assert said(daemon.service) == ["stale: nothing was reported since T, when it was ready", who, *nothing]
     for each in processes:
         os.kill(each, signal.SIGCONT)
     daemon.wait_for(lambda report: report.reported_at > before.reported_at, "it goes on")
