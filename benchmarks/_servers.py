@@ -13,6 +13,7 @@ import msgspec
 from benchmarks._workload import override
 from daemon.configuration import Configuration, load
 from daemon.kafka_settings import kafka_settings
+from daemon.simulate import new_patience
 from servers.infinispan import InfinispanServer, InfinispanSettings
 from servers.kafka import KafkaServer, KafkaSettings
 from servers.lease import leased
@@ -116,7 +117,7 @@ def fill(servers: Addresses, topic: str, lines: list[bytes]) -> None:
     """Send the lines, each to its key's partition, and see them arrive."""
     make_topics(servers, topic)
     settings = kafka_settings(configured(servers, new_life(servers, topic), topic, "none"))
-    with KafkaInput(settings) as sink:
+    with KafkaInput(settings, new_patience()) as sink:
         for line in lines:
             sink.append(sink.partition_of(_key(line)), line)
 

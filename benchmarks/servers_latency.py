@@ -22,6 +22,7 @@ from benchmarks._worker import PARTITION
 from benchmarks._workload import made
 from benchmarks.servers_throughput import MEASURED, Job
 from daemon.kafka_settings import kafka_settings
+from daemon.simulate import new_patience
 from simulator.kafka_input import KafkaInput
 
 WARM_UP_SECONDS = 5
@@ -63,7 +64,7 @@ def send(job: Job, lines: list[bytes], rate: float) -> None:
     """At the rate; what it is late it makes up for."""
     settings = kafka_settings(configured(job.servers, job.life, job.topic, "none"))
     settings = msgspec.structs.replace(settings, producer={**settings.producer, "linger_ms": 0})
-    with KafkaInput(settings) as sink:
+    with KafkaInput(settings, new_patience()) as sink:
         began = time.monotonic()
         for number, line in enumerate(lines):
             if (early := began + number / rate - time.monotonic()) > 0:

@@ -17,6 +17,7 @@ from daemon.exit_code import ExitCode
 from daemon.kafka_settings import kafka_settings
 from daemon.sections import TransportType
 from domain.errors import ConfigurationError
+from guardian.patience import Patience, PatienceSettings
 from simulator.arguments import Judge, plan_from
 from simulator.input import Input
 from simulator.input_files import InputFiles
@@ -67,12 +68,17 @@ def pause(milliseconds: int) -> None:
     sleep(milliseconds / 1_000)
 
 
+def new_patience() -> Patience:
+    """For verbs that wait for servers until they are back, or until Ctrl-C; what is away is said on stderr."""
+    return Patience(PatienceSettings(), pause, lambda: False)
+
+
 def _open_input(plan: Plan, configuration: Configuration) -> Input:
     if configuration.ingress.transport is TransportType.FILE:
         return InputFiles(configuration.ingress.file_directory, plan.partitions)
     from simulator.kafka_input import KafkaInput  # Here, for Kafka's client takes a third of a second to import.
 
-    return KafkaInput(kafka_settings(configuration))
+    return KafkaInput(kafka_settings(configuration), new_patience())
 
 
 def _write(plan: Plan, pacer: Pacer, configuration: Configuration, expected: Path) -> Summary:

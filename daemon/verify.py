@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
 from daemon.kafka_settings import kafka_settings
 from daemon.sections import TransportType
-from daemon.simulate import expected_file, pause, steady_ms
+from daemon.simulate import expected_file, new_patience, pause, steady_ms
 from simulator.arguments import Judge
 from simulator.following import Compared, Following, Look
 from simulator.order_rules import Rules
@@ -24,6 +24,11 @@ from simulator.verification import verify_files
 from simulator.watch import Watch, keep_watch
 
 _MINUTE_MS = 60_000
+_Answer = TypeVar("_Answer")
+
+
+class _Asking(Protocol):
+    def __call__(self, call: Callable[[], _Answer], /) -> _Answer: ...
 
 
 def verify(arguments: Namespace) -> ExitCode:
@@ -59,11 +64,34 @@ def _follow(arguments: Namespace, configuration: Configuration, expected: Path) 
         sys.stdout.write(_told(look, as_json=arguments.json))
         sys.stdout.flush()
 
+    waiting = _Waiting()
     with (
-        _output(configuration) as output,
+        _output(configuration, waiting.until_answered) as output,
         closing(Following(_rules(configuration, arguments.strategy), _compared(output, expected), output.catch_up)) as following,
     ):
-        return keep_watch(following, Watch(arguments.interval, patience_ms), steady_ms, pause, say)
+        return keep_watch(following, Watch(arguments.interval, patience_ms), waiting.steady_ms, pause, say)
+
+
+def _at_once(call: Callable[[], _Answer]) -> _Answer:
+    return call()
+
+
+class _Waiting:
+    """Waits for the brokers, says so, and does not count it as time in which nothing moved."""
+
+    def __init__(self) -> None:
+        self._patience = new_patience()
+        self._waited_ms = 0
+
+    def until_answered(self, call: Callable[[], _Answer]) -> _Answer:
+        began_ms = steady_ms()
+        try:
+            return self._patience.until_answered("output", call)
+        finally:
+            self._waited_ms += steady_ms() - began_ms
+
+    def steady_ms(self) -> int:
+        return steady_ms() - self._waited_ms
 
 
 class _Output(NamedTuple):
@@ -74,7 +102,8 @@ class _Output(NamedTuple):
 
 
 @contextmanager
-def _output(configuration: Configuration) -> Iterator[_Output]:
+def _output(configuration: Configuration, answered: _Asking = _at_once) -> Iterator[_Output]:
+    """`answered` makes each call that asks the brokers."""
     if configuration.ingress.transport is TransportType.FILE:
         yield _Output(configuration.notification.output_directory, lambda: None)
         return
@@ -82,9 +111,9 @@ def _output(configuration: Configuration) -> Iterator[_Output]:
 
     with (
         TemporaryDirectory(prefix="resequencer-verify-") as directory,
-        closing(KafkaMirror(kafka_settings(configuration), Path(directory))) as mirror,
+        closing(answered(lambda: KafkaMirror(kafka_settings(configuration), Path(directory)))) as mirror,
     ):
-        yield _Output(Path(directory), mirror.catch_up)
+        yield _Output(Path(directory), lambda: answered(mirror.catch_up))
 
 
 def _compared(output: _Output, expected: Path) -> Compared:

@@ -14,7 +14,7 @@ from servers.locked import locked
 from servers.ports import LOOPBACK
 from servers.redis import RedisServer
 from servers.redis_program import find_redis
-from servers.server import Server, forget_ports, stop_all
+from servers.server import Server, forget_taken_ports, stop_all
 
 PORTS = {"kafka": 9092, "controller": 9093, "redis": 6379, "infinispan": 11222}
 """Taken if they are free; else others are."""
@@ -48,8 +48,7 @@ def start_local(directory: Path, say: Callable[[str], None]) -> None:
     get_jars("kafka")
     get_jars("infinispan")
     with locked(directory / "lock"):
-        for name in ("kafka", "redis", "infinispan"):
-            forget_ports(directory / name)
+        moved = [name for name in ("kafka", "redis", "infinispan") if forget_taken_ports(directory / name)]
         kafka = KafkaServer(directory / "kafka", KafkaSettings(java_options=_JAVA), PORTS)
         redis = RedisServer(directory / "redis", wanted=PORTS)
         infinispan = InfinispanServer(directory / "infinispan", InfinispanSettings(java_options=_JAVA), PORTS)
@@ -57,6 +56,8 @@ def start_local(directory: Path, say: Callable[[str], None]) -> None:
         kafka.create_topics(*_TOPICS, partitions=_PARTITIONS)
         addresses = _ADDRESSES.format(kafka=kafka.bootstrap, redis=redis.url, infinispan=infinispan.url)
         (directory / ADDRESSES).write_text(addresses)
+        if moved:
+            say(f"another address than before, for another process has its port: {', '.join(moved)}. Restart what uses it")
 
 
 def stop_local(directory: Path, say: Callable[[str], None]) -> None:

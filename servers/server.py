@@ -147,11 +147,19 @@ class Server(ABC):
         return StartFailed(self.name, reason, self.log, said[first:][:_LINES_SHOWN])
 
 
-def forget_ports(directory: Path) -> None:
-    """Let the server of `directory` choose again at its next start, unless it runs. For nobody who remembers its address."""
+def forget_taken_ports(directory: Path) -> bool:
+    """Let the server of `directory` choose again at its next start if another process has one of its ports; whether it has to.
+
+    Else they stay: whoever runs remembers the address.
+    """
     with locked(directory / "lock"):
-        if Process.read(directory / PROCESS) is None:
-            (directory / _PORTS).unlink(missing_ok=True)
+        ports = directory / _PORTS
+        if Process.read(directory / PROCESS) is not None or not ports.exists():
+            return False
+        is_taken = not all(is_free(port) for port in json.loads(ports.read_bytes()).values())
+        if is_taken:
+            ports.unlink()
+        return is_taken
 
 
 def stop_all(directory: Path) -> list[str]:

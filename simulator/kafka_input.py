@@ -11,27 +11,30 @@ from connectors.kafka_client import make_client
 from connectors.kafka_errors import to_transport_error, translated
 from connectors.kafka_settings import KafkaSettings
 from connectors.kafka_topics import Topics
+from guardian.patience import Patience
 
 _LINES_PER_FLUSH = 5_000
 _FLUSH_SECONDS = 300
 """So long a broker is waited for in the middle of a simulation: half of one is of no use, for nobody knows what to expect."""
+_SAY_SECONDS = 5
 
 
 class KafkaInput:
     """A line's key, headers and value as a record; a line that is none is the value of a record, as its bytes stand.
 
-    Keys pick partitions as all of Kafka's clients do.
+    Keys pick partitions as all of Kafka's clients do. `patience` says so while the brokers do not answer.
     """
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaSettings, patience: Patience) -> None:
         self._topic = settings.topics.input
+        self._patience = patience
         topics = Topics(settings)
         try:
             self._partitions = topics.look().partitions
         finally:
             topics.close()
-        patience = {"delivery_timeout_ms": 1_000 * _FLUSH_SECONDS}
-        own = {"transactional_id": None, "max_request_size": 4 * settings.max_value_bytes, **patience}
+        own = {"transactional_id": None, "max_request_size": 4 * settings.max_value_bytes}
+        own["delivery_timeout_ms"] = 1_000 * _FLUSH_SECONDS
         self._producer: KafkaProducer = make_client("the input", KafkaProducer, {**settings.producer, **own})
         self._sent: list[Any] = []
 
@@ -61,12 +64,16 @@ class KafkaInput:
 
     def flush(self) -> None:
         """What was sent has arrived, or the error says why not."""
-        with translated("the input"):
-            self._producer.flush(timeout=_FLUSH_SECONDS)
+        self._patience.until_answered("input", self._flush_for_a_while)
         failed = next((each for each in self._sent if each.failed()), None)
         self._sent = []
         if failed is not None:
             raise to_transport_error("the input", failed.exception)
+
+    def _flush_for_a_while(self) -> None:
+        """What the client gave up by itself, after `_FLUSH_SECONDS`, it counts as flushed."""
+        with translated("the input"):
+            self._producer.flush(timeout=_SAY_SECONDS)
 
     def _send(self, partition: int, line: bytes) -> Any:
         read = decode_line(line.rstrip(b"\n"))

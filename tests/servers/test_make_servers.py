@@ -15,6 +15,7 @@ from kafka import KafkaAdminClient
 from daemon.configuration import load
 from servers.local import PORTS
 from servers.ports import LOOPBACK, is_free
+from servers.redis import RedisServer
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,12 @@ def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(direct
     again = order("start", directory)
     assert again.returncode == 0
     assert again.stdout.count("was running already") == 3
+
+    RedisServer(directory / "run" / "servers" / "redis").kill()
+    after = order("start", directory)
+    assert after.returncode == 0, after.stderr
+    assert "another address" not in after.stdout
+    assert {each.path: each.value for each in load(directory / "conf" / "local.conf", []).effective} == configured
 
     stopped = order("stop", directory)
     assert stopped.stdout == "stopped: infinispan, kafka, redis\n"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from servers.errors import NotRunning, StartFailed
-from servers.ports import LOOPBACK, is_free
+from servers.ports import LOOPBACK
 from servers.redis import RedisServer, RedisSettings
-from servers.server import forget_ports, stop_all
+from servers.server import forget_taken_ports, stop_all
 
 pytestmark = pytest.mark.slow
 
@@ -71,8 +71,10 @@ def test_a_wanted_port_that_is_taken_is_left_alone(own_server: OwnServer, tmp_pa
     server = RedisServer(tmp_path, wanted={"redis": taken})
     assert server.ports["redis"] != taken
     assert RedisServer(tmp_path, wanted={"redis": 1}).ports == server.ports  # Once chosen, they stay.
-    forget_ports(tmp_path)
-    assert is_free(server.ports["redis"])
+    assert not forget_taken_ports(tmp_path)
+    assert RedisServer(tmp_path, wanted={"redis": 1}).ports == server.ports
+    with socket.create_server((LOOPBACK, server.ports["redis"])):
+        assert forget_taken_ports(tmp_path)
     assert RedisServer(tmp_path, wanted=server.ports).ports == server.ports
 
 
@@ -87,7 +89,7 @@ def test_a_server_whose_port_somebody_else_took_meanwhile_is_not_started(own_ser
 
 def test_ports_of_a_running_server_are_not_forgotten(own_server: OwnServer) -> None:
     server = own_server(RedisServer).start()
-    forget_ports(server.directory)
+    assert not forget_taken_ports(server.directory)
     assert RedisServer(server.directory).url == server.url == f"redis://{LOOPBACK}:{server.ports['redis']}/0"
 
 
