@@ -2,6 +2,8 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +19,11 @@ from daemon.kafka_jars import with_kafka
 from daemon.kafka_settings import kafka_settings
 from daemon.keys import INGRESS
 from daemon.lookup_sources import load_spark_settings
+from daemon.run_lock import AlreadyRunning, RunLock
 from daemon.sections import TransportType
 from daemon.stop_signal import StopSignal
 from daemon.working_directory import let_tasks_see_working_directory
-from domain.errors import ConfigurationError
+from domain.errors import ConfigurationError, ResequencerError, TransientError
 from resequencer.strategies.registry import StrategySettings
 
 if TYPE_CHECKING:
@@ -31,12 +34,16 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
+class NotJudged(ResequencerError):
+    """The audit came to no end: nothing is known of what was let out."""
+
+
 def audit(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if nothing deviates.
 
     Raises:
         ConfigurationError: Something named cannot be used, or Spark or its connector is not installed.
-        AuditRefused: What is there is not enough to judge by.
+        NotJudged: What is there is not enough to judge by, or Spark failed.
         TransientError: Brokers or file system are away.
     """
     configuration = load(arguments.config, arguments.overrides)
@@ -46,7 +53,8 @@ def audit(arguments: Namespace) -> ExitCode:
         raise ConfigurationError("pyspark", "is not installed; `make audit` does it, or pip install '.[pipeline]'")
     let_tasks_see_working_directory()
     target = arguments.output or configuration.notification.run_directory / "audit"
-    summary = _run(configuration, target, arguments.master, is_archive=arguments.archive)
+    with _translated(), _alone(target):
+        summary = _run(configuration, target, arguments.master, is_archive=arguments.archive)
     if arguments.json:
         from pipeline.audit.summary import as_json
 
@@ -68,11 +76,12 @@ def _run(configuration: Configuration, target: Path, master: str | None, *, is_a
     """Here are the imports of the jobs, for Spark takes a second to import and the service never needs it."""
     from pipeline.audit.counting import summarize
     from pipeline.audit.job import audit_records
+    from pipeline.audit.output import PAGE, SUMMARY, begin, publish
     from pipeline.audit.page import write_page
     from pipeline.audit.summary import write_summary
     from pipeline.session import spark_session
 
-    target.mkdir(parents=True, exist_ok=True)
+    building = begin(target)
     settings = load_spark_settings(configuration)
     is_on_files = configuration.ingress.transport is TransportType.FILE
     options = settings.options if is_on_files else with_kafka(settings.options)
@@ -80,10 +89,42 @@ def _run(configuration: Configuration, target: Path, master: str | None, *, is_a
     with spark_session(master or settings.master, options) as spark:
         scope = _scope(spark, configuration, is_archive=is_archive)
         sys.stderr.write(f"Reading and judging {scope.size / 1e6:,.1f} MB\n")
-        summary = summarize(audit_records(spark, scope, audit_settings(configuration, dict(scope.settled)), target))
-    write_summary(summary, target / "summary.json")
-    write_page(summary, str(configuration.notification.run_directory), target / "page.html")
+        summary = summarize(audit_records(spark, scope, audit_settings(configuration, dict(scope.settled)), building))
+    write_summary(summary, building / SUMMARY)
+    write_page(summary, str(configuration.notification.run_directory), building / PAGE)
+    publish(target)
     return summary
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """With the directory's lock."""
+    lock = RunLock(target, "audit")
+    try:
+        lock.acquire()
+    except AlreadyRunning as error:
+        raise NotJudged(f"{target}: another audit writes there; wait until it has ended, or name another --output") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Whatever keeps the audit from its end, but for what has an exit code of its own."""
+    from pipeline.spark_errors import SPARK_ERRORS, cause_of
+
+    try:
+        yield
+    except (ConfigurationError, TransientError):
+        raise
+    except ResequencerError as error:
+        raise NotJudged(str(error)) from error
+    except SPARK_ERRORS as error:
+        raise NotJudged(f"Spark failed: {cause_of(error)}") from error
+    except OSError as error:
+        raise NotJudged(f"{error.filename or 'the file system'}: {error.strerror or error}") from error
 
 
 def _scope(spark: Any, configuration: Configuration, *, is_archive: bool) -> "Scope":

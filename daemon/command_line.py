@@ -56,18 +56,22 @@ VERBS: dict[str, Verb] = {
 }
 
 
+FAILURES = {
+    ConfigurationError: ExitCode.CONFIGURATION_REFUSED,
+    TransientError: ExitCode.OUT_OF_REACH,
+    audit.NotJudged: ExitCode.NOT_JUDGED,
+}
+"""Families of errors; any other one means that it is not so."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; the exit code. What is raised on purpose becomes a line per problem on stderr, never a traceback."""
     arguments = _parser().parse_args([*one_by_one(sys.argv[1:] if argv is None else argv)])
     try:
         code = VERBS[arguments.verb].run(arguments)
         sys.stdout.flush()
-    except ConfigurationError as error:
-        return _failed(error, ExitCode.CONFIGURATION_REFUSED)
-    except TransientError as error:
-        return _failed(error, ExitCode.OUT_OF_REACH)
     except ResequencerError as error:
-        return _failed(error, ExitCode.NOT_SO)
+        return _failed(error)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
@@ -77,11 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _failed(error: ResequencerError, code: ExitCode) -> int:
+def _failed(error: ResequencerError) -> int:
     sys.stdout.flush()
     for line in str(error).splitlines():
         sys.stderr.write(f"resequencer: {line}\n")
-    return code
+    return next((code for family, code in FAILURES.items() if isinstance(error, family)), ExitCode.NOT_SO)
 
 
 def _parser() -> ArgumentParser:

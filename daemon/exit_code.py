@@ -9,4 +9,5 @@ class ExitCode(IntEnum):
     USAGE = 2
     CONFIGURATION_REFUSED = 3
     OUT_OF_REACH = 4
+    NOT_JUDGED = 5
     INTERRUPTED = 130

@@ -31,10 +31,10 @@ class Deviation(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One deviation: of which unit (None where the record names none), at which source position, and what, in a sentence."""
+    """One deviation: of which unit, at which source position (None where the record names none), and what, in a sentence."""
 
     deviation: Deviation
     unit: str | None
-    partition: int
+    partition: int | None
     offset: int | None
     what: str

@@ -16,6 +16,7 @@ from pipeline.audit.rows import (
     NOTIFICATION,
     RECORD,
     REFUSED,
+    UNPLACED,
     UNREADABLE,
     Row,
     envelope_of,
@@ -144,7 +145,8 @@ def _judge_place(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iter
 
 
 def _finding(found: Finding) -> Told:
-    return Told(FINDING, found.unit, found.partition, found.offset, found.deviation.value, found.what)
+    partition, offset = (found.partition, found.offset) if found.partition != UNPLACED else (None, None)
+    return Told(FINDING, found.unit, partition, offset, found.deviation.value, found.what)
 
 
 def _whose(row: Row) -> tuple[int, str]:

@@ -16,7 +16,19 @@ from connectors.file_rotated import find_rotated
 from connectors.file_settings import FileSettings
 from domain.record import Cut, Origin, Partition, Record
 from pipeline.audit.errors import AuditRefused
-from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, Row, letter_row, notification_row, record_row, unreadable_row
+from pipeline.audit.rows import (
+    LETTER,
+    NOTIFICATION,
+    RECORD,
+    UNPLACED,
+    UNREADABLE,
+    Row,
+    letter_row,
+    located,
+    notification_row,
+    record_row,
+    unreadable_row,
+)
 from pipeline.audit.rules import AuditRules
 
 PORTION_BYTES = 32 * 1024 * 1024
@@ -90,7 +102,7 @@ def _output(kind: int, path: Path) -> Iterator[Portion]:
             "show that nothing was lost; put them back, or keep all of them (payment-status-notification.file.keep-notifications)"
         )
     for place, file in enumerate([*(each.path for each in rotated), path]):
-        yield from _cut_up(kind, file, -1, 0, place * _LATER_FILE)
+        yield from _cut_up(kind, file, UNPLACED, 0, place * _LATER_FILE)
 
 
 def _input(path: Path, partition: int, archive: Path) -> Iterator[Portion]:
@@ -131,11 +143,12 @@ def read_portion(portion: Portion, rules: AuditRules) -> Iterator[Row]:
             continue
         read = decode_line(line.content)
         if isinstance(read, Defect):
-            yield unreadable_row(place, f"{Path(portion.path).name}, byte {line.start}: {read.problem}")
+            row = unreadable_row(place, read.problem)
         elif portion.kind == NOTIFICATION:
-            yield notification_row(read.key, read.headers, read.value, place)
+            row = notification_row(read.key, read.headers, read.value, place)
         else:
-            yield letter_row(_letter(read, settings.topic), place, rules)
+            row = letter_row(_letter(read, settings.topic), place, rules)
+        yield located(row, f"{Path(portion.path).name}, byte {line.start}") if row.kind == UNREADABLE else row
 
 
 def _plain_lines(portion: Portion, longest: int) -> Iterator[FoundLine]:
@@ -198,4 +211,4 @@ def _record(line: FoundLine, partition: int, settings: FileSettings) -> Record:
 
 
 def _letter(line: Line, topic: str) -> Record:
-    return Record(Origin(Partition(topic, -1), 0), line.value, line.key, line.headers)
+    return Record(Origin(Partition(topic, UNPLACED), 0), line.value, line.key, line.headers)

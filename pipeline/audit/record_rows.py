@@ -12,7 +12,7 @@ from connectors.kafka_records import to_record
 from domain.record import Headers, Origin, Partition, Record
 from guardian.collector import calm_collector
 from pipeline.arrow_rows import Batches, Step, spark_schema
-from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, Row, letter_row, notification_row, record_row
+from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, UNREADABLE, Row, letter_row, located, notification_row, record_row
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.tables import ROW, row_batches
 
@@ -53,15 +53,15 @@ def _rows(kind: int, batches: Batches, rules: AuditRules) -> Iterator[Row]:
         headers = _headers(batch.column(5))
         for partition, offset, at, key, value, named in zip(partitions, offsets, instants, keys, values, headers, strict=True):
             place = partition * _LATER_PARTITION + offset
-            if kind == NOTIFICATION:
-                yield notification_row(key, named, value or b"", place)
-                continue
             origin = Origin(Partition(topic, partition), offset)
-            if kind == LETTER:
-                yield letter_row(Record(origin, value or b"", key, named), place, rules)
+            if kind == NOTIFICATION:
+                row = notification_row(key, named, value or b"", place)
+            elif kind == LETTER:
+                row = letter_row(Record(origin, value or b"", key, named), place, rules)
             else:
                 record = to_record(origin, key, value, named, rules.settings.max_value_bytes)
-                yield record_row(_with_mended_names(record), at, rules)
+                row = record_row(_with_mended_names(record), at, rules)
+            yield located(row, f"partition {partition}, offset {offset} of the topic") if row.kind == UNREADABLE else row
 
 
 def _headers(column: pa.Array) -> Iterator[Headers]:

@@ -15,6 +15,9 @@ from pipeline.audit.seen import SeenLetter, SeenNotification, digest_of, see, se
 NOTIFICATION, LETTER, RECORD, REFUSED, UNREADABLE = range(5)
 """The kinds, in the order in which a unit's are looked at."""
 
+UNPLACED = -1
+"""Stands for the partition of what names no source position."""
+
 _OF_A_UNIT = ("too-large", "conflicting-duplicate", "too-many-objects", "handler-failed", "ended-its-worker")
 """The reasons of dead letters whose records may be envelopes."""
 
@@ -70,7 +73,7 @@ def notification_row(key: bytes | None, headers: Headers, value: bytes, place: i
         return unreadable_row(place, "a notification without a key or the header notification-id")
     if b"\0" in key:
         return unreadable_row(place, "a notification of a unit that no record can name")
-    partition = -1 if seen.position is None else seen.position.partition
+    partition = UNPLACED if seen.position is None else seen.position.partition
     return Row(partition, key.decode(errors="replace"), NOTIFICATION, place, None, _encode(seen))
 
 
@@ -111,7 +114,12 @@ def record_row(record: Record, at: Instant | None, rules: AuditRules) -> Row:
 
 
 def unreadable_row(place: int, problem: str) -> Row:
-    return Row(-1, f"\x00unreadable {place}", UNREADABLE, place, None, problem.encode())
+    return Row(UNPLACED, f"\x00unreadable {place}", UNREADABLE, place, None, problem.encode())
+
+
+def located(row: Row, where: str) -> Row:
+    """One of an output that is unreadable, with where it lies."""
+    return row._replace(payload=f"{where}: ".encode() + row.payload)
 
 
 def place_name(offset: int) -> str:

@@ -9,6 +9,8 @@ import pytest
 from audited_service import AuditedService, lines_of, write_lines
 from planted_output_faults import FAULTS, OutputFault
 
+from pipeline.audit.finding import Deviation
+
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -27,6 +29,24 @@ def audited(lived: Path, tmp_path: Path) -> AuditedService:
 def test_a_planted_fault_is_found_and_nothing_else(audited: AuditedService, fault: OutputFault) -> None:
     unit = fault.strike(audited)
     assert audited.findings() == [(fault.deviation.value, unit)]
+
+
+@pytest.mark.parametrize(
+    ("header", "deviation", "said"),
+    [
+        ("notification-id", Deviation.UNREADABLE, "notifications.jsonl, byte 0: a notification without a key or the header"),
+        ("source-position", Deviation.ORPHAN, ""),
+    ],
+)
+def test_what_names_no_position_is_told_without_one(
+    audited: AuditedService, header: str, deviation: Deviation, said: str
+) -> None:
+    lines = lines_of(audited.notifications)
+    del lines[0]["headers"][header]
+    write_lines(audited.notifications, lines)
+    (found,) = (each for each in audited.audit() if each.deviation == deviation)
+    assert (found.partition, found.offset) == (None, None)
+    assert str(found.what).startswith(said)
 
 
 def test_when_a_notification_was_made_is_no_part_of_its_content(audited: AuditedService) -> None:

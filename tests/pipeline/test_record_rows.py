@@ -56,6 +56,7 @@ def test_a_notification_goes_to_where_it_says_that_its_record_lies() -> None:
     assert (notified.partition, notified.unit) == (5, "uow-1")
     (unreadable,) = rows_of(NOTIFICATION, (0, 4, 1_000, b"uow-1", b"{}", []))
     assert unreadable.kind == UNREADABLE
+    assert unreadable.payload.startswith(b"partition 0, offset 4 of the topic: a notification without a key")
 
 
 def test_a_dead_letter_goes_to_its_unit_where_the_record_has_one() -> None:
