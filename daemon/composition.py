@@ -96,6 +96,7 @@ def compose(
         resequencer.stash_limit_envelopes_per_unit,
         resequencer.stash_limit_bytes_per_unit,
         output_bytes(configuration.ingress.max_record_bytes),
+        rules.settings.longest_pause_ms,
     )
     servers = Servers(_make_transport(configuration, wait, slot), storage, Actors(rules, decoder.decode, roster))
     patience = Patience(PatienceSettings(), wait, is_stopping)

@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
 from domain.clock import Instant
 from domain.record import Partition
@@ -23,6 +24,9 @@ _EVICTED_SHARE = 0.9
 _LOADED_SHARE = 0.125
 """Of that bound so much is loaded at once for those whose time has come, or one unit."""
 
+_SKEW_MS = 1_000
+"""By so much the clocks of two workers may differ, and one may be set back, without any consequence."""
+
 AT_ONCE = 1_000
 """Where nothing else is said, so many units are woken or stopped at once: a million idle ones must not stop the intake."""
 
@@ -32,7 +36,8 @@ class RosterSettings(msgspec.Struct, frozen=True):
     what leaves memory.
 
     A unit that waits for a server and stashes more than `unit_stash` envelopes or `unit_bytes` leaves memory when it is not
-    spoken to. `share_bytes` is about what one turn may let out; a cycle lets out two to four times as much.
+    spoken to. `share_bytes` is about what one turn may let out; a cycle lets out two to four times as much. No pause before an
+    attempt is longer than `longest_pause_ms`.
     """
 
     idle_timeout_ms: int = 30_000
@@ -41,6 +46,7 @@ class RosterSettings(msgspec.Struct, frozen=True):
     unit_stash: int = 1_000
     unit_bytes: int = 64 * 1024 * 1024
     share_bytes: int = 20 * 1024 * 1024
+    longest_pause_ms: int = 30_000
 
 
 class Dues(msgspec.Struct, frozen=True):
@@ -69,6 +75,8 @@ class Roster:
         self._passed: dict[UnitKey, None] = {}
         self._stashed_bytes = 0
         self._is_behind = False
+        self._latest: Instant = 0
+        self._has_undated = False
         self.waits: dict[UnitKey, Waits] = {}
         self.stashed = 0
 
@@ -114,7 +122,8 @@ class Roster:
         return key in self._remainders
 
     def arm(self, key: UnitKey, waits: Waits) -> None:
-        """A unit that waits in storage, without an actor."""
+        """A unit that waits in storage, without an actor. Whether its clock was right is looked at with the next dues."""
+        self._has_undated = True
         self._remember(key, waits)
         self._arm(key, waits)
 
@@ -146,8 +155,9 @@ class Roster:
         A turn that changed nothing does not keep its actor alive: it must have stopped before its state expires in storage. One
         that was released is over; but where only the source remembers it, its position waits for it until it is idle.
         """
+        self._latest = max(self._latest, now)
         key, decision = decided.key, decided.decision
-        waits = decision.waits
+        waits = None if decision.waits is None else self._by_this_clock(key, decision.waits, now)
         known = self._remember(key, waits)
         self._stashed_bytes += (waits.stashed_bytes if waits else 0) - (known.stashed_bytes if known else 0)
         self._data_bytes += decision.data_bytes - self._active.pop(key)
@@ -178,6 +188,7 @@ class Roster:
         About `limit` at once; the rest is due at once again. Whoever is `spoken_to` in this poll would be loaded again at once:
         what is over stays.
         """
+        self._follow_clock(now)
         wakes = dict.fromkeys(self._remainders.first(limit, self._settings.share_bytes), Wake.REMAINDER)
         over, self._over = self._over[:limit], self._over[limit:]
         stops = dict.fromkeys(key for key in over if key not in spoken_to)
@@ -211,6 +222,31 @@ class Roster:
                 wakes.setdefault(key, Wake.BOUND)
         self._put_off_beyond_memory(wakes, now)
         return Dues(wakes, tuple(key for key in stops if key in self._active and key not in wakes))
+
+    def _follow_clock(self, now: Instant) -> None:
+        """By a clock that was ahead a unit waits as much longer, and so does one of another worker's that was taken over."""
+        is_set_back, self._latest = now < self._latest - _SKEW_MS, now
+        if not is_set_back and not self._has_undated:
+            return
+        self._has_undated = False
+        for key, waits in list(self.waits.items()):
+            if (mended := self._by_this_clock(key, waits, now)) is not waits:
+                self._remember(key, mended)
+                self._arm(key, mended)
+        if is_set_back:
+            for key in [each for each in self._active if each not in self.waits]:
+                self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
+
+    def _by_this_clock(self, key: UnitKey, waits: Waits, now: Instant) -> Waits:
+        """The same where its instants are possible. Else it begins to wait now, or when that was first seen."""
+        if waits.kind is not WaitKind.DEADLINE:
+            latest = now + self._settings.longest_pause_ms
+            return waits if waits.wakes_at <= latest + _SKEW_MS else replace(waits, wakes_at=latest)
+        if waits.since <= now + _SKEW_MS:
+            return waits
+        known = self.waits.get(key)
+        since = known.since if known is not None and known.kind is waits.kind and known.since <= now else now
+        return replace(waits, since=since, wakes_at=since + waits.wakes_at - waits.since)
 
     def _put_off_beyond_memory(self, wakes: dict[UnitKey, Wake], now: Instant) -> None:
         """Those that are to be loaded hold no more together than fits; the others are due at once again."""

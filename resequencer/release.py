@@ -17,15 +17,16 @@ _AWAY = 4
 def release(copy: WorkingCopy, cause: Wake) -> None:
     """Force the lowest, run the normal loop, and again until nothing waits (or a handler asks for time).
 
-    Nothing happens while the head is under retry, nor at a deadline that has not come. At the bound of a worker that cannot put
-    a unit elsewhere, a head whose server is unavailable is set aside.
+    Nothing happens while the head is under retry, nor at a deadline that has not come. Of what was stashed by a clock that was
+    ahead, who wakes the unit knows how long it has waited. At the bound of a worker that cannot put a unit elsewhere, a head
+    whose server is unavailable is set aside.
     """
     if cause is Wake.BOUND and copy.dependency is not None:
         _set_head_aside(copy, "the worker holds all that it may (stash-limit.bytes-per-worker)")
     oldest = copy.stash.oldest
     if oldest is None or not copy.is_free:
         return
-    if cause is Wake.DEADLINE and deadline_of(oldest, copy.rules.settings) > copy.now:
+    if cause is Wake.DEADLINE and oldest.stashed_at <= copy.now < deadline_of(oldest, copy.rules.settings):
         return
     copy.is_changed = True
     copy.released_to = max(each.envelope.offset for each in copy.stash)
@@ -44,7 +45,7 @@ def let_go(copy: WorkingCopy, cause: Wake, *, is_rest: bool = False) -> None:
     if copy.remainder is not None:
         copy.remainder = replace(copy.remainder, cause=cause)
     copy.incomplete, copy.released_to = None, -1
-    released, waited_ms = before - len(copy.stash), copy.now - oldest.stashed_at
+    released, waited_ms = before - len(copy.stash), max(0, copy.now - oldest.stashed_at)
     if released:
         source_position = str(oldest.envelope.record.origin)
         copy.effects.releases.append(Release(copy.before.unit, cause, missing, released, waited_ms, source_position, is_rest))

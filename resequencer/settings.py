@@ -45,6 +45,11 @@ class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
         return round(min(doubled * jitter, _LONGEST_PAUSE_MS))
 
     @cached_property
+    def longest_pause_ms(self) -> int:
+        """No pause before another attempt is longer: one that ends later was begun by a clock that was ahead."""
+        return round(max(_LONGEST_PAUSE_MS, self.delay_ms(self.max_attempts) * (1 + self.jitter_factor)))
+
+    @cached_property
     def deadline_ms(self) -> int:
         """How long a stashed envelope may wait, where nothing was learned of its flow: 3 + 6 + 12 = 21 s by default."""
         if self.stash_timeout_ms is not None:

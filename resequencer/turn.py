@@ -169,7 +169,7 @@ def _with_learned_wait(copy: WorkingCopy, entry: Stashed) -> Stashed:
 
 def _try_again(copy: WorkingCopy, *, is_early: bool = False) -> None:
     retry = copy.retry
-    if retry is None or (retry.due_at > copy.now and not is_early):
+    if retry is None or (0 < retry.due_at - copy.now <= copy.rules.settings.longest_pause_ms and not is_early):
         return
     copy.is_changed = True
     copy.tried, copy.retry = retry, None

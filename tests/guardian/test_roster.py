@@ -238,6 +238,48 @@ def test_bytes_are_counted_as_stashes_grow_shrink_and_go() -> None:
     assert (one.stashed_bytes, one.active) == (0, 0)
 
 
+AHEAD_MS = 86_400_000
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_deadline_begun_by_a_clock_that_was_ahead_begins_anew_once_the_clock_is_right(*, is_new: bool) -> None:
+    one, stashed = roster(), waits(AHEAD_MS + 21_000, since=AHEAD_MS)
+    if is_new:
+        one.arm(A, stashed)
+    else:
+        act(one, A, stashed, now=AHEAD_MS)
+        assert one.dues(AHEAD_MS, READ, READ).wakes == {}
+    assert one.dues(10_000, READ, READ).wakes == {}
+    assert one.next_wake_at == 31_000
+    act(one, A, stashed, now=20_000)  # Something else came of it, and it says the same.
+    assert one.dues(30_999, READ, READ).wakes == {}
+    assert one.dues(31_000, READ, READ).wakes == {A: Wake.DEADLINE}
+
+
+@pytest.mark.parametrize("kind", [WaitKind.RETRY, WaitKind.DEPENDENCY])
+def test_a_pause_begun_by_a_clock_that_was_ahead_is_no_longer_than_the_longest(kind: WaitKind) -> None:
+    one = roster(longest_pause_ms=40_000)
+    act(one, A, waits(AHEAD_MS + 3_000, kind), now=AHEAD_MS)
+    assert one.dues(10_000, READ, READ).wakes == {}
+    assert one.next_wake_at == 50_000
+    assert one.dues(50_000, READ, READ).wakes == {A: Wake.RETRY}
+
+
+def test_a_unit_that_was_spoken_to_by_a_clock_that_was_ahead_idles_out() -> None:
+    one = roster()
+    act(one, A, now=AHEAD_MS)
+    assert one.dues(AHEAD_MS, READ, READ).stops == ()
+    assert one.dues(5_000, READ, READ).stops == ()
+    assert one.dues(35_000, READ, READ).stops == (A,)
+
+
+def test_clocks_that_differ_by_less_than_a_second_change_nothing() -> None:
+    one = roster()
+    one.arm(A, waits(21_900, since=900))
+    assert one.dues(0, READ, READ).wakes == {}
+    assert one.next_wake_at == 21_900
+
+
 def test_a_turn_that_was_cut_before_it_called_a_server_says_nothing_of_it() -> None:
     one = roster()
     waiting = waits(1_000, WaitKind.DEPENDENCY)

@@ -93,6 +93,7 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
     },
     Life.CLOCKS: {
         memory.takeover_waits_for_a_clock_that_was_set_back: 6,
+        memory.a_clock_that_was_ahead_is_believed: 8,
         memory.deadline_lost_when_the_clock_is_set_back: 236,
     },
     Life.SERVERS: {

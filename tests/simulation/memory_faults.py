@@ -55,6 +55,10 @@ def deadline_lost_when_the_clock_is_set_back(patch: Patch) -> None:
     patch.setattr(Roster, "dues", faulty)
 
 
+def a_clock_that_was_ahead_is_believed(patch: Patch) -> None:
+    patch.setattr(Roster, "_by_this_clock", lambda self, key, waits, now: waits)
+
+
 def takeover_waits_for_a_clock_that_was_set_back(patch: Patch) -> None:
     def faulty(self: Later, partition: Partition, now: Instant) -> bool:
         known = self.untaken.get(partition)

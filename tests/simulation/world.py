@@ -34,6 +34,7 @@ from storage.port import WaitKind, Waits
 INPUT = tuple(TopicPartition(TOPIC, number) for number in range(2))
 _UNTIL_HEALED = 1 << 60
 _LONGEST_PAUSE_MS = 30_000
+_SKEW_MS = 1_000
 
 
 class World:
@@ -201,6 +202,9 @@ class World:
             overdue = [key.unit for key, waits in survey.oldest if waits.wakes_at <= self.clock.now() and self._is_turn_of(waits)]
             if overdue:
                 return f"{worker.slot} has not woken {overdue}"
+            late = [key.unit for key, waits in survey.oldest if waits.since > self.clock.now() + _SKEW_MS]
+            if late:
+                return f"{worker.slot} waits since an instant that has not come yet in {late}"
         return None
 
     def active(self) -> int:
