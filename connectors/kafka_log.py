@@ -13,6 +13,7 @@ from connectors.kafka_custody import Committed
 from connectors.kafka_errors import translated
 from connectors.kafka_settings import KafkaSettings
 from connectors.port import TransportUnavailable
+from domain.clock import Instant
 from domain.record import Partition
 
 
@@ -42,6 +43,13 @@ class LogReader:
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """Where the decided part of each log ends: up to there a reader gets, over the markers of transactions too."""
         return self._offsets(partitions, "end_offsets")
+
+    def find_since(self, partitions: Collection[Partition], instant: Instant) -> dict[Partition, int]:
+        """The first offset whose record says that it was written then or later, of those that have one."""
+        names = {TopicPartition(*each): each for each in partitions}
+        with translated(f"the records since {instant}"):
+            found = self._connected().offsets_for_times(dict.fromkeys(names, instant), timeout_ms=self._settings.call_timeout_ms)
+        return {names[name]: at.offset for name, at in found.items() if at is not None}
 
     def position(self, partition: Partition, asked_under: Hashable) -> Committed | None:
         """What the group last committed, whoever did; None if nothing ever was.

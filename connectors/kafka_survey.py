@@ -10,6 +10,7 @@ from connectors.kafka_log import LogReader
 from connectors.kafka_settings import KafkaSettings
 from connectors.kafka_topics import Right, Topics
 from connectors.port import TransportUnavailable
+from domain.clock import Instant
 from domain.record import Partition
 
 _TRIES_SECONDS = 5
@@ -55,6 +56,10 @@ class Surveyor:
     def again(self, survey: Survey) -> Survey:
         """The same with the ends as they are now: in the end all is decided that had been written."""
         return msgspec.structs.replace(survey, ends=self._committed.ends(survey.written))
+
+    def find_since(self, survey: Survey, instant: Instant) -> Mapping[Partition, int]:
+        """The first offset whose record says that it was written then or later, of those partitions that have one."""
+        return self._committed.find_since(survey.written, instant)
 
     def close(self) -> None:
         for each in (self._topics, self._committed, self._written):

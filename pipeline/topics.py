@@ -7,6 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
+from domain.record import Partition
+
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 SCHEMA = StructType(
     [
@@ -21,6 +23,22 @@ SCHEMA = StructType(
 )
 """A record of a topic. `timestamp` counts milliseconds; its type is 0 where whoever sent it said it, 1 where the broker did.
 `headers` is never null."""
+
+LATEST_MS = (2**63 - 1) // 1_000
+"""Spark holds instants as microseconds; its connector ends at a record with a later one."""
+
+
+def too_late(found: Mapping[Partition, int]) -> str | None:
+    """What is to be said of records with later timestamps, by partition the offset of the first; None if there are none."""
+    if not found:
+        return None
+    partition, offset = min(found.items())
+    return (
+        f"{partition}@{offset}: its timestamp is later than {LATEST_MS} ms, which Spark cannot hold (did its sender give "
+        "nanoseconds?), so nothing behind it can be read. Once the service has read past it, take it away with "
+        f"kafka-delete-records, up to offset {offset + 1}, and begin a new archive with what is there; let the topic refuse such "
+        "records (message.timestamp.after.max.ms)"
+    )
 
 
 def read_topic(spark: SparkSession, client: Mapping[str, str], topic: str, ends: Mapping[int, int] | None = None) -> DataFrame:

@@ -77,5 +77,10 @@ def joined(ends: Iterable[Ends]) -> dict[str, dict[int, int]]:
     return found
 
 
+def from_their_beginning(ends: Ends) -> dict[str, dict[int, int]]:
+    """Where these partitions begin, unless more is known: one that is added under a running stream is read from 0 on."""
+    return {topic: dict.fromkeys(numbers, 0) for topic, numbers in ends.items()}
+
+
 class _Format(msgspec.Struct):
     format: int

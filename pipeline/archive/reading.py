@@ -4,8 +4,10 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.archive.archive import Archive
+from pipeline.archive.archive import Archive, path_of
+from pipeline.archive.errors import ArchiveRefused
 from pipeline.archive.manifest import Manifest
+from pipeline.archive.span import Span
 from pipeline.topics import SCHEMA
 
 
@@ -15,7 +17,7 @@ class ArchiveSnapshot:
     `directory` is a path or a URL of Hadoop's. What is removed by a compaction was replaced hours before: a reader has that long.
 
     Raises, also when it is asked:
-        ArchiveRefused: A batch is missing or damaged.
+        ArchiveRefused: A batch, or a file of one, is missing or damaged.
         ArchiveUnavailable: The file system failed.
     """
 
@@ -23,6 +25,7 @@ class ArchiveSnapshot:
         self._spark = spark
         self._archive = Archive(spark, directory)
         self._spans = self._archive.spans()
+        self._manifests: dict[Span, Manifest] = {}
 
     @property
     def starts(self) -> dict[str, dict[int, int]]:
@@ -40,18 +43,38 @@ class ArchiveSnapshot:
         is archived. None if there are no such positions.
         """
         for span in reversed(self._spans):
-            positions = self._archive.manifest(span).positions
+            positions = self._manifest(span).positions
             if positions is not None:
                 return positions
         return None
 
     def read(self, topic: str) -> DataFrame:
-        """The topic's records in the columns of `topics.SCHEMA`, each once, in no order."""
+        """The topic's records in the columns of `topics.SCHEMA`, each once, in no order.
+
+        Files that are missing, or not as large as they were, are noticed here.
+        """
+        for span in self._spans:
+            self._check(span, topic)
         directories = self._archive.directories(topic, self._spans)
         if not directories:
             return self._spark.createDataFrame([], SCHEMA)
         return self._archive.read(SCHEMA, directories)
 
+    def _check(self, span: Span, topic: str) -> None:
+        archived = self._manifest(span).topics.get(topic)
+        expected, name = (0 if archived is None else archived.bytes), f"{path_of(span)}/topic={topic}"
+        found = self._archive.place.size(name)
+        if found != expected:
+            raise ArchiveRefused(
+                f"{self._archive.place}: the files of {name} have {found:,} bytes, and {expected:,} were archived: restore them "
+                "from a copy"
+            )
+
     @cached_property
     def _newest(self) -> Manifest | None:
-        return self._archive.manifest(self._spans[-1]) if self._spans else None
+        return self._manifest(self._spans[-1]) if self._spans else None
+
+    def _manifest(self, span: Span) -> Manifest:
+        if span not in self._manifests:
+            self._manifests[span] = self._archive.manifest(span)
+        return self._manifests[span]

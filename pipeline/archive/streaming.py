@@ -19,7 +19,7 @@ from pipeline.archive.settings import ArchiveSettings, Tell
 from pipeline.archive.writer import BatchWriter, Known, another_archives
 from pipeline.errors import NotShared
 from pipeline.spark_errors import SPARK_ERRORS, cause_of
-from pipeline.topics import source_options
+from pipeline.topics import LATEST_MS, source_options, too_late
 
 ARCHIVING = f"{WORK}/archiving"
 _OWNER = "ours"
@@ -125,7 +125,10 @@ class Archiver:
             return error
         cause = cause_of(error)
         try:
-            beginning(self.ends, self._surveyor.look(), str(self._archive.place))
+            survey = self._surveyor.look()
+            beginning(self.ends, survey, str(self._archive.place))
+            if "overflow" in cause and (problem := too_late(self._surveyor.find_since(survey, LATEST_MS + 1))):
+                return ArchiveRefused(problem)
         except (TransportUnavailable, TransportRefused, ArchiveRefused) as better:
             return better
         if "No space left" in cause or "quota" in cause:

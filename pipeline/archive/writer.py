@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from domain.clock import Clock
 from pipeline.archive.archive import RECORDS, Archive, path_of
 from pipeline.archive.errors import ArchiveRefused
-from pipeline.archive.manifest import NAME, ArchivedTopic, Ends, Manifest, covers, encode, joined
+from pipeline.archive.manifest import NAME, ArchivedTopic, Ends, Manifest, covers, encode, from_their_beginning, joined
 from pipeline.archive.settings import Tell
 from pipeline.archive.span import Span
 from pipeline.topics import as_records
@@ -54,7 +54,7 @@ class BatchWriter:
 
     def begin(self, starts: Ends) -> None:
         """From there it goes on; what has been archived before began where it did."""
-        self._starts = joined([starts, {} if self._newest is None else self._newest.starts])
+        self._starts = joined([starts, from_their_beginning(self.ends), {} if self._newest is None else self._newest.starts])
 
     def write(self, rows: DataFrame, number: int) -> None:
         """Called by the stream with what it read; an exception ends the stream, and is kept, for it does not get out whole."""
@@ -88,7 +88,8 @@ class BatchWriter:
         name = f"{self._work}/{span.name}"
         topics = {topic: ArchivedTopic(count, place.size(f"{name}/topic={topic}")) for topic, count in counts.items()}
         positions = self._positions() if self._is_known(ends) else None
-        manifest = Manifest(span.first, span.last, self._clock.now(), topics, self._starts, ends, positions)
+        starts = joined([from_their_beginning(ends), self._starts])
+        manifest = Manifest(span.first, span.last, self._clock.now(), topics, starts, ends, positions)
         place.make(name)
         place.write(f"{name}/{NAME}", encode(manifest))
         place.make(RECORDS)

@@ -14,7 +14,7 @@ from pipeline.audit.errors import AuditRefused
 from pipeline.audit.record_rows import Topics, record_rows
 from pipeline.audit.scope import Scope
 from pipeline.java_client import java_options
-from pipeline.topics import read_topic
+from pipeline.topics import LATEST_MS, read_topic, too_late
 
 _RECORD_BYTES = 1_200
 """About what an envelope or a notification takes."""
@@ -27,7 +27,7 @@ def topics_scope(spark: SparkSession, kafka: KafkaSettings, wait: Callable[[int]
     """Positions first, then the ends: what is said to have left is there, and its cause too. `wait` takes milliseconds.
 
     Raises:
-        AuditRefused: A topic's beginning is gone, or somebody's transaction stays undecided.
+        AuditRefused: A topic's beginning is gone, somebody's transaction stays undecided, or Spark cannot hold a timestamp.
         TransportUnavailable, TransportRefused: The brokers are away, or do not let us look.
     """
     survey = _survey(kafka, wait)
@@ -83,6 +83,8 @@ def _survey(kafka: KafkaSettings, wait: Callable[[int], object]) -> Survey:
                 )
             wait(_LOOK_MS)
             survey = surveyor.again(survey)
+        if problem := too_late(surveyor.find_since(survey, LATEST_MS + 1)):
+            raise AuditRefused(problem)
         return survey
     finally:
         surveyor.close()

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from archived_topics import ArchivedTopics, Continuing, rows_of
+from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
 from pyspark.sql import SparkSession
 from waiting import wait_until
 
 from pipeline.archive.archive import Archive
 from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
 from pipeline.archive.place import Place
+from pipeline.audit.errors import AuditRefused
+from pipeline.audit.kafka_scope import topics_scope
 from pipeline.topics import read_topic
 from servers.kafka import KafkaServer
 from tests.connectors.kafka_stage import KafkaStage
@@ -166,3 +171,50 @@ def test_a_batch_that_is_gone_is_noticed_by_whoever_reads(topics: ArchivedTopics
         topics.archived(topics.stage.topics.input)
     with pytest.raises(ArchiveRefused, match="batch 1 is missing"):
         topics.archive()
+
+
+def test_a_file_that_is_gone_is_noticed_by_whoever_reads(topics: ArchivedTopics, tmp_path: Path) -> None:
+    source = topics.stage.topics.input
+    topics.stage.send(*(b"%d" % number for number in range(20)))
+    topics.archive(batch_records=10)
+    next((tmp_path / "archive" / "batches" / "batch=2-2").rglob("*.parquet")).unlink()
+    said = rf"batches/batch=2-2/topic={source} have 0 bytes, and [0-9,]+ were archived: restore them from a copy"
+    with pytest.raises(ArchiveRefused, match=said):
+        topics.archived(source)
+
+
+def test_a_partition_that_is_added_meanwhile_is_archived_from_its_beginning(topics: ArchivedTopics) -> None:
+    stage, source = topics.stage, topics.stage.topics.input
+    stage.send(b"0")
+    archiving = Continuing(topics.archiver())
+    archiving.start()
+    wait_until(lambda: topics.archived(source), "it is archived", PATIENCE_SECONDS, 0.5)
+    with closing(stage.kafka.admin()) as admin:
+        admin.create_partitions({source: NewPartitions(3)})
+    stage.send(b"1", b"2", b"3", partition=2)
+    wait_until(lambda: len(topics.archived(source)) == 4, "the new partition is archived", PATIENCE_SECONDS, 0.5)
+    archiving.end()
+    assert topics.snapshot().starts[source] == {0: 0, 1: 0, 2: 0}
+    stage.send(b"4", partition=2)
+    assert topics.archive() == 1
+    assert topics.snapshot().starts[source] == {0: 0, 1: 0, 2: 0}
+
+
+def test_a_timestamp_that_spark_cannot_hold_is_named_with_the_remedy(topics: ArchivedTopics) -> None:
+    """Nanoseconds in the place of milliseconds."""
+    stage, source = topics.stage, topics.stage.topics.input
+    any_instant = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    with closing(stage.kafka.admin()) as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, source, any_instant)])
+    stage.send(b"0")
+    assert topics.archive() == 1
+    with closing(KafkaProducer(bootstrap_servers=stage.bootstrap)) as producer:
+        producer.send(source, b"1", partition=0, timestamp_ms=1_774_740_835_941_000_000).get(30)
+    said = f"{source}-0@1: its timestamp is later than 9223372036854775 ms, which Spark cannot hold"
+    archiving = Continuing(topics.archiver())
+    archiving.start()
+    wait_until(lambda: not archiving.is_alive(), "it ends", PATIENCE_SECONDS, 0.5)
+    assert isinstance(archiving.failure, ArchiveRefused), archiving.failure
+    assert said in str(archiving.failure)
+    with pytest.raises(AuditRefused, match=said):
+        topics_scope(topics.spark, topics.kafka, lambda _: None)
