@@ -20,6 +20,7 @@ from daemon.sections import TransportType
 from daemon.stop_signal import StopSignal
 from daemon.system_clock import SystemClock
 from domain.errors import ConfigurationError, ResequencerError, TransientError
+from domain.printable import without_password
 
 if TYPE_CHECKING:
     from pipeline.archive.settings import ArchiveSettings
@@ -139,12 +140,14 @@ def _compact(spark: Any, location: str, *, as_json: bool) -> ExitCode:
 
 def _report(archiver: "Archiver", location: str, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps({"archive": location, "records": archiver.records, "ends": archiver.ends}) + "\n")
+        sys.stdout.write(
+            json.dumps({"archive": without_password(location), "records": archiver.records, "ends": archiver.ends}) + "\n"
+        )
         return
     for topic, ends in sorted(archiver.ends.items()):
         told = ", ".join(f"{number}: {end}" for number, end in sorted(ends.items()))
         sys.stdout.write(f"{topic} is archived up to {told}\n")
-    sys.stdout.write(f"{archiver.records:,} records were new; the archive: {location}\n")
+    _tell(f"{archiver.records:,} records were new; the archive: {location}")
 
 
 def _ignore(line: str) -> None:
@@ -152,5 +155,5 @@ def _ignore(line: str) -> None:
 
 
 def _tell(line: str) -> None:
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(without_password(line) + "\n")
     sys.stdout.flush()

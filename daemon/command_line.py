@@ -28,6 +28,7 @@ from daemon.exit_code import ExitCode
 from daemon.overrides import add_overrides, one_by_one
 from daemon.verb import Verb
 from domain.errors import ConfigurationError, ResequencerError, TransientError
+from domain.printable import without_password
 from simulator.arguments import add_simulate_arguments, add_verify_arguments
 
 VERBS: dict[str, Verb] = {
@@ -83,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _failed(error: ResequencerError) -> int:
     sys.stdout.flush()
-    for line in str(error).splitlines():
+    for line in without_password(str(error)).splitlines():
         sys.stderr.write(f"resequencer: {line}\n")
     return next((code for family, code in FAILURES.items() if isinstance(error, family)), ExitCode.NOT_SO)
 

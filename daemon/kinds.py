@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from daemon.secret import Secret, without_password
+from daemon.secret import Secret
+from domain.printable import without_password
 
 _DURATION = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(ms|millis|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)")
 _MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

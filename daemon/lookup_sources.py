@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NAMES = (SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS, PROFILES)
 _SOURCES, _LIMITS, _MASTER, _OPTIONS = "sources.", "limits.", "spark.master", "spark.options."
-_COPY_TO = "copy-to"
+_COPY_TO, _QUARANTINE = "copy-to", "quarantine"
 
 
 class SparkSettings(NamedTuple):
@@ -38,7 +38,7 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
     Raises:
         ConfigurationError: The file cannot be read, or something in it is unknown or wrong.
     """
-    from pipeline.job_settings import JobSettings, Limits  # Here, so that nothing of the service imports the jobs.
+    from pipeline.job_settings import JobSettings, Limits, Quarantine  # Here, so that nothing of the service imports the jobs.
 
     file, values = _read(configuration)
     spark = _spark_settings(values, file)
@@ -52,6 +52,7 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
         spark.options,
         _learning_settings(configuration),
         str(values.get(_COPY_TO) or ""),
+        _converted(values.get(_QUARANTINE, "masked"), Quarantine, f"{file}: {_QUARANTINE}"),
     )
 
 
@@ -90,7 +91,7 @@ def _spark_settings(values: Mapping[str, Plain], file: Path) -> SparkSettings:
 
 
 def _refuse_unknown(values: Mapping[str, Plain], file: Path) -> None:
-    known = (*(_SOURCES + name for name in NAMES), _MASTER, _COPY_TO)
+    known = (*(_SOURCES + name for name in NAMES), _MASTER, _COPY_TO, _QUARANTINE)
     for path, value in values.items():
         if path in known or path.startswith((_LIMITS, _OPTIONS)) or value == {}:
             continue

@@ -18,11 +18,6 @@ class Secret(str):
         return repr(self.masked)
 
 
-def without_password(url: str) -> str:
-    """A text with the password of a URL in it masked: `redis://user:***@host`."""
-    return re.sub(r"(://[^/@:\s]*:)\S*(@)", r"\1***\2", url)
-
-
 def is_secret_name(path: str) -> bool:
     """Whether a key by its name may hold a secret: those of the Kafka clients, and mistyped ones."""
     return _TELLTALE.search(path) is not None

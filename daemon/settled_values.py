@@ -15,9 +15,10 @@ from daemon.keys import ARCHIVE, INGRESS, KEYS, NOTIFICATION, find_nearest, is_c
 from daemon.kinds import Choice, Duration, Mismatch
 from daemon.refusal import ConfigurationRefused
 from daemon.relations import POLL_INTERVAL, RECORD_BYTES, STASH_BYTES, STASH_BYTES_PER_UNIT, broken_relations
-from daemon.secret import Secret, is_secret_name, without_password
+from daemon.secret import Secret, is_secret_name
 from daemon.shipped import find_shipped, read_reference
 from domain.errors import ConfigurationError
+from domain.printable import without_password
 
 REFERENCE = "reference"
 

@@ -5,9 +5,12 @@ from typing import Literal
 
 import msgspec
 
+from domain.printable import without_password
 from resequencer.strategies.registry import StrategySettings
 
 Format = Literal["csv", "parquet", "jdbc", "iso-codes", "project-codes", "bank-registry", "archive"]
+
+Quarantine = Literal["masked", "plain"]
 
 
 class SourceSettings(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
@@ -40,8 +43,8 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown
     def place(self) -> str:
         """How it is called where people read of it."""
         if self.format == "jdbc":
-            return f"{self.url.partition('?')[0]} {self.table}"
-        return self.path or self.format
+            return f"{without_password(self.url.partition('?')[0])} {self.table}"
+        return without_password(self.path) or self.format
 
 
 class Limits(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
@@ -67,7 +70,7 @@ class JobSettings(msgspec.Struct, frozen=True):
     """`sources` by the lookup's name; one of format `archive` needs `learning`.
 
     `spark` are options of the session; `master` as `spark-submit` takes it. A release is also copied to `copy_to`, a URL that
-    Hadoop knows, unless it is empty.
+    Hadoop knows, unless it is empty. In a `masked` quarantine no digit of a customer is shown.
     """
 
     directory: Path
@@ -78,3 +81,4 @@ class JobSettings(msgspec.Struct, frozen=True):
     spark: dict[str, str] = {}
     learning: LearningSettings | None = None
     copy_to: str = ""
+    quarantine: Quarantine = "masked"

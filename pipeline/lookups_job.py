@@ -11,12 +11,13 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from domain.clock import Instant
+from domain.printable import without_password
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, ReleaseRefused
 from enrichment.manifest import Manifest, Source, Table
 from enrichment.publication import Publication
 from enrichment.release import read_manifest
-from enrichment.shapes import REASONS
+from enrichment.shapes import CUSTOMERS, REASONS
 from pipeline.archive.reading import ArchiveSnapshot
 from pipeline.errors import JobRefused, NotShared
 from pipeline.job_settings import JobSettings, Limits, SourceSettings
@@ -25,7 +26,7 @@ from pipeline.profile_source import learn_profiles
 from pipeline.reading import check_shares, check_values, read_sources, refuse_changed, refuse_incomplete, tallied, tally_columns
 from pipeline.release_copy import copy_release
 from pipeline.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
-from pipeline.rows import FLAW, LINE, PLACE, TEXT
+from pipeline.rows import FLAW, LINE, PLACE, TEXT, masked
 from pipeline.shards import shard_count, write_table
 from pipeline.spark_errors import SPARK_ERRORS, cause_of
 
@@ -86,7 +87,7 @@ def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_
         publication.publish(tables, tuple(source for work in works for source in work.built.sources))
         removed = directory.sweep(settings.keep)
         if settings.copy_to:
-            tell(f"copying to {settings.copy_to}")
+            tell(f"copying to {without_password(settings.copy_to)}")
             copy_release(spark, directory, publication.version, settings.copy_to, settings.keep)
         quarantine = str(job.quarantine) if job.quarantine.exists() else None
         return Built(publication.version, tuple(work.built for work in works), quarantine, tuple(removed))
@@ -136,7 +137,7 @@ class _Job:
         if spec.name == REASONS:
             self._reasons = checked.where(F.col(FLAW).isNull())
         observation = Observation()
-        self._set_aside(checked.observe(observation, *tally_columns(sources, spec)), spec.name)
+        self._set_aside(checked.observe(observation, *tally_columns(sources, spec)), spec)
         found = tallied(sources, spec, observation.get)
         tallies = tuple(msgspec.structs.replace(each, remark=self._remarks.get(each.place)) for each in found)
         refuse_incomplete(reading.counted, tallies)
@@ -158,7 +159,7 @@ class _Job:
         refuse_changed(tallies, tallied(sources, spec, again.get))
         keys, contradictory = observation.get["keys"], observation.get["contradictory"]
         if contradictory:
-            self._set_aside(contradictions(checked, resolved, self._today), f"{spec.name}-contradictions")
+            self._set_aside(contradictions(checked, resolved, self._today), spec, "-contradictions")
         self._check(spec.name, table.rows, keys, contradictory)
         doubled = (observation.get["rows"] or 0) - keys
         return _Work(BuiltLookup(spec.name, tallies, table.rows, doubled, contradictory, table.bytes), table)
@@ -171,14 +172,17 @@ class _Job:
         self._remarks[source.place] = learned.remark
         return learned.rows
 
-    def _set_aside(self, rows: DataFrame, name: str) -> None:
+    def _set_aside(self, rows: DataFrame, spec: LookupSpec, what: str = "") -> None:
         """Into the quarantine, a JSON object per row."""
-        target = self.quarantine / name
+        target = self.quarantine / f"{spec.name}{what}"
+        reason, text = F.col(FLAW), F.col(TEXT)
+        if spec.name == CUSTOMERS and self._settings.quarantine == "masked":
+            reason, text = masked(reason, within="' "), masked(text)
         refused, observation = rows.where(F.col(FLAW).isNotNull()), Observation()
         observed = refused.observe(observation, F.count("*").alias(ROWS))
-        observed.select(F.col(FLAW).alias("reason"), F.col(PLACE).alias("source"), LINE, TEXT).write.mode("overwrite").json(
-            target.absolute().as_uri()
-        )
+        observed.select(reason.alias("reason"), F.col(PLACE).alias("source"), LINE, text.alias(TEXT)).write.mode(
+            "overwrite"
+        ).json(target.absolute().as_uri())
         found = _count_lines(target)
         if found != observation.get[ROWS]:
             raise NotShared(str(target), observation.get[ROWS], found)

@@ -32,7 +32,7 @@ def contradictions(checked: DataFrame, resolved: DataFrame, today: date) -> Data
     """The rows of contradictory keys, with that as their flaw."""
     keys = resolved.where(IS_CONTRADICTORY).select(F.col(KEY).alias("contradictory"))
     rows = _of_today(checked, today)
-    flaw = F.concat(F.lit("contradicts another row of the key "), F.replace(KEY, F.lit("\x1f"), F.lit(" ")))
+    flaw = F.concat(F.lit("contradicts another row of the key '"), F.replace(KEY, F.lit("\x1f"), F.lit(" ")), F.lit("' "))
     return (
         rows.join(keys, rows[KEY] == keys["contradictory"], "left_semi")
         .drop(FLAW)

@@ -67,6 +67,11 @@ def cleaned(column: Column) -> Column:
     return F.when(trimmed != "", trimmed)
 
 
+def masked(text: Column, within: str = "") -> Column:
+    """Its digits as asterisks, so that no account can be read of it; with `within` only those behind which that follows."""
+    return F.regexp_replace(text, rf"\p{{Nd}}(?=[\s\S]*{within})", "*")
+
+
 def first_flaw(*flaws: tuple[Column, str | Column]) -> Column:
     """The text of the first condition that holds, null where none does."""
     return F.coalesce(*[F.when(condition, F.lit(text) if isinstance(text, str) else text) for condition, text in flaws])

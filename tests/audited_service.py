@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -79,9 +78,9 @@ class AuditedService:
     def audit(self) -> list[Told]:
         scope = find_scope(self.file_settings(), self.directory / "archive")
         self.meanwhile()
-        with closing(AuditRules(self.settings(scope.settled))) as rules:
-            rows = [row for portion in scope.portions for row in read_portion(portion, rules)]
-            told = list(judge_rows(sorted(rows), rules))
+        rules = AuditRules(self.settings(scope.settled))
+        rows = [row for portion in scope.portions for row in read_portion(portion, rules)]
+        told = list(judge_rows(sorted(rows), rules))
         waiting = [each for each in told if each.kind == WAITING]
         return [*told, *overdue(waiting, timing_of(told), rules.settings)]
 

@@ -1,7 +1,6 @@
 """The job: brings what was let out and what arrived together by unit, in tasks, and writes what is found as tables."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -69,8 +68,7 @@ def _judged(rows: DataFrame, settings: AuditSettings, tasks: int) -> DataFrame:
 def _judge(settings: AuditSettings) -> Step:
     def judge_all(batches: Batches) -> Iterator[pa.RecordBatch]:
         calm_collector()
-        with closing(AuditRules(settings)) as rules:
-            yield from told_batches(judge_rows(rows_of(batches), rules))
+        yield from told_batches(judge_rows(rows_of(batches), AuditRules(settings)))
 
     return judge_all
 

@@ -1,8 +1,6 @@
 """The service's own handler, with the lookups that each notification says it was made with."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
-from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -12,10 +10,9 @@ from domain.envelope import DataEnvelope
 from domain.errors import EndedItsWorker, PermanentError, TooLarge
 from domain.notification import Notification, notification_id
 from domain.record import Headers
-from enrichment.directory import MANIFEST, LookupsDirectory
+from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, ReleaseRefused
-from enrichment.manifest import Pointer, is_version
-from enrichment.release import open_release
+from pipeline.audit.releases import find_release
 from pipeline.audit.unit_output import UnitOutput
 from resequencer.handlers.lookups import Lookups
 from resequencer.handlers.notification_settings import NotificationSettings
@@ -39,10 +36,9 @@ class KnownHandler:
     def __init__(self, settings: HandlerSettings, table: NotificationSettings, lookups: str) -> None:
         self.is_foreign = ":" in settings.target_type
         self._settings = msgspec.structs.replace(settings, target_type="report") if self.is_foreign else settings
-        self._directory = LookupsDirectory(Path(lookups))
+        self._lookups = Path(lookups)
         self._alone = make_handler(self._settings, table)
         self._made: dict[str, ProcessObjectHandler | None] = {}
-        self._releases = ExitStack()
         self.output = UnitOutput()
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
@@ -62,10 +58,6 @@ class KnownHandler:
             return handled
         unknown = tuple(msgspec.structs.replace(each, value=UNKNOWN) for each in handled.notifications)
         return msgspec.structs.replace(handled, notifications=unknown)
-
-    def close(self) -> None:
-        """The releases that it has opened."""
-        self._releases.close()
 
     def _believed(self, envelope: DataEnvelope, marks: Marks) -> Handled:
         """The notifications that are there, of the process objects that there are."""
@@ -89,25 +81,16 @@ class KnownHandler:
 
     def _find_current(self) -> str | None:
         try:
-            return self._directory.get_current().version
+            return LookupsDirectory(self._lookups).get_current().version
         except (NoRelease, ReleaseRefused):
             return None
 
     def _find_handler(self, version: str) -> ProcessObjectHandler | None:
         """None where that version is not there any more."""
-        if not is_version(version):
-            return None
         if version not in self._made:
-            try:
-                release = self._releases.enter_context(closing(open_release(self._directory, self._pointer(version))))
-                self._made[version] = self._alone.with_lookups(Lookups(release))
-            except (NoRelease, ReleaseRefused, OSError):
-                self._made[version] = None
+            release = find_release(self._lookups, version)
+            self._made[version] = None if release is None else self._alone.with_lookups(Lookups(release))
         return self._made[version]
-
-    def _pointer(self, version: str) -> Pointer:
-        content = (self._directory.release(version) / MANIFEST).read_bytes()
-        return Pointer(version, sha256(content).hexdigest())
 
 
 def _agreed(each: list[Handled]) -> Handled:

@@ -34,7 +34,7 @@ class AuditSettings(msgspec.Struct, frozen=True):
 
 
 class AuditRules:
-    """Made once in each task, and closed with it."""
+    """Made once in each task."""
 
     def __init__(self, settings: AuditSettings) -> None:
         self.settings = settings
@@ -46,6 +46,3 @@ class AuditRules:
         # A user's own may look at whatever came.
         self.needs_records = ":" in settings.strategy.strategy
         self.decoder = EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence, settings.max_value_bytes))
-
-    def close(self) -> None:
-        self.handler.close()

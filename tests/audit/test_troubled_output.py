@@ -12,6 +12,7 @@ from audited_service import TABLE, AuditedService, lines_of, write_lines
 from published_lookups import publish, shaped
 from service_under_test import envelope_line
 
+import pipeline.audit.releases
 from connectors import file_archive
 from connectors.file_archive import FileArchive
 from connectors.file_operations import SystemFiles
@@ -114,7 +115,8 @@ def test_content_of_a_version_that_is_not_there_is_not_judged(tmp_path, version)
     assert [each for each in told if each.kind == FINDING or each.is_compared] == []
 
 
-def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_names(tmp_path):
+def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_names(tmp_path, monkeypatch):
+    """Each is opened once in a process, however many tasks it does: it is read whole for that."""
     audited = AuditedService(tmp_path)
     directory, handler = LookupsDirectory(tmp_path / "lookups"), audited.service.handler
 
@@ -129,7 +131,15 @@ def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_nam
         audited.live_with(switch)
     versions = {line["headers"].get("lookups-version") for line in lines_of(audited.notifications)}
     assert len(versions) == 2
-    assert audited.findings() == []
+    opened = []
+
+    def open_and_count(directory, pointer):
+        opened.append(pointer.version)
+        return open_release(directory, pointer)
+
+    monkeypatch.setattr(pipeline.audit.releases, "open_release", open_and_count)
+    assert [audited.findings() for _ in range(3)] == [[], [], []]
+    assert sorted(opened) == sorted(versions - {None})
 
 
 @pytest.mark.parametrize("refusal", [PermanentError, TooLarge])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from connectors.port import TransportUnavailable
-from daemon.archive_topics import _go_on
+from daemon.archive_topics import _go_on, _report
 from daemon.stop_signal import StopSignal
 
 
@@ -23,6 +23,13 @@ class Failing:
         if not self._left:
             self._stop.is_over = True
         raise TransportUnavailable("the brokers: nobody answers")
+
+
+class Done:
+    records = 3
+
+    def __init__(self) -> None:
+        self.ends = {"in": {0: 3}}
 
 
 class Waitless(StopSignal):
@@ -43,3 +50,11 @@ def test_brokers_that_are_away_are_told_of_once_and_again_once_they_were_back(ca
     stop = Waitless()
     _go_on(Failing(stop, 0, 0, 7, 0), stop)
     assert capsys.readouterr().out == 2 * "waiting: the brokers: nobody answers\n"
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_password_of_the_archives_url_is_not_said(capsys: pytest.CaptureFixture[str], *, as_json: bool) -> None:
+    _report(Done(), "hdfs://archivist:geheim@host/records", as_json=as_json)
+    said = capsys.readouterr().out
+    assert "hdfs://archivist:***@host/records" in said
+    assert "geheim" not in said

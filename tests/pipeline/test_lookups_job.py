@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from domain.printable import without_password
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, PublishingRefused
 from enrichment.release import Release, open_release
@@ -137,6 +138,28 @@ def test_what_is_not_fit_publishes_nothing_and_the_release_before_it_stays(
     assert list(directory.building.glob("*")) == []
 
 
+@pytest.mark.parametrize(
+    ("quarantine", "reason", "text", "contradictory"),
+    [
+        ("masked", "valid_from '**.**.****' is no day (2026-03-28)", "DE** **** ****,email,**.**.****", "account DE********"),
+        ("plain", "valid_from '28.03.2026' is no day (2026-03-28)", "DE89 3704 0044,email,28.03.2026", "account DE12345678"),
+    ],
+)
+def test_no_account_can_be_read_in_the_quarantine_unless_it_is_asked_for(
+    spark: SparkSession, directory: LookupsDirectory, tmp_path: Path, quarantine: Any, reason: str, text: str, contradictory: str
+) -> None:
+    file = tmp_path / "customers.csv"
+    rows = ("DE89 3704 0044,email,28.03.2026", "DE12345678,email,", "DE12345678,push,")
+    file.write_text("account,channel,valid_from\n" + "".join(f"{row}\n" for row in rows))
+    sources = {CUSTOMERS: (SourceSettings("csv", str(file), required_good_share=0.5),)}
+    settings = JobSettings(directory.path, 3, sources, Limits(contradictions=1.0), quarantine=quarantine)
+    built = build_lookups(spark, settings, NOW, "1.2.3", lambda _: None)
+    kept = [json.loads(line) for file in Path(str(built.quarantine)).rglob("part-*") for line in file.read_text().splitlines()]
+    told = {each["line"]: (each["reason"], each["text"]) for each in kept}
+    assert told[2] == (reason, text)
+    assert told[3][0] == f"contradicts another row of the key '{contradictory}' "
+
+
 def test_a_column_that_lost_its_values_is_refused(
     build: Build, directory: LookupsDirectory, customers: Callable[..., SourceSettings]
 ) -> None:
@@ -230,6 +253,18 @@ def test_of_two_jobs_at_once_one_is_refused(
 ) -> None:
     with directory.publishing(), pytest.raises(PublishingRefused, match="wait for that to end"):
         build(customers=[customers("P1,email,")])
+
+
+def test_the_password_of_a_sources_url_is_not_said(build: Build) -> None:
+    sources = (
+        SourceSettings("jdbc", url="jdbc:postgresql://reader:geheim@127.0.0.1:9/bank", table="customers"),
+        SourceSettings("csv", "nowhere://reader:geheim@127.0.0.1:9/customers.csv"),
+    )
+    for source in sources:
+        with pytest.raises(JobRefused) as refused:
+            build(customers=[source])
+        assert "://reader:***@127.0.0.1:9/" in str(refused.value)
+        assert "geheim" not in without_password(str(refused.value))
 
 
 def test_a_job_without_sources_says_so(build: Build) -> None:

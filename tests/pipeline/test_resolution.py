@@ -49,7 +49,7 @@ def test_the_latest_day_of_the_last_source_counts_and_contradictions_are_refused
     ]  # fmt: skip
     assertDataFrameEqual(told_of, rows.sparkSession.createDataFrame(expected, told_of.schema))
     told = contradictions(rows, resolved, TODAY).collect()
-    assert {each.flaw for each in told} == {"contradicts another row of the key party tie"}
+    assert {each.flaw for each in told} == {"contradicts another row of the key 'party tie' "}
     assert sorted(each.line for each in told) == [12, 13, 14]
 
 
