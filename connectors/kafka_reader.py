@@ -85,7 +85,10 @@ class CommittedReader:
                 self._reader.seek(name, min(max(offsets.get(Partition(*name), ends[name]), starts[name]), ends[name]))
 
     def read(self, ends: Mapping[TopicPartition, int]) -> Iterator[tuple[TopicPartition, list[Any]]]:
-        """What lies between where reading stands and these ends, a piece of a partition at a time, in order."""
+        """What lies between where reading stands and these ends, a piece of a partition at a time, in order.
+
+        Reading then stands at the ends: what a poll brings beyond them is read again.
+        """
         limit_ms = self._settings.call_timeout_ms
         while True:
             with translated(self._what):
@@ -93,7 +96,10 @@ class CommittedReader:
                     return
                 polled = self._reader.poll(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
             for name, records in polled.items():
-                yield name, [each for each in records if each.offset < ends[name]]
+                within = [each for each in records if each.offset < ends[name]]
+                if len(within) < len(records):
+                    self._reader.seek(name, records[len(within)].offset)
+                yield name, within
 
     def close(self) -> None:
         self._reader.close()

@@ -246,7 +246,7 @@ def test_the_service_on_real_servers_does_what_the_readme_says(tmp_path):
             subprocess.run(["make", target, "CONF=conf/local.conf"], cwd=tmp_path, env=environment, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert shown in done.stdout
-    assert re.search(r"^worker [01]: ready, [1-4] partitions$", done.stdout, re.MULTILINE)
+    assert re.search(r"^worker [01] \(process [0-9]+\): ready, [1-4] partitions$", done.stdout, re.MULTILINE)
     assert done.stdout.endswith("stopped\nstopped: infinispan, kafka, redis\n")
 
 
