@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from operated_service import NOTIFICATION, OperatedService
+from operated_service import INGRESS, NOTIFICATION, OperatedService
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +69,23 @@ def test_two_run_directories_with_one_output_directory_are_refused(new_service: 
     assert second.wait() == 1
     assert f"{tmp_path}/shared: in use by the service with process id" in second.log
     assert first.stop() == 0
+
+
+def test_two_run_directories_with_one_input_directory_are_refused(new_service: NewService, tmp_path: Path) -> None:
+    """Also where nothing is in it yet, and where it has another name."""
+    (tmp_path / "alias").symlink_to(tmp_path / "shared")
+    first = new_service(f'{INGRESS}.file.directory="{tmp_path}/shared"').start_and_wait()
+    assert first.process is not None
+    others = (f'{INGRESS}.file.directory="{tmp_path}/alias"', f"{NOTIFICATION}.run-directory=run/other")
+    second = new_service(*others)
+    for verb in ("run", "start"):
+        refused = second.verb(verb)
+        assert refused.returncode == 1
+        assert f"{tmp_path}/shared: in use by the service with process id {first.process.pid}; stop it" in refused.stderr
+    assert list((tmp_path / "shared").iterdir()) == []
+    first.kill()
+    second.run_directory = tmp_path / "run" / "other"
+    assert second.start_and_wait().stop() == 0
 
 
 def test_an_output_directory_that_is_the_run_directory_under_another_name_does_not_lock_itself_out(
