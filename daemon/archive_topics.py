@@ -14,7 +14,7 @@ from daemon.configuration import Configuration, load
 from daemon.exit_code import ExitCode
 from daemon.kafka_settings import kafka_settings
 from daemon.keys import INGRESS
-from daemon.lookup_sources import load_spark_settings
+from daemon.lookup_sources import Job, load_spark_settings
 from daemon.run_lock import AlreadyRunning, RunLock
 from daemon.sections import TransportType
 from daemon.stop_signal import StopSignal
@@ -91,10 +91,10 @@ def _spark(configuration: Configuration, master: str | None) -> Any:
     from daemon.kafka_jars import with_kafka
     from pipeline.session import spark_session
 
-    settings = load_spark_settings(configuration)
+    settings = load_spark_settings(configuration, Job.ARCHIVE_TOPICS)
     options = with_kafka(settings.options)
     sys.stderr.write(f"Starting Spark ({master or settings.master})\n")
-    return spark_session(master or settings.master, options)
+    return spark_session(master or settings.master, options, settings.application)
 
 
 def _archiver(spark: Any, configuration: Configuration, location: str, stop: StopSignal) -> "Archiver":

@@ -18,7 +18,7 @@ from daemon.exit_code import ExitCode
 from daemon.kafka_jars import with_kafka
 from daemon.kafka_settings import kafka_settings
 from daemon.keys import INGRESS
-from daemon.lookup_sources import load_spark_settings
+from daemon.lookup_sources import Job, load_spark_settings
 from daemon.run_lock import AlreadyRunning, RunLock
 from daemon.sections import TransportType
 from daemon.stop_signal import StopSignal
@@ -82,11 +82,11 @@ def _run(configuration: Configuration, target: Path, master: str | None, *, is_a
     from pipeline.session import spark_session
 
     building = begin(target)
-    settings = load_spark_settings(configuration)
+    settings = load_spark_settings(configuration, Job.AUDIT)
     is_on_files = configuration.ingress.transport is TransportType.FILE
     options = settings.options if is_on_files else with_kafka(settings.options)
     sys.stderr.write(f"Starting Spark ({master or settings.master})\n")
-    with spark_session(master or settings.master, options) as spark:
+    with spark_session(master or settings.master, options, settings.application) as spark:
         scope = _scope(spark, configuration, is_archive=is_archive)
         sys.stderr.write(f"Reading and judging {scope.size / 1e6:,.1f} MB\n")
         summary = summarize(audit_records(spark, scope, audit_settings(configuration, dict(scope.settled)), building))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,15 +22,29 @@ if TYPE_CHECKING:
     from pipeline.job_settings import JobSettings, LearningSettings, SourceSettings
 
 NAMES = (SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS, PROFILES)
-_SOURCES, _LIMITS, _MASTER, _OPTIONS = "sources.", "limits.", "spark.master", "spark.options."
+_SOURCES, _LIMITS, _MASTER = "sources.", "limits.", "spark.master"
 _COPY_TO, _QUARANTINE = "copy-to", "quarantine"
 
 
+class Job(StrEnum):
+    """The jobs, as their options are called in the file."""
+
+    LOOKUPS = "lookups"
+    ARCHIVE_TOPICS = "archive-topics"
+    AUDIT = "audit"
+
+
+_OF_ALL = "spark.options."
+_OF_EACH = {job: f"spark.{job}.options." for job in Job}
+_OPTIONS = (_OF_ALL, *_OF_EACH.values())
+
+
 class SparkSettings(NamedTuple):
-    """`master` as `spark-submit` takes it."""
+    """`master` as `spark-submit` takes it, `application` the name under which it shows the job."""
 
     master: str
     options: dict[str, str]
+    application: str
 
 
 def load_job_settings(configuration: Configuration) -> "JobSettings":
@@ -41,7 +56,7 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
     from pipeline.job_settings import JobSettings, Limits, Quarantine  # Here, so that nothing of the service imports the jobs.
 
     file, values = _read(configuration)
-    spark = _spark_settings(values, file)
+    spark = _spark_settings(values, file, Job.LOOKUPS)
     limits = {path.removeprefix(_LIMITS): value for path, value in values.items() if path.startswith(_LIMITS)}
     return JobSettings(
         configuration.lookups.directory,
@@ -53,6 +68,7 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
         _learning_settings(configuration),
         str(values.get(_COPY_TO) or ""),
         _converted(values.get(_QUARANTINE, "masked"), Quarantine, f"{file}: {_QUARANTINE}"),
+        spark.application,
     )
 
 
@@ -64,14 +80,14 @@ def _learning_settings(configuration: Configuration) -> "LearningSettings":
     return LearningSettings(strategy, ingress.topic, ingress.max_record_bytes)
 
 
-def load_spark_settings(configuration: Configuration) -> SparkSettings:
-    """Where jobs run, those that build no lookups too.
+def load_spark_settings(configuration: Configuration, job: Job) -> SparkSettings:
+    """Where a job runs, and how.
 
     Raises:
         ConfigurationError: The file cannot be read, or something in it is unknown or a duration.
     """
     file, values = _read(configuration)
-    return _spark_settings(values, file)
+    return _spark_settings(values, file, job)
 
 
 def _read(configuration: Configuration) -> tuple[Path, Mapping[str, Plain]]:
@@ -81,19 +97,25 @@ def _read(configuration: Configuration) -> tuple[Path, Mapping[str, Plain]]:
     return file, values
 
 
-def _spark_settings(values: Mapping[str, Plain], file: Path) -> SparkSettings:
+def _spark_settings(values: Mapping[str, Plain], file: Path, job: Job) -> SparkSettings:
+    """Of options that are given for this job and for all, those of the job count."""
     for path, value in values.items():
         if path.startswith(_OPTIONS) and isinstance(value, timedelta):
             problem = 'is a duration to HOCON, so nobody knows how it was written; put it in quotes, as in "512m"'
             raise ConfigurationError(f"{file}: {path}", problem)
-    options = {path.removeprefix(_OPTIONS): str(value) for path, value in values.items() if path.startswith(_OPTIONS)}
-    return SparkSettings(str(values.get(_MASTER, "local[*]")), options)
+    options = {
+        path.removeprefix(prefix): str(value)
+        for prefix in (_OF_ALL, _OF_EACH[job])
+        for path, value in values.items()
+        if path.startswith(prefix)
+    }
+    return SparkSettings(str(values.get(_MASTER, "local[*]")), options, f"resequencer {job}")
 
 
 def _refuse_unknown(values: Mapping[str, Plain], file: Path) -> None:
     known = (*(_SOURCES + name for name in NAMES), _MASTER, _COPY_TO, _QUARANTINE)
     for path, value in values.items():
-        if path in known or path.startswith((_LIMITS, _OPTIONS)) or value == {}:
+        if path in known or path.startswith((_LIMITS, *_OPTIONS)) or value == {}:
             continue
         near = get_close_matches(path, known, n=1)
         raise ConfigurationError(f"{file}: {path}", "unknown key" + (f"; did you mean {near[0]}?" if near else ""))

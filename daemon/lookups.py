@@ -18,7 +18,7 @@ from enrichment.directory import LookupsDirectory
 from enrichment.errors import ReleaseRefused
 from enrichment.publication import roll_back
 from enrichment.release import open_release, read_manifest
-from enrichment.shapes import key_of, shown_value
+from enrichment.shapes import CUSTOMERS, account_of, key_of, shown_value
 
 
 def lookups(arguments: Namespace) -> ExitCode:
@@ -97,7 +97,8 @@ def _show(arguments: Namespace, configuration: Configuration) -> ExitCode:
         if not release.has(arguments.name):
             known = ", ".join(sorted(release.manifest.tables))
             raise ConfigurationError(arguments.name, f"is no lookup of {release.version}; there are {known}")
-        key = key_of(*arguments.key)
+        is_account = (arguments.name, *arguments.key[:1]) == (CUSTOMERS, "account")
+        key = key_of(*map(account_of, arguments.key)) if is_account else key_of(*arguments.key)
         found = release.find(arguments.name, key)
         value = None if found is None else shown_value(arguments.name, key, found)
     finally:

@@ -45,7 +45,7 @@ def build(arguments: Namespace, configuration: Configuration) -> ExitCode:
             if not progress.console.is_terminal:
                 progress.console.print(step)
 
-        with spark_session(arguments.master or settings.master, settings.spark) as spark:
+        with spark_session(arguments.master or settings.master, settings.spark, settings.application) as spark:
             built = build_lookups(spark, settings, SystemClock().now(), version("resequencer"), tell)
         progress.update(bar, completed=steps + 1, description="published")
     if arguments.json:

@@ -4,6 +4,7 @@ A value is a JSON array of texts and nulls in the order of the fields here, as S
 `FORMAT` of the manifest. Parts of a key are joined by a character that no id may contain.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -95,11 +96,17 @@ _SHAPES: dict[str, type[msgspec.Struct]] = {
     PROFILES: ProfileValue,
 }
 
+_is_iban = re.compile(IBAN).fullmatch
 _Value = TypeVar("_Value", bound=msgspec.Struct)
 
 
 def key_of(*parts: str) -> bytes:
     return SEPARATOR.join(parts).encode(errors="surrogatepass")
+
+
+def account_of(identity: str) -> str:
+    """As it is in a key."""
+    return identity.upper() if _is_iban(identity) else identity
 
 
 def reader_of(shape: type[_Value]) -> Callable[[bytes], _Value]:

@@ -69,8 +69,8 @@ class LearningSettings(msgspec.Struct, frozen=True):
 class JobSettings(msgspec.Struct, frozen=True):
     """`sources` by the lookup's name; one of format `archive` needs `learning`.
 
-    `spark` are options of the session; `master` as `spark-submit` takes it. A release is also copied to `copy_to`, a URL that
-    Hadoop knows, unless it is empty. In a `masked` quarantine no digit of a customer is shown.
+    `spark` are options of the session; `master` as `spark-submit` takes it, which shows the job as `application`. A release is
+    also copied to `copy_to`, a URL that Hadoop knows, unless it is empty. A `masked` quarantine shows no digit of a customer.
     """
 
     directory: Path
@@ -82,3 +82,4 @@ class JobSettings(msgspec.Struct, frozen=True):
     learning: LearningSettings | None = None
     copy_to: str = ""
     quarantine: Quarantine = "masked"
+    application: str = "resequencer"

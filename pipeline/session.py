@@ -13,6 +13,7 @@ from pipeline.errors import JobRefused
 from pipeline.jvm import start_jvm
 from pipeline.spark_errors import SPARK_ERRORS, cause_of
 
+NAME = "resequencer"
 _OPTIONS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -29,14 +30,14 @@ _LOG_LEVEL = "ERROR"
 
 
 @contextmanager
-def spark_session(master: str, options: dict[str, str]) -> Iterator[SparkSession]:
-    """Ends with the job. `options` are added to those of the jobs, and count more.
+def spark_session(master: str, options: dict[str, str], name: str = NAME) -> Iterator[SparkSession]:
+    """Ends with the job, which is called so. `options` are added to those of the jobs, and count more.
 
     Raises:
         JobRefused: Spark does not start there.
     """
     try:
-        session = start_session(master, options)
+        session = start_session(master, options, name)
     except SPARK_ERRORS as error:
         raise JobRefused(
             f"Spark does not start on {master}: {cause_of(error)}; is it local[*] or the URL of a master that has workers?"
@@ -47,10 +48,10 @@ def spark_session(master: str, options: dict[str, str]) -> Iterator[SparkSession
         session.stop()
 
 
-def start_session(master: str, options: dict[str, str]) -> SparkSession:
+def start_session(master: str, options: dict[str, str], name: str = NAME) -> SparkSession:
     """On this machine alone Spark listens on loopback; Python is this one, on every machine, and finds what it finds here."""
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    conf = SparkConf().setAppName("resequencer").setMaster(master)
+    conf = SparkConf().setAppName(name).setMaster(master)
     local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if master.startswith("local") else {}
     found = {"spark.executorEnv.PYTHONPATH": path} if (path := os.environ.get("PYTHONPATH")) else {}
     conf.setAll([*{**_OPTIONS, **local, **found, **options}.items()])

@@ -1,11 +1,10 @@
 """Who the customer of a payment is: by the ids of the initiating party, else by the account that pays."""
 
-import re
 from collections.abc import Iterator
 
 import msgspec
 
-from enrichment.shapes import IBAN, CustomerValue
+from enrichment.shapes import CustomerValue, account_of
 from resequencer.handlers.enrichment import Enrichment
 
 PARTY = "party"
@@ -40,7 +39,6 @@ class _Account(msgspec.Struct, gc=False):
     Id: _AccountChoice | None = None
 
 
-_is_iban = re.compile(IBAN).fullmatch
 _read_party = msgspec.json.Decoder(_Party).decode
 _read_account = msgspec.json.Decoder(_Account).decode
 
@@ -64,4 +62,4 @@ def _identities(party: msgspec.Raw | None, account: msgspec.Raw | None) -> Itera
     if account is not None and (its := _read_account(account).Id) is not None:
         identity = its.IBAN or (None if its.Othr is None else its.Othr.Id)
         if identity is not None:
-            yield ACCOUNT, identity.upper() if _is_iban(identity) else identity
+            yield ACCOUNT, account_of(identity)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from daemon.configuration import Configuration
-from daemon.lookup_sources import load_job_settings
+from daemon.lookup_sources import Job, load_job_settings, load_spark_settings
 from domain.errors import ConfigurationError
 from enrichment.shapes import CUSTOMERS, INSTITUTIONS, PROFILES, REASONS, SETTINGS
 from pipeline.job_settings import JobSettings, LearningSettings, Limits, SourceSettings
@@ -56,6 +56,27 @@ def test_all_that_a_source_may_say_is_read(described: Callable[[str], JobSetting
     assert settings.limits == Limits(row_drop=0.5, contradictions=0.1)
     assert (settings.master, settings.spark) == ("spark://h:7077", {"spark.executor.memory": "4g"})
     assert settings.copy_to == "hdfs://n/lookups"
+
+
+def test_a_job_has_options_of_its_own_which_count_before_those_of_all_and_a_name(
+    tmp_path: Path, loaded: Callable[..., Configuration]
+) -> None:
+    (tmp_path / "own.conf").write_text("""
+        spark.options { "spark.driver.memory" = "2g", "spark.ui.enabled" = "true" }
+        spark.audit.options { "spark.driver.memory" = "8g" }
+        spark.archive-topics { options { "spark.cores.max" = "1" } }
+    """)
+    configuration = loaded(f'{N}.lookups.sources = "{tmp_path}/own.conf"')
+    of_all = {"spark.driver.memory": "2g", "spark.ui.enabled": "true"}
+    found = {job: load_spark_settings(configuration, job) for job in Job}
+    assert found[Job.LOOKUPS].options == load_job_settings(configuration).spark == of_all
+    assert found[Job.AUDIT].options == of_all | {"spark.driver.memory": "8g"}
+    assert found[Job.ARCHIVE_TOPICS].options == of_all | {"spark.cores.max": "1"}
+    assert [each.application for each in found.values()] == [
+        "resequencer lookups",
+        "resequencer archive-topics",
+        "resequencer audit",
+    ]
 
 
 def test_an_archive_is_the_one_that_is_configured_unless_it_is_named(described: Callable[[str], JobSettings]) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -99,10 +100,20 @@ def options(logs: Path) -> dict[str, str]:
     return {**quick, **small_blocks, **logged, **reachable, **both}
 
 
-def executors_of(logs: Path) -> set[str]:
-    """Those that ended a task, as the job's own event log has it."""
+def events_of(logs: Path, kind: str) -> list[dict[str, Any]]:
+    """As the job's own event log has them."""
     lines = [line for file in logs.rglob("*") if file.is_file() for line in file.read_text().splitlines()]
-    events = [json.loads(line) for line in lines if line.startswith('{"Event":"SparkListenerTaskEnd"')]
+    return [json.loads(line) for line in lines if line.startswith(f'{{"Event":"SparkListener{kind}"')]
+
+
+def name_of(logs: Path) -> str:
+    (started,) = events_of(logs, "ApplicationStart")
+    return str(started["App Name"])
+
+
+def executors_of(logs: Path) -> set[str]:
+    """Those that ended a task."""
+    events = events_of(logs, "TaskEnd")
     return {event["Task Info"]["Executor ID"] for event in events if event["Task End Reason"]["Reason"] == "Success"}
 
 
@@ -157,12 +168,13 @@ def test_a_cluster_archives_and_audits_topics_as_this_machine_does(lived: Lived,
     archived = ArchivedTopics(lived.spark, lived.stage, str(tmp_path / "archive"))
 
     def on_cluster(verb: str, *arguments: str) -> str:
-        (tmp_path / verb).write_text(json.dumps({"spark": {"options": options(tmp_path / f"{verb}-events")}}))
+        (tmp_path / verb).write_text(json.dumps({"spark": {verb: {"options": options(tmp_path / f"{verb}-events")}}}))
         set_values = (f"lookups.sources={tmp_path / verb}", f"archive.directory={archived.location}")
         overrides = ("--set", *(f"{NOTIFICATION}.{each}" for each in set_values))
         done = lived.service.verb(verb, "--master", cluster.master, *arguments, *overrides, seconds=PATIENCE_SECONDS)
         assert done.returncode == 0, done.stdout + done.stderr
         assert executors_of(tmp_path / f"{verb}-events") == {"0", "1"}
+        assert name_of(tmp_path / f"{verb}-events") == f"resequencer {verb}"
         return done.stdout
 
     on_cluster("archive-topics")

@@ -10,7 +10,7 @@ from waiting import wait_until
 
 from daemon.exit_code import ExitCode
 from enrichment.directory import LookupsDirectory
-from enrichment.shapes import ANY, SETTINGS
+from enrichment.shapes import ANY, CUSTOMERS, SETTINGS
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +117,12 @@ def test_the_orders_tell_what_is_there(service: OperatedService, lookups: Lookup
     assert (unknown.returncode, f"there are {SETTINGS}" in unknown.stderr) == (ExitCode.CONFIGURATION_REFUSED, True)
     missing = service.verb("lookups", "rollback", "20200101T000000000Z")
     assert (missing.returncode, f"there are {second}, {first}" in missing.stderr) == (ExitCode.NOT_SO, True)
+
+
+def test_an_account_is_shown_by_its_iban_in_whatever_case(service: OperatedService, lookups: LookupsDirectory) -> None:
+    publish(lookups, {CUSTOMERS: shaped({("account", "GB82WEST12345698765432"): [None, None, "push", None, None]})})
+    shown = service.verb("lookups", "show", CUSTOMERS, "account", "gb82west12345698765432")
+    assert (shown.returncode, "channel: push" in shown.stdout) == (0, True), shown.stdout + shown.stderr
 
 
 def test_nothing_is_mixed_while_releases_change_under_load(service: OperatedService, lookups: LookupsDirectory) -> None:
