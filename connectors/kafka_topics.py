@@ -147,9 +147,11 @@ class Topics:
     def _be_patient(self, described: Mapping[str, Mapping[str, Any]]) -> None:
         """Raises TransportUnavailable while a topic that is not known may still become so."""
         unknown = [name for name, found in described.items() if found["error_code"] == _UNKNOWN.errno]
+        if not unknown:
+            return
         now = monotonic()
         self._missing_since = now if self._missing_since is None else self._missing_since
-        if unknown and now - self._missing_since < _GRACE_SECONDS:
+        if now - self._missing_since < _GRACE_SECONDS:
             raise TransportUnavailable(f"topic {', '.join(unknown)}: the brokers do not know it")
 
     def _needed(self, name: str) -> Right:

@@ -39,10 +39,7 @@ def start(arguments: Namespace) -> ExitCode:
     holder = find_holder(run_directory)
     if holder is not None and (running := AlreadyRunning(run_directory, holder)).is_alive:
         raise running
-    found = look_around(configuration)
-    for each in (*found.refused, *(f"it is waited for: {each}" for each in found.away)):
-        sys.stderr.write(f"resequencer: {each}\n")
-    if found.refused:
+    if not _can_start(configuration):
         sys.stderr.write("resequencer: not started\n")
         return ExitCode.NOT_SO
     return _wait_until_ready(_spawn(arguments, run_directory), configuration)
@@ -71,9 +68,22 @@ def stop(arguments: Namespace) -> ExitCode:
 
 
 def restart(arguments: Namespace) -> ExitCode:
-    """Stop, then start."""
+    """Stop, then start; a service that runs is left as it is where it could not be started again."""
+    configuration = load(arguments.config, arguments.overrides)
+    refuse_unusable(configuration)
+    if not _can_start(configuration):
+        sys.stderr.write("resequencer: not restarted, what runs goes on\n")
+        return ExitCode.NOT_SO
     code = stop(arguments)
     return code if code is not ExitCode.DONE else start(arguments)
+
+
+def _can_start(configuration: Configuration) -> bool:
+    """False where a person has to mend something first. Says what, and what is waited for."""
+    found = look_around(configuration)
+    for each in (*found.refused, *(f"it is waited for: {each}" for each in found.away)):
+        sys.stderr.write(f"resequencer: {each}\n")
+    return not found.refused
 
 
 def _spawn(arguments: Namespace, run_directory: Path) -> subprocess.Popen[bytes]:

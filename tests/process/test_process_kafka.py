@@ -113,7 +113,9 @@ def test_check_connect_tells_of_a_topic_that_is_missing_and_of_brokers_that_are_
     new_daemon: Callable[..., Daemon], on_kafka: list[str]
 ) -> None:
     mistyped = new_daemon(*on_kafka, f"{NOTIFICATION}.kafka.producer.topic=mistyped").service.verb("check", "--connect")
-    assert (mistyped.returncode, mistyped.stderr) == (4, "resequencer: topic mistyped: the brokers do not know it\n")
+    assert mistyped.returncode == 4
+    assert mistyped.stderr.startswith("resequencer: topic mistyped: this output topic does not exist, or may not")
+    assert mistyped.stderr.count("\n") == 1
     away = new_daemon(*on_kafka, f'{CLIENTS}.bootstrap.servers="127.0.0.1:1"', f"{CLIENTS}.default.api.timeout.ms=1000")
     checked = away.service.verb("check", "--connect")
     assert checked.returncode == 4
@@ -154,11 +156,12 @@ def test_records_that_cannot_be_read_cost_themselves_and_a_spoiled_batch_its_par
     spoil(segment(kafka, source, 2), b"spoil it", b"spoiled!")
     daemon = new_daemon(*on_kafka)
     verb = daemon.service.verb
+    aside = f"{source}-2 is not read from offset 0 on, other partitions are: "
     daemon.start()
     assert verb("simulate", "--units", "40", "--garbage", "0", "--late", "0", "--losses", "0").returncode == 0
     daemon.wait_for(
         lambda report: (
-            bool(report.notes)
+            any(note.startswith(aside) for note in report.notes)
             and sum(report.notifications.values()) > 20
             and _is_read(report, but=f"{source}-2")
             and sum(report.dead_letters.values()) >= 3
@@ -167,8 +170,7 @@ def test_records_that_cannot_be_read_cost_themselves_and_a_spoiled_batch_its_par
     )
     report = daemon.report
     assert report is not None
-    (note,) = report.notes
-    assert note.startswith(f"{source}-2 is not read from offset 0 on, other partitions are: ")
+    (note,) = [each for each in report.notes if each.startswith(aside)]
     assert (report.state, report.dead_letters) == ("ready", {"undecodable": 2, "no-unit-of-work": 1})
     assert note in verb("status").stdout
 

@@ -65,6 +65,18 @@ def test_a_server_that_is_away_is_waited_for_and_that_is_said(
     assert "ready: process" in _said(daemon, "start.log")
 
 
+def test_a_service_that_could_not_be_started_again_is_not_stopped(new_daemon: NewDaemon, redis_server: RedisServer) -> None:
+    daemon = new_daemon(f"{RESEQUENCER}.storage-type=redis", f'{REDIS}.url="{redis_server.url}"')
+    daemon.start()
+    worker = daemon.worker
+    restarted = daemon.service.verb("restart", "--set", f"{REDIS}.password=wrong")
+    assert restarted.returncode == 1
+    assert "check storage.redis.username and password" in restarted.stderr
+    assert daemon.worker == worker
+    assert daemon.service.verb("restart", seconds=90).returncode == 0
+    assert daemon.worker != worker
+
+
 def test_a_topic_that_is_deleted_while_the_service_runs_is_waited_for(
     new_daemon: NewDaemon, kafka: KafkaServer, fresh_name: Naming
 ) -> None:
