@@ -77,6 +77,8 @@ class Roster:
         self._is_behind = False
         self._latest: Instant = 0
         self._has_undated = False
+        # Since when it waits by a clock that was ahead, and since when it was first seen to.
+        self._anew: dict[UnitKey, tuple[Instant, Instant]] = {}
         self.waits: dict[UnitKey, Waits] = {}
         self.stashed = 0
 
@@ -239,14 +241,16 @@ class Roster:
 
     def _by_this_clock(self, key: UnitKey, waits: Waits, now: Instant) -> Waits:
         """The same where its instants are possible. Else it begins to wait now, or when that was first seen."""
-        if waits.kind is not WaitKind.DEADLINE:
-            latest = now + self._settings.longest_pause_ms
-            return waits if waits.wakes_at <= latest + _SKEW_MS else replace(waits, wakes_at=latest)
-        if waits.since <= now + _SKEW_MS:
-            return waits
-        known = self.waits.get(key)
-        since = known.since if known is not None and known.kind is waits.kind and known.since <= now else now
-        return replace(waits, since=since, wakes_at=since + waits.wakes_at - waits.since)
+        since, wakes_at, latest = waits.since, waits.wakes_at, now + self._settings.longest_pause_ms
+        if since > now + _SKEW_MS:
+            known = self._anew.get(key)
+            since = known[1] if known is not None and known[0] == waits.since else now
+            self._anew[key] = waits.since, since
+        if waits.kind is WaitKind.DEADLINE:
+            wakes_at += since - waits.since
+        elif wakes_at > latest + _SKEW_MS:
+            wakes_at = latest
+        return waits if (since, wakes_at) == (waits.since, waits.wakes_at) else replace(waits, since=since, wakes_at=wakes_at)
 
     def _put_off_beyond_memory(self, wakes: dict[UnitKey, Wake], now: Instant) -> None:
         """Those that are to be loaded hold no more together than fits; the others are due at once again."""
@@ -295,6 +299,7 @@ class Roster:
             self.waits[key] = waits
         elif known is not None:
             del self.waits[key]
+            self._anew.pop(key, None)
         return known
 
     def _is_heavy(self, waits: Waits | None) -> bool:
