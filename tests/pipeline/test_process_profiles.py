@@ -32,7 +32,8 @@ def service(kafka: KafkaServer, fresh_name: Callable[[str], str], tmp_path: Path
         {INGRESS}.kafka.consumer.topic = {source}
         {INGRESS}.kafka.consumer.kafka-clients {{ bootstrap.servers = "{kafka.bootstrap}", group.id = {fresh_name("group")} }}
         {NOTIFICATION} {{ kafka.producer.topic = {output}, dead-letters.topic = {dead}, lookups.sources = "fast.conf" }}
-        {RESEQUENCER} {{ storage-type = embedded, strategy = SEQUENCE, processing-timeout = 5m, idle-timeout = 5m }}
+        {RESEQUENCER} {{ storage-type = embedded, strategy = SEQUENCE }}
+        {RESEQUENCER} {{ processing-timeout = 4m, handling-limit = 4m, idle-timeout = 4m }}
         {RESEQUENCER} {{ stash-timeout = learned, learned-timeout {{ at-least = 1s, at-most = 10m }} }}
         """
     )
