@@ -8,7 +8,7 @@ from domain.clock import Instant, instant_text
 from domain.record import Partition
 
 _NOTED_AFTER_MS = 5_000
-"""A transaction is mostly ended within a second or two: of such nobody need hear."""
+"""Most transactions end within a second or two: these are not worth a note."""
 
 _LOG = logging.getLogger(__name__)
 
