@@ -92,6 +92,7 @@ def _read(text: str) -> dict[str, object]:
         return {"message": text}
     message = found["message"]
     while (within := _PLACE.fullmatch(message)) is not None:
-        places |= {name: int(value) if name in _NUMBERS else value for name, value in _FIELD.findall(within["places"])}
+        fields = _FIELD.findall(within["places"])
+        places |= {name: int(value) if name in _NUMBERS and value.isdecimal() else value for name, value in fields}
         message = within["message"]
     return {"at": found["at"], "level": found["level"].lower(), "logger": found["logger"], "message": message, **places}
