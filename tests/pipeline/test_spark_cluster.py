@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +46,18 @@ from pipeline.session import start_session
 
 master, options, path = sys.argv[1:]
 spark = start_session(master, json.loads(options))
-cores = spark.sparkContext.defaultParallelism
+
+def wait_for(cores):
+    while spark.sparkContext.defaultParallelism != cores:
+        time.sleep(0.1)
+
+wait_for(int(sys.stdin.readline()))
 read = read_csv(spark, SourceSettings("csv", path), ("initiating_party",), ())
 print("counted", flush=True)
-sys.stdin.readline()
-while spark.sparkContext.defaultParallelism <= cores:
-    time.sleep(0.1)
+wait_for(int(sys.stdin.readline()))
 print(json.dumps([read.counted, read.rows.count(), read.rows.agg({"line": "max"}).first()[0]]), flush=True)
 """
-"""It says `counted`, and when it is told to go on it waits for one more executor before it reads the rows."""
+"""It is told how many executors it waits for before it counts the lines, says `counted`, and is told the same of the rows."""
 SHIPPED_SETTINGS = Path(__file__).parents[2] / "conf" / "notification-settings.csv"
 
 
@@ -144,24 +148,31 @@ def test_a_cluster_builds_what_this_machine_builds_and_each_executor_has_a_part_
     assert executors_of(logs) == {"0", "1"}
 
 
-def test_no_row_is_lost_when_an_executor_comes_after_the_lines_were_counted(
-    cluster: SparkCluster, customers: Path, tmp_path: Path
+@pytest.mark.parametrize("comes", [True, False], ids=["comes", "goes"])
+def test_no_row_is_lost_when_an_executor_comes_or_goes_after_the_lines_were_counted(
+    cluster: SparkCluster, customers: Path, tmp_path: Path, *, comes: bool
 ) -> None:
     """Both queries of a job then read the file in other blocks, unless these are fixed."""
     by_cores = {"spark.default.parallelism", "spark.sql.files.maxPartitionBytes", "spark.cores.max"}
     given = {name: value for name, value in options(tmp_path / "events").items() if name not in by_cores}
     command = [sys.executable, "-c", COUNTING_JOB, cluster.master, json.dumps(given), str(customers)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as job:
-        assert job.stdin is not None
-        assert job.stdout is not None
-        try:
-            assert job.stdout.readline() == "counted\n"
-            with cluster.another_worker():
-                job.stdin.write("\n")
-                job.stdin.flush()
+    with ExitStack() as third:
+        if not comes:
+            third.enter_context(cluster.another_worker())
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as job:
+            assert job.stdin is not None
+            assert job.stdout is not None
+            try:
+                print(2 if comes else 3, file=job.stdin, flush=True)
+                assert job.stdout.readline() == "counted\n"
+                if comes:
+                    third.enter_context(cluster.another_worker())
+                else:
+                    third.close()
+                print(3 if comes else 2, file=job.stdin, flush=True)
                 assert json.loads(job.stdout.readline()) == [ROWS, ROWS, ROWS + 1]
-        finally:
-            job.kill()
+            finally:
+                job.kill()
 
 
 def test_a_cluster_archives_and_audits_topics_as_this_machine_does(lived: Lived, cluster: SparkCluster, tmp_path: Path) -> None:
