@@ -11,7 +11,8 @@ from daemon.run_lock import UNKNOWN, AlreadyRunning
 class InputLock:
     """Held on the directory itself: producers, and the service, find no file more in it than their own.
 
-    A directory that cannot be made or opened is not held; the service waits for it, and says so.
+    A directory that cannot be made or opened is not held; the service waits for it, and says so. Nor is one on a file system
+    that locks no directories, as NFS.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -35,6 +36,9 @@ class InputLock:
             holder = _find_holder(descriptor)
             os.close(descriptor)
             raise AlreadyRunning(self._directory, holder) from None
+        except OSError:
+            os.close(descriptor)
+            return None
         self._descriptor = descriptor
         return descriptor
 

@@ -10,7 +10,7 @@ from resequencer.payment_data import PaymentData
 
 
 class ReportedHandler:
-    """A handler around another. A server that is unavailable is told of by whoever waits for it."""
+    """A handler around another. An unavailable server is reported where it is waited for."""
 
     def __init__(self, handler: OverrunCounter, mishaps: Recurring, clock: Clock, processing_timeout_ms: int) -> None:
         self._handler = handler

@@ -76,7 +76,7 @@ class Roster:
         self._stashed_bytes = 0
         self._is_behind = False
         self._latest: Instant = 0
-        self._has_undated = False
+        self._undated: list[UnitKey] = []
         # Since when it waits by a clock that was ahead, and since when it was first seen to.
         self._anew: dict[UnitKey, tuple[Instant, Instant]] = {}
         self.waits: dict[UnitKey, Waits] = {}
@@ -125,7 +125,7 @@ class Roster:
 
     def arm(self, key: UnitKey, waits: Waits) -> None:
         """A unit that waits in storage, without an actor. Whether its clock was right is looked at with the next dues."""
-        self._has_undated = True
+        self._undated.append(key)
         self._remember(key, waits)
         self._arm(key, waits)
 
@@ -228,11 +228,10 @@ class Roster:
     def _follow_clock(self, now: Instant) -> None:
         """By a clock that was ahead a unit waits as much longer, and so does one of another worker's that was taken over."""
         is_set_back, self._latest = now < self._latest - _SKEW_MS, now
-        if not is_set_back and not self._has_undated:
-            return
-        self._has_undated = False
-        for key, waits in list(self.waits.items()):
-            if (mended := self._by_this_clock(key, waits, now)) is not waits:
+        looked_at, self._undated = list(self.waits) if is_set_back else self._undated, []
+        for key in looked_at:
+            waits = self.waits.get(key)
+            if waits is not None and (mended := self._by_this_clock(key, waits, now)) is not waits:
                 self._remember(key, mended)
                 self._arm(key, mended)
         if is_set_back:
