@@ -73,12 +73,12 @@ check-configuration: $(RUNTIME) ## validates CONF and shows every value and wher
 	@$(BIN)/resequencer check --config "$(CONF)" $(ARGS)
 
 check: lint ## lint, types, import rules and the fast tests, in under a minute
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" --ignore tests/pipeline
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" --ignore tests/pipeline/jobs
 
 # The jobs have a run to themselves: one Spark for all of their tests.
 test: lint $(PIPELINE) ## everything that check does, and all tests
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal --ignore tests/pipeline
-	@$(BIN)/python -m pytest -q tests/pipeline
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal --ignore tests/pipeline/jobs
+	@$(BIN)/python -m pytest -q tests/pipeline/jobs
 
 fuzz: export PYTHONPATH := tests
 fuzz: $(FUZZ) ## looks for bytes that break what reads them, FUZZ_SECONDS=60 for each reader; ARGS=decoding takes one

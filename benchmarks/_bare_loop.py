@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from connectors.file_lines import Line, decode_line
+from connectors.line_format import Line, decode_line
 from domain.clock import instant_text
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope, MdsObject, ProcessObject

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from itertools import islice
 
 from benchmarks._worker import PARTITION
-from connectors.file_lines import Line, decode_line
+from connectors.line_format import Line, decode_line
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
 from domain.record import Origin, Record

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from connectors.kafka_settings import KafkaSettings
+from connectors.kafka.settings import KafkaSettings
 
 Headers = Sequence[tuple[str, bytes]]
 POSITION = "source-position"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from benchmarks._worker import in_process, run_through
 from benchmarks._workload import ENVELOPES_PER_UNIT, SEED, TOPIC, made
-from connectors.file_lines import Line, decode_line
+from connectors.line_format import Line, decode_line
 from domain.clock import Instant, instant_text
 from domain.notification import notification_id
 from domain.record import Headers

@@ -11,14 +11,14 @@ from uuid import uuid4
 import msgspec
 
 from benchmarks._workload import override
-from daemon.configuration import Configuration, load
-from daemon.kafka_settings import kafka_settings
-from daemon.simulate import new_patience
-from servers.infinispan import InfinispanServer, InfinispanSettings
-from servers.kafka import KafkaServer, KafkaSettings
+from daemon.commands.simulate import new_patience
+from daemon.configuration.configuration import Configuration, load
+from daemon.configuration.kafka_settings import kafka_settings
+from servers.infinispan.server import InfinispanServer, InfinispanSettings
+from servers.kafka.server import KafkaServer, KafkaSettings
 from servers.lease import leased
-from servers.redis import RedisServer
-from simulator.kafka_input import KafkaInput
+from servers.redis.server import RedisServer
+from simulator.generate.kafka_input import KafkaInput
 
 PARTITIONS = 4
 _JAVA = ("-Xmx1g",)

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from benchmarks._workload import CONFIGURATION, TOPIC, override
-from connectors.file_lines import Line, decode_line
-from connectors.file_sink import _encode
+from connectors.files.sink import _encode
+from connectors.line_format import Line, decode_line
 from connectors.port import PartitionOutput, Polled, Position, Standing
 from daemon.composition import Parts, compose
-from daemon.configuration import load
-from daemon.hand_memory import HandMemory
-from daemon.suspects import Suspects
-from daemon.worker_hand import WorkerHand
+from daemon.configuration.configuration import load
+from daemon.supervision.in_flight_memory import HandMemory
+from daemon.supervision.suspects import Suspects
+from daemon.worker.in_flight import WorkerHand
 from domain.record import Origin, Partition, Record
 from guardian.cycle import Cycle
 

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Self
 
 from benchmarks._runs import Row, Run, came_of, came_of_one_unit, left_of, left_of_one_unit, one_run
 from benchmarks._workload import CONFIGURATION, override
-from daemon.audit import audit_settings
-from daemon.configuration import load
+from daemon.commands.audit import audit_settings
+from daemon.configuration.configuration import load
 
 INPUT, OUTPUT = "input", "output"
 _BATCH = 2_000
@@ -185,7 +185,7 @@ def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure(archive: Archive, master: str, options: dict[str, str]) -> bool:
-    from pipeline.session import spark_session
+    from pipeline.spark.session import spark_session
 
     with spark_session(master, options) as spark:
         seconds, _ = _timed(lambda: archive.write(spark))

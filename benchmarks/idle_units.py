@@ -22,8 +22,8 @@ from typing import NamedTuple
 from benchmarks._idle import Idle, renamed
 from benchmarks._worker import in_process, on_files, run_through
 from benchmarks._workload import Workload, made, override
-from guardian.collector import calm_collector
 from guardian.cycle import Cycle
+from guardian.gc_tuning import calm_collector
 
 FEW = 1_000
 PIECE = 4_000

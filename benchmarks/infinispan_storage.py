@@ -22,13 +22,13 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from domain.record import Partition
-from guardian.collector import calm_collector
-from servers.infinispan import InfinispanServer, InfinispanSettings
-from storage.infinispan import InfinispanStorage
-from storage.infinispan_partition import InfinispanPartitionStore
-from storage.infinispan_promise import LOCAL_DEFINITION
-from storage.infinispan_rest import InfinispanRest
-from storage.infinispan_settings import LayoutSettings, ServerSettings
+from guardian.gc_tuning import calm_collector
+from servers.infinispan.server import InfinispanServer, InfinispanSettings
+from storage.infinispan.durability import LOCAL_DEFINITION
+from storage.infinispan.partition import InfinispanPartitionStore
+from storage.infinispan.rest_client import InfinispanRest
+from storage.infinispan.settings import LayoutSettings, ServerSettings
+from storage.infinispan.storage import InfinispanStorage
 from storage.port import Commit, Pending, StashEntry, UnitChange, WaitKind, Waits
 
 UNITS = 500

@@ -23,9 +23,9 @@ from daemon.system_clock import SystemClock
 from enrichment.directory import LookupsDirectory
 from enrichment.release import open_release
 from enrichment.shapes import CUSTOMERS, key_of
-from pipeline.job_settings import JobSettings, SourceSettings
-from pipeline.lookups_job import build_lookups
-from pipeline.session import spark_session
+from pipeline.lookups.job import build_lookups
+from pipeline.spark.job_settings import JobSettings, SourceSettings
+from pipeline.spark.session import spark_session
 
 MOST_OF_ONE = 1_000_000
 _OLDER_EVERY = 33

@@ -25,7 +25,7 @@ from benchmarks._workload import Workload, made, override
 from daemon.composition import Parts
 from enrichment.directory import LookupsDirectory
 from enrichment.manifest import Pointer
-from guardian.collector import calm_collector
+from guardian.gc_tuning import calm_collector
 
 GOAL_MS = 50
 _TEXTS = ("the first release", "the second release")

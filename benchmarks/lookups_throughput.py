@@ -18,7 +18,7 @@ from benchmarks._lookups import asked_of, publish
 from benchmarks._worker import Spent, on_files, run_through
 from benchmarks._workload import Workload, made, override
 from enrichment.directory import LookupsDirectory
-from guardian.collector import calm_collector
+from guardian.gc_tuning import calm_collector
 
 GOAL = 0.9
 

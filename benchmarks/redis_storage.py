@@ -22,15 +22,15 @@ from uuid import uuid4
 import redis
 
 from daemon.composition import compose
-from daemon.configuration import load
+from daemon.configuration.configuration import load
 from domain.record import Partition
-from guardian.collector import calm_collector
-from servers.redis import RedisServer, RedisSettings
-from storage import redis as redis_storage
+from guardian.gc_tuning import calm_collector
+from servers.redis.server import RedisServer, RedisSettings
 from storage.port import Commit, PartitionStore, Pending, StashEntry, UnitChange, WaitKind, Waits
-from storage.redis_keys import RedisKeys
-from storage.redis_place import RedisLogin, read_place
-from storage.redis_settings import RedisSettings as StorageSettings
+from storage.redis import storage as redis_storage
+from storage.redis.keys import RedisKeys
+from storage.redis.settings import RedisSettings as StorageSettings
+from storage.redis.url import RedisLogin, read_place
 
 PARTITION = Partition("IPF_PROCESSING_DATA", 0)
 NAMESPACE = "payment-status-notification"

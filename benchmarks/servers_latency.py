@@ -21,9 +21,9 @@ from benchmarks._servers import PARTITIONS, Addresses, configured, make_topics, 
 from benchmarks._worker import PARTITION
 from benchmarks._workload import made
 from benchmarks.servers_throughput import MEASURED, Job
-from daemon.kafka_settings import kafka_settings
-from daemon.simulate import new_patience
-from simulator.kafka_input import KafkaInput
+from daemon.commands.simulate import new_patience
+from daemon.configuration.kafka_settings import kafka_settings
+from simulator.generate.kafka_input import KafkaInput
 
 WARM_UP_SECONDS = 5
 GIVE_UP_SECONDS = 120

@@ -30,8 +30,8 @@ from benchmarks._servers import PARTITIONS, Addresses, Life, configured, fill, n
 from benchmarks._worker import PARTITION, Spent, Stopwatch
 from benchmarks._workload import made
 from daemon.composition import compose
-from daemon.kafka_settings import kafka_settings
-from guardian.collector import calm_collector
+from daemon.configuration.kafka_settings import kafka_settings
+from guardian.gc_tuning import calm_collector
 
 INPUT = "envelopes"
 GOALS = {"none": 0.7, "redis": 0.5, "infinispan": 0.3}

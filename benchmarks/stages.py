@@ -19,30 +19,33 @@ from unittest.mock import patch
 
 from benchmarks import _worker
 from benchmarks._workload import Workload, made
-from guardian.collector import calm_collector
+from guardian.gc_tuning import calm_collector
 
 STAGES = {
-    "read and decode lines": ("connectors.file_transport.FileTransport.poll", "benchmarks._worker.MemoryTransport.poll"),
+    "read and decode lines": ("connectors.files.transport.FileTransport.poll", "benchmarks._worker.MemoryTransport.poll"),
     "decode envelopes": ("domain.decoding.EnvelopeDecoder.decode",),
-    "ask who is unknown": ("guardian.actors.Actors.prepare",),
-    "load units": ("storage.embedded_partition.EmbeddedPartitionStore.load", "storage.none.NonePartitionStore.load"),
-    "actors": ("guardian.actors.Actors.settle",),
+    "ask who is unknown": ("guardian.actor_gateway.Actors.prepare",),
+    "load units": ("storage.embedded.partition.EmbeddedPartitionStore.load", "storage.none.storage.NonePartitionStore.load"),
+    "actors": ("guardian.actor_gateway.Actors.settle",),
     "restore units": ("resequencer.unit_codec.UnitCodec.restore",),
-    "roster": ("guardian.roster.Roster.note",),
+    "roster": ("guardian.unit_registry.Roster.note",),
     "turn": ("resequencer.actor.decide",),
     "handler": ("resequencer.handlers.process_object_handler.ProcessObjectHandler.handle",),
     "  of it: the original payment": ("resequencer.handlers.original.Originals.get",),
     "  of it: the report": ("resequencer.handlers.process_object_handler.encode_report",),
     "encode state, data, stash entries": (
-        "resequencer.outcome.encode_state",
-        "resequencer.outcome.encode_data",
-        "resequencer.outcome.encode_entry",
+        "resequencer.decision.encode_state",
+        "resequencer.decision.encode_data",
+        "resequencer.decision.encode_entry",
     ),
-    "number what leaves, encode pending": ("guardian.held_partition.HeldPartition.next_commit",),
-    "storage commit": ("storage.embedded_partition.EmbeddedPartitionStore.commit", "storage.none.NonePartitionStore.commit"),
-    "settle positions": ("guardian.held_partition.HeldPartition.note_committed",),
-    "encode lines": ("connectors.file_sink.FileSink.publish", "benchmarks._worker.MemoryTransport.publish"),
-    "write and sync output": ("connectors.file_output.OutputFile.append", "connectors.file_positions.PositionsFile.write"),
+    "number what leaves, encode pending": ("guardian.owned_partition.HeldPartition.next_commit",),
+    "storage commit": (
+        "storage.embedded.partition.EmbeddedPartitionStore.commit",
+        "storage.none.storage.NonePartitionStore.commit",
+    ),
+    "settle positions": ("guardian.owned_partition.HeldPartition.note_committed",),
+    "encode lines": ("connectors.files.sink.FileSink.publish", "benchmarks._worker.MemoryTransport.publish"),
+    "write and sync output": ("connectors.files.output.OutputFile.append", "connectors.files.positions.PositionsFile.write"),
     "the rest of the cycle": ("guardian.cycle.Cycle.run_once",),
 }
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks._worker import in_process, on_files, run_through
-from connectors.file_lines import Line, encode_line
-from guardian.collector import calm_collector
+from connectors.line_format import Line, encode_line
+from guardian.gc_tuning import calm_collector
 
 LENGTH = 1_000
 UNITS = 20

@@ -26,7 +26,7 @@ import msgspec
 from benchmarks._servers import Addresses, Life, configured, make_topics, new_life, running
 from daemon.composition import Parts, compose
 from domain.record import Partition
-from guardian.collector import calm_collector
+from guardian.gc_tuning import calm_collector
 from storage.port import Commit, StashEntry, UnitChange, WaitKind, Waits
 
 PARTITION = Partition("takeover", 0)

@@ -25,7 +25,7 @@ import msgspec
 from benchmarks._bare_loop import Read, bare_loop, checked, trusting
 from benchmarks._worker import PARTITION, Spent, Stopwatch, in_process, on_files, run_through
 from benchmarks._workload import Workload, made
-from guardian.collector import calm_collector
+from guardian.gc_tuning import calm_collector
 
 Said = dict[str, list[dict[str, Any]]]
 """What left for each unit, in order."""

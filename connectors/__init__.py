@@ -1,1 +1,1 @@
-"""Where records come from and notifications go: the transport port, and the file transport."""
+"""Where records come from and where notifications go: the transport's port, the line format, and one folder per transport."""

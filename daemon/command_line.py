@@ -6,27 +6,27 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
-from daemon import (
+from daemon.commands import (
     archive,
     archive_topics,
     audit,
     check,
-    dead_letters,
     demo,
+    logs,
     lookups,
     run,
-    show_logs,
     simulate,
     start,
     status,
     supervise,
     verify,
 )
-from daemon.archiving import add_archive_flag
-from daemon.configuration import DEFAULT_FILE
+from daemon.commands.command import Verb
+from daemon.commands.dead_letters import command as dead_letters
+from daemon.configuration.configuration import DEFAULT_FILE
+from daemon.configuration.overrides import add_overrides, one_by_one
 from daemon.exit_code import ExitCode
-from daemon.overrides import add_overrides, one_by_one
-from daemon.verb import Verb
+from daemon.worker.scheduled_archive import add_archive_flag
 from domain.errors import ConfigurationError, ResequencerError, TransientError
 from domain.printable import without_password
 from simulator.arguments import add_simulate_arguments, add_verify_arguments
@@ -50,7 +50,7 @@ VERBS: dict[str, Verb] = {
     "stop": Verb("let the daemon drain and end", start.stop),
     "restart": Verb("stop, then start", start.restart, add_archive_flag),
     "lookups": Verb("build, list, show or roll back what the handlers look up", lookups.lookups, lookups.add_arguments),
-    "logs": Verb("print the last lines of the daemon's log", show_logs.show_logs, show_logs.add_arguments),
+    "logs": Verb("print the last lines of the daemon's log", logs.show_logs, logs.add_arguments),
     "status": Verb("say whether the service is ready, and what waits", status.status),
     "simulate": Verb("write envelopes of simulated payments", simulate.simulate, add_simulate_arguments),
     "verify": Verb("compare the output with what the simulator expected", verify.verify, add_verify_arguments),

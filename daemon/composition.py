@@ -9,43 +9,43 @@ from io import StringIO
 from random import SystemRandom
 from typing import NamedTuple
 
-from connectors.file_settings import FileSettings
-from connectors.file_transport import FileTransport
+from connectors.files.settings import FileSettings
+from connectors.files.transport import FileTransport
 from connectors.port import Transport
-from daemon.configuration import Configuration
-from daemon.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
-from daemon.infinispan_settings import infinispan_layout, infinispan_server
-from daemon.kafka_settings import kafka_settings
-from daemon.redis_settings import redis_settings
-from daemon.refusal import ConfigurationRefused
-from daemon.reported_handler import ReportedHandler
-from daemon.sections import Acknowledge, StorageType, TransportType
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.infinispan_settings import infinispan_layout, infinispan_server
+from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.redis_settings import redis_settings
+from daemon.configuration.refusal import ConfigurationRefused
+from daemon.configuration.sections import Acknowledge, StorageType, TransportType
 from daemon.system_clock import SystemClock
+from daemon.worker.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
+from daemon.worker.reported_handler import ReportedHandler
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import ConfigurationError
-from guardian.actors import Actors
-from guardian.ahead import MOST_CHARACTERS
+from guardian.actor_gateway import Actors
 from guardian.cycle import Cycle
-from guardian.ownership import CycleSettings, Servers, Tools
-from guardian.patience import Patience, PatienceSettings
-from guardian.recurring import Recurring
-from guardian.roster import RosterSettings
-from resequencer.hand import EmptyHand, Hand
+from guardian.done_offsets import MOST_CHARACTERS
+from guardian.log_rate_limit import Recurring
+from guardian.partitions import CycleSettings, Servers, Tools
+from guardian.retry import Patience, PatienceSettings
+from guardian.unit_registry import RosterSettings
 from resequencer.handlers.enrichment import Enrichment
-from resequencer.handlers.in_hand import HandlerInHand
+from resequencer.handlers.in_flight_handler import HandlerInHand
 from resequencer.handlers.notification_settings import NotificationSettings, parse_notification_settings
 from resequencer.handlers.overrun import OverrunCounter
 from resequencer.handlers.port import Handler
 from resequencer.handlers.process_object_handler import ProcessObjectHandler
 from resequencer.handlers.settings import HandlerSettings, make_handler
-from resequencer.handlers.spared import Spared
-from resequencer.rules import Rules
+from resequencer.handlers.time_budget import Spared
+from resequencer.in_flight import EmptyHand, Hand
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from storage.embedded import EmbeddedSettings, EmbeddedStorage
-from storage.infinispan import InfinispanStorage
-from storage.none import NoneSettings, NoneStorage
+from resequencer.turn_context import Rules
+from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
+from storage.infinispan.storage import InfinispanStorage
+from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage
 
 _IDLE_BYTES = 512 * 1024 * 1024
@@ -207,11 +207,11 @@ def _make_storage(configuration: Configuration) -> Storage:
     if configuration.resequencer.storage_type is StorageType.EMBEDDED:
         return EmbeddedStorage(EmbeddedSettings(configuration.storage.embedded_file), _random_token)
     if configuration.resequencer.storage_type is StorageType.REDIS:
-        from storage.redis import RedisStorage  # Here, for its client takes a quarter of a second to import.
+        from storage.redis.storage import RedisStorage  # Here, for its client takes a quarter of a second to import.
 
         return RedisStorage(redis_settings(configuration), _random_token)
     if configuration.resequencer.storage_type is StorageType.INFINISPAN:
-        from storage.infinispan_rest import InfinispanRest  # Here, for its client takes a fifth of a second to import.
+        from storage.infinispan.rest_client import InfinispanRest  # Here, for its client takes a fifth of a second to import.
 
         cache = InfinispanRest(infinispan_server(configuration))
         return InfinispanStorage(infinispan_layout(configuration), cache, _random_token)
@@ -221,7 +221,7 @@ def _make_storage(configuration: Configuration) -> Storage:
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
     ingress, notification = configuration.ingress, configuration.notification
     if ingress.transport is TransportType.KAFKA:
-        from connectors.kafka_transport import KafkaTransport  # Here, for its client takes a third of a second to import.
+        from connectors.kafka.transport import KafkaTransport  # Here, for its client takes a third of a second to import.
 
         return KafkaTransport(kafka_settings(configuration, slot), SystemClock())
     settings = FileSettings(

@@ -20,12 +20,12 @@ from domain.errors import OwnershipLost
 from domain.notification import Notification
 from domain.printable import printable
 from domain.record import Partition
-from guardian.figures import CycleTimes, Figures
-from guardian.held_partition import HeldPartition
+from guardian.batch_size import Pace
 from guardian.messages import Prepare, Settle
-from guardian.ownership import CycleSettings, Ownership, Servers, Tools
-from guardian.pace import Pace
-from guardian.portions import Portions
+from guardian.metrics import CycleTimes, Figures
+from guardian.owned_partition import HeldPartition
+from guardian.partitions import CycleSettings, Ownership, Servers, Tools
+from guardian.publication_size import Portions
 from resequencer.messages import Decided, UnitKey
 from resequencer.unit import Decision
 from storage.port import Snapshot

@@ -14,8 +14,8 @@ from domain.envelope import DataEnvelope
 from domain.errors import ResequencerError
 from guardian.allowance import Allowance
 from guardian.messages import Active, Arm, Drop, ListActive, Prepare, Prepared, Settle, Settled, Survey, Surveyed
-from guardian.roster import Roster, RosterSettings
 from guardian.supervision import SUPERVISION, Directive, Failure
+from guardian.unit_registry import Roster, RosterSettings
 from resequencer.actor import Resequencer
 from resequencer.messages import Begin, Decide, Decided, Refused, UnitKey
 from resequencer.unit import Decision, Wake

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from connectors.port import Position
-from guardian.ahead import Ahead, decode
+from guardian.done_offsets import Ahead, decode
 from storage.port import Header, Pending
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -20,8 +20,8 @@ _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 class Metadata(msgspec.Struct, frozen=True, array_like=True):
     """What a position says about the storage commit it stands on: its token and number, and the highest number published.
 
-    `ahead` tells what is done beyond the position, where the source is the store (guardian/ahead.py), and `position` beyond which
-    one; None where nothing is, or an earlier version wrote it.
+    `ahead` tells what is done beyond the position, where the source is the store (guardian/done_offsets.py), and `position`
+    beyond which one; None where nothing is, or an earlier version wrote it.
     """
 
     token: str

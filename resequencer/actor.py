@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 from thespian.actors import Actor, ActorAddress
 
 from domain.errors import ConfigurationError
-from resequencer.culprits import decide_without_culprits
 from resequencer.messages import Begin, Decide, Decided, Refused
-from resequencer.rules import Rules
+from resequencer.poison import decide_without_culprits
 from resequencer.turn import decide
+from resequencer.turn_context import Rules
 from resequencer.unit import Unit
 from resequencer.unit_codec import UnitCodec
 from storage.port import StorageRefused

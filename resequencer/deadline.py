@@ -2,9 +2,9 @@
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
-from resequencer.rules import Rules
 from resequencer.settings import ResequencerSettings
 from resequencer.stash import Stashed
+from resequencer.turn_context import Rules
 
 
 def find_learned_wait_ms(envelope: DataEnvelope, rules: Rules) -> int | None:

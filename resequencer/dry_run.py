@@ -6,9 +6,9 @@ from typing import NamedTuple
 from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
 from domain.notification import Notification
-from resequencer.culprits import without_culprits
-from resequencer.rules import Rules
+from resequencer.poison import without_culprits
 from resequencer.turn import receive, wake
+from resequencer.turn_context import Rules
 from resequencer.unit import Unit, Wake
 from resequencer.working_copy import WorkingCopy
 

@@ -5,11 +5,11 @@ from msgspec.structs import replace
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, TransientError, our_mistake
+from resequencer.flow_profiles import Profiles
 from resequencer.handlers.port import Handled, Handler, Marks
 from resequencer.payment_data import PaymentData
-from resequencer.profiles import Profiles
-from resequencer.rules import Rules
 from resequencer.strategies.foreign import ForeignStrategy
+from resequencer.turn_context import Rules
 
 
 def guarded(rules: Rules) -> Rules:

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from resequencer.attempt import attempt, set_aside
 from resequencer.deadline import deadline_of
 from resequencer.gathering import gather_with
+from resequencer.handling import attempt, set_aside
 from resequencer.stash import Stashed
 from resequencer.unit import Release, Wake
 from resequencer.unstash import unstash

@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
-from resequencer.attempt import attempt
 from resequencer.deadline import find_learned_wait_ms
+from resequencer.decision import decision_of
 from resequencer.duplicates import find_known, refuse_known
 from resequencer.gathering import gather_with
-from resequencer.outcome import decision_of
+from resequencer.handling import attempt
 from resequencer.release import go_on, is_beyond_bound, keep_bound, let_go, release
-from resequencer.rules import Rules
 from resequencer.stash import UNRANKED, Stashed
+from resequencer.turn_context import Rules
 from resequencer.unit import Decision, Remainder, Unit, Wake
 from resequencer.unstash import unstash
 from resequencer.working_copy import WITHOUT_END, WorkingCopy

@@ -1,8 +1,8 @@
 """What was set aside is taken up again once it has become acceptable."""
 
 from domain.errors import PermanentError
-from resequencer.attempt import attempt
 from resequencer.gathering import gather_with
+from resequencer.handling import attempt
 from resequencer.stash import Stashed
 from resequencer.working_copy import WorkingCopy
 

@@ -6,8 +6,8 @@ from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
 from resequencer.effects import Effects
-from resequencer.rules import Rules
 from resequencer.stash import Stashed
+from resequencer.turn_context import Rules
 from resequencer.unit import Remainder, Retry, Unit
 
 WITHOUT_END = 1 << 62

@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from servers.errors import ServersError
-from servers.infinispan import InfinispanServer, InfinispanSettings
-from servers.jars import get_jars
-from servers.java import find_java
-from servers.kafka import KafkaServer, KafkaSettings
+from servers.infinispan.server import InfinispanServer, InfinispanSettings
+from servers.java.jars import get_jars
+from servers.java.program import find_java
+from servers.kafka.server import KafkaServer, KafkaSettings
 from servers.locked import locked
 from servers.ports import LOOPBACK
-from servers.redis import RedisServer
-from servers.redis_program import find_redis
+from servers.redis.program import find_redis
+from servers.redis.server import RedisServer
 from servers.server import Server, forget_taken_ports, stop_all
 
 PORTS = {"kafka": 9092, "controller": 9093, "redis": 6379, "infinispan": 11222}

@@ -3,7 +3,7 @@
 import re
 from argparse import ArgumentTypeError
 
-from simulator.plan import Bursts
+from simulator.generate.plan import Bursts
 
 _DAY_SECONDS = 86_400
 _RATE = re.compile(r"(.+)/(s|min|h)")

@@ -7,7 +7,7 @@ import msgspec
 
 from domain.clock import Instant
 from simulator.argument_types import bursts, count, exponent, positive, rate, seconds, share, some_seconds
-from simulator.plan import SAMPLES, Flows, Keys, Numbering, Plan, Schema
+from simulator.generate.plan import SAMPLES, Flows, Keys, Numbering, Plan, Schema
 
 _DEFAULT = Plan(units=1_000, seed=0)
 

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:  # The clients take a second to import, which tests without servers need not wait for.
-    from shared_servers import SharedServers
+    from harness.servers.shared import SharedServers
 
-    from servers.infinispan import InfinispanServer
-    from servers.kafka import KafkaServer
-    from servers.redis import RedisServer
-    from servers.redis_cluster import RedisCluster
+    from servers.infinispan.server import InfinispanServer
+    from servers.kafka.server import KafkaServer
+    from servers.redis.cluster import RedisCluster
+    from servers.redis.server import RedisServer
 
 # How long an example takes is the machine's doing, not the test's.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,7 +29,7 @@ settings.load_profile("any machine")
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Here, for a process that spreads the tests over others reads no other conftest."""
-    from fault_table import render, rows_of
+    from harness.fault_table import render, rows_of
 
     if rows := rows_of(each for reports in terminalreporter.stats.values() for each in reports):
         terminalreporter.section("faults")
@@ -39,7 +39,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def server_directory() -> Iterator[Path]:
     """Of this run. When the last of its processes has ended, whatever runs in it is stopped, and it is removed."""
-    from shared_servers import PARENT, RUN
+    from harness.servers.shared import PARENT, RUN
 
     from servers.lease import clear_leftovers, leased
 
@@ -51,7 +51,7 @@ def server_directory() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def shared_servers(server_directory: Path, request: pytest.FixtureRequest) -> SharedServers:
     """All that tests of this run will ask for are launched together."""
-    from shared_servers import SharedServers
+    from harness.servers.shared import SharedServers
 
     shared = SharedServers(server_directory)
     shared.launch({name for item in request.session.items for name in getattr(item, "fixturenames", ())})

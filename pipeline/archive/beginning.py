@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from connectors.kafka_survey import Survey
+from connectors.kafka.topic_ends import Survey
 from domain.record import Partition
 from pipeline.archive.errors import ArchiveRefused
 from pipeline.archive.manifest import Ends

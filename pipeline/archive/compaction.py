@@ -7,16 +7,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from domain.clock import Clock
-from pipeline.archive.archive import RECORDS, WORK, Archive, path_of
 from pipeline.archive.choice import FULL_BYTES, LEAST, Sized, worthwhile
 from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
+from pipeline.archive.layout import RECORDS, WORK, Archive, path_of
 from pipeline.archive.manifest import NAME, ArchivedTopic, Manifest, encode
 from pipeline.archive.settings import Tell
 from pipeline.archive.span import Span
 from pipeline.archive.writer import LAYOUT, ORDER, WRITING
-from pipeline.spark_errors import SPARK_ERRORS, cause_of
-from pipeline.topics import SCHEMA
-from pipeline.written import write_rows
+from pipeline.spark.errors import SPARK_ERRORS, cause_of
+from pipeline.spark.topics import SCHEMA
+from pipeline.spark.written import write_rows
 
 COMPACTING = f"{WORK}/compacting"
 GRACE_MS = 6 * 3_600_000

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pipeline.archive.errors import ArchiveUnavailable
-from pipeline.spark_errors import cause_of
+from pipeline.spark.errors import cause_of
 
 
 class Place:

@@ -4,11 +4,11 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.archive.archive import Archive, path_of
 from pipeline.archive.errors import ArchiveRefused
+from pipeline.archive.layout import Archive, path_of
 from pipeline.archive.manifest import Manifest
 from pipeline.archive.span import Span
-from pipeline.topics import SCHEMA
+from pipeline.spark.topics import SCHEMA
 
 
 class ArchiveSnapshot:

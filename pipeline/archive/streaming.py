@@ -8,18 +8,18 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from connectors.kafka_settings import KafkaSettings
-from connectors.kafka_survey import Survey, Surveyor
+from connectors.kafka.settings import KafkaSettings
+from connectors.kafka.topic_ends import Survey, Surveyor
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.clock import Clock
-from pipeline.archive.archive import WORK, Archive
 from pipeline.archive.beginning import beginning
 from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
+from pipeline.archive.layout import WORK, Archive
 from pipeline.archive.settings import ArchiveSettings, Tell
 from pipeline.archive.writer import BatchWriter, Known, another_archives
 from pipeline.errors import NotShared
-from pipeline.spark_errors import SPARK_ERRORS, cause_of
-from pipeline.topics import LATEST_MS, source_options, too_late
+from pipeline.spark.errors import SPARK_ERRORS, cause_of
+from pipeline.spark.topics import LATEST_MS, source_options, too_late
 
 ARCHIVING = f"{WORK}/archiving"
 _OWNER = "ours"

@@ -8,13 +8,13 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from domain.clock import Clock
-from pipeline.archive.archive import RECORDS, Archive, path_of
 from pipeline.archive.errors import ArchiveRefused
+from pipeline.archive.layout import RECORDS, Archive, path_of
 from pipeline.archive.manifest import NAME, ArchivedTopic, Ends, Manifest, covers, encode, from_their_beginning, joined
 from pipeline.archive.settings import Tell
 from pipeline.archive.span import Span
-from pipeline.topics import as_records
-from pipeline.written import write_rows
+from pipeline.spark.topics import as_records
+from pipeline.spark.written import write_rows
 
 LAYOUT = ("topic", "day")
 ORDER = (*LAYOUT, "partition", "offset")

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.intervals import interval_of
 from pipeline.audit.job import findings
-from pipeline.audit.judging import ARRIVAL, FINDING, LET_OUT, UNIT
+from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, UNIT
 from pipeline.audit.summary import AuditSummary, Bin, FlowLateness, StatusTime
 
 EXAMPLES = 100

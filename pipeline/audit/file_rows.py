@@ -7,13 +7,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from connectors.file_settings import FileSettings
-from guardian.collector import calm_collector
-from pipeline.arrow_rows import Batches, Step, spark_schema
+from connectors.files.settings import FileSettings
+from guardian.gc_tuning import calm_collector
 from pipeline.audit.lines import FileScope, Portion, find_scope, read_portion
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.scope import Scope
 from pipeline.audit.tables import ROW, row_batches
+from pipeline.spark.arrow_rows import Batches, Step, spark_schema
 
 _PORTION = (
     "number int, kind int, path string, `partition` int, start long, end long, `limit` long, base long, is_packed boolean, "

@@ -7,17 +7,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from guardian.collector import calm_collector
-from pipeline.arrow_rows import Batches, Step, spark_schema
+from guardian.gc_tuning import calm_collector
 from pipeline.audit.errors import AuditRefused
-from pipeline.audit.judging import ARRIVAL, FINDING, LET_OUT, WAITING, Told, judge_rows
 from pipeline.audit.overdue import overdue
+from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, WAITING, Told, judge_rows
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.scope import Scope
 from pipeline.audit.tables import TOLD, rows_of, told_batches
 from pipeline.audit.timing import BUCKETS, Made, Timing
-from pipeline.spark_errors import SPARK_ERRORS, cause_of
-from pipeline.written import write_rows
+from pipeline.spark.arrow_rows import Batches, Step, spark_schema
+from pipeline.spark.errors import SPARK_ERRORS, cause_of
+from pipeline.spark.written import write_rows
 
 RESULT = "result"
 """The directory of the tables: Parquet, one per kind (`kind=finding`, `kind=unit`, …)."""

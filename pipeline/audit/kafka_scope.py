@@ -5,16 +5,16 @@ from time import monotonic
 
 from pyspark.sql import DataFrame, SparkSession
 
-from connectors.kafka_settings import KafkaSettings
-from connectors.kafka_survey import Survey, Surveyor
-from connectors.kafka_topic_names import KafkaTopics
+from connectors.kafka.settings import KafkaSettings
+from connectors.kafka.topic_ends import Survey, Surveyor
+from connectors.kafka.topic_names import KafkaTopics
 from domain.record import Partition
 from pipeline.archive.reading import ArchiveSnapshot
 from pipeline.audit.errors import AuditRefused
 from pipeline.audit.record_rows import Topics, record_rows
 from pipeline.audit.scope import Scope
-from pipeline.java_client import java_options
-from pipeline.topics import LATEST_MS, read_topic, too_late
+from pipeline.spark.java_client import java_options
+from pipeline.spark.topics import LATEST_MS, read_topic, too_late
 
 _RECORD_BYTES = 1_200
 """About what an envelope or a notification takes."""

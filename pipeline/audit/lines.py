@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from connectors.file_beginning import Beginning
-from connectors.file_line_reader import FoundLine, LineReader
-from connectors.file_lines import Defect, Line, decode_line
-from connectors.file_operations import SystemFiles
-from connectors.file_positions import PositionsFile
-from connectors.file_rotated import find_rotated
-from connectors.file_settings import FileSettings
+from connectors.files.archived_marker import Beginning
+from connectors.files.line_reader import FoundLine, LineReader
+from connectors.files.operations import SystemFiles
+from connectors.files.positions import PositionsFile
+from connectors.files.rotated_names import find_rotated
+from connectors.files.settings import FileSettings
+from connectors.line_format import Defect, Line, decode_line
 from domain.record import Cut, Origin, Partition, Record
 from pipeline.audit.errors import AuditRefused
 from pipeline.audit.rows import (

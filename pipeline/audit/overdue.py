@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from pipeline.audit.finding import Deviation
-from pipeline.audit.judging import FINDING, Told
+from pipeline.audit.row_audit import FINDING, Told
 from pipeline.audit.rules import AuditSettings
 from pipeline.audit.timing import Timing
 

@@ -8,13 +8,13 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from connectors.kafka_records import to_record
+from connectors.kafka.records import to_record
 from domain.record import Headers, Origin, Partition, Record
-from guardian.collector import calm_collector
-from pipeline.arrow_rows import Batches, Step, spark_schema
+from guardian.gc_tuning import calm_collector
 from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, UNREADABLE, Row, letter_row, located, notification_row, record_row
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.tables import ROW, row_batches
+from pipeline.spark.arrow_rows import Batches, Step, spark_schema
 
 _LATER_PARTITION = 1 << 44
 """All of a unit lie in one partition of the output; partitions follow each other in this distance."""

@@ -9,8 +9,8 @@ from domain.dead_letter import DeadLetterReason
 from domain.decoding import Refusal
 from domain.envelope import CustomObject, DataEnvelope, MdsObject, PdsObject, ProcessObject
 from domain.record import Headers, Origin, Partition, Record
+from pipeline.audit.observed import SeenLetter, SeenNotification, digest_of, see, see_letter
 from pipeline.audit.rules import AuditRules
-from pipeline.audit.seen import SeenLetter, SeenNotification, digest_of, see, see_letter
 
 NOTIFICATION, LETTER, RECORD, REFUSED, UNREADABLE = range(5)
 """The kinds, in the order in which a unit's are looked at."""

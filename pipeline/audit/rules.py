@@ -6,13 +6,13 @@ from random import Random
 import msgspec
 
 from domain.decoding import DecodingSettings, EnvelopeDecoder
-from pipeline.audit.known_handler import KnownHandler
+from pipeline.audit.replay_handler import KnownHandler
 from resequencer.handlers.notification_settings import parse_notification_settings
 from resequencer.handlers.settings import HandlerSettings
-from resequencer.rules import Rules
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.turn_context import Rules
 
 
 class AuditSettings(msgspec.Struct, frozen=True):

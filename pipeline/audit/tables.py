@@ -5,9 +5,9 @@ from itertools import islice
 
 import pyarrow as pa
 
-from pipeline.arrow_rows import Batches, batch_of, cells_of
-from pipeline.audit.judging import Told
+from pipeline.audit.row_audit import Told
 from pipeline.audit.rows import Row
+from pipeline.spark.arrow_rows import Batches, batch_of, cells_of
 
 ROW = pa.schema(
     [

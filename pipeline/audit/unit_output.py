@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from domain.clock import Instant
-from pipeline.audit.seen import SeenLetter, SeenNotification
+from pipeline.audit.observed import SeenLetter, SeenNotification
 
 
 class UnitOutput:

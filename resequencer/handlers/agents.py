@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from enrichment.shapes import InstitutionValue
-from resequencer.handlers.complex_types import Sequence
 from resequencer.handlers.enrichment import Enrichment
-from resequencer.handlers.pain002_schema import TYPES
-from resequencer.handlers.part_reader import PartReader
-from resequencer.handlers.simple_types import NOT_PROVIDED
+from resequencer.handlers.iso20022.complex_types import Sequence
+from resequencer.handlers.iso20022.pain002_schema import TYPES
+from resequencer.handlers.iso20022.part_reader import PartReader
+from resequencer.handlers.iso20022.simple_types import NOT_PROVIDED
 
 _type = TYPES["BranchAndFinancialInstitutionIdentification6"]
 assert isinstance(_type, Sequence)

@@ -8,8 +8,8 @@ import msgspec
 
 from domain.errors import ConfigurationError
 from domain.identifiers import shown
-from resequencer.handlers.iso_codes import NARRATIVE, STATUS_REASONS, TRANSACTION_STATUSES
-from resequencer.handlers.simple_types import xml_text
+from resequencer.handlers.iso20022.codes import NARRATIVE, STATUS_REASONS, TRANSACTION_STATUSES
+from resequencer.handlers.iso20022.simple_types import xml_text
 
 COLUMNS = ("process_flow_name", "event_name", "transaction_status", "reason_code", "additional_information")
 LONGEST_LINE = 105

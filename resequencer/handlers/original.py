@@ -6,9 +6,9 @@ from enrichment.shapes import CustomerValue
 from resequencer.handlers.agents import Agents
 from resequencer.handlers.customers import find_customer
 from resequencer.handlers.enrichment import Enrichment
-from resequencer.handlers.pain001_parts import INSTRUCTION, MESSAGE, TRANSACTION
-from resequencer.handlers.part_reader import Fields, PartReader
-from resequencer.handlers.simple_types import NOT_PROVIDED
+from resequencer.handlers.iso20022.pain001_parts import INSTRUCTION, MESSAGE, TRANSACTION
+from resequencer.handlers.iso20022.part_reader import Fields, PartReader
+from resequencer.handlers.iso20022.simple_types import NOT_PROVIDED
 from resequencer.payment_data import Bodies, PaymentData
 
 DEFAULT_MESSAGE_NAME = "pain.001.001.09"

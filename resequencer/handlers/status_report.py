@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from domain.clock import Instant, instant_text
-from resequencer.handlers.iso_codes import GROUP_STATUSES, NARRATIVE, STATUS_REASONS
+from resequencer.handlers.iso20022.codes import GROUP_STATUSES, NARRATIVE, STATUS_REASONS
+from resequencer.handlers.iso20022.pain002_schema import REASON
+from resequencer.handlers.iso20022.simple_types import NOT_PROVIDED
 from resequencer.handlers.notification_settings import NotificationSetting
 from resequencer.handlers.original import Original
-from resequencer.handlers.pain002_schema import REASON
-from resequencer.handlers.simple_types import NOT_PROVIDED
 
 _REJECTED = "RJCT"
 _encode = msgspec.json.Encoder().encode

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from domain.errors import ConfigurationError
-from resequencer.handlers.called_target import CalledTarget, import_callable
+from resequencer.handlers.custom_target import CalledTarget, import_callable
+from resequencer.handlers.iso20022.report_xml import render_report_xml
 from resequencer.handlers.produced_report import ProducedReport
-from resequencer.handlers.report_xml import render_report_xml
 from resequencer.payment_data import PaymentData
 
 TARGET_TYPE_KEY = "payment-status-notification.target-type"

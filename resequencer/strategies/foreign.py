@@ -7,7 +7,7 @@ import msgspec
 
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, words_of
-from resequencer.hand import Deed, EmptyHand, Hand
+from resequencer.in_flight import Deed, EmptyHand, Hand
 from resequencer.strategies.port import Rank, Strategy, StrategyState
 
 _Answer = TypeVar("_Answer")

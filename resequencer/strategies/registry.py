@@ -6,7 +6,7 @@ from importlib import import_module
 import msgspec
 
 from domain.errors import ConfigurationError, words_of
-from resequencer.hand import Hand
+from resequencer.in_flight import Hand
 from resequencer.strategies.completeness import Completeness
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.port import Strategy

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from connectors.file_operations import SystemFiles
-from connectors.file_settings import FileSettings
-from connectors.file_transport import FileTransport
+from connectors.files.operations import SystemFiles
+from connectors.files.settings import FileSettings
+from connectors.files.transport import FileTransport
 
 
 class Crash(BaseException):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import pytest
-from waiting import wait_until
+from harness.waiting import wait_until
 
 from connectors.port import Channel, Outgoing, PartitionOutput, Polled, Position, Transport, TransportRefused
 from domain.record import Headers, Partition, Record

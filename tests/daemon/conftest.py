@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.configuration import Configuration, load
-from daemon.refusal import ConfigurationRefused
+from daemon.configuration.configuration import Configuration, load
+from daemon.configuration.refusal import ConfigurationRefused
 from domain.errors import ConfigurationError
 
 

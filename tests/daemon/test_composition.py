@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from daemon.composition import compose, load_notification_settings, make_strategy_of, refuse_unusable, resequencer_settings
-from daemon.refusal import ConfigurationRefused
+from daemon.configuration.refusal import ConfigurationRefused
 from domain.errors import ConfigurationError
-from storage.embedded import EmbeddedStorage
-from storage.none import NoneStorage
+from storage.embedded.storage import EmbeddedStorage
+from storage.none.storage import NoneStorage
 
 N = "payment-status-notification"
 R = f"{N}.resequencer"

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from daemon.command_line import _parser
-from daemon.configuration import load
+from daemon.configuration.configuration import load
 from daemon.exit_code import ExitCode
 
 SCRIPT = PurePosixPath("/opt/resequencer/.venv/bin/resequencer")

@@ -13,11 +13,11 @@ from threading import Thread
 
 import pytest
 
-from connectors.file_lines import Line, decode_line
-from daemon.configuration import load
+from connectors.line_format import Line, decode_line
+from daemon.configuration.configuration import load
 from daemon.exit_code import ExitCode
-from daemon.service_report import NOT_RUNNING, STALE
-from daemon.status_report import State
+from daemon.status.report import State
+from daemon.status.service_report import NOT_RUNNING, STALE
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
 from domain.errors import DependencyUnavailable, PermanentError, TransientError

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-import published_lookups
 import pytest
-from published_lookups import Rows
+from harness import published_lookups
+from harness.published_lookups import Rows
 
 from enrichment.directory import LookupsDirectory
 from enrichment.manifest import Manifest

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 import pytest
-from waiting import wait_until
+from harness.waiting import wait_until
 
 from enrichment.directory import LookupsDirectory
 from enrichment.follower import Follower

@@ -6,8 +6,8 @@ from random import Random
 from time import monotonic, sleep
 from typing import Any
 
-from fault_table import Row
-from waiting import wait_until
+from harness.fault_table import Row
+from harness.waiting import wait_until
 
 from tests.faults.feeder import Feeder
 from tests.faults.stage import PATIENCE_SECONDS, Stage

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Protocol
 
 import pytest
-from fault_table import PROPERTY, render
+from harness.fault_table import PROPERTY, render
 
 from tests.faults.campaign import Campaign
 from tests.faults.stage import Stage

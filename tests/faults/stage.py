@@ -7,17 +7,17 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
+from harness.processes.operated_daemon import Daemon
+from harness.processes.operated_service import INGRESS, NOTIFICATION, OperatedService
+from harness.waiting import wait_until
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
-from operated_daemon import Daemon
-from operated_service import INGRESS, NOTIFICATION, OperatedService
-from waiting import wait_until
 
-from daemon.service_report import ServiceReport, find_reports, service_report
-from daemon.status_report import State
+from daemon.status.report import State
+from daemon.status.service_report import ServiceReport, find_reports, service_report
 from daemon.system_clock import SystemClock
-from servers.kafka import KafkaServer, KafkaSettings
-from tests.connectors.kafka_stage import read_to_end
+from servers.kafka.server import KafkaServer, KafkaSettings
+from tests.connectors.kafka.stage import read_to_end
 from tests.faults.relay import Relay
 from tests.faults.storages import STORAGES, prepare
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from operated_service import NOTIFICATION, RESEQUENCER
+from harness.processes.operated_service import NOTIFICATION, RESEQUENCER
 
-from servers.infinispan import InfinispanServer
-from servers.redis import RedisServer, RedisSettings
+from servers.infinispan.server import InfinispanServer
+from servers.redis.server import RedisServer, RedisSettings
 from servers.server import Server
 
 CACHE = "resequencer-state"

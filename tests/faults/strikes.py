@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from time import monotonic, sleep
 
-from operated_daemon import Daemon
-from waiting import wait_until
+from harness.processes.operated_daemon import Daemon
+from harness.waiting import wait_until
 
 from servers.server import Server
 from tests.faults.stage import PATIENCE_SECONDS, SESSION_SECONDS, Stage

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from fault_table import PROPERTY, Row, render, rows_of
+from harness.fault_table import PROPERTY, Row, render, rows_of
 
 ROW = Row("kill -9 of a worker", 50, "redis", 1000, 800, 1, 2, 3, 4, 5, 6.25, 7)
 

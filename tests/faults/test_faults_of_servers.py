@@ -4,9 +4,9 @@ from random import Random
 from time import sleep
 
 import pytest
-from waiting import wait_until
+from harness.waiting import wait_until
 
-from servers.redis import RedisServer
+from servers.redis.server import RedisServer
 from tests.faults.choice import each_storage
 from tests.faults.conftest import Opens
 from tests.faults.stage import PATIENCE_SECONDS, Stage

@@ -4,8 +4,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from simulator.plan import Plan
-from simulator.simulation import simulate
+from simulator.generate.plan import Plan
+from simulator.generate.simulation import simulate
 
 
 @cache

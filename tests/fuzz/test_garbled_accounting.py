@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driving import wire
-from garbled_accounting import Accounting
+from harness.driving import wire
+from harness.garbled.accounting import Accounting
 
-from connectors.file_lines import Line, encode_line
+from connectors.line_format import Line, encode_line
 
 FLOW = "PaymentInitiationFlow"
 NOT_UTF8 = b'{"key-base64":"/w==","headers":[{"name":"a","value":"1"},{"name":"a","value":"2"}],"value-base64":"/wA="}'

@@ -1,6 +1,6 @@
 """The operating system's files without waiting for the disk: a fuzzer writes thousands a second, and no power cut is meant."""
 
-from connectors.file_operations import SystemFiles
+from connectors.files.operations import SystemFiles
 
 
 class UnsyncedFiles(SystemFiles):

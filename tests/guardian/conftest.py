@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from asking import Asked
+from harness.actors.asking import Asked
 
 
 @pytest.fixture

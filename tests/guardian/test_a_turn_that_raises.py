@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from asking import P0, Asked
+from harness.actors.asking import P0, Asked
 
-import resequencer.outcome
+import resequencer.decision
 import resequencer.turn
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.envelope import DataEnvelope
@@ -158,14 +158,14 @@ class TestWhereOurOwnStepsFail:
         assert (buried(settled), asked.told(settled)) == ([ninth.offset], ["u#3"])
 
     def test_one_that_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-        right = resequencer.outcome.encode_entry
+        right = resequencer.decision.encode_entry
 
         def encode(stashed: Stashed) -> Any:
             if stashed.envelope.sequence == 9:
                 raise BUG
             return right(stashed)
 
-        monkeypatch.setattr(resequencer.outcome, "encode_entry", encode)
+        monkeypatch.setattr(resequencer.decision, "encode_entry", encode)
         second, ninth, third = (asked.envelope("u", number) for number in (2, 9, 3))
         settled = asked.poll(second, ninth, third)
         assert buried(settled) == [ninth.offset]
@@ -173,14 +173,14 @@ class TestWhereOurOwnStepsFail:
 
     def test_one_whose_payment_data_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
         first, second, third = asked.envelope("u", 1), asked.envelope("u", 2, mds=("BAD",)), asked.envelope("u", 3)
-        right = resequencer.outcome.encode_data
+        right = resequencer.decision.encode_data
 
         def encode(data: PaymentData) -> bytes:
             if data.find_mds("BAD") is not None:
                 raise BUG
             return right(data)
 
-        monkeypatch.setattr(resequencer.outcome, "encode_data", encode)
+        monkeypatch.setattr(resequencer.decision, "encode_data", encode)
         settled = asked.poll(first, second, third)
         assert (buried(settled), asked.told(settled)) == ([second.offset], ["u#1"])
         assert stashed(asked) == [third.offset]
@@ -310,7 +310,7 @@ def test_a_unit_that_cannot_go_on_whatever_is_set_aside_ends_the_worker(asked: A
     def encode(*_: Any) -> bytes:
         raise BUG
 
-    monkeypatch.setattr(resequencer.outcome, "encode_state", encode)
+    monkeypatch.setattr(resequencer.decision, "encode_state", encode)
     second = asked.envelope("u", 2)
     settled = asked.poll(second)
     assert (buried(settled), asked.told(settled)) == ([second.offset], [])

@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_under_test import P0, P1, Service
+from harness.service_under_test import P0, P1, Service
 
 import resequencer.turn
 from connectors.port import PartitionOutput, Polled, PublishRefused, TransportUnavailable
 from domain.errors import OwnershipLost
 from domain.record import Origin, Partition
-from guardian.actors import ActorsFailed
+from guardian.actor_gateway import ActorsFailed
 from guardian.guardian_actor import Escalated
-from guardian.patience import Stopped
-from guardian.roster import Roster
+from guardian.retry import Stopped
 from guardian.takeover import Metadata, find_metadata
+from guardian.unit_registry import Roster
 from storage.port import Commit, StorageUnavailable
 
 

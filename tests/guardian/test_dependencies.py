@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 import pytest
-from asking import P0, P1, Asked
+from harness.actors.asking import P0, P1, Asked
 
 from domain.errors import DependencyUnavailable
 from guardian.dependencies import Dependencies

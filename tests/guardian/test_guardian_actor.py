@@ -4,19 +4,19 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from asking import FAR, P0, P1, Asked
-from driving import NoChance, Recorder, decoder
+from harness.actors.asking import FAR, P0, P1, Asked
+from harness.driving import NoChance, Recorder, decoder
 from thespian.actors import Actor, ActorAddress, ActorSystem
 
 from guardian.actor_system import make_actor_system
 from guardian.guardian_actor import Guardian
 from guardian.messages import Prepare, Prepared, Settle, Settled, Survey, Surveyed
-from guardian.roster import RosterSettings
+from guardian.unit_registry import RosterSettings
 from resequencer.actor import Resequencer
 from resequencer.messages import UnitKey
-from resequencer.rules import Rules
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.sequence import Sequence
+from resequencer.turn_context import Rules
 from resequencer.unit_codec import UnitCodec
 from storage.port import Snapshot, WaitKind
 

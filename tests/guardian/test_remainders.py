@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from asking import FAR, P0, P1, Asked
+from harness.actors.asking import FAR, P0, P1, Asked
+from harness.service_under_test import FakeClock, Service, Teller
 from msgspec.structs import replace
-from service_under_test import FakeClock, Service, Teller
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
@@ -15,7 +15,7 @@ from domain.errors import DependencyUnavailable, TransientError
 from guardian.allowance import Allowance
 from guardian.messages import Settled
 from guardian.remainders import Remainders
-from guardian.roster import RosterSettings
+from guardian.unit_registry import RosterSettings
 from resequencer.handlers.port import Handled, Marks
 from resequencer.messages import UnitKey
 from resequencer.payment_data import PaymentData

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from asking import P0, Asked
+from harness.actors.asking import P0, Asked
 from msgspec.structs import replace
 
 import resequencer.turn
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.errors import PermanentError, TransientError
-from guardian.actors import ActorsFailed
+from guardian.actor_gateway import ActorsFailed
 from guardian.guardian_actor import Escalated
 from guardian.messages import Settled, Survey
-from guardian.roster import Roster
 from guardian.supervision import SUPERVISION, Directive, Failure
+from guardian.unit_registry import Roster
 from resequencer.messages import UnitKey
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.sequence import Sequence

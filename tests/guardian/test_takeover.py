@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from connectors.port import Position
-from guardian.ahead import Ahead, encode
+from guardian.done_offsets import Ahead, encode
 from guardian.takeover import Metadata, Takeover, find_metadata, last_commit, plan_takeover
 from storage.port import Header, Pending
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operated_daemon import Daemon
-from operated_service import OperatedService
+from harness.processes.operated_daemon import Daemon
+from harness.processes.operated_service import OperatedService
 
 
 @pytest.fixture

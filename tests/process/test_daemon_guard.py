@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from operated_service import OperatedService
-from waiting import wait_until
+from harness.processes.operated_service import OperatedService
+from harness.waiting import wait_until
 
-from daemon.run_lock import find_holder
+from daemon.supervision.run_lock import find_holder
 
 pytestmark = pytest.mark.slow
 
@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 RUN = """
 import sys, time
 from pathlib import Path
-from operated_daemon import Daemon
-from operated_service import OperatedService
+from harness.processes.operated_daemon import Daemon
+from harness.processes.operated_service import OperatedService
 Daemon(OperatedService(Path(sys.argv[1]))).start()
 print("started", flush=True)
 time.sleep(600)

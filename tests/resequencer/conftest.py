@@ -1,7 +1,7 @@
 """A fresh series of envelopes for each test."""
 
 import pytest
-from driving import Envelopes
+from harness.driving import Envelopes
 
 
 @pytest.fixture

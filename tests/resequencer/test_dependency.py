@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from driving import PAIN_001, PARTITION, decoder, drive
+from harness.driving import PAIN_001, PARTITION, decoder, drive
 
 from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.stash import Stashed

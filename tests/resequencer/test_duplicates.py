@@ -1,7 +1,7 @@
 """Duplicates are told by envelope id and digest, before anything is counted."""
 
 import pytest
-from driving import drive
+from harness.driving import drive
 
 from domain.dead_letter import DeadLetterReason
 from resequencer.envelope_ids import EnvelopeIds

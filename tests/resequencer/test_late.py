@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from driving import Envelopes, drive
+from harness.driving import Envelopes, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

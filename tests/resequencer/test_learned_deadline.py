@@ -1,7 +1,7 @@
 """How long what is stashed waits where that is learned."""
 
 import msgspec
-from driving import PARTITION, Driven, Envelopes, decoder, drive
+from harness.driving import PARTITION, Driven, Envelopes, decoder, drive
 from hypothesis import given
 from hypothesis import strategies as st
 

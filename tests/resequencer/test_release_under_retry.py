@@ -1,7 +1,7 @@
 """A release whose head fails for a while: each says what is missing when it is handled itself."""
 
 import pytest
-from driving import PAIN_001, drive
+from harness.driving import PAIN_001, drive
 
 from domain.errors import TransientError
 from resequencer.unit import Wake

@@ -1,7 +1,7 @@
 """A handler that fails: attempts, back-off, and only its own unit waits."""
 
 import pytest
-from driving import drive
+from harness.driving import drive
 
 from domain.dead_letter import DeadLetterReason
 from domain.errors import EndedItsWorker, PermanentError, TransientError

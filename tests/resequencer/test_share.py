@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from driving import PAIN_001, Driven, Envelopes, Recorder, drive
+from harness.driving import PAIN_001, Driven, Envelopes, Recorder, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 import tracemalloc
 from random import Random
 
-from driving import Envelopes
+from harness.driving import Envelopes
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """The bounds of a unit: how many envelopes it sets aside, how many bytes, and how much payment data it gathers."""
 
 import pytest
-from driving import Envelopes, drive
+from harness.driving import Envelopes, drive
 
 from domain.errors import TransientError
 from resequencer.unit import Wake

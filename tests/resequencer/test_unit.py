@@ -4,7 +4,7 @@ import tracemalloc
 
 import msgspec
 import pytest
-from driving import PARTITION, Envelopes, decoder, drive
+from harness.driving import PARTITION, Envelopes, decoder, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from servers.infinispan import InfinispanServer, InfinispanSettings
+from servers.infinispan.server import InfinispanServer, InfinispanSettings
 
 pytestmark = pytest.mark.slow
 

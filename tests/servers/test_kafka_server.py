@@ -8,12 +8,12 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from harness.waiting import wait_until
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
-from waiting import wait_until
 
-from servers.kafka import KafkaServer, KafkaSettings
+from servers.kafka.server import KafkaServer, KafkaSettings
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from waiting import wait_until
+from harness.waiting import wait_until
 
 from servers.lease import clear_leftovers, leased
 from servers.process import Process

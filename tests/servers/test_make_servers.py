@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
-from daemon.configuration import load
+from daemon.configuration.configuration import load
 from servers.local import PORTS
 from servers.ports import LOOPBACK, is_free
-from servers.redis import RedisServer
+from servers.redis.server import RedisServer
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from waiting import wait_until
+from harness.waiting import wait_until
 
 from servers.process import Process
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from servers import jars
 from servers.errors import JarsMissing, ProgramMissing
-from servers.jars import get_jars
-from servers.java import find_java
-from servers.redis_program import find_redis
+from servers.java import jars
+from servers.java.jars import get_jars
+from servers.java.program import find_java
+from servers.redis.program import find_redis
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import redis
-from waiting import wait_until
+from harness.waiting import wait_until
 
-from servers.redis import RedisServer, RedisSettings
-from servers.redis_cluster import RedisCluster
+from servers.redis.cluster import RedisCluster
+from servers.redis.server import RedisServer, RedisSettings
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from service_under_test import Service
+from harness.service_under_test import Service
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from service_under_test import Service
+from harness.service_under_test import Service
 
 from connectors.port import TransportUnavailable
-from guardian.roster import RosterSettings
+from guardian.unit_registry import RosterSettings
 
 HOUR_MS = 3_600_000
 RETENTION_MS = 4 * HOUR_MS

@@ -4,9 +4,9 @@ import re
 
 import msgspec
 import pytest
-from crash_simulation import crash_at, reference, replay_command, simulate
-from outcomes import Forgets
-from workloads import workload
+from harness.crashes.outcomes import Forgets
+from harness.crashes.simulation import crash_at, reference, replay_command, simulate
+from harness.workloads.shuffled import workload
 
 SMALL = 11
 """The seed of the workload that is struck at each of its steps in turn."""

@@ -5,13 +5,13 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from driving import wire
+from harness.driving import wire
+from harness.servers.kafka_life import KafkaLife
 from kafka import TopicPartition
-from kafka_life import KafkaLife
 
 from connectors.port import TransportRefused
-from servers.kafka import KafkaServer
-from tests.connectors.kafka_stage import KafkaStage
+from servers.kafka.server import KafkaServer
+from tests.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
 

@@ -3,13 +3,13 @@
 from itertools import permutations
 
 import pytest
-from service_under_test import P0, Service
+from harness.service_under_test import P0, Service
 
-from daemon.blame import is_own_doing
-from daemon.hand_memory import HandMemory
-from daemon.suspects import DEATHS_OF_ONE, Suspects
-from daemon.worker_hand import WorkerHand
-from resequencer.handlers.in_hand import HandlerInHand
+from daemon.supervision.exit_cause import is_own_doing
+from daemon.supervision.in_flight_memory import HandMemory
+from daemon.supervision.suspects import DEATHS_OF_ONE, Suspects
+from daemon.worker.in_flight import WorkerHand
+from resequencer.handlers.in_flight_handler import HandlerInHand
 
 SIGKILL, SIGSEGV = -9, -11
 KILLER = "uow-1#A#2"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from service_under_test import DEADLINE_MS, P0, P1, Service, envelope_line
+from harness.service_under_test import DEADLINE_MS, P0, P1, Service, envelope_line
 
 from domain.errors import ConfigurationError
 from resequencer.settings import ResequencerSettings

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
-from service_under_test import P0, Service
+from harness.service_under_test import P0, Service
 
 from connectors.port import Polled, Transport
 from domain.record import Partition

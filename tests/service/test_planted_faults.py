@@ -3,13 +3,13 @@
 import re
 from pathlib import Path
 
-import mistake_faults as mistakes
-import planted_faults as plant
 import pytest
-import share_faults as share
-from crash_simulation import prepared, reference, simulate
-from outcomes import Forgets
-from planted_faults import Fault, Patch
+from harness.crashes.outcomes import Forgets
+from harness.crashes.simulation import prepared, reference, simulate
+from harness.planted import mistakes as mistakes
+from harness.planted import protocol as plant
+from harness.planted import shares as share
+from harness.planted.protocol import Fault, Patch
 
 _MOST_SEEDS = 120
 

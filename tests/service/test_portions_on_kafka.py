@@ -5,14 +5,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kafka_life import KafkaLife, token
+from harness.servers.kafka_life import KafkaLife, token
 
 from connectors.port import Channel, Outgoing
-from guardian.outgoing import to_pending
-from servers.kafka import KafkaServer
-from storage.embedded import EmbeddedSettings, EmbeddedStorage
+from guardian.pending_output import to_pending
+from servers.kafka.server import KafkaServer
+from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.port import Commit
-from tests.connectors.kafka_stage import KafkaStage
+from tests.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
 

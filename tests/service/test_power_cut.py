@@ -10,11 +10,11 @@ from signal import SIGKILL
 from tempfile import TemporaryDirectory
 
 import pytest
-from crash_simulation import reference
-from faulty_disk import Call, FaultyDisk
-from outcomes import Forgets, judged
-from power_cut import Disk, read_trace
-from workloads import workload
+from harness.crashes.outcomes import Forgets, judged
+from harness.crashes.simulation import reference
+from harness.disk.faulty_disk import Call, FaultyDisk
+from harness.disk.power_cut import Disk, read_trace
+from harness.workloads.shuffled import workload
 
 from tests.service.watched_life import live
 

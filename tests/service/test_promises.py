@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
-from crash_simulation import crash_at, reference, simulate
+from harness.crashes.outcomes import Forgets
+from harness.crashes.simulation import crash_at, reference, simulate
+from harness.service_under_test import BEGINNING, P0, Service
+from harness.workloads.shuffled import workload
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from outcomes import Forgets
-from service_under_test import BEGINNING, P0, Service
-from workloads import workload
 
 from connectors.port import PartitionOutput, PublishRefused
 from domain.errors import OwnershipLost
-from guardian.roster import RosterSettings
+from guardian.unit_registry import RosterSettings
 from resequencer.settings import ResequencerSettings
 from storage.port import Commit, UnitChange
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_under_test import DEADLINE_MS, P0, Service
+from harness.service_under_test import DEADLINE_MS, P0, Service
 
 from connectors.port import TransportRefused
 from domain.record import Partition
-from guardian.roster import RosterSettings
 from guardian.takeover import find_metadata
+from guardian.unit_registry import RosterSettings
 
 IDLE_MS = 40_000
 """Longer than the idle timeout, and than the throttle of positions after it."""

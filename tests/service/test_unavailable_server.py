@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_under_test import Service
+from harness.service_under_test import Service
 
-from guardian.roster import RosterSettings
+from guardian.unit_registry import RosterSettings
 from resequencer.settings import ResequencerSettings
 
 HOUR_MS = 3_600_000

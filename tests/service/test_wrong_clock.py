@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from service_under_test import Service
+from harness.service_under_test import Service
 
 DAY_MS = 86_400_000
 DEADLINE_MS = 21_000

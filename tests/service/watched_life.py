@@ -8,10 +8,10 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from faltering import Mistakes
-from outcomes import Outcome
-from service_under_test import Service
-from workloads import Workload, workload
+from harness.crashes.outcomes import Outcome
+from harness.faltering import Mistakes
+from harness.service_under_test import Service
+from harness.workloads.shuffled import Workload, workload
 
 _MOST_CYCLES = 3_000
 

@@ -7,13 +7,12 @@ prints the table of docs/simulation.md.
 
 from typing import NamedTuple
 
-import mistake_faults as mistakes
-import planted_faults as plant
-import share_faults as share
-from planted_faults import Fault
-from simulation import kafka_faults as kafka
-from simulation import memory_faults as memory
-from simulation import storage_faults as storage
+from harness.planted import kafka, memory
+from harness.planted import mistakes as mistakes
+from harness.planted import protocol as plant
+from harness.planted import shares as share
+from harness.planted import storages as storage
+from harness.planted.protocol import Fault
 from simulation.lives import Life
 
 

@@ -3,8 +3,8 @@
 from random import Random
 
 import msgspec
-from remembered import Remembered
-from service_under_test import FakeClock
+from harness.crashes.remembered import Remembered
+from harness.service_under_test import FakeClock
 
 from domain.clock import Instant
 

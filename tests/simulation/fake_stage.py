@@ -10,10 +10,10 @@ from uuid import uuid4
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from simulation.fake_broker import FakeBroker, Stored
 
-from connectors.kafka_settings import KafkaTopics
+from connectors.kafka.settings import KafkaTopics
 from connectors.port import Channel
 from domain.record import Headers, Partition
-from tests.connectors.kafka_stage import KafkaStage, KafkaWorker
+from tests.connectors.kafka.stage import KafkaStage, KafkaWorker
 
 Answer = TypeVar("Answer")
 _NOBODY = ConsumerGroupMetadata("group", -1, "", None)

@@ -13,10 +13,11 @@ from enum import StrEnum
 from random import Random
 from typing import NamedTuple
 
-from absences import LONGEST_RETENTION_MS, STEP_MS, with_absences, without_retention
-from faltering import Mistakes
+from harness.crashes.outcomes import Forgets, Outcome, judged, with_true_marks
+from harness.faltering import Mistakes
+from harness.workloads.absences import LONGEST_RETENTION_MS, STEP_MS, with_absences, without_retention
+from harness.workloads.shuffled import Phase, Workload, uncut, workload
 from msgspec.structs import replace
-from outcomes import Forgets, Outcome, judged, with_true_marks
 from simulation.aimed_losses import AimedLosses
 from simulation.clocks import MOST_MS, NO_CLOCK_DANGERS, ClockDangers
 from simulation.misfortunes import Dangers
@@ -25,7 +26,6 @@ from simulation.with_server_away import judged_with_server_away, prepared_with_s
 from simulation.with_wild_clocks import judged_with_wild_clocks
 from simulation.without_storage import TIGHT_ROOM, ahead_characters, judged_without_storage, prepared_without_storage
 from simulation.world import World
-from workloads import Phase, Workload, uncut, workload
 
 from domain.errors import ResequencerError
 

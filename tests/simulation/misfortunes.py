@@ -8,7 +8,7 @@ from random import Random
 from typing import Protocol, TypeVar
 
 import msgspec
-from crash_points import Crash
+from harness.crashes.points import Crash
 from kafka import errors
 
 from domain.errors import ResequencerError

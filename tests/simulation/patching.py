@@ -10,11 +10,11 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from simulation.fake_broker import FakeBroker
 from simulation.fake_clients import FakeAdmin, FakeConsumer, FakeProducer, Line
 
-from connectors.kafka_bounded import Bounded
-from connectors.kafka_producer import TransactionalProducer
+from connectors.kafka.producer import TransactionalProducer
+from connectors.kafka.time_limit import Bounded
 
-_MAKERS = ("kafka_member", "kafka_log", "kafka_producer", "kafka_topics")
-_CLOCKED = ("kafka_transport", "kafka_log", "kafka_publisher", "kafka_producer", "kafka_topics")
+_MAKERS = ("consumer", "offsets", "producer", "topics")
+_CLOCKED = ("transport", "offsets", "publisher", "producer", "topics")
 _PER_SECOND = 10
 
 
@@ -36,10 +36,10 @@ def fake_kafka(broker: FakeBroker, line: Callable[[], Line]) -> Iterator[None]:
 
     with ExitStack() as stack:
         for module in _MAKERS:
-            stack.enter_context(patch(f"connectors.{module}.make_client", make_client))
+            stack.enter_context(patch(f"connectors.kafka.{module}.make_client", make_client))
         for module in _CLOCKED:
-            stack.enter_context(patch(f"connectors.{module}.monotonic", lambda: next(looks) / _PER_SECOND))
-        stack.enter_context(patch("connectors.kafka_publisher._FENCES", 1_000_000))
+            stack.enter_context(patch(f"connectors.kafka.{module}.monotonic", lambda: next(looks) / _PER_SECOND))
+        stack.enter_context(patch("connectors.kafka.publisher._FENCES", 1_000_000))
         stack.enter_context(patch.object(Bounded, "call", lambda _, call, __: call()))
         stack.enter_context(patch.object(TransactionalProducer, "discard", lambda _: None))
         yield

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 from random import Random
 
+from harness.crashes.remembered import Remembered
+from harness.service_under_test import TOPIC
 from kafka.structs import TopicPartition
-from remembered import Remembered
-from service_under_test import TOPIC
 from simulation.fake_broker import Entry, FakeBroker, Stored
 from simulation.reading import to_stored
 

@@ -6,15 +6,15 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from harness.crashes.outcomes import Outcome
+from harness.service_under_test import TOPIC, Dead, Teller, Told
 from kafka.structs import TopicPartition
 from msgspec.structs import replace
-from outcomes import Outcome
-from service_under_test import TOPIC, Dead, Teller, Told
 from simulation.fake_broker import FakeBroker, Stored
 from simulation.misfortunes import Misfortunes
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS
 
-from connectors.file_lines import Line, decode_line
+from connectors.line_format import Line, decode_line
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from resequencer.handlers.port import Handled, Marks

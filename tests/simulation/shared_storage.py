@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection
 from copy import deepcopy
 
 from domain.record import Partition
-from storage.none import NonePartitionStore, NoneSettings, NoneStorage
-from storage.none_memory import KeptPartition, Memory
+from storage.none.memory import KeptPartition, Memory
+from storage.none.storage import NonePartitionStore, NoneSettings, NoneStorage
 from storage.port import Commit, Header
 
 _EMPTY = KeptPartition(Header("", 0))

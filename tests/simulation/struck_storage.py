@@ -7,7 +7,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from crash_points import StruckStore
+from harness.crashes.points import StruckStore
 from simulation.shared_storage import SharedPartitionStore, SharedStorage
 
 from domain.record import Partition

@@ -4,8 +4,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-import planted_faults as plant
 import pytest
+from harness.planted import protocol as plant
 from simulation.catalogue import PLANTED, Planted, as_table
 from simulation.lives import reference, simulate
 

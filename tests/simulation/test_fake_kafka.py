@@ -6,9 +6,9 @@ import pytest
 from simulation.fake_stage import FakeStage, SafeLine
 from simulation.patching import fake_kafka
 
-from tests.connectors import test_kafka_ownership as ownership
-from tests.connectors import test_kafka_publish as publish
-from tests.connectors import test_kafka_transport as transport
+from tests.connectors.kafka import test_ownership as ownership
+from tests.connectors.kafka import test_publish as publish
+from tests.connectors.kafka import test_transport as transport
 
 
 @pytest.fixture

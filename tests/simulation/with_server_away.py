@@ -7,12 +7,12 @@ judged as where clocks jump; and whoever waits for the server waits as long as t
 from collections.abc import Collection, Iterable
 from random import Random
 
+from harness.crashes.outcomes import Outcome, identity_of
+from harness.crashes.remembered import names_in
+from harness.service_under_test import BEGINNING, Dead
+from harness.workloads.shuffled import Workload
 from msgspec.structs import replace
-from outcomes import Outcome, identity_of
-from remembered import names_in
-from service_under_test import BEGINNING, Dead
 from simulation.with_wild_clocks import judged_with_wild_clocks
-from workloads import Workload
 
 from domain.dead_letter import DeadLetterReason
 

@@ -8,8 +8,8 @@ When something is released depends on the clock, so what leaves is not what leav
 * but units that may have been forgotten between two envelopes may begin anew.
 """
 
-from outcomes import Outcome, find_loss, find_mark, find_repetition, with_true_marks
-from workloads import Workload
+from harness.crashes.outcomes import Outcome, find_loss, find_mark, find_repetition, with_true_marks
+from harness.workloads.shuffled import Workload
 
 
 def judged_with_wild_clocks(outcome: Outcome, expected: Outcome, work: Workload) -> Outcome:

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from random import Random
 
+from harness.crashes.outcomes import Outcome, find_loss, find_mark, first_difference
+from harness.crashes.remembered import names_in
+from harness.workloads.shuffled import Phase, Workload
 from msgspec.structs import replace
-from outcomes import Outcome, find_loss, find_mark, first_difference
-from remembered import names_in
 from simulation.reading import to_stored
-from workloads import Phase, Workload
 
 _NEVER_MS = 1 << 40
 _ROOM, TIGHT_ROOM = 3_800, 24

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from crash_points import Crash
-from driving import NoChance
-from faltering import faltering
 from greenlet import getcurrent, greenlet
-from service_under_test import TOPIC
+from harness.actors.watched import WatchedActors
+from harness.crashes.points import Crash
+from harness.driving import NoChance
+from harness.faltering import faltering
+from harness.service_under_test import TOPIC
 from simulation.clocks import MachineClock
 from simulation.fake_clients import FakeConsumer
 from simulation.misfortunes import FOR_LONG
 from simulation.struck_storage import StruckSharedStorage
-from watched_actors import WatchedActors
 
-from connectors.kafka_options import ClientOptions
-from connectors.kafka_settings import KafkaSettings, KafkaTopics
-from connectors.kafka_transport import KafkaTransport
+from connectors.kafka.client_options import ClientOptions
+from connectors.kafka.settings import KafkaSettings, KafkaTopics
+from connectors.kafka.transport import KafkaTransport
 from domain.decoding import DecodingSettings, EnvelopeDecoder
-from guardian.actors import Actors
+from guardian.actor_gateway import Actors
 from guardian.cycle import Cycle
-from guardian.held_partition import HeldPartition
-from guardian.later import Later
-from guardian.ownership import CycleSettings, Servers, Tools
-from guardian.patience import Patience, PatienceSettings
-from guardian.recurring import Recurring
-from resequencer.rules import Rules
+from guardian.log_rate_limit import Recurring
+from guardian.owned_partition import HeldPartition
+from guardian.partitions import CycleSettings, Servers, Tools
+from guardian.retry import Patience, PatienceSettings
+from guardian.takeover_backoff import Later
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from storage.none import NoneSettings, NoneStorage
+from resequencer.turn_context import Rules
+from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage
 
 if TYPE_CHECKING:

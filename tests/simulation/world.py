@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager
 from itertools import count
 from random import Random
 
+from harness.crashes.remembered import Remembered
+from harness.service_under_test import TOPIC, Plan
 from kafka.structs import OffsetAndMetadata, TopicPartition
-from remembered import Remembered
-from service_under_test import TOPIC, Plan
 from simulation.clocks import NO_CLOCK_DANGERS, ClockDangers, WorldClock
 from simulation.fake_broker import FakeBroker
 from simulation.misfortunes import Misfortunes, Server
@@ -25,10 +25,10 @@ from simulation.shared_storage import Backup
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, Worker
 
 from domain.record import Partition
-from guardian.held_partition import HeldPartition
 from guardian.messages import Survey, Surveyed
+from guardian.owned_partition import HeldPartition
 from guardian.takeover import find_metadata
-from storage.none_memory import Memory
+from storage.none.memory import Memory
 from storage.port import WaitKind, Waits
 
 INPUT = tuple(TopicPartition(TOPIC, number) for number in range(2))

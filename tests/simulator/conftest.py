@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from service_under_test import Service
+from harness.service_under_test import Service
 
 import conf
-from connectors.file_lines import Line, encode_line
+from connectors.line_format import Line, encode_line
 from resequencer.handlers.notification_settings import parse_notification_settings
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from simulator.expectation import Expected, ExpectedEnvelope, ExpectedGarbage, ExpectedUnit
-from simulator.order_rules import Rules
-from simulator.pacer import Pacer
-from simulator.plan import Numbering, Plan
-from simulator.simulation import Summary, simulate
-from simulator.verdict import Verdict
-from simulator.verification import verify_files
+from simulator.generate.pacer import Pacer
+from simulator.generate.plan import Numbering, Plan
+from simulator.generate.simulation import Summary, simulate
+from simulator.verify.order_rules import Rules
+from simulator.verify.verdict import Verdict
+from simulator.verify.verification import verify_files
 
 SHARED_SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from simulator.arguments import Judge, add_simulate_arguments, add_verify_arguments, plan_from
-from simulator.plan import SAMPLES, Bursts, Flows, Keys, Numbering, Plan, Schema
+from simulator.generate.plan import SAMPLES, Bursts, Flows, Keys, Numbering, Plan, Schema
 
 LIMIT = 5 * 1024 * 1024
 

@@ -1,0 +1,1 @@
+"""The file transport: partition files in, notifications and dead letters out, exactly once."""

@@ -1,0 +1,60 @@
+"""`dead-letters-actions.jsonl`: what people did with dead letters, when, and why; only ever appended to."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from connectors.dead_letters.actions import Action, LetterId
+from connectors.files.operations import FileOperations
+from connectors.files.output import OutputFile
+from connectors.files.scan import scan
+from connectors.port import TransportRefused
+
+FILE_NAME = "dead-letters-actions.jsonl"
+
+_DECODER: msgspec.json.Decoder[Action] = msgspec.json.Decoder(Action)
+
+
+class ActionsFile:
+    """The record of actions beside `dead-letters.jsonl`. Only one may append at a time: whoever does holds a lock."""
+
+    def __init__(self, directory: Path, files: FileOperations) -> None:
+        self.path = directory / FILE_NAME
+        self._files = files
+        self._output = OutputFile(self.path, files)
+        self._is_open = False
+
+    def read(self) -> Iterator[Action]:
+        """All complete ones, in order.
+
+        Raises:
+            TransportRefused: A line is no action: without it nobody can tell what was requeued.
+        """
+        for line in scan(self.path, self._files):
+            try:
+                yield _DECODER.decode(line.content)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                problem = f"the line at byte {line.start} is no action ({error}). Put the file back as it was"
+                raise TransportRefused(str(self.path), problem) from error
+
+    def last(self) -> dict[LetterId, Action]:
+        """The last action of each dead letter with which anything was done."""
+        return {action.letter_id: action for action in self.read()}
+
+    def append(self, actions: Sequence[Action]) -> None:
+        """Durably, all or nothing. A torn last line, which a crash left, is cut off first.
+
+        Raises:
+            TransportUnavailable: No room, or the disk fails; nothing of it counts.
+        """
+        if self._is_open:
+            self._output.revisit()
+        else:
+            self._output.open(0)
+            self._is_open = True
+        self._output.append(b"".join(msgspec.json.encode(action) + b"\n" for action in actions))
+
+    def close(self) -> None:
+        self._output.close()
+        self._is_open = False

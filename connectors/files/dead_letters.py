@@ -1,0 +1,68 @@
+"""`dead-letters.jsonl`, and what was rotated out of it, read back: each line a dead letter again, known by its number."""
+
+import logging
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+
+from connectors.dead_letters.stored_dead_letter import FiledLetter, filed_letter
+from connectors.files.dead_letter_actions import FILE_NAME
+from connectors.files.line_reader import FoundLine
+from connectors.files.numbers import find_number, format_number
+from connectors.files.operations import FileOperations
+from connectors.files.rotated_names import find_rotated
+from connectors.files.scan import scan_output
+from connectors.line_format import Defect, decode_line
+from connectors.port import Channel
+
+_MOST_TOLD = 1_000
+_LOG = logging.getLogger(__name__)
+
+
+class DeadLettersFile:
+    """The dead letters of an output directory, which a service may be adding to; nothing is written here."""
+
+    def __init__(self, directory: Path, files: FileOperations) -> None:
+        self.path = directory / f"{Channel.DEAD_LETTERS}.jsonl"
+        self._files = files
+        self._told: set[tuple[Path, int]] = set()
+
+    def letters(self) -> Iterator[FiledLetter]:
+        """Those whose lines are complete, in order, one at a time in memory.
+
+        What is no dead letter is passed over, and logged once.
+        """
+        for path, line in scan_output(self.path, self._files):
+            read = _read(line)
+            if isinstance(read, FiledLetter):
+                yield read
+            else:
+                self._tell(path, line.start, read)
+
+    def find_others(self) -> list[str]:
+        """Names beside it under which dead letters seem to have been moved away; they are not read."""
+        if not self.path.parent.is_dir():
+            return []
+        names = {each.name for each in self.path.parent.iterdir() if each.name.startswith(Channel.DEAD_LETTERS)}
+        read = {self.path.name, *(each.path.name for each in find_rotated(self.path))}
+        return sorted(name for name in names - read if not name.startswith(FILE_NAME))
+
+    def _tell(self, path: Path, start: int, defect: Defect) -> None:
+        if (path, start) not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add((path, start))
+            _LOG.warning("%s: the line at byte %d is no dead letter: %s", path, start, defect.problem)
+
+
+def _read(line: FoundLine) -> FiledLetter | Defect:
+    if line.cut:
+        return Defect(f"it has {line.cut.length} bytes")
+    number, read = find_number(line.content), decode_line(line.content)
+    if isinstance(read, Defect):
+        return read
+    if number is None:
+        return Defect("it has no number")
+    try:
+        digest = blake2b(line.content, digest_size=16).hexdigest()
+        return filed_letter(format_number(*number), digest, read.key, read.headers, read.value)
+    except ValueError as error:
+        return Defect(str(error))

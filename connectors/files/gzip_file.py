@@ -1,0 +1,43 @@
+"""Bytes packed into a gzip file, and what a gzip file holds, a chunk at a time."""
+
+import zlib
+from collections.abc import Iterable
+from hashlib import sha256
+
+from connectors.files.operations import FileOperations, write_all
+
+CHUNK_BYTES = 1024 * 1024
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+def pack(files: FileOperations, descriptor: int, chunks: Iterable[bytes]) -> bytes:
+    """Write them, and return the SHA-256 of what was packed. Raises OSError; any beginning may stand there then."""
+    digest, packer = sha256(), zlib.compressobj(wbits=_GZIP)
+    for chunk in chunks:
+        digest.update(chunk)
+        write_all(files, descriptor, packer.compress(chunk))
+    write_all(files, descriptor, packer.flush())
+    return digest.digest()
+
+
+def digest_of(chunks: Iterable[bytes]) -> bytes:
+    """The same of what is not packed."""
+    digest = sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.digest()
+
+
+def find_packed_digest(files: FileOperations, descriptor: int) -> bytes | None:
+    """The SHA-256 of what a file holds that `pack` wrote; None where it is no gzip file, or not a whole one."""
+    digest, offset, unpacker = sha256(), 0, zlib.decompressobj(_GZIP)
+    try:
+        while chunk := files.read(descriptor, CHUNK_BYTES, offset):
+            offset += len(chunk)
+            while chunk:
+                digest.update(unpacker.decompress(chunk, CHUNK_BYTES))
+                chunk = unpacker.unconsumed_tail
+        digest.update(unpacker.flush())
+    except zlib.error:
+        return None
+    return digest.digest() if unpacker.eof and not unpacker.unused_data else None

@@ -1,0 +1,160 @@
+"""Moves the beginning of a partition file into an archive, while its producer goes on appending and the service reading."""
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from connectors.files.archived_marker import Beginning
+from connectors.files.errors import translated
+from connectors.files.gzip_file import CHUNK_BYTES, digest_of, find_packed_digest, pack
+from connectors.files.operations import FileOperations, sync_directory
+from connectors.port import TransportRefused
+
+PIECE_BYTES = 256 * 1024 * 1024
+"""About the most that one file of the archive holds, before it is packed."""
+
+_BLOCK_BYTES = 4096
+_CANNOT_PUNCH = (errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Piece(NamedTuple):
+    """A file of the archive (gzip), and which bytes of the partition file it holds: from `start` to before `end`."""
+
+    path: Path
+    start: int
+    end: int
+
+
+class FileArchive:
+    """An archive directory. Only one may move something there at a time: whoever does holds a lock.
+
+    A piece is moved in three steps, each durable before the next, so that a crash leaves every line in the input, in the
+    archive, or in both:
+
+    1. It is written to the archive, read back, and gets its name.
+    2. `partition-N.archived` says that the input begins behind it.
+    3. Its blocks are given back to the file system. Nothing moves: an offset stays the place of a byte in the file.
+    """
+
+    def __init__(self, directory: Path, files: FileOperations) -> None:
+        self._directory = directory
+        self._files = files
+
+    def move(self, partition_file: Path, until: int) -> Iterator[Piece]:
+        """All lines before the offset `until`, at which a line begins; a piece comes when it was moved.
+
+        Raises:
+            TransportRefused: The input or what lies in the archive is not what it should be; the text says what to do.
+            TransportUnavailable: No room, or a disk fails. The same call again goes on.
+        """
+        with translated(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
+        with translated(partition_file):
+            descriptor = self._files.open(partition_file, os.O_RDWR)
+            try:
+                if (size := os.fstat(descriptor).st_size) < until:
+                    problem = f"has {size} bytes but was read up to position {until}: it was cut. Put it back as it was"
+                    raise TransportRefused(str(partition_file), problem)
+                yield from self._move(_Source(partition_file, descriptor, self._files), until)
+            finally:
+                os.close(descriptor)
+
+    def _move(self, source: "_Source", until: int) -> Iterator[Piece]:
+        beginning = Beginning(source.path, self._files)
+        start = beginning.offset()
+        # Where a crash came before the third step.
+        source.give_back(start)
+        while start < until:
+            piece = self._find_left_behind(source, start, until) or self._write(source, start, source.end_of_piece(start, until))
+            beginning.move_to(piece.end)
+            source.give_back(piece.end)
+            yield piece
+            start = piece.end
+
+    def _find_left_behind(self, source: "_Source", start: int, until: int) -> Piece | None:
+        """The piece that a crash before the second step left."""
+        name = re.compile(rf"{re.escape(source.path.stem)}\.{start:016d}-([0-9]{{16,18}})\.jsonl\.gz", re.ASCII)
+        with translated(self._directory):
+            found = [(each, int(match[1])) for each in self._directory.iterdir() if (match := name.fullmatch(each.name))]
+        for path, end in found:
+            if end <= until:
+                self._see_that_it_holds(path, digest_of(source.chunks(start, end)))
+                return Piece(path, start, end)
+        return None
+
+    def _write(self, source: "_Source", start: int, end: int) -> Piece:
+        draft = self._directory / f"{source.path.stem}.tmp"
+        path = self._directory / f"{source.path.stem}.{start:016d}-{end:016d}.jsonl.gz"
+        with translated(draft):
+            descriptor = self._files.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                digest = pack(self._files, descriptor, source.chunks(start, end))
+                self._files.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._see_that_it_holds(draft, digest)
+            self._files.replace(draft, path)
+            sync_directory(self._files, self._directory)
+        return Piece(path, start, end)
+
+    def _see_that_it_holds(self, path: Path, digest: bytes) -> None:
+        """Before anything is given back.
+
+        Raises:
+            TransportRefused: It holds other bytes.
+        """
+        with translated(path):
+            descriptor = self._files.open(path, os.O_RDONLY)
+            try:
+                held = find_packed_digest(self._files, descriptor)
+            finally:
+                os.close(descriptor)
+        if held != digest:
+            problem = "does not hold the bytes that stand in its place in the input. If the input is right, move it away"
+            raise TransportRefused(str(path), problem)
+
+
+class _Source:
+    """The partition file, opened to read and to give back; its producer may be appending to it."""
+
+    def __init__(self, path: Path, descriptor: int, files: FileOperations) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._files = files
+
+    def chunks(self, start: int, end: int) -> Iterator[bytes]:
+        while start < end:
+            chunk = self._files.read(self._descriptor, min(CHUNK_BYTES, end - start), start)
+            if not chunk:
+                raise OSError(f"its end came at byte {start}, before {end}")
+            yield chunk
+            start += len(chunk)
+
+    def end_of_piece(self, start: int, until: int) -> int:
+        """A line's start, `PIECE_BYTES` behind `start` at most unless a single line is longer."""
+        stop = start + PIECE_BYTES
+        if until <= stop:
+            return until
+        while stop > start:
+            begin = max(start, stop - CHUNK_BYTES)
+            at = self._files.read(self._descriptor, stop - begin, begin).rfind(b"\n")
+            if at >= 0:
+                return begin + at + 1
+            stop = begin
+        return until
+
+    def give_back(self, end: int) -> None:
+        """All whole blocks before `end`; the byte before it stays, for it tells that a line begins there."""
+        length = (end - 1) // _BLOCK_BYTES * _BLOCK_BYTES
+        if length <= 0:
+            return
+        try:
+            self._files.punch(self._descriptor, length)
+        except OSError as error:
+            if error.errno not in _CANNOT_PUNCH:
+                raise
+            problem = f"its file system cannot give back a part of a file ({error.strerror}), so it stays as it is"
+            raise TransportRefused(str(self.path), f"{problem}. Keep the input on ext4, XFS, Btrfs or tmpfs") from error

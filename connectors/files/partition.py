@@ -1,0 +1,162 @@
+"""One `partition-N.jsonl` as the source reads it."""
+
+import os
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from connectors.files.errors import translated
+from connectors.files.line_reader import BEGINNING_BYTES, FoundLine, LineReader
+from connectors.files.operations import FileOperations
+from connectors.files.settings import FileSettings
+from connectors.line_format import Defect, decode_line
+from connectors.port import TransportRefused
+from domain.record import Cut, Origin, Partition, Record
+
+_REMEDY = "Put the file back as it was, or move it away and give new input an unused partition number"
+_BLANK = (b"", b"\r")
+_SEARCH_BYTES = 64 * 1024
+
+
+class PartitionFile:
+    """Reads one partition's records up to its last complete line. What lies behind that is not looked at but for a newline.
+
+    Whoever writes may append, and may cut off the torn line that a crash left; anything else is refused.
+    """
+
+    def __init__(self, partition: Partition, path: Path, settings: FileSettings, files: FileOperations) -> None:
+        self.partition = partition
+        self.path = path
+        self._settings = settings
+        self._files = files
+        self._descriptor: int | None = None
+        self._identity: tuple[int, int] | None = None
+        self.is_sought = False
+        self._reader = LineReader(self._read, 0, settings.max_line_bytes)
+        self._end = 0
+        self._searched = 0
+        self._stamp: tuple[int, int] | None = None
+
+    @property
+    def next_offset(self) -> int:
+        """The start of the first line that was not taken yet."""
+        return self._reader.offset
+
+    def seek(self, offset: int) -> None:
+        """Read on from `offset`.
+
+        Raises:
+            TransportRefused: The file is shorter, or no line starts there.
+        """
+        with translated(self.path):
+            size = self._look().st_size
+            if offset > size:
+                raise self._refused(f"has {size} bytes but was read up to position {offset}: it was cut")
+            if offset and self._read(1, offset - 1) != b"\n":
+                raise self._refused(f"no line starts at position {offset} of its {size} bytes: it was edited")
+        self.is_sought = True
+        self._begin_at(offset)
+
+    def find_end(self) -> int:
+        """The offset after the last complete line. Costs one look where nothing moved, else by what came since.
+
+        Raises:
+            TransportRefused: The file is shorter than what was read of it, or another one took its place.
+        """
+        with translated(self.path):
+            status = self._look()
+            size, stamp = status.st_size, (status.st_size, status.st_mtime_ns)
+            if stamp == self._stamp:
+                return self._end
+            if size < self.next_offset:
+                raise self._refused(f"has {size} bytes but was read up to position {self.next_offset}: it was cut")
+            if size < self._end:
+                # Lines that were complete but not yet handed out are gone; so must be what was read ahead.
+                self._begin_at(self.next_offset)
+            if size <= self._searched:
+                # A torn last line was cut off, and perhaps something else was written in its place.
+                self._searched = self._end
+            self._search_end(size)
+            self._stamp = stamp
+            return self._end
+
+    def take(self, records: list[Record], max_records: int, max_bytes: int) -> int:
+        """Append up to `max_records` records, or about `max_bytes`, to `records`; the bytes that were passed on the way.
+
+        Returns 0 only when nothing complete is left before the last `find_end`. What was appended is read even when an
+        error ends the call.
+        """
+        reader = self._reader
+        start, most = reader.progress, len(records) + max_records
+        while len(records) < most and reader.progress - start < max_bytes:
+            line = reader.next_line()
+            if line is None:
+                with translated(self.path):
+                    if not reader.fill(self._end):
+                        break
+            elif line.content not in _BLANK:
+                records.append(self._record(line))
+        return reader.progress - start
+
+    def close(self) -> None:
+        """Let the file go, but not the memory of which file it was and how far it was read."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _record(self, line: FoundLine) -> Record:
+        origin = Origin(self.partition, line.start)
+        if line.cut:
+            return Record(origin, line.content[: self._settings.max_value_bytes], cut=line.cut)
+        read = decode_line(line.content)
+        if isinstance(read, Defect):
+            return self._within_limit(Record(origin, line.content, defect=read.problem))
+        return self._within_limit(Record(origin, read.value, read.key, read.headers))
+
+    def _within_limit(self, record: Record) -> Record:
+        value, limit = record.value, self._settings.max_value_bytes
+        if len(value) <= limit:
+            return record
+        cut = Cut(len(value), sha256(value).hexdigest())
+        return msgspec.structs.replace(record, value=value[: min(limit, BEGINNING_BYTES)], cut=cut)
+
+    def _look(self) -> os.stat_result:
+        """How the file stands, after a check that it is still the one that was opened first."""
+        if self._descriptor is None:
+            self._descriptor = self._files.open(self.path, os.O_RDONLY)
+        opened, named = os.fstat(self._descriptor), os.stat(self.path)
+        if self._identity is None:
+            self._identity = _identity_of(opened)
+        if {_identity_of(opened), _identity_of(named)} != {self._identity}:
+            raise self._refused(f"another file of {named.st_size} bytes took its place at position {self.next_offset}")
+        return opened
+
+    def _begin_at(self, offset: int) -> None:
+        """Know nothing of what lies behind `offset`; what was read ahead is read again."""
+        self._reader = LineReader(self._read, offset, self._settings.max_line_bytes)
+        self._end = self._searched = offset
+        self._stamp = None
+
+    def _search_end(self, size: int) -> None:
+        """Backwards, so that a large backlog costs one block; what was searched once is not searched again."""
+        stop = size
+        while stop > self._searched:
+            start = max(self._searched, stop - _SEARCH_BYTES)
+            at = self._read(stop - start, start).rfind(b"\n")
+            if at >= 0:
+                self._end = start + at + 1
+                break
+            stop = start
+        self._searched = size
+
+    def _read(self, size: int, offset: int) -> bytes:
+        assert self._descriptor is not None
+        return self._files.read(self._descriptor, size, offset)
+
+    def _refused(self, problem: str) -> TransportRefused:
+        return TransportRefused(str(self.path), f"{problem}. {_REMEDY}")
+
+
+def _identity_of(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -1,0 +1,116 @@
+"""The end of a `partition-N.jsonl`, where a requeued record is appended to what a producer writes."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from connectors.dead_letters.stored_dead_letter import REQUEUED_FROM
+from connectors.files.errors import translated
+from connectors.files.operations import FileOperations, write_all
+from connectors.files.scan import scan
+from connectors.line_format import Line, decode_line
+from connectors.port import TransportRefused
+
+_MENTION = REQUEUED_FROM.encode()
+
+
+class Wanted(NamedTuple):
+    """A line, with its newline, that shall stand in the file at `beyond` or later; None if its bytes are gone."""
+
+    beyond: int
+    line: bytes | None
+
+
+class PartitionEnd:
+    """Only ever appends, for a producer may be appending too: what a failure leaves half written is completed, never cut off."""
+
+    def __init__(self, path: Path, files: FileOperations) -> None:
+        self.path = path
+        self._files = files
+
+    def length(self) -> int:
+        """How long it is, durably: not even a power cut makes it shorter than that, whoever wrote it.
+
+        Raises:
+            TransportRefused: It is not there, or its last line has no end.
+        """
+        with translated(self.path):
+            descriptor = self._open(os.O_RDONLY)
+            try:
+                size = os.fstat(descriptor).st_size
+                if size and self._files.read(descriptor, 1, size - 1) != b"\n":
+                    raise self._torn(size)
+                self._files.fsync(descriptor)
+                return size
+            finally:
+                os.close(descriptor)
+
+    def settle(self, wanted: Mapping[str, Wanted]) -> dict[str, int]:
+        """Let each of these lines, by the number in its `requeued-from`, stand in the file once and durably; where each begins.
+
+        What is there already is left alone. Missing from the answer is what is not there and cannot be written either:
+        its line is gone, or somebody else wrote into it.
+
+        Raises:
+            TransportRefused: The file cannot be used; the text says how to mend it.
+            TransportUnavailable: No room, or the disk fails: some may stand there, one half. The same call again is safe.
+        """
+        found, tail_at = self._find(wanted, min(each.beyond for each in wanted.values()))
+        missing = [each.line for number, each in wanted.items() if number not in found and each.line is not None]
+        with translated(self.path):
+            descriptor = self._open(os.O_RDWR | os.O_APPEND)
+            try:
+                if missing:
+                    write_all(self._files, descriptor, self._completed(descriptor, tail_at, missing))
+                # What was found may be in the system's memory only, and from now on it counts.
+                self._files.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        return found | self._find(wanted, tail_at)[0] if missing else found
+
+    def _open(self, flags: int) -> int:
+        """Never made anew: the service knows this file, and would refuse another one."""
+        try:
+            return self._files.open(self.path, flags)
+        except FileNotFoundError as error:
+            problem = "there is no such file any more. Put it back: a record belongs to the partition that it came from"
+            raise TransportRefused(str(self.path), problem) from error
+
+    def _find(self, wanted: Mapping[str, Wanted], start: int) -> tuple[dict[str, int], int]:
+        """Where those begin that stand behind `start`, and where the last complete line ends."""
+        found: dict[str, int] = {}
+        end = start
+        for line in scan(self.path, self._files, start):
+            end = line.start + (line.cut.length if line.cut else len(line.content)) + 1
+            number = _find_requeued_from(line.content) if _MENTION in line.content else None
+            if number is not None and number in wanted and line.start >= wanted[number].beyond:
+                found.setdefault(number, line.start)
+        return found, end
+
+    def _completed(self, descriptor: int, tail_at: int, missing: list[bytes]) -> bytes:
+        """What is to be appended: if the file ends in the beginning of one of these lines, the rest of that one comes first."""
+        size = os.fstat(descriptor).st_size
+        if size < tail_at:
+            remedy = "it was cut or replaced since a requeue was begun. Put it back as it was"
+            raise TransportRefused(str(self.path), f"has {size} bytes where it had {tail_at}: {remedy}")
+        # Whole lines may have come since the last look; only what stands behind the last line end is torn.
+        window = min(size - tail_at, max(map(len, missing)))
+        tail = self._files.read(descriptor, window, size - window).rpartition(b"\n")[2]
+        if not tail:
+            return b"".join(missing)
+        begun = next((line for line in missing if len(tail) < len(line) and line.startswith(tail)), None)
+        if begun is None:
+            raise self._torn(size)
+        return begun[len(tail) :] + b"".join(line for line in missing if line is not begun)
+
+    def _torn(self, size: int) -> TransportRefused:
+        remedy = "wait until its producer has written all of it, else complete it or cut it off"
+        return TransportRefused(str(self.path), f"its last line, up to byte {size}, has no end; {remedy}, then try again")
+
+
+def _find_requeued_from(content: bytes) -> str | None:
+    read = decode_line(content)
+    if not isinstance(read, Line):
+        return None
+    return next((value.decode("utf-8", "replace") for name, value in read.headers if name == REQUEUED_FROM), None)

@@ -1,0 +1,120 @@
+"""Puts the records of dead letters back into the input that they came from, each once, whatever crashes in between."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TypeVar
+
+from connectors.dead_letters.actions import LetterId, Requeued, Requeueing
+from connectors.dead_letters.port import Outcome, Sign
+from connectors.dead_letters.requeue_batches import portions
+from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.files.dead_letter_actions import ActionsFile
+from connectors.files.dead_letters import DeadLettersFile
+from connectors.files.operations import FileOperations
+from connectors.files.partition_appender import PartitionEnd, Wanted
+from connectors.line_format import Line, encode_line
+from connectors.port import TransportRefused
+
+
+class Requeue:
+    """Several are requeued in three steps, each durable before the next.
+
+    1. The intent is recorded, with the length of the input.
+    2. The records are appended to the input, unless the lines beyond that length tell by `requeued-from` that they stand there.
+    3. It is recorded where they stand.
+
+    After a crash `resume` takes steps 2 and 3 again. The caller holds a lock, and has decided that they may be requeued.
+    """
+
+    def __init__(
+        self,
+        in_directory: Path,
+        letters: DeadLettersFile,
+        actions: ActionsFile,
+        files: FileOperations,
+        sign: Sign,
+    ) -> None:
+        self._in_directory = in_directory
+        self._letters = letters
+        self._actions = actions
+        self._files = files
+        self._sign = sign
+
+    def resume(self) -> Iterator[Outcome]:
+        """End what was begun and not ended."""
+        begun = {each.letter_id: each for each in self._actions.last().values() if isinstance(each, Requeueing)}
+        if begun:
+            lines = {each.letter_id: _line(each) for each in self._letters.letters() if each.letter_id in begun}
+            yield from self._settle(list(begun.values()), lines)
+
+    def requeue(self, letters: Iterable[FiledLetter]) -> Iterator[Outcome]:
+        """Requeue them in this order, a portion at a time; the outcomes of a portion come when it is durable."""
+        for portion in portions(letters):
+            begun, refused = self._begin(portion)
+            if begun:
+                self._actions.append(begun)
+            yield from refused
+            yield from self._settle(begun, {each.letter_id: _line(each) for each in portion})
+
+    def _begin(self, letters: Sequence[FiledLetter]) -> tuple[list[Requeueing], list[Outcome]]:
+        """The intents, and the outcome of those whose input cannot be appended to."""
+        begun, refused, sign = list[Requeueing](), list[Outcome](), self._sign()
+        for partition, group in _by_partition(letters, lambda each: each.letter.record.origin.partition.number):
+            try:
+                beyond = self._end(partition).length()
+            except TransportRefused as error:
+                refused += [Outcome(each.number, None, str(error)) for each in group]
+            else:
+                begun += [
+                    Requeueing(number=each.number, letter=each.digest, by=sign.by, at=sign.at, partition=partition, beyond=beyond)
+                    for each in group
+                ]
+        return begun, refused
+
+    def _settle(self, intents: Sequence[Requeueing], lines: Mapping[LetterId, bytes]) -> Iterator[Outcome]:
+        for partition, group in _by_partition(intents, lambda each: each.partition):
+            wanted = {each.number: Wanted(each.beyond, lines.get(each.letter_id)) for each in group}
+            try:
+                found = self._end(partition).settle(wanted)
+            except TransportRefused as error:
+                yield from (Outcome(each.number, None, str(error)) for each in group)
+            else:
+                yield from self._end_all(group, wanted, found)
+
+    def _end_all(
+        self, intents: Sequence[Requeueing], wanted: Mapping[str, Wanted], found: Mapping[str, int]
+    ) -> Iterator[Outcome]:
+        sign = self._sign()
+        done = [
+            Requeued(number=each.number, letter=each.letter, by=sign.by, at=sign.at, position=_position(each, found[each.number]))
+            for each in intents
+            if each.number in found
+        ]
+        if done:
+            self._actions.append(done)
+        yield from (Outcome(each.number, each.position) for each in done)
+        for each in intents:
+            if each.number not in found:
+                yield Outcome(each.number, None, _MINGLED if wanted[each.number].line else f"{_GONE} {self._letters.path}")
+
+    def _end(self, partition: int) -> PartitionEnd:
+        return PartitionEnd(self._in_directory / f"partition-{partition}.jsonl", self._files)
+
+
+_MINGLED = "somebody else wrote to the input at the same moment and took its line in. Try again"
+_GONE = "a requeue was begun, its record is not in the input, and the dead letter was moved away. Put it back into"
+_Item = TypeVar("_Item")
+
+
+def _by_partition(items: Iterable[_Item], partition: Callable[[_Item], int]) -> Iterator[tuple[int, list[_Item]]]:
+    """In the order given within each partition."""
+    return ((number, list(group)) for number, group in groupby(sorted(items, key=partition), partition))
+
+
+def _line(letter: FiledLetter) -> bytes:
+    return encode_line(Line(letter.letter.record.value, letter.letter.record.key, letter.headers_to_requeue))
+
+
+def _position(intent: Requeueing, offset: int) -> str:
+    return f"{intent.number.rpartition('#')[0]}@{offset}"

@@ -1,0 +1,73 @@
+"""The complete lines of a file as it stands, for whoever goes through it once."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from connectors.files.errors import translated
+from connectors.files.line_reader import FoundLine, LineReader
+from connectors.files.operations import FileOperations
+from connectors.files.rotated_names import find_rotated
+
+LONGEST_LINE_BYTES = 256 * 1024 * 1024
+
+
+def scan(path: Path, files: FileOperations, start: int = 0) -> Iterator[FoundLine]:
+    """Line by line from `start`, which is a line's start, up to where the file ended when this began; none of a missing file.
+
+    A line without its end is left out. Of one beyond `LONGEST_LINE_BYTES` only the beginning is there, and it is `cut`.
+
+    Raises:
+        TransportRefused, TransportUnavailable: It cannot be read.
+    """
+    with translated(path):
+        descriptor = _find_opened(path, files)
+        if descriptor is not None:
+            try:
+                yield from _lines(descriptor, files, start)
+            finally:
+                os.close(descriptor)
+
+
+def scan_output(path: Path, files: FileOperations) -> Iterator[tuple[Path, FoundLine]]:
+    """The same of an output and all that was rotated out of it, oldest first, each line with its file.
+
+    Lines that come while it is read may be missing, none that was there, also where the service rotates it meanwhile.
+    """
+    with translated(path):
+        # First: what is rotated from now on is still read here, and is not read twice.
+        descriptor = _find_opened(path, files)
+        try:
+            opened = None if descriptor is None else os.fstat(descriptor)
+            for each in find_rotated(path):
+                if opened is not None and _is_same(each.path, opened):
+                    break
+                yield from ((each.path, line) for line in scan(each.path, files))
+            if descriptor is not None:
+                yield from ((path, line) for line in _lines(descriptor, files, 0))
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def _find_opened(path: Path, files: FileOperations) -> int | None:
+    try:
+        return files.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+
+
+def _lines(descriptor: int, files: FileOperations, start: int) -> Iterator[FoundLine]:
+    size = os.fstat(descriptor).st_size
+    reader = LineReader(lambda length, offset: files.read(descriptor, length, offset), start, LONGEST_LINE_BYTES)
+    while (line := reader.next_line()) or reader.fill(size):
+        if line is not None:
+            yield line
+
+
+def _is_same(path: Path, opened: os.stat_result) -> bool:
+    try:
+        named = path.stat()
+    except FileNotFoundError:
+        return False
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)

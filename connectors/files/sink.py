@@ -1,0 +1,167 @@
+"""Writes `notifications.jsonl`, `dead-letters.jsonl` and the positions they stand on, so that nothing leaves twice."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from connectors.files.errors import translated
+from connectors.files.numbers import format_number
+from connectors.files.operations import FileOperations, sync_directory
+from connectors.files.output import OutputFile
+from connectors.files.positions import Positions, PositionsFile
+from connectors.files.rotation import Rotation
+from connectors.files.settings import FileSettings
+from connectors.line_format import Line, encode_line
+from connectors.port import Channel, Outgoing, PartitionOutput, Position
+from domain.record import Partition
+
+_NONE: frozenset[int] = frozenset()
+
+
+class FileSink:
+    """The writing half of the file transport.
+
+    Three files cannot be written in one transaction, so they are written in order (notifications, dead letters, positions)
+    and a line is known by its number. What stands in the outputs beyond the lengths that the positions name has left all
+    the same: it is a position's `beyond`, and is never written again, after a crash or after a failure. Without
+    `positions.json` everything in the outputs is beyond an empty position, which no storage commit answers to: the
+    takeover heals, and still knows what has left.
+
+    An output that is full is rotated before anything is appended to it: what left is noted durably, the file gets its other
+    name, and only when the positions say durably that a new one was begun is anything written to that.
+    """
+
+    def __init__(self, settings: FileSettings, files: FileOperations) -> None:
+        self._directory = settings.out_directory
+        self._files = files
+        self._stored = PositionsFile(self._directory / "positions.json", files)
+        self._outputs = {channel: OutputFile(self._directory / f"{channel}.jsonl", files) for channel in Channel}
+        self._rotation = Rotation(settings, files)
+        self._positions: dict[Partition, Position] = {}
+        # Up to which number everything left since this sink was made: a call whose answer was lost is made again.
+        self._left_to: dict[Partition, int] = {}
+        self._is_open = False
+
+    def position(self, partition: Partition) -> Position | None:
+        """As `Transport.position`. Offset 0 and no metadata where only numbers are known."""
+        self._make_ready()
+        return self._positions.get(partition)
+
+    def publish(self, outputs: Sequence[PartitionOutput]) -> None:
+        """As `Transport.publish`. What left already is left out, so the same call again doubles nothing.
+
+        The `beyond` of the given positions is not read. A number that was beyond stays there until a higher one is published.
+        """
+        self._make_ready()
+        self._rotate()
+        for channel, output in self._outputs.items():
+            self._append(channel, output, outputs)
+        positions = self._positions | {each.partition: self._moved(each) for each in outputs}
+        self._write(positions)
+        for each in outputs:
+            self._left_to[each.partition] = max([self._left_to.get(each.partition, 0), *(left.number for left in each.outgoing)])
+
+    def close(self) -> None:
+        for output in self._outputs.values():
+            output.close()
+        self._is_open = False
+
+    def _make_ready(self) -> None:
+        if not self._is_open:
+            self._open()
+        for output in self._outputs.values():
+            self._note(output.revisit())
+        self._note_anew()
+
+    def _rotate(self) -> None:
+        full = [output for output in self._outputs.values() if self._rotation.is_full(output)]
+        if full:
+            # What left beyond the positions must be among them: behind a rotation nobody looks for it in the file.
+            self._write_durably()
+            for output in full:
+                self._rotation.rotate(output)
+            self._note_anew()
+            self._rotation.trim()
+
+    def _note_anew(self) -> None:
+        anew = [output for output in self._outputs.values() if output.is_begun_anew]
+        if anew:
+            # A file was begun anew. The positions must say so before anything is written to it, and durably: with the
+            # length of the old one, what left to the new one could not be told after a crash.
+            self._write_durably()
+            for output in anew:
+                output.is_begun_anew = False
+
+    def _write_durably(self) -> None:
+        self._write(self._positions)
+        with translated(self._directory):
+            sync_directory(self._files, self._directory)
+
+    def _open(self) -> None:
+        with translated(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
+        found = self._stored.read()
+        stored = found or Positions({}, {})
+        self._positions = dict(stored.partitions)
+        for output in self._outputs.values():
+            self._note(output.open(stored.lengths.get(output.path.name, 0)))
+            if found is None:
+                self._note(self._rotation.last_numbers(output))
+        self._rotation.go_on(stored.rotated)
+        self._is_open = True
+
+    def _append(self, channel: Channel, output: OutputFile, outputs: Sequence[PartitionOutput]) -> None:
+        fresh = [
+            (each.partition, outgoing)
+            for each in outputs
+            for outgoing in each.outgoing
+            if outgoing.channel is channel and not self._has_left(each.partition, outgoing.number)
+        ]
+        if not fresh:
+            return
+        output.append(b"".join(_encode(partition, outgoing) for partition, outgoing in fresh))
+        numbers: dict[Partition, set[int]] = {}
+        for partition, outgoing in fresh:
+            numbers.setdefault(partition, set()).add(outgoing.number)
+        self._note(numbers)
+
+    def _note(self, numbers: Mapping[Partition, frozenset[int] | set[int]]) -> None:
+        for partition, found in numbers.items():
+            known = self._positions.get(partition) or Position(0, "")
+            self._positions[partition] = msgspec.structs.replace(known, beyond=known.beyond | found)
+
+    def _has_left(self, partition: Partition, number: int) -> bool:
+        return number <= self._left_to.get(partition, 0) or number in self._beyond(partition)
+
+    def _beyond(self, partition: Partition) -> frozenset[int]:
+        position = self._positions.get(partition)
+        return position.beyond if position else _NONE
+
+    def _moved(self, output: PartitionOutput) -> Position:
+        beyond = self._beyond(output.partition)
+        if output.outgoing and beyond:
+            highest = max(each.number for each in output.outgoing)
+            beyond = frozenset(number for number in beyond if number > highest)
+        return Position(output.position.offset, output.position.metadata, beyond)
+
+    def _write(self, positions: dict[Partition, Position]) -> None:
+        lengths = {output.path.name: output.length for output in self._outputs.values()}
+        self._stored.write(Positions(lengths, positions, self._rotation.last))
+        self._positions = positions
+
+
+def _encode(partition: Partition, outgoing: Outgoing) -> bytes:
+    number = format_number(partition, outgoing.number)
+    is_dead = outgoing.channel is Channel.DEAD_LETTERS
+    value = outgoing.value if is_dead else _on_one_line(outgoing.value)
+    return encode_line(Line(value, outgoing.key, outgoing.headers), number=number, verbatim=is_dead)
+
+
+def _on_one_line(value: bytes) -> bytes:
+    """A JSON object that was written over several lines, on one; anything else as it is."""
+    if value.find(b"\n") < 0 or not value.lstrip().startswith(b"{"):
+        return value
+    try:
+        return msgspec.json.format(value, indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        return value

@@ -1,0 +1,163 @@
+"""Reads `partition-0.jsonl`, `partition-1.jsonl`, … of a directory, fairly."""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from connectors.files.archived_marker import Beginning
+from connectors.files.errors import translated
+from connectors.files.operations import FileOperations
+from connectors.files.partition import PartitionFile
+from connectors.files.settings import FileSettings
+from connectors.port import Polled, TransportRefused, TransportUnavailable
+from domain.record import Partition, Record
+
+POLL_BYTES = 16 * 1024 * 1024
+"""About what one poll reads at most, whatever number of records it may bring."""
+
+_NAME = re.compile(r"partition-(0|[1-9][0-9]{0,8})\.jsonl", re.ASCII)
+_BESIDE = re.compile(r"partition-[0-9]+\.archived(\.tmp)?", re.ASCII)
+_LOG = logging.getLogger(__name__)
+
+
+class FileSource:
+    """The reading half of the file transport. `wait` sleeps for that many milliseconds; nothing else here takes time.
+
+    `ignored` holds the names in the directory that are no partition's.
+    """
+
+    def __init__(self, settings: FileSettings, wait: Callable[[int], None], files: FileOperations) -> None:
+        self._settings = settings
+        self._wait = wait
+        self._files = files
+        self._partitions: dict[Partition, PartitionFile] = {}
+        self._turn = 0
+        self.ignored: frozenset[str] = frozenset()
+
+    def assignment(self) -> list[Partition]:
+        """Every partition that has a file as of now, in ascending order."""
+        return [each.partition for each in self._present()]
+
+    def start_offset(self, partition: Partition) -> int:
+        """Of the first line that is still there: behind what was moved to an archive."""
+        path = self._path(partition.number)
+        offset = Beginning(path, self._files).offset()
+        if offset:
+            _LOG.info("%s begins at offset %d: what lies before is in the archive, and not read again", path, offset)
+        return offset
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Read it from `offset` on.
+
+        Raises:
+            TransportRefused: There is no such file, or no line starts there.
+        """
+        self._find(partition).seek(offset)
+
+    def end_offset(self, partition: Partition) -> int:
+        """After its last complete line, as of now."""
+        return self._find(partition).find_end()
+
+    def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
+        """Return at once with what is there, else look again every poll interval until something came or time is up."""
+        waited_ms = 0
+        while True:
+            polled = self._read(max_records, resting)
+            if polled.next_offsets or waited_ms >= timeout_ms:
+                return polled
+            pause_ms = min(self._settings.poll_interval_ms, timeout_ms - waited_ms)
+            self._wait(pause_ms)
+            waited_ms += pause_ms
+
+    def close(self) -> None:
+        for each in self._partitions.values():
+            each.close()
+
+    def _read(self, max_records: int, resting: Collection[Partition]) -> Polled:
+        present = self._present()
+        # All ends first: they may not be later than the records, and a refusal here loses nothing that was read.
+        ends = {each.partition: each.find_end() for each in present}
+        sought = [each for each in present if each.is_sought and each.partition not in resting]
+        before = {each.partition: each.next_offset for each in sought}
+        records = self._take_turns(sought, max_records)
+        after = {each.partition: each.next_offset for each in sought}
+        moved = {partition: offset for partition, offset in after.items() if offset != before[partition]}
+        return Polled(tuple(records), moved, ends, ends)
+
+    def _take_turns(self, sought: list[PartitionFile], max_records: int) -> list[Record]:
+        records: list[Record] = []
+        self._turn += 1
+        first = self._turn % max(1, len(sought))
+        try:
+            _share(sought[first:] + sought[:first], records, max_records)
+        except TransportUnavailable as error:
+            if not records:
+                raise
+            # What was read is handed over first; the next poll meets the same error, or it has gone away.
+            _LOG.warning("A poll ended early: %s", error)
+        return records
+
+    def _find(self, partition: Partition) -> PartitionFile:
+        found = next((each for each in self._present() if each.partition == partition), None)
+        if found is None:
+            raise TransportRefused(str(self._path(partition.number)), "there is no such file any more. Put it back")
+        return found
+
+    def _present(self) -> list[PartitionFile]:
+        numbers, ignored = self._list()
+        for name in sorted(ignored - self.ignored):
+            _LOG.warning("%s is ignored: it is no partition-N.jsonl", self._settings.in_directory / name)
+        self.ignored = ignored
+        present = [self._get(number) for number in sorted(numbers)]
+        for gone in self._partitions.keys() - {each.partition for each in present}:
+            self._partitions[gone].close()
+        return present
+
+    def _list(self) -> tuple[set[int], frozenset[str]]:
+        directory = self._settings.in_directory
+        numbers, ignored = set(), set()
+        with translated(directory):
+            for entry in _entries(directory):
+                match = _NAME.fullmatch(entry.name)
+                if match and entry.is_file():
+                    numbers.add(int(match[1]))
+                elif not _BESIDE.fullmatch(entry.name):
+                    ignored.add(entry.name)
+        return numbers, frozenset(ignored)
+
+    def _get(self, number: int) -> PartitionFile:
+        partition = Partition(self._settings.topic, number)
+        if partition not in self._partitions:
+            self._partitions[partition] = PartitionFile(partition, self._path(number), self._settings, self._files)
+        return self._partitions[partition]
+
+    def _path(self, number: int) -> Path:
+        return self._settings.in_directory / f"partition-{number}.jsonl"
+
+
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        directory.mkdir(parents=True, exist_ok=True)
+        return []
+
+
+def _share(files: list[PartitionFile], records: list[Record], max_records: int) -> None:
+    """Let each file give its share, and those that have more give again, until there is no room or nothing left."""
+    room_bytes = POLL_BYTES
+    while files and len(records) < max_records and room_bytes > 0:
+        share = max(1, (max_records - len(records)) // len(files))
+        share_bytes = max(1, room_bytes // len(files))
+        more = []
+        for each in files:
+            if len(records) == max_records:
+                break
+            passed = each.take(records, min(share, max_records - len(records)), share_bytes)
+            room_bytes -= passed
+            if passed:
+                more.append(each)
+        files = more

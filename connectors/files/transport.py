@@ -1,0 +1,59 @@
+"""The transport over files: contract, section 4."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from connectors.files.operations import FileOperations, SystemFiles
+from connectors.files.settings import FileSettings
+from connectors.files.sink import FileSink
+from connectors.files.source import FileSource
+from connectors.port import PartitionOutput, Polled, Position, Standing
+from domain.record import Partition
+
+
+class FileTransport:
+    """Records from the lines of one directory, notifications and dead letters into another; the port says the rest.
+
+    `wait` sleeps for that many milliseconds. Only one transport may use the two directories at a time: whoever makes it holds
+    a lock.
+    """
+
+    def __init__(self, settings: FileSettings, wait: Callable[[int], None], files: FileOperations | None = None) -> None:
+        files = files or SystemFiles()
+        self._source = FileSource(settings, wait, files)
+        self._sink = FileSink(settings, files)
+
+    @property
+    def ignored_files(self) -> frozenset[str]:
+        """The names in the input directory that are no partition's."""
+        return self._source.ignored
+
+    def standing(self) -> Standing:
+        return Standing()
+
+    def assignment(self) -> list[Partition]:
+        return self._source.assignment()
+
+    def position(self, partition: Partition) -> Position | None:
+        return self._sink.position(partition)
+
+    def source(self, partition: Partition) -> str:  # noqa: ARG002 - A file's offsets count its bytes.
+        return ""
+
+    def start_offset(self, partition: Partition) -> int:
+        return self._source.start_offset(partition)
+
+    def end_offset(self, partition: Partition) -> int:
+        return self._source.end_offset(partition)
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        self._source.seek(partition, offset)
+
+    def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
+        return self._source.poll(max_records, timeout_ms, resting)
+
+    def publish(self, outputs: Sequence[PartitionOutput]) -> None:
+        self._sink.publish(outputs)
+
+    def close(self) -> None:
+        self._source.close()
+        self._sink.close()

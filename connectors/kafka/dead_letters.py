@@ -1,0 +1,122 @@
+"""The dead letters of a service on Kafka, and what a person does with them (docs/decisions/0024-dead-letters-on-topics.md)."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafka import TopicPartition
+
+from connectors.dead_letters.actions import Action, Discarded, LetterId
+from connectors.dead_letters.port import AskedFor, Outcome, Sign
+from connectors.dead_letters.requeue_batches import portions
+from connectors.dead_letters.stored_dead_letter import FiledLetter, filed_letter
+from connectors.files.numbers import format_number
+from connectors.kafka.dead_letter_notes import is_note, read_note
+from connectors.kafka.requeue import KafkaRequeue
+from connectors.kafka.settings import KafkaSettings
+from connectors.kafka.topic_reader import CommittedReader
+from connectors.port import TransportRefused
+from domain.errors import ResequencerError
+from domain.record import Headers, Partition
+
+_EARLIER_MS = 60_000
+"""How much earlier than asked for reading begins: a letter's instant is the worker's, that of its record the client's."""
+
+_MOST_TOLD = 1_000
+_LOG = logging.getLogger(__name__)
+
+
+class KafkaDesk:
+    """As `Desk` says. A letter's number is its place in the topic; what was done with it is noted there too, behind it.
+
+    Each `letters` and `actions` reads the topic again, from where those begin that were asked for up to where it ended when
+    the desk was opened, or when orders began.
+    """
+
+    def __init__(self, settings: KafkaSettings, asked_for: AskedFor, sign: Sign) -> None:
+        self._settings = settings
+        self._topic = settings.topics.dead_letters
+        self._asked_for = asked_for
+        self._sign = sign
+        self._reader = CommittedReader(settings, [self._topic])
+        self._ends = self._reader.ends()
+        self._requeue: KafkaRequeue | None = None
+        self._told: set[str] = set()
+
+    @property
+    def where(self) -> str:
+        return f"topic {self._topic}"
+
+    def letters(self) -> Iterator[FiledLetter]:
+        for number, each, headers in self._records():
+            if not is_note(headers):
+                try:
+                    yield filed_letter(number, "", each.key, headers, each.value or b"")
+                except ValueError as error:
+                    self._tell(number, error)
+
+    def actions(self) -> Iterator[Action]:
+        for number, each, headers in self._records():
+            if is_note(headers):
+                try:
+                    yield read_note(each.value or b"")
+                except ValueError as error:
+                    raise TransportRefused(number, f"{error}. Somebody else wrote to the topic: find who") from error
+
+    def begin(self) -> Iterator[Outcome]:
+        """Nothing is ever left begun: who did not commit did nothing. From here on who ordered before is fenced."""
+        self._requeue = KafkaRequeue(self._settings, self._sign)
+        self._ends = self._reader.decided_ends()
+        return iter(())
+
+    def requeue(self, letters: Iterable[FiledLetter]) -> Iterator[Outcome]:
+        for portion in portions(letters):
+            yield from self._ordering().requeue(portion)
+
+    def discard(self, letters: Sequence[LetterId], because: str) -> None:
+        by, at = self._sign()
+        self._ordering().note(
+            [Discarded(number=number, letter=digest, by=by, at=at, because=because) for number, digest in letters]
+        )
+
+    def close(self) -> None:
+        for each in (self._requeue, self._reader):
+            with suppress(ResequencerError):
+                if each is not None:
+                    each.close()
+
+    def _ordering(self) -> KafkaRequeue:
+        assert self._requeue is not None, "begin comes first"
+        return self._requeue
+
+    def _records(self) -> Iterator[tuple[str, Any, Headers]]:
+        self._seek()
+        for name, records in self._reader.read(self._ends):
+            for each in records:
+                number = format_number(Partition(*name), each.offset)
+                yield number, each, tuple((header, value or b"") for header, value in each.headers or ())
+
+    def _seek(self) -> None:
+        since, numbers = self._asked_for
+        if numbers:
+            self._reader.seek_only(_places(self._ends, numbers))
+        elif since is not None:
+            self._reader.seek_instant(max(0, since - _EARLIER_MS))
+        else:
+            self._reader.seek_beginnings()
+
+    def _tell(self, number: str, problem: ValueError) -> None:
+        if number not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(number)
+            _LOG.warning("%s is no dead letter: %s", number, problem)
+
+
+def _places(ends: Mapping[TopicPartition, int], numbers: Iterable[str]) -> dict[Partition, int]:
+    """Of each partition that any of the numbers is in, the lowest offset."""
+    known, places = {str(Partition(*name)): Partition(*name) for name in ends}, dict[Partition, int]()
+    for number in numbers:
+        name, _, offset = number.rpartition("#")
+        if name in known and offset.isascii() and offset.isdigit():
+            places[known[name]] = min(places.get(known[name], int(offset)), int(offset))
+    return places

@@ -1,0 +1,119 @@
+"""The topic that is read, as positions know it; and what an operator should know of it."""
+
+import logging
+from collections.abc import Iterable
+
+from connectors.kafka.fencing import Committed
+from connectors.kafka.offset_metadata import OffsetMetadata, find_metadata
+from connectors.kafka.partitioner_check import Placement
+from connectors.kafka.settings import KafkaSettings
+from connectors.kafka.topics import Topic, Topics, made_anew
+from connectors.port import Position
+from domain.record import Partition, Record
+
+_LOG = logging.getLogger(__name__)
+
+
+class Input:
+    """`notes` are sentences: what is not as it should be, and goes on all the same. Each is logged once."""
+
+    def __init__(self, settings: KafkaSettings, topics: Topics) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._topic: Topic | None = None
+        self._partitions: int | None = None
+        self._notes: dict[str, str] = {}
+        self._placement = Placement()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(self._notes.values())
+
+    @property
+    def misplaced(self) -> int:
+        """How many records that were read lie in another partition than Kafka's default partitioner gives for their key."""
+        return self._placement.misplaced
+
+    def connect(self) -> None:
+        """The first look.
+
+        Raises:
+            TransportRefused: A topic is missing, or a right.
+        """
+        if self._topic is not None:
+            return
+        self.look()
+        if self._topics.is_compacted():
+            self._note(
+                "compacted",
+                f"topic {self._settings.topics.input} is compacted: the brokers delete all envelopes of a key but the last; "
+                "set its cleanup.policy to delete",
+            )
+
+    def look(self) -> Topic:
+        """As it is now; another one of the same name is refused, more partitions are noted."""
+        self._topic = self._topics.look()
+        self._note_growth(self._partitions, "when this worker started")
+        self._partitions = self._partitions or self._topic.partitions
+        return self._topic
+
+    def source(self) -> str:
+        """What names the log that offsets count in, and the group whose positions they are. Asked afresh."""
+        return f"{self.look().topic_id} {self._settings.group_id}"
+
+    def committed(self, partition: Partition, position: Position) -> Committed:
+        """As it is committed.
+
+        Raises:
+            TransportRefused: Its metadata is longer than brokers take.
+        """
+        topic = self._known()
+        metadata = OffsetMetadata(topic.topic_id, topic.partitions, position.metadata)
+        return Committed(position.offset, metadata.encode(str(partition)))
+
+    def position(self, partition: Partition, committed: Committed) -> Position:
+        """What was committed; what another program wrote there is noted, and handed out without its text.
+
+        Raises:
+            TransportRefused: It counts in a topic that is gone, or a newer version wrote it.
+        """
+        metadata, topic = find_metadata(committed.metadata, str(partition)), self._known()
+        if metadata is None:
+            text = f"{committed.metadata[:80]!r}" if committed.metadata else "none"
+            told = f"the position of {partition}, offset {committed.offset}, was set by another program (its metadata: {text})"
+            self._note(f"foreign {partition}", told)
+            return Position(committed.offset, "")
+        if metadata.topic_id != topic.topic_id:
+            raise made_anew(topic.name, metadata.topic_id, topic.topic_id)
+        self._note_growth(metadata.partitions, "when its positions were written last")
+        return Position(committed.offset, metadata.text)
+
+    def look_at_keys(self, records: Iterable[Record]) -> None:
+        """A topic that has grown holds records of the time before: it says nothing of its producers."""
+        if "grown" in self._notes:
+            return
+        before = self._placement.misplaced
+        self._placement.look(records, self._known().partitions)
+        if not before and self._placement.misplaced:
+            self._note(
+                "misplaced",
+                f"records of topic {self._known().name} lie in another partition than Kafka's default partitioner gives for "
+                "their key. That is harmless where all producers use the same partitioner; where they do not, envelopes of one "
+                "unit lie in several partitions and wait for each other in vain. Use one partitioner in all producers "
+                "(librdkafka: partitioner = murmur2_random)",
+            )
+
+    def _known(self) -> Topic:
+        return self._topic or self.look()
+
+    def _note_growth(self, partitions: int | None, since: str) -> None:
+        topic = self._known()
+        if partitions is not None and partitions != topic.partitions:
+            grown = f"topic {topic.name} had {partitions} partitions {since} and has {topic.partitions} now"
+            told = "until what waits is drained, a unit's later envelopes may be in another partition, and wait for nothing there"
+            self._note("grown", f"{grown}: {told}")
+
+    def _note(self, key: str, text: str) -> None:
+        if self._notes.get(key) != text:
+            self._notes[key] = text
+            _LOG.warning("%s", text)

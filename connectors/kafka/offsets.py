@@ -1,0 +1,101 @@
+"""Looks at the logs and at the group's positions, with a client of its own.
+
+On the group member's connection a look would wait behind a fetch that waits for records, for up to `fetch.max.wait.ms`.
+"""
+
+from collections.abc import Collection, Hashable
+from time import monotonic
+
+from kafka import KafkaConsumer, TopicPartition
+
+from connectors.kafka.client import make_client
+from connectors.kafka.errors import translated
+from connectors.kafka.fencing import Committed
+from connectors.kafka.settings import KafkaSettings
+from connectors.port import TransportUnavailable
+from domain.clock import Instant
+from domain.record import Partition
+
+
+class LogReader:
+    """Starts and ends of logs, and positions: stable, which is to say decided, and fresh."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._options = {name: value for name, value in settings.consumer.items() if name != "group_instance_id"}
+        self._consumer: KafkaConsumer | None = None
+        # Questions that were not answered in time, and what they were asked under. The client hands their answers out to
+        # whoever asks next.
+        self._unanswered: dict[Partition, Hashable] = {}
+
+    def connect(self) -> None:
+        self._connected()
+
+    def partitions(self, topic: str) -> list[Partition]:
+        """Of a topic that is there."""
+        with translated(f"topic {topic}"):
+            return [Partition(topic, number) for number in sorted(self._connected().partitions_for_topic(topic))]
+
+    def starts(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The first offset that there is of each."""
+        return self._offsets(partitions, "beginning_offsets")
+
+    def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """Where the decided part of each log ends: up to there a reader gets, over the markers of transactions too."""
+        return self._offsets(partitions, "end_offsets")
+
+    def find_since(self, partitions: Collection[Partition], instant: Instant) -> dict[Partition, int]:
+        """The first offset whose record says that it was written then or later, of those that have one."""
+        names = {TopicPartition(*each): each for each in partitions}
+        with translated(f"the records since {instant}"):
+            found = self._connected().offsets_for_times(dict.fromkeys(names, instant), timeout_ms=self._settings.call_timeout_ms)
+        return {names[name]: at.offset for name, at in found.items() if at is not None}
+
+    def position(self, partition: Partition, asked_under: Hashable) -> Committed | None:
+        """What the group last committed, whoever did; None if nothing ever was.
+
+        An answer is fresh if its question was asked under the same `asked_under`: whoever else could commit after it was asked
+        is fenced by then.
+
+        Raises:
+            TransportUnavailable: No answer, or somebody's transaction holds it undecided. Waits for `undecided_wait_ms`.
+        """
+        consumer, until = self._connected(), monotonic() + self._settings.undecided_wait_ms / 1000
+        known = self._unanswered.get(partition, asked_under)
+        try:
+            with translated(f"the position of {partition}"):
+                if known != asked_under:
+                    _committed(consumer, partition, until)
+                    del self._unanswered[partition]
+                found = _committed(consumer, partition, until)
+        except TransportUnavailable as error:
+            self._unanswered.setdefault(partition, asked_under)
+            text = f"the position of {partition} was not told: a worker's last transaction is undecided, or the brokers are away"
+            raise TransportUnavailable(text) from error
+        self._unanswered.pop(partition, None)
+        return found
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            consumer, self._consumer = self._consumer, None
+            with translated("closing"):
+                consumer.close(timeout_ms=self._settings.undecided_wait_ms)
+
+    def _connected(self) -> KafkaConsumer:
+        if self._consumer is None:
+            self._consumer = make_client("the brokers", KafkaConsumer, self._options)
+        return self._consumer
+
+    def _offsets(self, partitions: Collection[Partition], which: str) -> dict[Partition, int]:
+        if not partitions:
+            return {}
+        names = {TopicPartition(*each): each for each in partitions}
+        with translated(f"the log of {next(iter(partitions))}"):
+            found = getattr(self._connected(), which)(list(names), timeout_ms=self._settings.call_timeout_ms)
+        return {names[name]: offset for name, offset in found.items()}
+
+
+def _committed(consumer: KafkaConsumer, partition: Partition, until: float) -> Committed | None:
+    left_ms = max(1, round((until - monotonic()) * 1000))
+    found = consumer.committed(TopicPartition(*partition), metadata=True, timeout_ms=left_ms)
+    return None if found is None else Committed(found.offset, found.metadata or "")

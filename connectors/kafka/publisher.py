@@ -1,0 +1,158 @@
+"""Publishing under the protocol: what the outcome of a transaction was is found out before anything else is done.
+
+Steps 16 to 19 of the protocol (docs/decisions/0004-exactly-once.md).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from time import monotonic
+
+from kafka import errors
+
+from connectors.kafka.consumer import as_group_metadata
+from connectors.kafka.errors import text_of, to_transport_error
+from connectors.kafka.fencing import Committed, Custody
+from connectors.kafka.offsets import LogReader
+from connectors.kafka.producer import NotTaken, TransactionalProducer
+from connectors.kafka.records import Sending
+from connectors.kafka.settings import KafkaSettings
+from connectors.port import NothingLeft, PublishRefused, TransportRefused, TransportUnavailable
+from domain.record import Partition
+
+_FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
+_FENCES, _FENCES_SECONDS = 5, 60
+"""A worker that was paused for longer than its transaction may take is fenced by its own time-out, once. Two that share an
+id fence each other without end."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Publisher:
+    """Holds the producer, and what is not decided. `attempts` counts what may have moved positions."""
+
+    def __init__(self, settings: KafkaSettings, log: LogReader, custody: Custody) -> None:
+        self._settings = settings
+        self._log = log
+        self._custody = custody
+        self._producer: TransactionalProducer | None = None
+        self._undecided: dict[Partition, Committed] = {}
+        self._left: dict[Partition, Committed] = {}
+        self._failed: dict[Partition, Committed] = {}
+        self._fenced_at: deque[float] = deque(maxlen=_FENCES)
+        self.attempts = 0
+
+    def connect(self) -> TransactionalProducer:
+        """What a predecessor left open is ended.
+
+        Raises:
+            TransportUnavailable, TransportRefused: It could not be.
+        """
+        if self._producer is None:
+            self._producer = TransactionalProducer(self._settings.producer, self._settings.transaction_timeout_ms)
+            self.attempts += 1
+        return self._producer
+
+    def settle(self) -> None:
+        """Find out how the last transaction ended, if that is not known.
+
+        First a new producer, then the positions: in this order, for until then the old one's commit may still arrive.
+
+        Raises:
+            TransportUnavailable: It cannot be told yet.
+        """
+        if not self._undecided:
+            return
+        self.connect()
+        found = {each: self._log.position(each, self.asked_under()) for each in self._undecided}
+        for partition, tried in self._undecided.items():
+            self._settle(partition, tried, found[partition])
+        self._undecided = {}
+
+    def has_left(self, partition: Partition, position: Committed) -> bool:
+        """Whether exactly this was found to have left after it had been told that its outcome is not known."""
+        return self._left.get(partition) == position
+
+    def take_failed(self, positions: Mapping[Partition, Committed]) -> bool:
+        """Whether one of exactly these was found not to have left after it had been told that its outcome is not known; once."""
+        failed, self._failed = self._failed, {}
+        return any(failed.get(each) == position for each, position in positions.items())
+
+    def commit(self, sendings: Sequence[Sending], positions: Mapping[Partition, Committed]) -> None:
+        """One transaction, under the group as it is; `settle` comes before.
+
+        Raises:
+            NotTaken: One of the records is the reason; nothing left.
+            PublishRefused: The group has moved on; nothing left.
+            NothingLeft, TransportUnavailable: The latter while it is not known.
+            TransportRefused: Two workers use the same transactional id, or a right is missing.
+        """
+        assert not self._undecided
+        membership = self._custody.membership
+        if membership is None or membership.generation < 0:
+            raise PublishRefused("not a member of the group")
+        producer = self.connect()
+        self.attempts += 1
+        for each in positions:
+            self._left.pop(each, None)
+        try:
+            producer.commit(sendings, positions, as_group_metadata(self._settings.group_id, membership))
+        except NotTaken:
+            self._discard(producer)
+            raise
+        except (errors.CommitFailedError, errors.FencedInstanceIdError) as error:
+            self._discard(producer)
+            raise PublishRefused(text_of(error)) from error
+        except errors.KafkaError as error:
+            self._undecided = dict(positions)
+            self._discard(producer)
+            self._recover(positions, error)
+        except BaseException:
+            self._undecided = dict(positions)
+            self._discard(producer)
+            raise
+        else:
+            for partition, position in positions.items():
+                self._custody.note_position(partition, position)
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def _recover(self, positions: Mapping[Partition, Committed], error: errors.KafkaError) -> None:
+        """Returns if it all left in spite of the error."""
+        _LOG.warning("the outcome of a transaction is not known, finding out: %s", text_of(error))
+        self._refuse_twins(error)
+        self.settle()
+        if all(self.has_left(*each) for each in positions.items()):
+            return
+        if lost := self._custody.strangers(positions):
+            raise PublishRefused(f"somebody else has moved the position of {', '.join(map(str, lost))}")
+        self._failed = {}
+        problem = to_transport_error("the output", error)
+        raise (NothingLeft(str(problem)) if isinstance(problem, TransportUnavailable) else problem) from error
+
+    def _settle(self, partition: Partition, tried: Committed, found: Committed | None) -> None:
+        before = self._custody.find_position(partition)
+        if found == tried != before:
+            self._custody.note_position(partition, tried)
+            self._left[partition] = tried
+        elif self._custody.compare(partition, found):
+            self._failed[partition] = tried
+
+    def _refuse_twins(self, error: errors.KafkaError) -> None:
+        if not isinstance(error, _FENCED):
+            return
+        now = monotonic()
+        self._fenced_at.append(now)
+        if len(self._fenced_at) == _FENCES and now - self._fenced_at[0] < _FENCES_SECONDS:
+            problem = "another worker uses it: two services share one run directory, or one was copied. Give each its own"
+            raise TransportRefused(f"transactional id {self._settings.transactional_id}", problem)
+
+    def _discard(self, producer: TransactionalProducer) -> None:
+        producer.discard()
+        self._producer = None
+
+    def asked_under(self) -> tuple[object, int]:
+        return self._custody.membership, self.attempts

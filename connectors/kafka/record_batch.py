@@ -1,0 +1,112 @@
+"""Batches as the brokers keep them, read so that a record which the client cannot read costs itself, and no neighbour.
+
+Brokers take what kafka-python (3.0.12) gives up its whole batch for: header names that are not UTF-8, attributes of 128 and more.
+And they take offsets that two records of a batch share, with which the client comes back as if they were two places.
+"""
+
+from typing import Any, NamedTuple
+
+from kafka.errors import CorruptRecordError
+from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
+from kafka.record.util import decode_varint
+
+from connectors.kafka.records import RawHeaders, SpoiledHeaders
+
+
+class _Content(NamedTuple):
+    """What a record says, as far as it can be read. `place` is its distance from the start of its batch, if it says so."""
+
+    place: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: RawHeaders
+    defects: tuple[str, ...] = ()
+
+
+class RecordBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python ships no types.
+    """Of format 2. A record that cannot be read comes with `SpoiledHeaders`; if nothing of it can, its value is all its bytes.
+
+    Raises CorruptRecordError where it cannot be told any more where the next record begins.
+    """
+
+    def __init__(self, buffer: Any) -> None:
+        super().__init__(buffer)
+        self._next_place = self.base_offset
+        # Each has an offset of its own: so many may be missing, for compaction took them.
+        self._most_ahead = self.last_offset_delta + 1 - self.records_count
+
+    def __next__(self) -> Any:
+        at, start = self._next_record_index, self._pos
+        try:
+            record = super().__next__()
+        except CorruptRecordError:
+            if at >= self.records_count or self.is_control_batch:
+                raise
+            record = None
+        if record is None or not self._is_in_place(record.offset, at):
+            record = self._as_far_as_it_goes(at, start)
+        self._next_place = record.offset + 1
+        return record
+
+    def _is_in_place(self, offset: int, at: int) -> bool:
+        """Behind the one before it, and with room for those that follow."""
+        return bool(self._next_place <= offset <= self.base_offset + at + self._most_ahead)
+
+    def _as_far_as_it_goes(self, at: int, start: int) -> DefaultRecord:
+        if self._most_ahead < 0:
+            raise CorruptRecordError(f"{self.records_count} records with {self.last_offset_delta + 1} offsets")
+        frame, self._pos = _framed(self._buffer, start)
+        self._next_record_index = at + 1
+        try:
+            content = _read(frame)
+        except (ValueError, IndexError) as error:
+            content = _Content(None, None, frame, [], (f"it is no record of Kafka's format 2 ({error})",))
+        offset, defects = self.base_offset + (content.place or 0), content.defects
+        if content.place is None or not self._is_in_place(offset, at):
+            if content.place is not None:
+                defects += (f"its batch has it at offset {offset}, which is another record's",)
+            offset = self._next_place
+        headers = SpoiledHeaders(content.headers, "; ".join(defects)) if defects else content.headers
+        return DefaultRecord(len(frame), offset, self.max_timestamp, self.timestamp_type, content.key, content.value, headers)
+
+
+def _framed(buffer: Any, start: int) -> tuple[bytes, int]:
+    """The bytes of the record that begins there, and where the next one does."""
+    try:
+        length, start = decode_varint(buffer, start)
+    except (ValueError, IndexError) as error:
+        raise CorruptRecordError(f"a record without a length: {error}") from error
+    if not 0 <= length <= len(buffer) - start:
+        raise CorruptRecordError(f"a record of {length} bytes, and there are {len(buffer) - start}")
+    return bytes(buffer[start : start + length]), start + length
+
+
+def _read(frame: bytes) -> _Content:
+    """Raises ValueError or IndexError for what is no record."""
+    _, at = decode_varint(frame, 1)  # Behind the attributes, the time.
+    place, at = decode_varint(frame, at)
+    key, at = _bytes(frame, at)
+    value, at = _bytes(frame, at)
+    count, at = decode_varint(frame, at)
+    headers, defects = RawHeaders(), dict[str, None]()
+    if count < 0:
+        raise ValueError(f"{count} headers")
+    for _ in range(count):
+        raw, at = _bytes(frame, at)
+        data, at = _bytes(frame, at)
+        if raw is None:
+            raise ValueError("a header without a name")
+        name = raw.decode("utf-8", "backslashreplace")
+        if name.encode() != raw:
+            defects[f"the name of a header is not UTF-8: {name[:80]}"] = None
+        headers.append((name, data))
+    if at != len(frame):
+        raise ValueError(f"{len(frame) - at} bytes behind its headers")
+    return _Content(place, key, value, headers, tuple(defects))
+
+
+def _bytes(frame: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = decode_varint(frame, at)
+    if length > len(frame) - at:
+        raise ValueError(f"a part of {length} bytes, and there are {len(frame) - at}")
+    return (frame[at : at + length], at + length) if length >= 0 else (None, at)

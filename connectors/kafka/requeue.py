@@ -1,0 +1,186 @@
+"""Sends dead letters back to the input topic, in one transaction with the notes that say so."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any, NoReturn
+
+from kafka import KafkaProducer, errors
+
+from connectors.dead_letters.actions import Action, Requeued
+from connectors.dead_letters.port import OrdersUnderWay, Outcome, Sign
+from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.kafka.client import make_client
+from connectors.kafka.dead_letter_notes import note_of
+from connectors.kafka.errors import text_of, to_transport_error, translated
+from connectors.kafka.settings import KafkaSettings
+from connectors.kafka.time_limit import Bounded
+from connectors.port import TransportRefused, TransportUnavailable
+from domain.record import Partition
+
+_CLOSE_SECONDS = 5
+_FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
+_NEVER_TAKEN = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
+
+
+class _NotTaken(Exception):
+    """The topic will never take the letter at this place."""
+
+    def __init__(self, at: int, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.at = at
+
+
+class KafkaRequeue:
+    """The transactional id is that of the group's dead letters: from its making on nobody who ordered before can commit."""
+
+    def __init__(self, settings: KafkaSettings, sign: Sign) -> None:
+        self._settings = settings
+        self._sign = sign
+        self._producer: KafkaProducer | None = None
+        self._begin()
+
+    def requeue(self, letters: Sequence[FiledLetter]) -> Iterator[Outcome]:
+        """All of them in one transaction, without those that cannot be.
+
+        Raises:
+            OrdersUnderWay: Somebody else began to order; nothing of this was done.
+            TransportUnavailable: Nothing was done, or that is not known: the topic will tell.
+        """
+        refused, left = list[Outcome](), list[FiledLetter]()
+        partitions = len(self._partitions())
+        for each in letters:
+            problem = _why_not(each, self._settings.topics.input, partitions)
+            (left.append(each) if problem is None else refused.append(Outcome(each.number, None, problem)))
+        while left:
+            try:
+                done = self._sent(left)
+            except _NotTaken as error:
+                problem = f"{self._settings.topics.input} does not take it ({error}). Raise its max.message.bytes"
+                refused.append(Outcome(left.pop(error.at).number, None, problem))
+            else:
+                yield from (Outcome(each.number, each.position) for each in done)
+                break
+        yield from refused
+
+    def note(self, actions: Sequence[Action]) -> None:
+        """In one transaction. Raises as `requeue`."""
+        self._within_transaction(lambda: self._send_notes(actions))
+
+    def close(self) -> None:
+        producer, self._producer = self._producer, None
+        self._bounded.close()
+        if producer is not None:
+            with suppress(errors.KafkaError):
+                producer.close(timeout=_CLOSE_SECONDS)
+
+    def _sent(self, letters: Sequence[FiledLetter]) -> list[Requeued]:
+        def send() -> list[Requeued]:
+            futures = [self._send_letter(at, each) for at, each in enumerate(letters)]
+            self._flush(futures)
+            places = [_arrived(at, future) for at, future in enumerate(futures)]
+            by, at = self._sign()
+            done = [
+                Requeued(
+                    number=each.number,
+                    letter=each.digest,
+                    by=by,
+                    at=at,
+                    position=f"{place.topic}-{place.partition}@{place.offset}",
+                )
+                for each, place in zip(letters, places, strict=True)
+            ]
+            self._send_notes(done)
+            return done
+
+        return self._within_transaction(send)  # type: ignore[no-any-return]  # What `send` returns.
+
+    def _send_letter(self, at: int, letter: FiledLetter) -> Any:
+        record, topic = letter.letter.record, self._settings.topics.input
+        try:
+            return self._connected().send(
+                topic, record.value, record.key, list(letter.headers_to_requeue), record.origin.partition.number
+            )
+        except errors.MessageSizeTooLargeError as error:
+            raise _NotTaken(at, error) from error
+
+    def _send_notes(self, actions: Sequence[Action]) -> None:
+        """Each into the partition of its letter, and all of them arrive."""
+        futures = []
+        for each in actions:
+            note, partition = note_of(self._settings.topics.dead_letters, each), _partition_of(each.number)
+            futures.append(self._connected().send(note.topic, note.value, note.key, list(note.headers), partition.number))
+        self._flush(futures)
+        for future in futures:
+            future.get(timeout=0)
+
+    def _flush(self, futures: Sequence[Any]) -> None:
+        """The client gives up a flush when a batch is split."""
+        while not all(future.is_done for future in futures):
+            with suppress(errors.UnknownError):
+                self._connected().flush()
+
+    def _within_transaction(self, send: Callable[[], Any]) -> Any:
+        """Whatever goes wrong, the producer is thrown away: a new one aborts what is open."""
+        limit_ms = self._settings.transaction_timeout_ms
+        until = monotonic() + limit_ms / 1000
+        try:
+            self._connected().begin_transaction()
+            sent = self._bounded.call(send, limit_ms)
+            self._bounded.call(self._connected().commit_transaction, max(1, round((until - monotonic()) * 1000)))
+        except _NotTaken:
+            self.close()
+            self._begin()
+            raise
+        except errors.KafkaError as error:
+            self._give_up(error)
+        return sent
+
+    def _give_up(self, error: errors.KafkaError) -> NoReturn:
+        self.close()
+        if isinstance(error, _FENCED) or any(each.__name__ in str(error) for each in _FENCED):
+            raise OrdersUnderWay from error
+        problem = to_transport_error(self._settings.topics.input, error)
+        if isinstance(problem, TransportRefused):
+            raise problem from error
+        text = f"whether the last ones were done is not known ({text_of(error)})"
+        raise TransportUnavailable(f"{text}: the same order again finds out, and does the rest once") from error
+
+    def _begin(self) -> None:
+        own = {"transactional_id": f"{self._settings.group_id}.dead-letters"}
+        self._bounded = Bounded()
+        self._producer = make_client("the dead letters", KafkaProducer, {**self._settings.producer, **own})
+        with translated("the dead letters"):
+            self._connected().init_transactions()
+
+    def _connected(self) -> KafkaProducer:
+        assert self._producer is not None, "of no use after a failure, for another one would fence whoever came meanwhile"
+        return self._producer
+
+    def _partitions(self) -> set[int]:
+        with translated(self._settings.topics.input):
+            return set(self._connected().partitions_for(self._settings.topics.input))
+
+
+def _arrived(at: int, future: Any) -> Any:
+    if future.failed() and isinstance(future.exception, _NEVER_TAKEN):
+        raise _NotTaken(at, future.exception)
+    return future.get(timeout=0)
+
+
+def _partition_of(number: str) -> Partition:
+    topic, _, partition = number.rpartition("#")[0].rpartition("-")
+    return Partition(topic, int(partition))
+
+
+def _why_not(letter: FiledLetter, topic: str, partitions: int) -> str | None:
+    """Why it cannot go back to where it came from."""
+    headers, origin = dict(letter.letter.record.headers), letter.letter.record.origin
+    if "notification-id" in headers:
+        text = "it is a notification that its topic did not take: raise the topic's max.message.bytes, and send it there yourself"
+        return f"{text} (show --raw)"
+    if origin.partition.topic != topic:
+        return f"it came from topic {origin.partition.topic}, and {topic} is read now"
+    if origin.partition.number >= partitions:
+        return f"it came from partition {origin.partition.number}, and {topic} has only {partitions}"
+    return None

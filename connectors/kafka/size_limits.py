@@ -1,0 +1,68 @@
+"""What the topics take: a notification that is too large becomes a dead letter, a dead letter that is too large is cut. Pure."""
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+
+from connectors.kafka.records import BEGINNING_BYTES, Sending, size_of
+from connectors.kafka.topic_names import KafkaTopics
+from connectors.port import Channel, Outgoing
+from domain.clock import Instant, instant_text
+from domain.dead_letter import DeadLetterReason
+from domain.record import Headers
+
+_OURS, _MARK = "dead-letter-", "possible-duplicate"
+_LENGTH, _SHA256 = "dead-letter-value-length", "dead-letter-value-sha256"
+
+
+class Fitting:
+    """`limits` says how many bytes a batch of each output topic may have; uncompressed, to be sure."""
+
+    def __init__(self, topics: KafkaTopics, limits: Mapping[str, int]) -> None:
+        self._topics = topics
+        self._limits = limits
+
+    def fit(self, each: Outgoing, now: Instant) -> Sending:
+        """The record that leaves under its number."""
+        sending = self._sending(each)
+        size, limit = size_of(sending.key, sending.headers, sending.value), self._limits[sending.topic]
+        if size <= limit:
+            return sending
+        if each.channel is Channel.NOTIFICATIONS:
+            problem = f"the notification takes {size} bytes, {sending.topic} at most {limit}"
+            return self.letter(each, f"{problem}; raise its max.message.bytes and the producer's max.request.size", now)
+        return next(shorter for shorter in self._shorter(sending) if self._fits(shorter))
+
+    def letter(self, each: Outgoing, problem: str, now: Instant) -> Sending:
+        """The dead letter of a notification that its topic does not take."""
+        source = next((value for name, value in each.headers if name == "source-position"), b"")
+        ours = (
+            ("dead-letter-reason", DeadLetterReason.TOO_LARGE.value.encode()),
+            ("dead-letter-error", problem.encode("utf-8", "replace")),
+            ("dead-letter-source-position", source),
+            ("dead-letter-at", instant_text(now).encode()),
+        )
+        return self.fit(Outgoing(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
+
+    def _sending(self, each: Outgoing) -> Sending:
+        return Sending(self._topics.output(each.channel), each.key, each.headers, each.value)
+
+    def _fits(self, sending: Sending) -> bool:
+        return size_of(sending.key, sending.headers, sending.value) <= self._limits[sending.topic]
+
+    def _shorter(self, letter: Sending) -> Iterator[Sending]:
+        """Ever less of it: of its value first, then of the headers that it came with, of its key at last."""
+        cut = letter._replace(headers=_with_cut(letter.headers, letter.value))
+        room = self._limits[letter.topic] - size_of(cut.key, cut.headers, b"")
+        yield cut._replace(value=letter.value[: max(0, min(room, BEGINNING_BYTES))])
+        ours = tuple(each for each in cut.headers if each[0].startswith(_OURS) or each[0] == _MARK)
+        bare = cut._replace(headers=ours, value=b"")
+        yield bare
+        yield bare._replace(key=None)
+        yield bare._replace(key=None, headers=tuple((name, value[:200]) for name, value in ours))
+
+
+def _with_cut(headers: Headers, value: bytes) -> Headers:
+    """With the length and digest of what the value was; kept as they are if it was cut before."""
+    if any(name == _LENGTH for name, _ in headers):
+        return headers
+    return (*headers, (_LENGTH, str(len(value)).encode()), (_SHA256, sha256(value).hexdigest().encode()))

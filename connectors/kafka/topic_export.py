@@ -1,0 +1,45 @@
+"""Copies the output topics to files, in the form that the file transport writes, for whoever compares files."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from connectors.kafka.dead_letter_notes import is_note
+from connectors.kafka.settings import KafkaSettings
+from connectors.kafka.topic_reader import CommittedReader
+from connectors.line_format import Line, encode_line
+from connectors.port import Channel
+
+
+class KafkaMirror:
+    """Reads from the beginnings of the topics, and appends to `<channel>.jsonl`.
+
+    The records of a partition keep their order. What people noted beside dead letters is left out.
+    """
+
+    def __init__(self, settings: KafkaSettings, directory: Path) -> None:
+        self._files = {settings.topics.output(channel): (directory / f"{channel}.jsonl").open("ab") for channel in Channel}
+        self._reader = CommittedReader(settings, list(self._files))
+
+    def catch_up(self) -> None:
+        """Copy what is there as of now.
+
+        Raises:
+            TransportUnavailable, TransportRefused: The topics cannot be read.
+        """
+        for name, records in self._reader.read(self._reader.ends()):
+            self._files[name.topic].writelines(_lines(records))
+        for file in self._files.values():
+            file.flush()
+
+    def close(self) -> None:
+        self._reader.close()
+        for file in self._files.values():
+            file.close()
+
+
+def _lines(records: Iterable[Any]) -> Iterable[bytes]:
+    for each in records:
+        headers = tuple((name, value or b"") for name, value in each.headers)
+        if not is_note(headers):
+            yield encode_line(Line(each.value or b"", each.key, headers))

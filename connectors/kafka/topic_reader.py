@@ -1,0 +1,121 @@
+"""Reads topics as anybody does who reads committed records: no group, from where one likes, up to where they end."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from time import monotonic
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+from connectors.kafka.client import make_client
+from connectors.kafka.errors import translated
+from connectors.kafka.settings import KafkaSettings
+from connectors.kafka.topics import Topics
+from connectors.port import TransportUnavailable
+from domain.clock import Instant
+from domain.record import Partition
+
+_POLL_MS = 200
+_AT_ONCE = 5_000
+_DECIDED_SECONDS = 60
+"""A transaction that was left open is ended by the brokers within its time-out and some 10 s more."""
+
+
+class CommittedReader:
+    """Of some topics of a service. Any call raises TransportUnavailable or TransportRefused."""
+
+    def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
+        self._settings = settings
+        self._topics = topics
+        looked = Topics(settings)
+        try:
+            looked.look()
+        finally:
+            looked.close()
+        self._reader = self._made("read_committed")
+        with translated(self._what):
+            self._names = [TopicPartition(topic, number) for topic in topics for number in self._partitions(topic)]
+            self._reader.assign(self._names)
+            self._reader.seek_to_beginning()
+
+    @property
+    def _what(self) -> str:
+        return ", ".join(self._topics)
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where what is decided ends, as of now."""
+        return self._ends(self._reader)
+
+    def decided_ends(self) -> dict[TopicPartition, int]:
+        """The same once everything is decided that anybody has written up to now.
+
+        Raises:
+            TransportUnavailable: Somebody's transaction stays open.
+        """
+        until = monotonic() + _DECIDED_SECONDS
+        with closing(self._made("read_uncommitted")) as uncommitted:
+            written = self._ends(uncommitted)
+        while True:
+            ends = self.ends()
+            if all(end >= written[name] for name, end in ends.items()):
+                return ends
+            if monotonic() > until:
+                raise TransportUnavailable(f"{self._what}: somebody's transaction is still open after {_DECIDED_SECONDS} s")
+            with translated(self._what):
+                self._reader.poll(timeout_ms=_POLL_MS, max_records=1)  # The client's way to wait; `read` begins with a seek.
+
+    def seek_beginnings(self) -> None:
+        with translated(self._what):
+            self._reader.seek_to_beginning()
+
+    def seek_instant(self, since: Instant) -> None:
+        """To the first record of each partition that the brokers have had since."""
+        with translated(self._what):
+            found = self._reader.offsets_for_times(dict.fromkeys(self._names, since), timeout_ms=self._settings.call_timeout_ms)
+            ends = self.ends()
+            for name in self._names:
+                self._reader.seek(name, found[name].offset if found.get(name) else ends[name])
+
+    def seek_only(self, offsets: Mapping[Partition, int]) -> None:
+        """To these offsets, or to the first that there is behind; of other partitions nothing is read."""
+        with translated(self._what):
+            starts = self._reader.beginning_offsets(self._names, timeout_ms=self._settings.call_timeout_ms)
+            ends = self.ends()
+            for name in self._names:
+                self._reader.seek(name, min(max(offsets.get(Partition(*name), ends[name]), starts[name]), ends[name]))
+
+    def read(self, ends: Mapping[TopicPartition, int]) -> Iterator[tuple[TopicPartition, list[Any]]]:
+        """What lies between where reading stands and these ends, a piece of a partition at a time, in order.
+
+        Reading then stands at the ends: what a poll brings beyond them is read again.
+        """
+        limit_ms = self._settings.call_timeout_ms
+        while True:
+            with translated(self._what):
+                if all(self._reader.position(name, timeout_ms=limit_ms) >= end for name, end in ends.items()):
+                    return
+                polled = self._reader.poll(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
+            for name, records in polled.items():
+                within = [each for each in records if each.offset < ends[name]]
+                if len(within) < len(records):
+                    self._reader.seek(name, records[len(within)].offset)
+                yield name, within
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _made(self, isolation_level: str) -> KafkaConsumer:
+        options = {
+            name: value for name, value in self._settings.consumer.items() if name not in ("group_id", "group_instance_id")
+        }
+        given = {**options, "group_id": None, "isolation_level": isolation_level}
+        reader: KafkaConsumer = make_client(self._what, KafkaConsumer, given)
+        return reader
+
+    def _partitions(self, topic: str) -> list[int]:
+        return sorted(self._reader.partitions_for_topic(topic))
+
+    def _ends(self, reader: KafkaConsumer) -> dict[TopicPartition, int]:
+        with translated(self._what):
+            found: dict[TopicPartition, int] = reader.end_offsets(self._names, timeout_ms=self._settings.call_timeout_ms)
+        return found

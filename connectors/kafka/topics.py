@@ -1,0 +1,179 @@
+"""The topics as the brokers know them: that they are there, whose they are, what they take."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import StrEnum
+from time import monotonic
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafka import KafkaAdminClient, errors
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from connectors.kafka.client import make_client
+from connectors.kafka.errors import to_transport_error, translated
+from connectors.kafka.settings import KafkaSettings
+from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
+
+DEFAULT_LIMIT = 1_048_588
+"""`max.message.bytes` of a topic that says nothing else, in bytes of one batch."""
+
+_UNKNOWN = errors.UnknownTopicOrPartitionError
+_GRACE_SECONDS = 3
+"""A topic that was just made, or a broker that just came up, may not be known everywhere yet."""
+
+
+class Topic(NamedTuple):
+    """`topic_id` is another one when a topic of the same name is made anew."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+
+
+class Right(StrEnum):
+    """What somebody may do with a topic, as the brokers call it."""
+
+    READ = "Read"
+    WRITE = "Write"
+
+
+class Topics:
+    """Asks about the topics of the settings. `input` is what was last heard of the one that is read.
+
+    `of_outputs` is what is needed of the outputs: whoever looks at them only does not need what the service does.
+    """
+
+    def __init__(self, settings: KafkaSettings, of_outputs: Right = Right.WRITE) -> None:
+        self._settings = settings
+        self._of_outputs = of_outputs
+        self._options = {name: value for name, value in settings.consumer.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
+        self._options["request_timeout_ms"] = settings.call_timeout_ms
+        self._admin: KafkaAdminClient | None = None
+        self._missing_since: float | None = None
+        self.input: Topic | None = None
+
+    def look(self) -> Topic:
+        """The input topic as it is now; all topics are there and we have the rights that we need.
+
+        Raises:
+            TransportWithheld: Some are missing, or rights are; it names all of them.
+            TransportRefused: The input is not the one that it was.
+        """
+        described = self._describe()
+        withheld = self._withheld(described)
+        if withheld:
+            self._be_patient(described)
+            raise withheld[0] if len(withheld) == 1 else TransportWithheld("the topics", "; ".join(map(str, withheld)))
+        self._missing_since = None
+        found = described[self._settings.topics.input]
+        topic = Topic(self._settings.topics.input, UUID(str(found["topic_id"])), len(found["partitions"]))
+        if self.input is not None and self.input.topic_id != topic.topic_id:
+            raise made_anew(topic.name, self.input.topic_id, topic.topic_id)
+        self.input = topic
+        return topic
+
+    def find_withheld(self) -> list[TransportWithheld]:
+        """Each topic that is missing, and each right, as the brokers say at this instant."""
+        return self._withheld(self._describe())
+
+    def check_transactions(self) -> None:
+        """Whether we have rights on our transactional id; brokers that cannot be asked, or are not ready for it, say nothing.
+
+        Raises:
+            TransportWithheld: We have not.
+        """
+        what = f"transactional id {self._settings.transactional_id}"
+        try:
+            self._connected().describe_transactions([self._settings.transactional_id])
+        except errors.TransactionalIdAuthorizationFailedError as error:
+            raise to_transport_error(what, error) from error
+        except errors.KafkaError:
+            return
+
+    def limits(self) -> dict[str, int]:
+        """The largest batch of each output topic, in bytes. What we may not ask is taken to be the default."""
+        outputs = (self._settings.topics.notifications, self._settings.topics.dead_letters)
+        found = dict.fromkeys(outputs, DEFAULT_LIMIT)
+        with suppress(errors.KafkaError):
+            for name, values in self._configurations(*outputs, key="max.message.bytes").items():
+                found[name] = int(values["value"])
+        return found
+
+    def is_compacted(self) -> bool:
+        """Whether the brokers may thin the input out: envelopes of one key are not versions of each other."""
+        with suppress(errors.KafkaError):
+            policies = self._configurations(self._settings.topics.input, key="cleanup.policy").values()
+            return any("compact" in str(each["value"]) for each in policies)
+        return False
+
+    def close(self) -> None:
+        if self._admin is not None:
+            admin, self._admin = self._admin, None
+            with translated("closing"):
+                admin.close()
+
+    def _connected(self) -> KafkaAdminClient:
+        if self._admin is None:
+            self._admin = make_client("the brokers", KafkaAdminClient, self._options)
+        return self._admin
+
+    def _configurations(self, *names: str, key: str) -> dict[str, Any]:
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name, [key]) for name in names]
+        found = self._connected().describe_configs(resources, config_filter="all").get("topic", {})
+        return {name: values[key] for name, values in found.items() if key in values}
+
+    def _describe(self) -> dict[str, Mapping[str, Any]]:
+        """What the brokers say of each topic of the settings."""
+        admin, names = self._connected(), self._settings.topics.all
+        with translated("the topics"):
+            found = {each["name"]: each for each in admin.describe_topics([*names])}
+        return {name: found.get(name, {"error_code": _UNKNOWN.errno}) for name in names}
+
+    def _withheld(self, described: Mapping[str, Mapping[str, Any]]) -> list[TransportWithheld]:
+        return [error for name, found in described.items() if (error := self._find_withheld(name, found)) is not None]
+
+    def _find_withheld(self, name: str, found: Mapping[str, Any]) -> TransportWithheld | None:
+        error = errors.for_code(found["error_code"])
+        if error is _UNKNOWN:
+            return self._missing(name)
+        if error is errors.TopicAuthorizationFailedError:
+            return self._not_allowed(name, "describe")
+        if error is not errors.NoError:
+            raise to_transport_error(f"topic {name}", error(name))
+        allowed, needed = found.get("authorized_operations"), self._needed(name)
+        return self._not_allowed(name, needed.lower()) if allowed and needed.upper() not in allowed else None
+
+    def _be_patient(self, described: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raises TransportUnavailable while a topic that is not known may still become so."""
+        unknown = [name for name, found in described.items() if found["error_code"] == _UNKNOWN.errno]
+        if not unknown:
+            return
+        now = monotonic()
+        self._missing_since = now if self._missing_since is None else self._missing_since
+        if now - self._missing_since < _GRACE_SECONDS:
+            raise TransportUnavailable(f"topic {', '.join(unknown)}: the brokers do not know it")
+
+    def _needed(self, name: str) -> Right:
+        return Right.READ if name == self._settings.topics.input else self._of_outputs
+
+    def _not_allowed(self, name: str, wish: str) -> TransportWithheld:
+        which = "the input topic" if name == self._settings.topics.input else "the outputs"
+        return TransportWithheld(
+            f"topic {name}", f"no right to {wish} it. Give the user {self._needed(name)} and Describe on {which}"
+        )
+
+    def _missing(self, name: str) -> TransportWithheld:
+        role = "topic that is read" if name == self._settings.topics.input else "output topic"
+        remedy = "Make it (kafka-topics --create), with as many partitions as it shall keep, or name another one"
+        return TransportWithheld(f"topic {name}", f"this {role} does not exist, or may not be described. {remedy}")
+
+
+def made_anew(name: str, old: UUID, new: UUID) -> TransportRefused:
+    """The positions and the storage belong to a topic that is gone."""
+    problem = (
+        f"it was deleted and made anew: positions and state are of the topic with id {old}, its id is {new} now. To begin with "
+        "the new one, giving up what waits, delete the group's offsets (kafka-consumer-groups --delete-offsets) and name another "
+        "payment-status-notification.storage.namespace (embedded: another file)"
+    )
+    return TransportRefused(f"topic {name}", problem)

@@ -1,0 +1,281 @@
+"""The transport over Kafka: a group member that reads, and one transaction per publication."""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import inf
+from time import monotonic
+
+from connectors.kafka.consumer import Fetched, GroupMember
+from connectors.kafka.errors import to_transport_error
+from connectors.kafka.fencing import Committed, Custody
+from connectors.kafka.input_topic import Input
+from connectors.kafka.offsets import LogReader
+from connectors.kafka.open_transactions import Undecided
+from connectors.kafka.paused_partitions import Aside
+from connectors.kafka.producer import NotTaken
+from connectors.kafka.publisher import Publisher
+from connectors.kafka.records import Sending, to_records
+from connectors.kafka.settings import KafkaSettings
+from connectors.kafka.size_limits import Fitting
+from connectors.kafka.topics import Topics
+from connectors.port import (
+    Channel,
+    NothingLeft,
+    Outgoing,
+    PartitionOutput,
+    Polled,
+    Position,
+    PublishRefused,
+    Standing,
+    TransportRefused,
+    TransportUnavailable,
+)
+from domain.clock import Clock
+from domain.errors import ResequencerError
+from domain.record import Partition, Record
+
+_LOG = logging.getLogger(__name__)
+
+
+class KafkaTransport:
+    """As the port says. Nothing is connected before the first call.
+
+    `clock` gives the instant of dead letters that are made here.
+    """
+
+    def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._custody = Custody()
+        self._topics = Topics(settings)
+        self._input = Input(settings, self._topics)
+        self._log = LogReader(settings)
+        self._written = LogReader(settings.uncommitted())
+        self._publisher = Publisher(settings, self._log, self._custody)
+        self._fitting = Fitting(settings.topics, {})
+        self._aside = Aside(settings.look_interval_ms / 1000)
+        self._undecided = Undecided()
+        self._member: GroupMember | None = None
+        self._next_offsets: dict[Partition, int] = {}
+        self._waiting: dict[Partition, int] = {}
+        self._looked_at = 0.0
+        self._empty_since: float | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for an operator: what is not as it should be, and goes on all the same."""
+        return (*self._input.notes, *self._aside.notes, *self._undecided.notes)
+
+    def standing(self) -> Standing:
+        """Who was given nothing may be just about to get what others give up for it, and hears of it with a heartbeat."""
+        snapshot = self._custody.snapshot
+        is_settled = self._empty_since is None or monotonic() - self._empty_since > self._settings.settling_seconds
+        return Standing(snapshot is not None and is_settled, self.notes, self._input.misplaced)
+
+    def assignment(self) -> list[Partition]:
+        self._connected()
+        return self._custody.assignment()
+
+    def position(self, partition: Partition) -> Position | None:
+        """As the port says. What another program wrote there is handed out without its text."""
+        self._connected()
+        self._publisher.settle()
+        committed = self._log.position(partition, self._publisher.asked_under())
+        self._custody.note_position(partition, committed)
+        if committed is not None:
+            return self._input.position(partition, committed)
+        if not self._settings.begins_at_earliest:
+            remedy = "Set auto.offset.reset = earliest to begin at the start of the log, or set the group's position"
+            raise TransportRefused(str(partition), f"the group has no position, and auto.offset.reset is none. {remedy}")
+        return None
+
+    def source(self, partition: Partition) -> str:  # noqa: ARG002 - All partitions are of one topic.
+        return self._input.source()
+
+    def start_offset(self, partition: Partition) -> int:
+        return self._log.starts([partition])[partition]
+
+    def end_offset(self, partition: Partition) -> int:
+        return self._log.ends([partition])[partition]
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """As the port says.
+
+        Raises:
+            TransportRefused: The log has nothing there, or not any more.
+        """
+        member = self._connected()
+        _refuse_outside(partition, offset, self.start_offset(partition), self.end_offset(partition))
+        if not self._custody.is_known(partition):
+            self.position(partition)
+        if self._custody.note_sought(partition):
+            self._next_offsets[partition] = offset
+            member.seek(partition, offset)
+
+    def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
+        member, custody = self._connected(), self._custody
+        self._look_now_and_then()
+        # Before the records, for ends may not be later than they; and if there is no answer, nothing is lost. Also where no
+        # record may be read: an end that is not known must not be taken for one that was reached.
+        ends, log_ends = self._ends(custody.sought)
+        self._undecided.note(ends, log_ends, self._clock.now())
+        now = monotonic()
+        sought = custody.sought.difference(resting)
+        readable = [each for each in sought if custody.is_readable(each) and self._aside.is_readable(each, now)]
+        try:
+            fetched = member.poll(readable, max_records, timeout_ms)
+            snapshot = member.find_snapshot()
+            custody.note_group(snapshot, member.take_disturbed())
+            self._note_share()
+            self._look_again()
+        except BaseException:
+            # What came is not handed out, so it has to come again.
+            self._put_back(member, readable)
+            raise
+        delivered = [each for each in fetched.next_offsets if snapshot is not None and custody.is_readable(each)]
+        self._put_back(member, fetched.next_offsets.keys() - set(delivered))
+        moved = {each: fetched.next_offsets[each] for each in delivered}
+        self._next_offsets |= moved
+        self._set_aside(fetched, log_ends)
+        records = self._records(fetched, delivered)
+        self._input.look_at_keys(records)
+        return Polled(records, moved, ends, log_ends)
+
+    def publish(self, outputs: Sequence[PartitionOutput]) -> None:
+        self._connected()
+        self._publisher.settle()
+        positions = {each.partition: self._input.committed(each.partition, each.position) for each in outputs}
+        rest = [each for each in outputs if not self._publisher.has_left(each.partition, positions[each.partition])]
+        if not rest:
+            return
+        self._look_again()
+        if strangers := self._custody.strangers([each.partition for each in rest]):
+            raise PublishRefused(f"not ours at the moment: {', '.join(map(str, strangers))}")
+        positions = {each.partition: positions[each.partition] for each in rest}
+        if self._publisher.take_failed(positions):
+            raise NothingLeft("the last transaction was not committed, as has been found out")
+        self._commit([each for output in rest for each in output.outgoing], positions)
+
+    def close(self) -> None:
+        """Leaves the group. What cannot be closed in good order ends with the process."""
+        for each in (self._member, self._publisher, self._log, self._written, self._topics):
+            with suppress(ResequencerError):
+                if each is not None:
+                    each.close()
+        self._member = None
+
+    def _connected(self) -> GroupMember:
+        if self._member is None:
+            self._input.connect()
+            self._fitting = self._fitted()
+            self._log.connect()
+            self._written.connect()
+            self._publisher.connect()
+            self._member = GroupMember(self._settings)
+        return self._member
+
+    def _fitted(self) -> Fitting:
+        """By what the topics take now."""
+        most = self._settings.max_request_bytes
+        return Fitting(self._settings.topics, {topic: min(limit, most) for topic, limit in self._topics.limits().items()})
+
+    def _ends(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """Where the decided part of each log ends, and where the log does.
+
+        Reading reaches what is decided, and no further: where it has reached the end of the log, the two are the same.
+        """
+        written = self._written.ends(partitions)
+        decided = self._log.ends([each for each, end in written.items() if self._next_offsets[each] < end])
+        ends = written | decided
+        return ends, {each: max(end, ends[each]) for each, end in written.items()}
+
+    def _note_share(self) -> None:
+        if self._custody.snapshot is None or self._custody.snapshot.assigned:
+            self._empty_since = None
+        elif self._empty_since is None:
+            self._empty_since = monotonic()
+
+    def _look_now_and_then(self) -> None:
+        if (monotonic() - self._looked_at) * 1000 > self._settings.look_interval_ms:
+            self._input.look()
+            self._looked_at = monotonic()
+
+    def _look_again(self) -> None:
+        """At the positions of partitions that the group may have given to somebody else in between.
+
+        One that cannot be told yet is looked at again the next time, and is neither read nor published for until then. Those that
+        were looked at least often come first: nobody's wait keeps another from its turn.
+        """
+        suspects = self._custody.suspects()
+        self._waiting = {each: tries for each, tries in self._waiting.items() if each in suspects}
+        until = monotonic() + 2 * self._settings.undecided_wait_ms / 1000
+        if suspects:
+            self._publisher.settle()
+        for partition in sorted(suspects, key=lambda each: self._waiting.get(each, 0)):
+            if not self._is_looked_at(partition) and monotonic() > until:
+                return
+
+    def _is_looked_at(self, partition: Partition) -> bool:
+        try:
+            found = self._log.position(partition, self._publisher.asked_under())
+        except TransportUnavailable as error:
+            if partition not in self._waiting:
+                _LOG.info("%s waits: %s", partition, error)
+            self._waiting[partition] = self._waiting.get(partition, 0) + 1
+            return False
+        if not self._custody.compare(partition, found):
+            _LOG.warning("%s was another worker's in the meantime: it is taken over anew", partition)
+        return True
+
+    def _put_back(self, member: GroupMember, partitions: Iterable[Partition]) -> None:
+        """What came of them is not handed out: it is read again."""
+        for each in self._custody.sought.intersection(partitions):
+            member.seek(each, self._next_offsets[each])
+
+    def _set_aside(self, fetched: Fetched, log_ends: Mapping[Partition, int]) -> None:
+        """What cannot be read costs its partition: the others go on."""
+        sought = self._custody.sought
+        behind = {each for each in sought if self._next_offsets[each] < log_ends.get(each, inf)}
+        self._aside.keep(behind - fetched.next_offsets.keys())
+        for partition in sought & fetched.unreadable.keys():
+            what = f"{partition} is not read from offset {self._next_offsets[partition]} on, other partitions are"
+            text = str(to_transport_error(what, fetched.unreadable[partition]))
+            if self._aside.note(partition, text, monotonic()):
+                _LOG.error("%s", text)
+
+    def _records(self, fetched: Fetched, delivered: Sequence[Partition]) -> tuple[Record, ...]:
+        limit = self._settings.max_value_bytes
+        return tuple(record for each in delivered for record in to_records(each, fetched.records.get(each, ()), limit))
+
+    def _commit(self, outgoing: Sequence[Outgoing], positions: Mapping[Partition, Committed]) -> None:
+        """What a topic does not take leaves as a dead letter under the same number."""
+        now = self._clock.now()
+        sendings = [self._fitting.fit(each, now) for each in outgoing]
+        while True:
+            try:
+                self._publisher.commit(sendings, positions)
+            except NotTaken as error:
+                sendings[error.at] = self._instead(outgoing[error.at], sendings[error.at], error)
+            else:
+                return
+
+    def _instead(self, outgoing: Outgoing, sending: Sending, error: NotTaken) -> Sending:
+        self._fitting = self._fitted()
+        if outgoing.channel is Channel.NOTIFICATIONS:
+            letter = self._fitting.letter(outgoing, str(error), self._clock.now())
+        else:
+            letter = self._fitting.fit(outgoing, self._clock.now())
+        if sending.topic == letter.topic and len(sending.value) <= len(letter.value):
+            problem = f"it does not take a dead letter of {len(sending.value)} bytes ({error})"
+            raise TransportRefused(f"topic {sending.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
+        return letter
+
+
+def _refuse_outside(partition: Partition, offset: int, start: int, end: int) -> None:
+    if offset < start:
+        problem = f"the records {offset} to {start - 1} were not read and are gone: the retention has taken them"
+        raise TransportRefused(str(partition), f"{problem}. Have the topic keep its records longer")
+    if offset > end:
+        problem = f"it was read up to offset {offset}, and its log ends at {end}: the brokers have lost records"
+        raise TransportRefused(str(partition), f"{problem}. Restore them, or reset the group's position")

@@ -1,0 +1,88 @@
+"""Up to where the input of a partition is done with: nothing of it waits, and everything that it caused has left."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from connectors.dead_letters.actions import Requeueing
+from connectors.files.dead_letter_actions import ActionsFile
+from connectors.files.operations import SystemFiles
+from connectors.files.positions import PositionsFile
+from connectors.port import Position
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.sections import StorageType
+from domain.record import Partition
+from guardian.takeover import find_metadata
+from storage.embedded.progress import Progress, find_progress
+
+_PATIENCE_MS = 5_000
+_LOOK_MS = 100
+
+
+class Limit(NamedTuple):
+    """Records below `offset` are done with; `because` says what keeps the next one."""
+
+    offset: int
+    because: str
+
+
+class ArchiveLimit:
+    """Asks the storage and the transport's files, beside a service that may be running. `pause` sleeps for milliseconds.
+
+    A storage that is lost may be healed by reading the input again. So what waits in it must still be there: only what was
+    handled, and whose notifications are in the output for good, is done with.
+    """
+
+    def __init__(self, configuration: Configuration, pause: Callable[[int], None]) -> None:
+        files = SystemFiles()
+        output = configuration.notification.output_directory
+        self._configuration = configuration
+        self._positions = PositionsFile(output / "positions.json", files)
+        self._actions = ActionsFile(output, files)
+        self._pause = pause
+
+    def find(self, partition: Partition) -> Limit:
+        """As of now; it only ever grows, but where a storage has forgotten."""
+        return min(self._limits(partition), key=lambda limit: limit.offset)
+
+    def _limits(self, partition: Partition) -> Iterator[Limit]:
+        if self._configuration.resequencer.storage_type is StorageType.EMBEDDED:
+            yield from self._embedded_limits(partition)
+        else:
+            position = self._position(partition)
+            yield Limit(position.offset if position else 0, "what follows is not handled yet")
+        for action in self._actions.last().values():
+            if isinstance(action, Requeueing) and action.partition == partition.number:
+                yield Limit(action.beyond, f"the requeue of {action.number} was begun and not ended: requeue again to end it")
+
+    def _embedded_limits(self, partition: Partition) -> Iterator[Limit]:
+        # The storage first: what it has handled by now has left if a position that is read later says so.
+        progress = find_progress(self._configuration.storage.embedded_file, partition)
+        if progress is None:
+            yield Limit(0, "nothing was read of it yet")
+            return
+        position = self._position_once_left(partition, progress)
+        if position is None:
+            yield Limit(0, "what was decided last has not left yet: the service lets it leave when it runs")
+            return
+        yield Limit(progress.next_offset, "what follows is not read yet")
+        yield Limit(position.offset, "what follows is not acknowledged yet")
+        if progress.oldest_stashed is not None:
+            yield Limit(progress.oldest_stashed, "this one is set aside and waits")
+
+    def _position_once_left(self, partition: Partition, progress: Progress) -> Position | None:
+        for _ in range(_PATIENCE_MS // _LOOK_MS):
+            position = self._position(partition)
+            if position is None or _tells_of(position, progress.highest_number):
+                return position
+            self._pause(_LOOK_MS)
+        return None
+
+    def _position(self, partition: Partition) -> Position | None:
+        positions = self._positions.read()
+        return positions.partitions.get(partition) if positions else None
+
+
+def _tells_of(position: Position, highest_number: int) -> bool:
+    """Everything up to this number has left."""
+    metadata = find_metadata(position.metadata)
+    return metadata is not None and metadata.published >= highest_number

@@ -1,0 +1,159 @@
+"""`resequencer archive-topics`: what the topics hold goes to Parquet, each record once; small files become large ones."""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from daemon.configuration.configuration import Configuration, load
+from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.lookup_sources import Job, load_spark_settings
+from daemon.configuration.schema import INGRESS
+from daemon.configuration.sections import TransportType
+from daemon.exit_code import ExitCode
+from daemon.supervision.run_lock import AlreadyRunning, RunLock
+from daemon.supervision.stop_signal import StopSignal
+from daemon.system_clock import SystemClock
+from domain.errors import ConfigurationError, ResequencerError, TransientError
+from domain.printable import without_password
+
+if TYPE_CHECKING:
+    from pipeline.archive.settings import ArchiveSettings
+    from pipeline.archive.streaming import Archiver
+
+_AGAIN_MS = 5_000
+
+
+class ArchiveInUse(ResequencerError):
+    """Another process works on it."""
+
+    def __init__(self, location: str, what: str) -> None:
+        super().__init__(f"{location}: another process {what}; wait until it has ended, or stop it")
+
+
+def archive_topics(arguments: Namespace) -> ExitCode:
+    """Exit code 0: all that was there is archived or compacted; with --continuous, it was told to end.
+
+    Raises:
+        ConfigurationError: The transport is not Kafka, or Spark or its connector is not installed.
+        TransientError: Brokers or file system are away; with --continuous they are waited for.
+        ResequencerError: Somebody else is at it, or a person has to do something.
+    """
+    configuration = load(arguments.config, arguments.overrides)
+    if configuration.ingress.transport is not TransportType.KAFKA:
+        problem = f"{configuration.ingress.transport}: `archive-topics` reads topics; `archive` moves files that are done with"
+        raise ConfigurationError(f"{INGRESS}.transport", problem)
+    if find_spec("pyspark") is None:
+        raise ConfigurationError("pyspark", "is not installed; `make archive-topics` does it, or pip install '.[pipeline]'")
+    location, stop = arguments.output or configuration.archive.location, StopSignal()
+    with ExitStack() as held:
+        _lock(held, location, is_compacting=arguments.compact)
+        spark = held.enter_context(_spark(configuration, arguments.master))
+        stop.install()
+        if arguments.compact:
+            return _compact(spark, location, as_json=arguments.json)
+        archiver = _archiver(spark, configuration, location, stop)
+        held.callback(archiver.close)
+        if arguments.continuous:
+            _go_on(archiver, stop)
+        else:
+            archiver.run(_ignore if arguments.json else _tell, lambda: stop.is_set, is_continuous=False)
+        _report(archiver, location, as_json=arguments.json)
+    return ExitCode.DONE
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--continuous", action="store_true", help="go on until SIGTERM; otherwise all that there is now")
+    mode.add_argument("--compact", action="store_true", help="make large files of small ones, also while another one archives")
+    parser.add_argument("--output", metavar="URL", help="the archive; default: payment-status-notification.archive.directory")
+    parser.add_argument("--master", metavar="URL", help="of Spark; default: as for the lookups, local[*]")
+
+
+def _lock(held: ExitStack, location: str, *, is_compacting: bool) -> None:
+    """On this machine's file system. On others it is only when a batch is to be published that a second archiver is refused."""
+    if "://" in location:
+        return
+    lock = RunLock(Path(location), "compacting" if is_compacting else "archiving")
+    try:
+        lock.acquire()
+    except AlreadyRunning as error:
+        raise ArchiveInUse(location, "compacts it" if is_compacting else "archives into it") from error
+    held.callback(lock.release)
+
+
+def _spark(configuration: Configuration, master: str | None) -> Any:
+    from daemon.commands.kafka_jars import with_kafka
+    from pipeline.spark.session import spark_session
+
+    settings = load_spark_settings(configuration, Job.ARCHIVE_TOPICS)
+    options = with_kafka(settings.options)
+    sys.stderr.write(f"Starting Spark ({master or settings.master})\n")
+    return spark_session(master or settings.master, options, settings.application)
+
+
+def _archiver(spark: Any, configuration: Configuration, location: str, stop: StopSignal) -> "Archiver":
+    from pipeline.archive.streaming import Archiver
+
+    kafka = kafka_settings(configuration)
+    return Archiver(spark, _settings(configuration, location), kafka, SystemClock(), stop.wait)
+
+
+def _settings(configuration: Configuration, location: str) -> "ArchiveSettings":
+    from pipeline.archive.settings import ArchiveSettings
+    from pipeline.spark.java_client import java_options
+
+    kafka, archive = kafka_settings(configuration), configuration.archive
+    client = java_options(kafka.consumer)
+    return ArchiveSettings(location, kafka.topics.all, client, archive.batch_records, archive.every_ms)
+
+
+def _go_on(archiver: "Archiver", stop: StopSignal) -> None:
+    """What is away is waited for, and told of once: again when it was back meanwhile, and something was archived."""
+    told: tuple[str, int] | None = None
+    while not stop.is_set:
+        try:
+            archiver.run(_tell, lambda: stop.is_set, is_continuous=True)
+        except TransientError as error:
+            failed = str(error), archiver.records
+            if failed != told:
+                _tell(f"waiting: {error}")
+            told = failed
+            stop.wait(_AGAIN_MS)
+
+
+def _compact(spark: Any, location: str, *, as_json: bool) -> ExitCode:
+    from pipeline.archive.compaction import Compactor
+
+    done = Compactor(spark, location, SystemClock()).compact(_ignore if as_json else _tell)
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(done).decode() + "\n")
+    else:
+        _tell(f"{done.replaced:,} batches became {len(done.made):,}; {len(done.removed):,} that had been replaced are removed")
+    return ExitCode.DONE
+
+
+def _report(archiver: "Archiver", location: str, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(
+            json.dumps({"archive": without_password(location), "records": archiver.records, "ends": archiver.ends}) + "\n"
+        )
+        return
+    for topic, ends in sorted(archiver.ends.items()):
+        told = ", ".join(f"{number}: {end}" for number, end in sorted(ends.items()))
+        sys.stdout.write(f"{topic} is archived up to {told}\n")
+    _tell(f"{archiver.records:,} records were new; the archive: {location}")
+
+
+def _ignore(line: str) -> None:
+    del line
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(without_password(line) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,195 @@
+"""`resequencer audit`: proves from the records that what was let out is what had to be, or names every deviation."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from connectors.files.settings import FileSettings
+from daemon.commands.kafka_jars import with_kafka
+from daemon.commands.working_directory import let_tasks_see_working_directory
+from daemon.composition import handler_settings, resequencer_settings
+from daemon.configuration.configuration import Configuration, load
+from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.lookup_sources import Job, load_spark_settings
+from daemon.configuration.schema import INGRESS
+from daemon.configuration.sections import TransportType
+from daemon.exit_code import ExitCode
+from daemon.supervision.run_lock import AlreadyRunning, RunLock
+from daemon.supervision.stop_signal import StopSignal
+from domain.errors import ConfigurationError, ResequencerError, TransientError
+from resequencer.strategies.registry import StrategySettings
+
+if TYPE_CHECKING:
+    from pipeline.audit.rules import AuditSettings
+    from pipeline.audit.scope import Scope
+    from pipeline.audit.summary import AuditSummary
+
+_SHOWN = 20
+
+
+class NotJudged(ResequencerError):
+    """The audit came to no end: nothing is known of what was let out."""
+
+
+def audit(arguments: Namespace) -> ExitCode:
+    """Exit code 0 only if nothing deviates.
+
+    Raises:
+        ConfigurationError: Something named cannot be used, or Spark or its connector is not installed.
+        NotJudged: What is there is not enough to judge by, or Spark failed.
+        TransientError: Brokers or file system are away.
+    """
+    configuration = load(arguments.config, arguments.overrides)
+    if arguments.archive and configuration.ingress.transport is TransportType.FILE:
+        raise ConfigurationError(f"{INGRESS}.transport", "file: --archive is of topics; the archive of files is read in any case")
+    if find_spec("pyspark") is None:
+        raise ConfigurationError("pyspark", "is not installed; `make audit` does it, or pip install '.[pipeline]'")
+    let_tasks_see_working_directory()
+    target = arguments.output or configuration.notification.run_directory / "audit"
+    with _translated(), _alone(target):
+        summary = _run(configuration, target, arguments.master, is_archive=arguments.archive)
+    if arguments.json:
+        from pipeline.audit.summary import as_json
+
+        sys.stdout.write(as_json(summary).decode())
+    else:
+        _print(summary, target)
+    return ExitCode.DONE if summary.is_good else ExitCode.NOT_SO
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="where tables, summary.json and page.html go; default: <run-directory>/audit"
+    )
+    parser.add_argument("--archive", action="store_true", help="what `archive-topics` keeps, and not the topics themselves")
+    parser.add_argument("--master", metavar="URL", help="of Spark; default: as for the lookups, local[*]")
+
+
+def _run(configuration: Configuration, target: Path, master: str | None, *, is_archive: bool) -> "AuditSummary":
+    """Here are the imports of the jobs, for Spark takes a second to import and the service never needs it."""
+    from pipeline.audit.counting import summarize
+    from pipeline.audit.job import audit_records
+    from pipeline.audit.output import PAGE, SUMMARY, begin, publish
+    from pipeline.audit.page import write_page
+    from pipeline.audit.summary import write_summary
+    from pipeline.spark.session import spark_session
+
+    building = begin(target)
+    settings = load_spark_settings(configuration, Job.AUDIT)
+    is_on_files = configuration.ingress.transport is TransportType.FILE
+    options = settings.options if is_on_files else with_kafka(settings.options)
+    sys.stderr.write(f"Starting Spark ({master or settings.master})\n")
+    with spark_session(master or settings.master, options, settings.application) as spark:
+        scope = _scope(spark, configuration, is_archive=is_archive)
+        sys.stderr.write(f"Reading and judging {scope.size / 1e6:,.1f} MB\n")
+        summary = summarize(audit_records(spark, scope, audit_settings(configuration, dict(scope.settled)), building))
+    write_summary(summary, building / SUMMARY)
+    write_page(summary, str(configuration.notification.run_directory), building / PAGE)
+    publish(target)
+    return summary
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """With the directory's lock."""
+    lock = RunLock(target, "audit")
+    try:
+        lock.acquire()
+    except AlreadyRunning as error:
+        raise NotJudged(f"{target}: another audit writes there; wait until it has ended, or name another --output") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Whatever keeps the audit from its end, but for what has an exit code of its own."""
+    from pipeline.spark.errors import SPARK_ERRORS, cause_of
+
+    try:
+        yield
+    except (ConfigurationError, TransientError):
+        raise
+    except ResequencerError as error:
+        raise NotJudged(str(error)) from error
+    except SPARK_ERRORS as error:
+        raise NotJudged(f"Spark failed: {cause_of(error)}") from error
+    except OSError as error:
+        raise NotJudged(f"{error.filename or 'the file system'}: {error.strerror or error}") from error
+
+
+def _scope(spark: Any, configuration: Configuration, *, is_archive: bool) -> "Scope":
+    ingress, notification = configuration.ingress, configuration.notification
+    if ingress.transport is TransportType.FILE:
+        from pipeline.audit.file_rows import files_scope
+
+        settings = FileSettings(ingress.topic, ingress.file_directory, notification.output_directory)
+        return files_scope(spark, settings, ingress.archive_directory)
+    from pipeline.audit.kafka_scope import archive_scope, topics_scope
+
+    kafka = kafka_settings(configuration)
+    if is_archive:
+        return archive_scope(spark, configuration.archive.location, kafka.topics)
+    return topics_scope(spark, kafka, StopSignal().wait)
+
+
+def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "AuditSettings":
+    """What the service is configured with, as the tasks are told; `settled` is how far each partition is."""
+    from pipeline.audit.rules import AuditSettings
+
+    resequencer, notification = configuration.resequencer, configuration.notification
+    try:
+        table = notification.settings.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            "payment-status-notification.settings", f"{notification.settings} cannot be read: {error}"
+        ) from error
+    return AuditSettings(
+        StrategySettings(resequencer.strategy, resequencer.custom_data_keys, resequencer.pds_data_keys),
+        handler_settings(configuration),
+        resequencer_settings(configuration),
+        table,
+        str(configuration.lookups.directory.absolute()),
+        configuration.ingress.topic,
+        configuration.ingress.max_record_bytes,
+        settled,
+    )
+
+
+def _print(summary: "AuditSummary", target: Path) -> None:
+    console = Console()
+    console.print(
+        f"{summary.notifications:,} notifications of {summary.units:,} units compared with {summary.arrivals:,} envelopes; "
+        f"{summary.incomplete:,} marked incomplete, {summary.late:,} late, {summary.open:,} open",
+        soft_wrap=True,
+    )
+    if summary.not_compared:
+        console.print(
+            f"The content of {summary.not_compared:,} was not compared: a target type of your own, or lookups that are removed",
+            soft_wrap=True,
+        )
+    if summary.is_good:
+        console.print("Nothing lost, nothing doubled, nothing out of order, content as expected")
+    else:
+        _print_findings(summary, console)
+    console.print(f"The page: {target / 'page.html'}", soft_wrap=True)
+
+
+def _print_findings(summary: "AuditSummary", console: Console) -> None:
+    counts = Table("deviation", "found")
+    for deviation, count in summary.counts.items():
+        if count:
+            counts.add_row(deviation, f"{count:,}")
+    console.print(counts)
+    for each in summary.examples[:_SHOWN]:
+        place = "" if each.offset is None else f" at {each.partition}@{each.offset}"
+        console.print(f"{each.deviation}: {each.unit or 'no unit'}{place}: {each.what}", soft_wrap=True, markup=False)

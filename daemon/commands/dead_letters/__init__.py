@@ -1,0 +1,1 @@
+"""The command `dead-letters`: list, show, requeue and discard."""

@@ -1,0 +1,86 @@
+"""`resequencer dead-letters list | show | requeue | discard`: looks at what was set aside, and sends it again."""
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+
+from connectors.dead_letters.actions import NEW, Discarded, Requeued, Requeueing
+from connectors.dead_letters.port import AskedFor, Desk
+from daemon.commands.dead_letters.list_and_show import list_letters, show_letter
+from daemon.commands.dead_letters.requeue_and_discard import discard, requeue
+from daemon.commands.dead_letters.stores import open_desk
+from daemon.commands.subcommands import Order, add_orders, load_for
+from daemon.exit_code import ExitCode
+from domain.clock import Instant
+from domain.dead_letter import DeadLetterReason
+
+_ORDERS: dict[str, Callable[[Namespace, Desk], ExitCode]] = {
+    "list": list_letters,
+    "show": show_letter,
+    "requeue": requeue,
+    "discard": discard,
+}
+
+
+def dead_letters(arguments: Namespace) -> ExitCode:
+    """Exit code 0 only if all that was asked for was there and was done."""
+    with closing(open_desk(load_for(arguments), _asked_for(arguments))) as desk:
+        return _ORDERS[arguments.order](arguments, desk)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """What each order takes."""
+    add_orders(
+        parser,
+        Order("list", "one line per dead letter, with what became of it", _add_list),
+        Order("show", "one dead letter: headers and value, exactly", _add_show),
+        Order("requeue", "put the records back into the input, each once", _add_requeue),
+        Order("discard", "note that nothing is to be done; nothing is deleted", _add_discard),
+        is_required=True,
+    )
+
+
+def _asked_for(arguments: Namespace) -> AskedFor:
+    """By one number, by several, by an instant, or all of them: each order takes some of these."""
+    one = getattr(arguments, "number", None)
+    return AskedFor(getattr(arguments, "since", None), tuple(getattr(arguments, "numbers", ())) or ((one,) if one else ()))
+
+
+def _add_list(parser: ArgumentParser) -> None:
+    states = [NEW, *(action.state for action in (Requeueing, Requeued, Discarded))]
+    parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="only those of this reason")
+    parser.add_argument("--unit", help="only those of this unit of work")
+    parser.add_argument("--since", type=_instant, metavar="INSTANT", help="only those set aside then or later: 2026-03-28T23:33Z")
+    parser.add_argument("--state", choices=states, help="only those of which this is so")
+
+
+def _add_show(parser: ArgumentParser) -> None:
+    parser.add_argument("number", metavar="NUMBER", help="as `list` shows it: IPF_PROCESSING_DATA-0#17")
+    parser.add_argument("--raw", action="store_true", help="print the value's bytes and nothing else")
+
+
+def _add_requeue(parser: ArgumentParser) -> None:
+    parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="as `list` shows them")
+    parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="all new ones of this reason")
+    parser.add_argument("--all", action="store_true", help="all new ones")
+    parser.add_argument("--again", action="store_true", help="the named ones even if they were requeued or discarded before")
+
+
+def _add_discard(parser: ArgumentParser) -> None:
+    parser.add_argument("numbers", nargs="+", metavar="NUMBER", help="as `list` shows them")
+    parser.add_argument("--because", required=True, type=_reason, metavar="TEXT", help="why; it is kept, with your name")
+
+
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise ArgumentTypeError("say why")
+    return text
+
+
+def _instant(text: str) -> Instant:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ArgumentTypeError("write an instant, UTC unless it says otherwise: 2026-03-28T23:33") from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

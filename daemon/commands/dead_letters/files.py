@@ -1,0 +1,72 @@
+"""The dead letters of a service on files, and what a person does with them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from connectors.dead_letters.actions import Action, Discarded, LetterId
+from connectors.dead_letters.port import OrdersUnderWay, Outcome, Sign
+from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.files.dead_letter_actions import FILE_NAME, ActionsFile
+from connectors.files.dead_letters import DeadLettersFile
+from connectors.files.operations import SystemFiles
+from connectors.files.requeue import Requeue
+from connectors.files.settings import FileSettings
+from daemon.supervision.run_lock import AlreadyRunning, RunLock
+from domain.errors import ResequencerError
+from domain.printable import printable
+
+
+class NothingSetAside(ResequencerError):
+    """There is no output directory."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory}: there is no such directory, so nothing was set aside; is it the right configuration?")
+
+
+class FileDesk:
+    """As `Desk` says. One person at a time orders, by a lock beside what it guards; it is not that of the service."""
+
+    def __init__(self, settings: FileSettings, sign: Sign) -> None:
+        files = SystemFiles()
+        self._directory = settings.out_directory
+        self._letters = DeadLettersFile(self._directory, files)
+        self._actions = ActionsFile(self._directory, files)
+        self._requeue = Requeue(settings.in_directory, self._letters, self._actions, files, sign)
+        self._lock = RunLock(self._directory, FILE_NAME)
+        self._sign = sign
+
+    @property
+    def where(self) -> str:
+        """The file, and which others beside it are not read."""
+        others = self._letters.find_others()
+        aside = f" (only that is read, not {', '.join(map(printable, others))})" if others else ""
+        return f"{self._letters.path}{aside}"
+
+    def letters(self) -> Iterator[FiledLetter]:
+        return self._letters.letters()
+
+    def actions(self) -> Iterator[Action]:
+        return self._actions.read()
+
+    def begin(self) -> Iterator[Outcome]:
+        """Raises NothingSetAside beside what the port says."""
+        if not self._directory.is_dir():
+            raise NothingSetAside(self._directory)
+        try:
+            self._lock.acquire()
+        except AlreadyRunning as error:
+            raise OrdersUnderWay from error
+        yield from self._requeue.resume()
+
+    def requeue(self, letters: Iterable[FiledLetter]) -> Iterator[Outcome]:
+        return self._requeue.requeue(letters)
+
+    def discard(self, letters: Sequence[LetterId], because: str) -> None:
+        by, at = self._sign()
+        self._actions.append(
+            [Discarded(number=number, letter=digest, by=by, at=at, because=because) for number, digest in letters]
+        )
+
+    def close(self) -> None:
+        self._actions.close()
+        self._lock.release()

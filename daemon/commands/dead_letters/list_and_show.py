@@ -1,0 +1,138 @@
+"""`dead-letters list` and `show`: nothing is written, and a service may be running."""
+
+import base64
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from connectors.dead_letters.actions import NEW, Action, Discarded, Requeued
+from connectors.dead_letters.port import Desk, last_actions
+from connectors.dead_letters.stored_dead_letter import FiledLetter
+from daemon.commands.dead_letters.report import DeadLetterReport
+from daemon.exit_code import ExitCode
+from domain.clock import instant_text
+from domain.errors import ResequencerError
+from domain.printable import printable
+
+
+class DeadLetterUnknown(ResequencerError):
+    """No dead letter has this number."""
+
+    def __init__(self, number: str, where: str) -> None:
+        super().__init__(f"{number}: no dead letter has this number in {where}")
+
+
+def list_letters(arguments: Namespace, desk: Desk) -> ExitCode:
+    """A line or a JSON object each, in the order in which they were set aside."""
+    last = last_actions(desk)
+    with DeadLetterReport(as_json=arguments.json) as report:
+        for filed in desk.letters():
+            action = last.get(filed.letter_id)
+            facts = _facts(filed, action.state if action else NEW)
+            if _is_asked_for(arguments, filed, facts):
+                report.tell("  ".join(str(fact or "-") for fact in facts.values()), facts)
+    sys.stderr.write(f"resequencer: {report.count} dead letters of {desk.where}\n")
+    return ExitCode.DONE
+
+
+def show_letter(arguments: Namespace, desk: Desk) -> ExitCode:
+    """Everything about one of them, or the bytes of its value and nothing else.
+
+    Raises:
+        DeadLetterUnknown: There is no such number.
+    """
+    filed = next((each for each in desk.letters() if each.number == arguments.number), None)
+    if filed is None:
+        raise DeadLetterUnknown(arguments.number, desk.where)
+    if arguments.raw:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(filed.letter.record.value)
+        sys.stdout.buffer.flush()
+        return ExitCode.DONE
+    history = [action for action in desk.actions() if action.letter_id == filed.letter_id]
+    if arguments.json:
+        sys.stdout.write(json.dumps(_everything(filed, history), indent=2) + "\n")
+    else:
+        sys.stdout.write("".join(line + "\n" for line in _lines(filed, history)))
+    return ExitCode.DONE
+
+
+def _facts(filed: FiledLetter, state: str) -> dict[str, str | None]:
+    """In the order in which they stand on a line."""
+    letter = filed.letter
+    return {
+        "number": filed.number,
+        "state": state,
+        "reason": letter.reason.value,
+        "unit": filed.unit,
+        "source_position": str(letter.record.origin),
+        "at": instant_text(letter.dead_at),
+        "error": letter.error,
+    }
+
+
+def _is_asked_for(arguments: Namespace, filed: FiledLetter, facts: dict[str, str | None]) -> bool:
+    if arguments.since is not None and filed.letter.dead_at < arguments.since:
+        return False
+    asked = ((name, getattr(arguments, name)) for name in ("reason", "unit", "state"))
+    return all(value is None or facts[name] == value for name, value in asked)
+
+
+def _lines(filed: FiledLetter, history: list[Action]) -> Iterator[str]:
+    record = filed.letter.record
+    yield printable(f"number: {filed.number}")
+    yield printable(f"unit: {filed.unit or '-'}")
+    yield f"state: {history[-1].state if history else NEW}"
+    yield from (printable(_told(action)) for action in history)
+    if record.key is not None:
+        yield f"key: {_on_a_line(record.key)}"
+    yield from (f"header {printable(name)}: {_on_a_line(value)}" for name, value in filed.headers)
+    cut = f", the beginning of {record.cut.length}" if record.cut else ""
+    text = _find_safe_text(record.value)
+    yield f"value, {len(record.value)} bytes{cut}:" if text is not None else f"value, {len(record.value)} bytes{cut}, in base64:"
+    yield base64.b64encode(record.value).decode() if text is None else text
+
+
+def _told(action: Action) -> str:
+    what = f"{action.state} at {action.at} by {action.by}"
+    if isinstance(action, Requeued):
+        return f"{what}: {action.position}"
+    return f"{what}: {action.because}" if isinstance(action, Discarded) else what
+
+
+def _everything(filed: FiledLetter, history: list[Action]) -> dict[str, Any]:
+    record = filed.letter.record
+    return {
+        **_facts(filed, history[-1].state if history else NEW),
+        "actions": [msgspec.to_builtins(action) for action in history],
+        **(_as_json("key", record.key) if record.key is not None else {}),
+        "headers": [{"name": name, **_as_json("value", value)} for name, value in filed.headers],
+        **_as_json("value", record.value),
+    }
+
+
+def _as_json(name: str, value: bytes) -> dict[str, str]:
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def _on_a_line(value: bytes) -> str:
+    try:
+        return printable(value.decode())
+    except UnicodeDecodeError:
+        return f"{base64.b64encode(value).decode()} (base64)"
+
+
+def _find_safe_text(value: bytes) -> str | None:
+    """The value as text, unless that would not be its exact bytes on a terminal, or would steer it."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(each.isprintable() or each in "\n\t" for each in text) else None

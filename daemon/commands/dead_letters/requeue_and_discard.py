@@ -1,0 +1,122 @@
+"""`dead-letters requeue` and `discard`: each dead letter is told what became of it."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+
+from connectors.dead_letters.port import Desk, Outcome, last_actions
+from connectors.dead_letters.stored_dead_letter import FiledLetter
+from daemon.commands.dead_letters.report import DeadLetterReport
+from daemon.commands.dead_letters.selection import (
+    Choice,
+    choose,
+    named,
+    new_ones,
+    why_not_discard,
+    why_not_requeue,
+    why_not_requeue_again,
+)
+from daemon.exit_code import ExitCode
+
+
+def requeue(arguments: Namespace, desk: Desk) -> ExitCode:
+    """In the order in which they were set aside, however they are named; before that, what a crash left begun is ended.
+
+    Raises:
+        OrdersUnderWay: By somebody else.
+        TransportUnavailable: No room, or no answer. What was told is done; the same call again does the rest, once.
+    """
+    if not _says_which(arguments):
+        return _refused("name the numbers, or give --reason or --all, one of them; --again goes with numbers")
+    with DeadLetterReport(as_json=arguments.json) as report:
+        orders = _Orders(desk, report)
+        ended = orders.begin()
+        orders.requeue(orders.choose_to_requeue(arguments, ended))
+        return orders.conclude("requeued")
+
+
+def discard(arguments: Namespace, desk: Desk) -> ExitCode:
+    """Note who says that nothing is to be done, and why. Raises as `requeue`."""
+    with DeadLetterReport(as_json=arguments.json) as report:
+        orders = _Orders(desk, report)
+        orders.begin()
+        orders.discard(arguments.numbers, arguments.because)
+        return orders.conclude("done")
+
+
+class _Orders:
+    def __init__(self, desk: Desk, report: DeadLetterReport) -> None:
+        self._desk = desk
+        self._report = report
+        self._failed = 0
+
+    def begin(self) -> set[str]:
+        return {self._tell(outcome) for outcome in self._desk.begin()}
+
+    def choose_to_requeue(self, arguments: Namespace, ended: set[str]) -> Choice:
+        last = last_actions(self._desk)
+        if not arguments.numbers:
+            return choose(new_ones(self._desk.letters(), last, arguments.reason), last, why_not_requeue)
+        numbers = [number for number in dict.fromkeys(arguments.numbers) if number not in ended]
+        why_not = why_not_requeue_again if arguments.again else why_not_requeue
+        return self._with_unknown(choose(named(self._desk.letters(), numbers), last, why_not), numbers)
+
+    def requeue(self, choice: Choice) -> None:
+        self._refuse(choice)
+        for outcome in self._desk.requeue(self._read(choice)):
+            self._tell(outcome)
+            choice.chosen.pop(outcome.number, None)
+        for number in choice.chosen:
+            self._tell(Outcome(number, None, f"it is no longer in {self._desk.where}; put that back"))
+
+    def discard(self, numbers: Iterable[str], because: str) -> None:
+        wanted = list(dict.fromkeys(numbers))
+        choice = choose(named(self._desk.letters(), wanted), last_actions(self._desk), why_not_discard)
+        self._refuse(self._with_unknown(choice, wanted))
+        if choice.chosen:
+            self._desk.discard(list(choice.chosen.values()), because)
+        for number in choice.chosen:
+            self._report.tell(f"{number}: discarded", {"number": number, "did": "discarded"})
+
+    def conclude(self, done: str) -> ExitCode:
+        count = self._report.count - self._failed
+        sys.stderr.write(f"resequencer: {count} {done}, {self._failed} not; read {self._desk.where}\n")
+        return ExitCode.NOT_SO if self._failed else ExitCode.DONE
+
+    def _read(self, choice: Choice) -> Iterator[FiledLetter]:
+        """A letter on several lines once."""
+        ids = dict(choice.chosen)
+        for filed in self._desk.letters() if ids else ():
+            if ids.get(filed.number) == filed.letter_id:
+                del ids[filed.number]
+                yield filed
+
+    def _with_unknown(self, choice: Choice, numbers: Iterable[str]) -> Choice:
+        for number in numbers:
+            if number not in choice.chosen and number not in choice.refused:
+                choice.refused[number] = f"no dead letter has this number in {self._desk.where}"
+        return choice
+
+    def _refuse(self, choice: Choice) -> None:
+        for number, problem in choice.refused.items():
+            self._tell(Outcome(number, None, problem))
+
+    def _tell(self, outcome: Outcome) -> str:
+        if outcome.position is None:
+            self._failed += 1
+            facts = {"number": outcome.number, "problem": outcome.problem}
+            self._report.tell(f"{outcome.number}: refused: {outcome.problem}", facts)
+        else:
+            facts = {"number": outcome.number, "did": "requeued", "position": outcome.position}
+            self._report.tell(f"{outcome.number}: requeued, now at {outcome.position}", facts)
+        return outcome.number
+
+
+def _says_which(arguments: Namespace) -> bool:
+    ways = [bool(arguments.numbers), arguments.reason is not None, arguments.all]
+    return sum(ways) == 1 and (bool(arguments.numbers) or not arguments.again)
+
+
+def _refused(usage: str) -> ExitCode:
+    sys.stderr.write(f"resequencer: {usage}\n")
+    return ExitCode.USAGE

@@ -1,0 +1,66 @@
+"""Which dead letters an order is about, and which of them it cannot be carried out on."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from connectors.dead_letters.actions import Action, Discarded, LetterId, Requeued
+from connectors.dead_letters.stored_dead_letter import FiledLetter
+
+WhyNot = Callable[[FiledLetter, Action | None], str | None]
+"""Why an order cannot be carried out on a letter whose last action is this; None if it can."""
+
+
+class Choice(NamedTuple):
+    """By number: the ids of those on which it can be carried out, and why not on the others."""
+
+    chosen: dict[str, LetterId]
+    refused: dict[str, str]
+
+
+def choose(letters: Iterable[FiledLetter], last: Mapping[LetterId, Action], why_not: WhyNot) -> Choice:
+    """Among these letters, of which any may stand on several lines."""
+    choice = Choice({}, {})
+    for filed in letters:
+        number, other = filed.number, choice.chosen.get(filed.number)
+        problem = why_not(filed, last.get(filed.letter_id))
+        if problem is None and other in (None, filed.letter_id):
+            choice.chosen[number] = filed.letter_id
+        else:
+            choice.refused[number] = problem or "another dead letter in the file has the same number: move one of them away"
+    for number in choice.refused:
+        choice.chosen.pop(number, None)
+    return choice
+
+
+def named(letters: Iterable[FiledLetter], numbers: Iterable[str]) -> Iterable[FiledLetter]:
+    wanted = frozenset(numbers)
+    return (filed for filed in letters if filed.number in wanted)
+
+
+def new_ones(letters: Iterable[FiledLetter], last: Mapping[LetterId, Action], reason: str | None) -> Iterable[FiledLetter]:
+    """Those with which nothing was done yet, of any reason if none is given."""
+    return (filed for filed in letters if filed.letter_id not in last and (reason is None or filed.letter.reason.value == reason))
+
+
+def why_not_requeue(filed: FiledLetter, action: Action | None) -> str | None:
+    cut = filed.letter.record.cut
+    if cut:
+        return (
+            f"only the first {len(filed.letter.record.value)} of its {cut.length} bytes are here, all of them in the input at "
+            f"{filed.letter.record.origin}; let its producer send it again, smaller or with a higher max-record-bytes"
+        )
+    return f"{_past(action)}; --again requeues it all the same" if isinstance(action, Requeued | Discarded) else None
+
+
+def why_not_requeue_again(filed: FiledLetter, action: Action | None) -> str | None:  # noqa: ARG001 - whatever was done before.
+    return why_not_requeue(filed, None)
+
+
+def why_not_discard(filed: FiledLetter, action: Action | None) -> str | None:  # noqa: ARG001 - any letter can be discarded.
+    """A requeue that was begun and cannot be ended may be: that is how a person closes it."""
+    return _past(action) if isinstance(action, Requeued | Discarded) else None
+
+
+def _past(action: Requeued | Discarded) -> str:
+    what = f"to {action.position}" if isinstance(action, Requeued) else f"because {action.because}"
+    return f"it was {action.state} {what} by {action.by} at {action.at}"

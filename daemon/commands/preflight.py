@@ -1,0 +1,138 @@
+"""What the service will need around it, tried beforehand and left as it is: by `check --connect`, and by `start`."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import NamedTuple
+
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.infinispan_settings import infinispan_server
+from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.redis_settings import redis_settings
+from daemon.configuration.sections import StorageType, TransportType
+from domain.errors import ResequencerError, TransientError
+from domain.record import Partition
+from storage.embedded.database import Database
+
+Attempt = Callable[[Configuration], Sequence[str] | None]
+"""Tries one thing that the service will need, and changes nothing; returns what the user should know, a sentence each.
+
+Raises a `TransientError`, a `StorageRefused`, a `TransportRefused` or an `OSError` that says what is out of reach, or a
+group of them.
+"""
+
+_BUSY_TIMEOUT_MS = 5_000
+
+
+def directories_are_writable(configuration: Configuration) -> None:
+    """Raises OSError with the first directory in which nothing can be written. Creates none: the nearest existing one counts."""
+    notification = configuration.notification
+    for directory in (notification.run_directory, notification.output_directory, configuration.storage.embedded_file.parent):
+        existing = next(each for each in (directory, *directory.absolute().parents) if each.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+            raise PermissionError(None, "cannot be written to", str(directory))
+
+
+def database_is_usable(configuration: Configuration) -> None:
+    """Begins to write to the embedded database, which a running service allows; one that is not there yet will be made.
+
+    Raises:
+        StorageUnavailable, StorageRefused: As the service would meet them.
+        OSError: Its directory is missing, and is not the run directory, which the service makes.
+    """
+    file = configuration.storage.embedded_file
+    if configuration.resequencer.storage_type is not StorageType.EMBEDDED:
+        return
+    if file.exists():
+        database = Database(file, _BUSY_TIMEOUT_MS)
+        try:
+            with database.writing():
+                pass
+        finally:
+            database.close()
+    elif not file.parent.is_dir() and file.parent != configuration.notification.run_directory:
+        raise FileNotFoundError(None, "does not exist; make it, or mount what should be there", str(file.parent))
+
+
+def redis_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Looks at the Redis server as a takeover does, and whether the user has all rights.
+
+    Raises:
+        StorageUnavailable, StorageRefused: As the service would meet them.
+    """
+    if configuration.resequencer.storage_type is not StorageType.REDIS:
+        return ()
+    from storage.redis.storage import RedisStorage  # Here, for its client takes a quarter of a second to import.
+
+    storage = RedisStorage(redis_settings(configuration), str)
+    try:
+        return storage.inspect(Partition(configuration.ingress.topic, 0))
+    finally:
+        storage.close()
+
+
+def infinispan_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Looks at the Infinispan cache as a takeover does, but makes none.
+
+    Raises:
+        StorageUnavailable, StorageRefused: As the service would meet them.
+    """
+    if configuration.resequencer.storage_type is not StorageType.INFINISPAN:
+        return ()
+    from storage.infinispan.rest_client import InfinispanRest  # Here, for its client takes a fifth of a second to import.
+
+    with closing(InfinispanRest(infinispan_server(configuration))) as cache:
+        return cache.inspect()
+
+
+def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Looks at the topics and at the group's positions as a takeover does, but takes nothing over.
+
+    Raises:
+        TransportUnavailable, TransportRefused: As the service would meet them.
+    """
+    if configuration.ingress.transport is not TransportType.KAFKA:
+        return ()
+    from connectors.kafka.preflight import inspect  # Here, for its client takes a third of a second to import.
+
+    return inspect(kafka_settings(configuration))
+
+
+ATTEMPTS: tuple[Attempt, ...] = (
+    directories_are_writable,
+    database_is_usable,
+    redis_is_usable,
+    infinispan_is_usable,
+    kafka_is_usable,
+)
+"""Beside reading the settings and importing what the configuration names."""
+
+
+class Surroundings(NamedTuple):
+    """Sentences: what a person has to mend, what may come by itself, and what the user should know."""
+
+    refused: tuple[str, ...]
+    away: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def look_around(configuration: Configuration) -> Surroundings:
+    """Try everything at once: a server that does not answer holds up no other answer."""
+    refused: list[str] = []
+    away: list[str] = []
+    remarks: list[str] = []
+    with ThreadPoolExecutor(len(ATTEMPTS)) as pool:
+        for attempt in [pool.submit(each, configuration) for each in ATTEMPTS]:
+            try:
+                remarks.extend(attempt.result() or ())
+            except OSError as error:
+                refused.append(f"{error.filename or configuration.file}: {error.strerror or error}")
+            except (ExceptionGroup, ResequencerError) as error:
+                for each in _each(error):
+                    (away if isinstance(each, TransientError) else refused).append(str(each))
+    return Surroundings(tuple(refused), tuple(away), tuple(remarks))
+
+
+def _each(error: Exception) -> Iterable[Exception]:
+    return error.exceptions if isinstance(error, ExceptionGroup) else (error,)

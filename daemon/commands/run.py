@@ -1,0 +1,86 @@
+"""`resequencer run`: the service in the foreground."""
+
+import faulthandler
+import logging
+import os
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from contextlib import closing
+
+from daemon.commands.command import told_again
+from daemon.commands.supervise import supervise_in_sight
+from daemon.composition import refuse_unusable
+from daemon.configuration.configuration import Configuration, load
+from daemon.configuration.schema import NOTIFICATION
+from daemon.exit_code import ExitCode
+from daemon.status.report import Identity
+from daemon.supervision.in_flight_memory import HandMemory
+from daemon.supervision.lifeline import Lifeline
+from daemon.supervision.locks import acquire_locks
+from daemon.supervision.log_format import configure_logs
+from daemon.supervision.stop_signal import StopSignal
+from daemon.system_clock import SystemClock
+from daemon.worker.scheduled_archive import Archiving, add_archive_flag
+from daemon.worker.worker import Worker
+from domain.errors import ConfigurationError
+from guardian.gc_tuning import calm_collector
+
+_log = logging.getLogger("resequencer.daemon")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """A supervisor gives its worker a slot and the descriptors of a pipe and of memory that they share, and tells it how those
+    before it ended; nobody else has to know.
+    """
+    parser.add_argument("--alone", action="store_true", help="in one process, without a supervisor: for debuggers")
+    parser.add_argument("--slot", type=int, default=0, help=SUPPRESS)
+    parser.add_argument("--lifeline", type=int, help=SUPPRESS)
+    parser.add_argument("--hand", type=int, help=SUPPRESS)
+    parser.add_argument("--restarts", type=int, default=0, help=SUPPRESS)
+    parser.add_argument("--last-death", help=SUPPRESS)
+    add_archive_flag(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Until SIGTERM or SIGINT; the first drains and ends with 0, a second one ends at once.
+
+    The supervisor runs here; where it has one worker only, it ends like that, unless that died of a record. A worker is another
+    process, of the same verb, with a lifeline: its locks are its supervisor's, and it drains when the lifeline is cut.
+    """
+    lifeline = None if arguments.lifeline is None else Lifeline(arguments.lifeline)
+    stop = StopSignal(lifeline)
+    stop.install()
+    configuration = load(arguments.config, arguments.overrides)
+    refuse_unusable(configuration)
+    if lifeline is None and not arguments.alone:
+        return supervise_in_sight(arguments, configuration, lambda: stop.is_set)
+    if arguments.alone and configuration.worker_count > 1:
+        raise ConfigurationError(
+            f"{NOTIFICATION}.worker.count", "is more than 1, and `run --alone` is one process: leave one out"
+        )
+    configure_logs(configuration.logging)
+    faulthandler.enable()  # So that the stack is in the log when native code dies.
+    if lifeline is None:
+        acquire_locks(configuration)
+    _log.info("starting with %s; run directory %s", configuration.file, configuration.notification.run_directory)
+    _warn(configuration)
+    process_id = os.getpid() if lifeline is None else os.getppid()
+    with closing(Archiving(told_again(arguments), configuration.ingress.archive_every_ms)) as archiving:
+        identity = Identity(
+            process_id,
+            str(configuration.file),
+            SystemClock().now(),
+            arguments.restarts,
+            arguments.last_death,
+            arguments.slot,
+            configuration.worker_count,
+            os.getpid(),
+        )
+        worker = Worker(configuration, stop.wait, lambda: stop.is_set, identity, archiving.look, HandMemory(arguments.hand))
+        calm_collector()
+        worker.run()
+    return ExitCode.DONE
+
+
+def _warn(configuration: Configuration) -> None:
+    for warning in configuration.warnings:
+        _log.warning("%s", warning)

@@ -1,0 +1,121 @@
+"""`resequencer simulate`: envelopes of simulated payment flows into the configured source."""
+
+import sys
+from argparse import Namespace
+from functools import partial
+from pathlib import Path
+from secrets import randbelow
+from time import monotonic_ns, sleep
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from daemon.composition import resequencer_settings
+from daemon.configuration.configuration import Configuration, load
+from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.sections import TransportType
+from daemon.exit_code import ExitCode
+from domain.errors import ConfigurationError
+from guardian.retry import Patience, PatienceSettings
+from simulator.arguments import Judge, plan_from
+from simulator.generate.input import Input
+from simulator.generate.input_files import InputFiles
+from simulator.generate.pacer import Pacer
+from simulator.generate.plan import Plan
+from simulator.generate.simulation import Summary, simulate_into
+
+_SEEDS = 1_000_000
+
+
+def simulate(arguments: Namespace) -> ExitCode:
+    """Write what the arguments ask for, late lines included, and print what was written."""
+    configuration = load(arguments.config, arguments.overrides)
+    judge = Judge(resequencer_settings(configuration).longest_deadline_ms, configuration.ingress.max_record_bytes)
+    try:
+        plan = plan_from(arguments, drawn_seed=draw_seed(), judge=judge)
+    except ValueError as error:
+        raise ConfigurationError("simulate", str(error)) from error
+    if configuration.ingress.transport is TransportType.KAFKA:
+        # Brokers take no record as large as that, unless they are told to.
+        plan = msgspec.structs.replace(plan, max_value_bytes=None)
+    pacer = Pacer(steady_ms, pause)
+    try:
+        summary = _write(plan, pacer, configuration, expected_file(arguments.expected, configuration))
+    except KeyboardInterrupt:
+        sys.stderr.write("resequencer: stopped; what was written stays, but not all of it is expected: verify will say so\n")
+        return ExitCode.NOT_SO
+    sys.stdout.write(_told(summary, pacer.rate, as_json=arguments.json))
+    return ExitCode.DONE
+
+
+def draw_seed() -> int:
+    """A new seed: short enough to be typed again."""
+    return randbelow(_SEEDS)
+
+
+def expected_file(given: Path | None, configuration: Configuration) -> Path:
+    """Where expectations are: where the arguments say, else beside the input directory."""
+    return given or configuration.ingress.file_directory.parent / "expected.jsonl"
+
+
+def steady_ms() -> int:
+    """Milliseconds that never go back, whatever happens to the wall clock."""
+    return monotonic_ns() // 1_000_000
+
+
+def pause(milliseconds: int) -> None:
+    sleep(milliseconds / 1_000)
+
+
+def new_patience() -> Patience:
+    """For verbs that wait for servers until they are back, or until Ctrl-C; what is away is said on stderr."""
+    return Patience(PatienceSettings(), pause, lambda: False)
+
+
+def _open_input(plan: Plan, configuration: Configuration) -> Input:
+    if configuration.ingress.transport is TransportType.FILE:
+        return InputFiles(configuration.ingress.file_directory, plan.partitions)
+    from simulator.generate.kafka_input import KafkaInput  # Here, for Kafka's client takes a third of a second to import.
+
+    return KafkaInput(kafka_settings(configuration), new_patience())
+
+
+def _write(plan: Plan, pacer: Pacer, configuration: Configuration, expected: Path) -> Summary:
+    console = Console(stderr=True)
+    with _progress(console) as progress:
+        task = progress.add_task(f"units of seed {plan.seed}", total=plan.units, rate="")
+
+        def has_written(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total, rate=f"{pacer.rate:,.0f} lines/s")
+
+        pause_for_late_ones = partial(_pause_for_late_ones, progress)
+        return simulate_into(lambda: _open_input(plan, configuration), plan, expected, has_written, pause_for_late_ones, pacer)
+
+
+def _progress(console: Console) -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _pause_for_late_ones(progress: Progress, milliseconds: int) -> None:
+    progress.console.print(f"late ones follow after {milliseconds / 1_000:g} s")
+    pause(milliseconds)
+
+
+def _told(summary: Summary, rate: float, *, as_json: bool) -> str:
+    if as_json:
+        return msgspec.json.encode(msgspec.structs.asdict(summary) | {"lines_per_second": round(rate)}).decode() + "\n"
+    return (
+        f"seed {summary.seed}: {summary.lines} lines of {summary.units} units: {summary.envelopes} envelopes, "
+        f"{summary.out_of_order} out of order, {summary.duplicates} doubled, {summary.conflicts} contradicted, "
+        f"{summary.lost} lost, {summary.late} late, {summary.garbage} lines of garbage; "
+        f"{summary.notifications} notifications expected; {rate:,.0f} lines/s\n"
+    )

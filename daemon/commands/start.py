@@ -1,0 +1,128 @@
+"""`resequencer start | stop | restart`: the service as a daemon."""
+
+import os
+import signal
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+from daemon.commands.command import told_again
+from daemon.commands.preflight import look_around
+from daemon.composition import refuse_unusable
+from daemon.configuration.configuration import Configuration, load
+from daemon.exit_code import ExitCode
+from daemon.status.report import State
+from daemon.status.service_report import find_reports, service_report
+from daemon.supervision.run_lock import NAME as LOCK
+from daemon.supervision.run_lock import UNKNOWN, AlreadyRunning, find_holder
+from daemon.supervision.service_log import NAME
+from daemon.system_clock import SystemClock
+
+_START_SECONDS = 60
+_STOP_SECONDS = 40
+_LOOK_SECONDS = 0.1
+_LAST_WORDS = 5
+
+
+def start(arguments: Namespace) -> ExitCode:
+    """Return when the service is ready (0) or has failed, and say why.
+
+    What a person has to mend is told before anything is started, all of it. What is only away is waited for, for a minute.
+    """
+    configuration = load(arguments.config, arguments.overrides)
+    refuse_unusable(configuration)
+    run_directory = configuration.notification.run_directory
+    holder = find_holder(run_directory)
+    if holder is not None and (running := AlreadyRunning(run_directory, holder)).is_alive:
+        raise running
+    if not _can_start(configuration):
+        sys.stderr.write("resequencer: not started\n")
+        return ExitCode.NOT_SO
+    return _wait_until_ready(_spawn(arguments, run_directory), configuration)
+
+
+def stop(arguments: Namespace) -> ExitCode:
+    """Let the service drain and end. One that does not run is stopped already."""
+    run_directory = load(arguments.config, arguments.overrides).notification.run_directory
+    holder = find_holder(run_directory)
+    if holder is None:
+        sys.stdout.write("not running\n")
+        return ExitCode.DONE
+    if holder == UNKNOWN:
+        lock = run_directory / LOCK
+        sys.stderr.write(f"resequencer: who holds {lock} had no room there for its process id; find it with 'fuser {lock}'\n")
+        return ExitCode.NOT_SO
+    # The worker of a supervisor that is gone ends by itself.
+    with suppress(ProcessLookupError):
+        os.kill(int(holder), signal.SIGTERM)
+    for _ in _looks(_STOP_SECONDS):
+        if find_holder(run_directory) is None:
+            sys.stdout.write("stopped\n")
+            return ExitCode.DONE
+    sys.stderr.write(f"resequencer: process {holder} has not ended within {_STOP_SECONDS} s; kill -9 {holder} loses nothing\n")
+    return ExitCode.NOT_SO
+
+
+def restart(arguments: Namespace) -> ExitCode:
+    """Stop, then start; a service that runs is left as it is where it could not be started again."""
+    configuration = load(arguments.config, arguments.overrides)
+    refuse_unusable(configuration)
+    if not _can_start(configuration):
+        sys.stderr.write("resequencer: not restarted, what runs goes on\n")
+        return ExitCode.NOT_SO
+    code = stop(arguments)
+    return code if code is not ExitCode.DONE else start(arguments)
+
+
+def _can_start(configuration: Configuration) -> bool:
+    """False where a person has to mend something first. Says what, and what is waited for."""
+    found = look_around(configuration)
+    for each in (*found.refused, *(f"it is waited for: {each}" for each in found.away)):
+        sys.stderr.write(f"resequencer: {each}\n")
+    return not found.refused
+
+
+def _spawn(arguments: Namespace, run_directory: Path) -> subprocess.Popen[bytes]:
+    """In a session of its own. What it says before it has a log of its own goes to that log too."""
+    run_directory.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "daemon", "supervise", *told_again(arguments)]
+    with (run_directory / NAME).open("ab") as log:
+        return subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked here.
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+
+
+def _wait_until_ready(supervisor: subprocess.Popen[bytes], configuration: Configuration) -> ExitCode:
+    run_directory = configuration.notification.run_directory
+    log, report = run_directory / NAME, None
+    for _ in _looks(_START_SECONDS):
+        if supervisor.poll() is not None:
+            return _failed(supervisor.returncode, log)
+        found = find_reports(run_directory)
+        if found and found[0].process_id == supervisor.pid:
+            report = service_report(found, SystemClock().now(), is_running=True)
+        if report is not None and report.state == State.READY:
+            sys.stdout.write(f"ready: process {supervisor.pid}, log {log}\n")
+            return ExitCode.DONE
+    state = report.state if report is not None else State.STARTING
+    why = report and (report.whole.reason or report.whole.last_death)
+    reason = f": {why}" if why else ""
+    sys.stderr.write(f"resequencer: not ready within {_START_SECONDS} s, and still trying: {state}{reason}; log {log}\n")
+    return ExitCode.NOT_SO
+
+
+def _failed(code: int, log: Path) -> ExitCode:
+    words = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_WORDS:]
+    sys.stderr.write("\n".join([f"resequencer: the service ended with {code}; the last lines of {log}:", *words]) + "\n")
+    return ExitCode(code) if code in {each.value for each in ExitCode} and code else ExitCode.NOT_SO
+
+
+def _looks(seconds: int) -> Iterator[None]:
+    until = monotonic() + seconds
+    while monotonic() < until:
+        yield
+        sleep(_LOOK_SECONDS)

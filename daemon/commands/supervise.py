@@ -1,0 +1,70 @@
+"""`resequencer supervise`: the service with its supervisor in the foreground; what `start` runs in the background."""
+
+import os
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from time import sleep
+
+import msgspec
+
+from daemon.commands.command import told_again
+from daemon.composition import refuse_unusable
+from daemon.configuration.configuration import Configuration, load
+from daemon.status.file import StatusFile
+from daemon.status.report import Identity
+from daemon.supervision.exits import Deaths
+from daemon.supervision.locks import acquire_locks
+from daemon.supervision.run_lock import AlreadyRunning
+from daemon.supervision.service_log import ServiceLog
+from daemon.supervision.supervisor import Supervisor
+from daemon.supervision.suspects import Suspects
+from daemon.supervision.watchdog import WatchedHand
+from daemon.supervision.worker_slot import WorkerSlot
+from daemon.system_clock import SystemClock
+
+_ORPHAN_SECONDS = 35
+"""The workers of a supervisor that was killed end their cycles first; so long they may hold the locks."""
+_TRY_SECONDS = 0.2
+
+
+def supervise(arguments: Namespace) -> int:
+    """Until SIGTERM or SIGINT; 1 if a worker cannot be kept alive, and the status says why."""
+    configuration = load(arguments.config, arguments.overrides)
+    refuse_unusable(configuration)
+    locks = _acquire_patiently(configuration)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    log = ServiceLog(configuration.notification.run_directory, configuration.logging)
+    return Supervisor(_slots(arguments, configuration, locks, log)).run()
+
+
+def supervise_in_sight(arguments: Namespace, configuration: Configuration, is_told: Callable[[], bool]) -> int:
+    """The same for somebody who looks on: what is said goes to stderr, and it ends with the terminal, or with its only worker.
+
+    `is_told` says whether it was told to stop already.
+    """
+    locks = _acquire_patiently(configuration)
+    log = ServiceLog(None, configuration.logging)
+    supervisor = Supervisor(_slots(arguments, configuration, locks, log), starts_again=configuration.worker_count > 1)
+    return supervisor.run(is_told=is_told)
+
+
+def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[int], log: ServiceLog) -> list[WorkerSlot]:
+    command = [sys.executable, "-m", "daemon", "run", *told_again(arguments)]
+    run_directory, count, clock = configuration.notification.run_directory, configuration.worker_count, SystemClock()
+    ours = Identity(os.getpid(), str(configuration.file), clock.now(), worker_count=count)
+    deaths = [Deaths(StatusFile(run_directory, slot), msgspec.structs.replace(ours, slot=slot), clock) for slot in range(count)]
+    suspects, limit_ms = Suspects(run_directory), configuration.resequencer.handling_limit_ms
+    return [WorkerSlot(command, locks, log, each, WatchedHand(suspects, limit_ms)) for each in deaths]
+
+
+def _acquire_patiently(configuration: Configuration) -> list[int]:
+    for _ in range(round(_ORPHAN_SECONDS / _TRY_SECONDS)):
+        try:
+            return acquire_locks(configuration)
+        except AlreadyRunning as error:
+            if error.is_alive:
+                raise
+            sleep(_TRY_SECONDS)
+    return acquire_locks(configuration)

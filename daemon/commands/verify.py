@@ -1,0 +1,141 @@
+"""`resequencer verify`: compares the output with what the simulator expected, by the configured strategy."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from daemon.commands.simulate import expected_file, new_patience, pause, steady_ms
+from daemon.composition import resequencer_settings
+from daemon.configuration.configuration import Configuration, load
+from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.sections import TransportType
+from daemon.exit_code import ExitCode
+from simulator.arguments import Judge
+from simulator.verify.following import Compared, Following, Look
+from simulator.verify.order_rules import Rules
+from simulator.verify.verdict import Verdict, render_json, render_text
+from simulator.verify.verification import verify_files
+from simulator.verify.watch import Watch, keep_watch
+
+_MINUTE_MS = 60_000
+_Answer = TypeVar("_Answer")
+
+
+class _Asking(Protocol):
+    def __call__(self, call: Callable[[], _Answer], /) -> _Answer: ...
+
+
+def verify(arguments: Namespace) -> ExitCode:
+    """Exit code 0 only if every promise was held."""
+    configuration = load(arguments.config, arguments.overrides)
+    expected = expected_file(arguments.expected, configuration)
+    if arguments.follow:
+        try:
+            verdict = _follow(arguments, configuration, expected)
+        except KeyboardInterrupt:
+            sys.stderr.write("resequencer: stopped before everything had come\n")
+            return ExitCode.NOT_SO
+    else:
+        verdict = verify_output(configuration, expected, arguments.strategy)
+    sys.stdout.write((render_json(verdict) if arguments.json else render_text(verdict)) + "\n")
+    return ExitCode.DONE if verdict.is_good else ExitCode.NOT_SO
+
+
+def verify_output(configuration: Configuration, expected: Path, strategy: str | None = None) -> Verdict:
+    """What came out against these expectations."""
+    with _output(configuration) as output:
+        output.catch_up()
+        return verify_files(_rules(configuration, strategy), *_compared(output, expected))
+
+
+def _follow(arguments: Namespace, configuration: Configuration, expected: Path) -> Verdict:
+    patience_ms = arguments.patience
+    if patience_ms is None:
+        settings = resequencer_settings(configuration)
+        patience_ms = Judge(settings.longest_deadline_ms, configuration.ingress.max_record_bytes).late_after_ms + _MINUTE_MS
+
+    def say(look: Look) -> None:
+        sys.stdout.write(_told(look, as_json=arguments.json))
+        sys.stdout.flush()
+
+    waiting = _Waiting()
+    with (
+        _output(configuration, waiting.until_answered) as output,
+        closing(Following(_rules(configuration, arguments.strategy), _compared(output, expected), output.catch_up)) as following,
+    ):
+        return keep_watch(following, Watch(arguments.interval, patience_ms), waiting.steady_ms, pause, say)
+
+
+def _at_once(call: Callable[[], _Answer]) -> _Answer:
+    return call()
+
+
+class _Waiting:
+    """Waits for the brokers, says so, and does not count it as time in which nothing moved."""
+
+    def __init__(self) -> None:
+        self._patience = new_patience()
+        self._waited_ms = 0
+
+    def until_answered(self, call: Callable[[], _Answer]) -> _Answer:
+        began_ms = steady_ms()
+        try:
+            return self._patience.until_answered("output", call)
+        finally:
+            self._waited_ms += steady_ms() - began_ms
+
+    def steady_ms(self) -> int:
+        return steady_ms() - self._waited_ms
+
+
+class _Output(NamedTuple):
+    """The directory of what came out; on Kafka a copy, which `catch_up` brings up to date."""
+
+    directory: Path
+    catch_up: Callable[[], None]
+
+
+@contextmanager
+def _output(configuration: Configuration, answered: _Asking = _at_once) -> Iterator[_Output]:
+    """`answered` makes each call that asks the brokers."""
+    if configuration.ingress.transport is TransportType.FILE:
+        yield _Output(configuration.notification.output_directory, lambda: None)
+        return
+    from connectors.kafka.topic_export import KafkaMirror  # Here, for Kafka's client takes a third of a second to import.
+
+    with (
+        TemporaryDirectory(prefix="resequencer-verify-") as directory,
+        closing(answered(lambda: KafkaMirror(kafka_settings(configuration), Path(directory)))) as mirror,
+    ):
+        yield _Output(Path(directory), lambda: answered(mirror.catch_up))
+
+
+def _compared(output: _Output, expected: Path) -> Compared:
+    return Compared(expected, output.directory / "notifications.jsonl", output.directory / "dead-letters.jsonl")
+
+
+def _rules(configuration: Configuration, strategy: str | None) -> Rules:
+    resequencer = configuration.resequencer
+    return Rules(
+        strategy or resequencer.strategy,
+        resequencer.custom_data_keys,
+        resequencer.pds_data_keys,
+        configuration.notification.target_type,
+        resequencer_settings(configuration).shortest_deadline_ms,
+    )
+
+
+def _told(look: Look, *, as_json: bool) -> str:
+    if as_json:
+        return msgspec.json.encode(look).decode() + "\n"
+    at_least = "" if look.has_read_all else "at least "
+    return (
+        f"{look.notifications} notifications compared, {look.units} units complete, {at_least}{look.outstanding} outstanding; "
+        f"{look.dead_letters} dead letters, {look.outstanding_dead_letters} outstanding; {look.deviations} deviations\n"
+    )

@@ -1,0 +1,1 @@
+"""HOCON texts as trees of values: the only room that knows pyhocon."""

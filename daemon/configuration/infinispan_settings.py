@@ -1,0 +1,38 @@
+"""What the configuration says of the Infinispan storage."""
+
+import os
+from urllib.parse import urlsplit
+
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.schema import STORAGE
+from domain.errors import ConfigurationError
+from storage.infinispan.settings import LayoutSettings, ServerSettings
+
+
+def infinispan_server(configuration: Configuration) -> ServerSettings:
+    """Where the cache is, and who logs in; nothing is connected.
+
+    Raises:
+        ConfigurationError: The url cannot be used, or the file of authorities is not there.
+    """
+    infinispan = configuration.storage.infinispan
+    if (file := infinispan.ca_file) is not None and not os.access(file, os.R_OK):
+        raise ConfigurationError(f"{STORAGE}.infinispan.tls.ca-file", f"{file} cannot be read; name a file that can")
+    try:
+        place = urlsplit(infinispan.url)
+        is_usable = bool(place.hostname) and (place.port or 1) > 0 and not (place.query or place.fragment)
+    except ValueError as error:
+        raise ConfigurationError(f"{STORAGE}.infinispan.url", f"cannot be understood: {error}") from error
+    if "@" in place.netloc:
+        problem = "holds a login, which would be shown in logs; give it by username and password"
+        raise ConfigurationError(f"{STORAGE}.infinispan.url", problem)
+    if not is_usable:
+        raise ConfigurationError(f"{STORAGE}.infinispan.url", 'is no address of a server, such as "http://localhost:11222"')
+    return ServerSettings(
+        infinispan.url, infinispan.cache, infinispan.username, infinispan.password, infinispan.timeout_ms, infinispan.ca_file
+    )
+
+
+def infinispan_layout(configuration: Configuration) -> LayoutSettings:
+    """Under which names the state lies in the cache."""
+    return LayoutSettings(configuration.storage.namespace, configuration.resequencer.retention_ms)

@@ -1,0 +1,30 @@
+"""The options under the two `kafka-clients` sections: what of them is refused, by its full path."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from connectors.kafka.client_options import read_options
+from daemon.configuration.schema import CONSUMER_CLIENTS, PRODUCER_CLIENTS
+from domain.errors import ConfigurationError
+
+_POLL_INTERVAL_MS = 300_000
+
+
+def refused_options(options: Mapping[str, Any]) -> Iterator[ConfigurationError]:
+    """Of all options by their full paths: texts, numbers and booleans."""
+    _, consumer, producer = read_options(_section(options, CONSUMER_CLIENTS), _section(options, PRODUCER_CLIENTS))
+    for section, problems in ((CONSUMER_CLIENTS, consumer), (PRODUCER_CLIENTS, producer)):
+        for problem in problems:
+            yield ConfigurationError(f"{section}.{problem.option}", problem.text)
+
+
+def poll_interval_ms(options: Mapping[str, Any]) -> int:
+    """The consumer's `max.poll.interval.ms`, by the options' full paths; Kafka's own default where it is not set, or wrong."""
+    read, _, _ = read_options(_section(options, CONSUMER_CLIENTS), {})
+    interval_ms: int = read.consumer.get("max_poll_interval_ms", _POLL_INTERVAL_MS)
+    return interval_ms
+
+
+def _section(options: Mapping[str, Any], section: str) -> dict[str, Any]:
+    prefix = f"{section}."
+    return {path.removeprefix(prefix): value for path, value in options.items() if path.startswith(prefix)}

@@ -1,0 +1,33 @@
+"""What the configuration says of Kafka."""
+
+import platform
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from connectors.kafka.client_options import read_options
+from daemon.configuration.configuration import Configuration
+
+if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
+    from connectors.kafka.settings import KafkaSettings
+
+
+def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSettings":
+    """Topics, options and identity of the worker in this slot; nothing is connected."""
+    from connectors.kafka.settings import KafkaSettings
+    from connectors.kafka.topic_names import KafkaTopics
+
+    ingress, notification = configuration.ingress, configuration.notification
+    options, _, _ = read_options(dict(ingress.kafka_clients), dict(notification.kafka_clients))
+    consumer = dict(options.consumer)
+    consumer.setdefault("client_id", options.producer.get("client_id"))
+    if "group_instance_id" in consumer:
+        consumer["group_instance_id"] = f"{consumer['group_instance_id']}-{slot}"
+    topics = KafkaTopics(ingress.topic, notification.topic, notification.dead_letters_topic)
+    transactional_id = f"{consumer['group_id']}.{_service_id(configuration)}.{slot}"
+    return KafkaSettings.make(topics, options._replace(consumer=consumer), transactional_id, ingress.max_record_bytes)
+
+
+def _service_id(configuration: Configuration) -> str:
+    """The same after each start, and another for any other service: a machine's run directory is one service's at a time."""
+    place = f"{platform.node()}:{configuration.notification.run_directory.absolute()}"
+    return sha256(place.encode()).hexdigest()[:12]

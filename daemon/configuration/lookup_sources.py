@@ -1,0 +1,176 @@
+"""Reads the file that describes what lookups are built from."""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.hocon.parser import Plain, parse_file, resolve
+from daemon.configuration.schema import INGRESS
+from daemon.configuration.sections import TransportType
+from daemon.configuration.shipped import find_shipped
+from domain.errors import ConfigurationError
+from enrichment.shapes import CUSTOMERS, INSTITUTIONS, PROFILES, REASONS, SETTINGS
+from resequencer.strategies.registry import StrategySettings
+
+if TYPE_CHECKING:
+    from pipeline.spark.job_settings import JobSettings, LearningSettings, SourceSettings
+
+NAMES = (SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS, PROFILES)
+_SOURCES, _LIMITS, _MASTER = "sources.", "limits.", "spark.master"
+_COPY_TO, _QUARANTINE = "copy-to", "quarantine"
+
+
+class Job(StrEnum):
+    """The jobs, as their options are called in the file."""
+
+    LOOKUPS = "lookups"
+    ARCHIVE_TOPICS = "archive-topics"
+    AUDIT = "audit"
+
+
+_OF_ALL = "spark.options."
+_OF_EACH = {job: f"spark.{job}.options." for job in Job}
+_OPTIONS = (_OF_ALL, *_OF_EACH.values())
+
+
+class SparkSettings(NamedTuple):
+    """`master` as `spark-submit` takes it, `application` the name under which it shows the job."""
+
+    master: str
+    options: dict[str, str]
+    application: str
+
+
+def load_job_settings(configuration: Configuration) -> "JobSettings":
+    """What the job is told.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or something in it is unknown or wrong.
+    """
+    from pipeline.spark.job_settings import (  # Here, so that nothing of the service imports the jobs.
+        JobSettings,
+        Limits,
+        Quarantine,
+    )
+
+    file, values = _read(configuration)
+    spark = _spark_settings(values, file, Job.LOOKUPS)
+    limits = {path.removeprefix(_LIMITS): value for path, value in values.items() if path.startswith(_LIMITS)}
+    return JobSettings(
+        configuration.lookups.directory,
+        configuration.lookups.keep,
+        {name: tuple(_sources(values, name, file, configuration)) for name in NAMES},
+        _converted(limits, Limits, f"{file}: limits"),
+        spark.master,
+        spark.options,
+        _learning_settings(configuration),
+        str(values.get(_COPY_TO) or ""),
+        _converted(values.get(_QUARANTINE, "masked"), Quarantine, f"{file}: {_QUARANTINE}"),
+        spark.application,
+    )
+
+
+def _learning_settings(configuration: Configuration) -> "LearningSettings":
+    from pipeline.spark.job_settings import LearningSettings
+
+    resequencer, ingress = configuration.resequencer, configuration.ingress
+    strategy = StrategySettings(resequencer.strategy, resequencer.custom_data_keys, resequencer.pds_data_keys)
+    return LearningSettings(strategy, ingress.topic, ingress.max_record_bytes)
+
+
+def load_spark_settings(configuration: Configuration, job: Job) -> SparkSettings:
+    """Where a job runs, and how.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or something in it is unknown or a duration.
+    """
+    file, values = _read(configuration)
+    return _spark_settings(values, file, job)
+
+
+def _read(configuration: Configuration) -> tuple[Path, Mapping[str, Plain]]:
+    file = find_shipped(configuration.lookups.sources)
+    values = resolve([parse_file(file)]).values
+    _refuse_unknown(values, file)
+    return file, values
+
+
+def _spark_settings(values: Mapping[str, Plain], file: Path, job: Job) -> SparkSettings:
+    """Of options that are given for this job and for all, those of the job count."""
+    for path, value in values.items():
+        if path.startswith(_OPTIONS) and isinstance(value, timedelta):
+            problem = 'is a duration to HOCON, so nobody knows how it was written; put it in quotes, as in "512m"'
+            raise ConfigurationError(f"{file}: {path}", problem)
+    options = {
+        path.removeprefix(prefix): str(value)
+        for prefix in (_OF_ALL, _OF_EACH[job])
+        for path, value in values.items()
+        if path.startswith(prefix)
+    }
+    return SparkSettings(str(values.get(_MASTER, "local[*]")), options, f"resequencer {job}")
+
+
+def _refuse_unknown(values: Mapping[str, Plain], file: Path) -> None:
+    known = (*(_SOURCES + name for name in NAMES), _MASTER, _COPY_TO, _QUARANTINE)
+    for path, value in values.items():
+        if path in known or path.startswith((_LIMITS, *_OPTIONS)) or value == {}:
+            continue
+        near = get_close_matches(path, known, n=1)
+        raise ConfigurationError(f"{file}: {path}", "unknown key" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def _sources(values: Mapping[str, Plain], name: str, file: Path, configuration: Configuration) -> Iterator["SourceSettings"]:
+    from pipeline.spark.job_settings import SourceSettings
+
+    listed = values.get(_SOURCES + name, [])
+    path = f"{file}: {_SOURCES}{name}"
+    if not isinstance(listed, list):
+        raise ConfigurationError(path, "must be a list of sources: [{ format = csv, path = … }]")
+    for number, described in enumerate(listed):
+        at = f"{path}[{number}]"
+        source = _converted(described, SourceSettings, at)
+        if source.format == "archive":
+            yield _of_archive(source, name, at, configuration)
+        else:
+            _check(source, at)
+            yield msgspec.structs.replace(source, path=_found(source.path))
+
+
+def _check(source: "SourceSettings", at: str) -> None:
+    needs = {"jdbc": ("url", "table"), "csv": ("path",), "parquet": ("path",), "iso-codes": ("path",)}.get(source.format, ())
+    missing = next((each for each in needs if not getattr(source, each)), None)
+    if missing is not None:
+        raise ConfigurationError(at, f"{missing} is missing; {source.format} needs it")
+    if source.format == "csv" and len(source.delimiter) != 1:
+        raise ConfigurationError(at, f"delimiter {source.delimiter!r} is refused; give one character")
+    if not 0 <= source.required_good_share <= 1:
+        raise ConfigurationError(at, "required-good-share is a share, from 0 to 1")
+
+
+def _of_archive(source: "SourceSettings", name: str, at: str, configuration: Configuration) -> "SourceSettings":
+    """With the archive that is configured, unless it names another."""
+    if name != PROFILES:
+        raise ConfigurationError(at, f"archive: it tells of {PROFILES} alone; name another format")
+    if source.days < 1 or source.least_late < 1:
+        raise ConfigurationError(at, "days and least-late are whole numbers from 1 on")
+    if not source.path and configuration.ingress.transport is TransportType.FILE:
+        problem = f"files do not say when a record came, so there is no archive to learn from ({INGRESS}.transport = file)"
+        raise ConfigurationError(at, f"{problem}; name the path of one that was made on Kafka, or give profiles of your own")
+    return msgspec.structs.replace(source, path=source.path or configuration.archive.location)
+
+
+def _found(path: str) -> str:
+    return str(find_shipped(Path(path))) if path and "://" not in path and "*" not in path else path
+
+
+def _converted(value: object, kind: Any, path: str) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(path, f"is refused: {error}") from error

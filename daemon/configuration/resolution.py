@@ -1,0 +1,144 @@
+"""From layers of HOCON to one typed value per key, or to everything that is wrong with them."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from daemon.configuration.constraints import POLL_INTERVAL, RECORD_BYTES, STASH_BYTES, STASH_BYTES_PER_UNIT, broken_relations
+from daemon.configuration.hocon.parser import Document, Plain, Resolved, parse_file, parse_text, resolve
+from daemon.configuration.kafka_client_options import poll_interval_ms, refused_options
+from daemon.configuration.refusal import ConfigurationRefused
+from daemon.configuration.schema import ARCHIVE, INGRESS, KEYS, NOTIFICATION, find_nearest, is_client_option, is_section
+from daemon.configuration.secret import Secret, is_secret_name
+from daemon.configuration.shipped import find_shipped, read_reference
+from daemon.configuration.value_types import Choice, Duration, Mismatch
+from domain.errors import ConfigurationError
+from domain.printable import without_password
+
+REFERENCE = "reference"
+
+
+class SettledValues(msgspec.Struct, frozen=True):
+    """A typed value for every key, the Kafka clients' options, and the layer that set each."""
+
+    values: Mapping[str, Any]
+    client_options: Mapping[str, Any]
+    layers: Mapping[str, str]
+
+
+def settle(file: Path, overrides: Sequence[str]) -> SettledValues:
+    """Read reference.conf, the file and the overrides (`key=value` in HOCON), the later on top.
+
+    Raises:
+        ConfigurationError: A file cannot be read or resolved.
+        ConfigurationRefused: All that is wrong with keys, values and the relations between them.
+    """
+    resolved = resolve([_reference(), parse_file(file), *map(_override, overrides)])
+    problems = list(_unknown_keys(resolved))
+    values: dict[str, Any] = {}
+    for path in KEYS.keys() & resolved.values.keys():
+        try:
+            values[path] = KEYS[path].read(resolved.values[path])
+        except Mismatch:
+            problems.append(ConfigurationError(path, _mismatch(path, resolved.values[path])))
+    options = {path: raw for path, raw in resolved.values.items() if is_client_option(path) and raw is not None}
+    strange = {path: raw for path, raw in options.items() if not isinstance(raw, bool | int | float | str)}
+    problems.extend(_wrong_options(strange))
+    known = {path: raw for path, raw in options.items() if path not in strange}
+    problems.extend(refused_options(known))
+    problems.extend(broken_relations(values | {POLL_INTERVAL: poll_interval_ms(known)}))
+    if not problems:
+        # A key can only be missing where something else was put in place of it or of its section, which is told above.
+        problems.extend(ConfigurationError(path, "has no value") for path in KEYS if path not in values)
+    if problems:
+        raise ConfigurationRefused(problems)
+    typed = {path: _option(path, raw) for path, raw in options.items()}
+    return SettledValues(_with_derived(values, file), typed, resolved.layers)
+
+
+@cache
+def _reference() -> Document:
+    return parse_text(read_reference(), REFERENCE, where="reference.conf")
+
+
+def _override(text: str) -> Document:
+    key = text.partition("=")[0].strip()
+    return parse_text(text, "--set", where=f"--set {key}")
+
+
+def _unknown_keys(resolved: Resolved) -> Iterator[ConfigurationError]:
+    for path, raw in resolved.values.items():
+        if path in KEYS or is_client_option(path) or _is_variable(path, resolved.variables):
+            continue
+        if is_section(path):
+            if raw != {}:
+                yield ConfigurationError(path, f"{_shown(path, raw)} stands where keys are expected: {path} {{ … }}")
+            continue
+        around = next((key for key in KEYS if path.startswith(key + ".")), None)
+        if around is None:
+            yield ConfigurationError(path, _unknown(path, raw))
+        elif around not in resolved.values:
+            yield ConfigurationError(around, f"is a section with keys; {KEYS[around].expects} is expected")
+
+
+def _is_variable(path: str, variables: frozenset[str]) -> bool:
+    """A key of the user's own, outside of ours, that a substitution refers to."""
+    return any(path == each or path.startswith(each + ".") for each in variables)
+
+
+def _unknown(path: str, raw: Plain) -> str:
+    nearest = find_nearest(path)
+    shown = "***" if nearest and is_secret_name(nearest) else _shown(path, raw)
+    return f"unknown key (value {shown})" + (f"; the nearest known key is {nearest}" if nearest else "")
+
+
+def _mismatch(path: str, raw: Plain) -> str:
+    kind = KEYS[path]
+    hint = ""
+    if isinstance(kind, Choice) and isinstance(raw, str) and (nearest := find_nearest(raw, kind.options)):
+        hint = f"; did you mean {nearest}?"
+    return f"{_shown(path, raw)} is refused; {kind.expects} is expected{hint}"
+
+
+def _shown(path: str, raw: Plain) -> str:
+    """A refused value as the user may recognise it, unless it may be a secret; cut to a line."""
+    if is_secret_name(path) and raw is not None:
+        return "***"
+    if isinstance(raw, timedelta):
+        return f"the duration {Duration('0s', '1s').show(raw // timedelta(milliseconds=1))}"
+    text = without_password(json.dumps(raw, ensure_ascii=False, default=str))
+    return text if len(text) <= 120 else text[:117] + "…"
+
+
+def _wrong_options(options: Mapping[str, Plain]) -> Iterator[ConfigurationError]:
+    for path, raw in options.items():
+        text = f"{_shown(path, raw)} is refused; Kafka's options are a text, a number (milliseconds, bytes) or a boolean"
+        yield ConfigurationError(path, text)
+
+
+def _option(path: str, raw: Plain) -> Any:
+    return Secret(raw) if isinstance(raw, str) and is_secret_name(path) else raw
+
+
+def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
+    """With the paths that follow from others where they are null, and the shipped settings where there are none here."""
+    run_directory = values[f"{NOTIFICATION}.run-directory"] or Path("run") / (file.name.removesuffix(".conf") or file.name)
+    derived = {
+        f"{NOTIFICATION}.run-directory": run_directory,
+        f"{INGRESS}.file.directory": run_directory / "in",
+        f"{INGRESS}.file.archive-directory": run_directory / "archive",
+        f"{NOTIFICATION}.file.directory": run_directory / "out",
+        f"{NOTIFICATION}.lookups.directory": run_directory / "lookups",
+        f"{ARCHIVE}.directory": str(run_directory / "records"),
+        f"{NOTIFICATION}.storage.embedded.file": run_directory / "state.db",
+        STASH_BYTES_PER_UNIT: max(values[STASH_BYTES] // 8, 2 * values[RECORD_BYTES]),
+    }
+    settings = find_shipped(values[f"{NOTIFICATION}.settings"])
+    return (
+        values | {path: value for path, value in derived.items() if values[path] is None} | {f"{NOTIFICATION}.settings": settings}
+    )

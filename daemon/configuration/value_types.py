@@ -1,0 +1,345 @@
+"""What kind of value a key takes: how it is read from HOCON, what is expected of it, and how it is shown."""
+
+import os
+import re
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from daemon.configuration.secret import Secret
+from domain.printable import without_password
+
+_DURATION = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(ms|millis|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)")
+_MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[kKMG]|[KMG]iB?|kB|MB|GB)?")
+_BYTES = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+_LONGEST_NAME = 255
+_LONGEST_PATH = 4_000
+"""Of a file, as Linux has it: 255 bytes, and 4 096 for all of them together with what we add."""
+
+
+class Mismatch(ValueError):
+    """The value is not of the kind, or out of its bounds."""
+
+
+class Kind(Protocol):
+    """Reads one key's value. `unit` is for the documentation, empty where there is none."""
+
+    @property
+    def expects(self) -> str: ...
+
+    @property
+    def unit(self) -> str: ...
+
+    def read(self, value: Any) -> Any:
+        """The typed value: milliseconds, bytes, a path, a tuple, a number or a text.
+
+        Raises:
+            Mismatch: It is none.
+        """
+        ...
+
+    def show(self, value: Any) -> Any:
+        """A typed value as JSON and people read it (`3s`, `512M`)."""
+        ...
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One of the options, or, where `foreign` names what it must be, the user's own as `package.module:Name`."""
+
+    options: tuple[str, ...]
+    foreign: str = ""
+    unit = ""
+
+    @property
+    def expects(self) -> str:
+        own = f", or your own as package.module:{self.foreign}" if self.foreign else ""
+        return f"one of {', '.join(self.options)}{own}"
+
+    def read(self, value: Any) -> str:
+        text = _unquoted(value) if isinstance(value, str) else ""
+        if text in self.options or (self.foreign and _FOREIGN.fullmatch(text)):
+            return text
+        raise Mismatch
+
+    def show(self, value: str) -> str:
+        return value
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A text that matches `pattern` whole. A number or a duration is refused, for its spelling is lost when it gets here."""
+
+    pattern: str
+    expects: str
+    unit = ""
+
+    def read(self, value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(self.pattern, _unquoted(value), re.ASCII):
+            raise Mismatch
+        return _unquoted(value)
+
+    def show(self, value: str) -> str:
+        return value
+
+
+class SecretText(msgspec.Struct, frozen=True):
+    """A text kept exactly as it is, apostrophes too, and never shown."""
+
+    expects: str = "a text (in double quotes if it looks like a number or a duration)"
+    unit = ""
+
+    def read(self, value: Any) -> Secret:
+        if not isinstance(value, str):
+            raise Mismatch
+        return Secret(value)
+
+    def show(self, value: Secret) -> str:
+        return value.masked
+
+
+class Url(msgspec.Struct, frozen=True):
+    """A URL of one of the schemes; the password in it is a secret."""
+
+    schemes: tuple[str, ...]
+    unit = ""
+
+    @property
+    def expects(self) -> str:
+        return "a URL in double quotes that begins with " + " or ".join(f"{each}://" for each in self.schemes)
+
+    def read(self, value: Any) -> Secret:
+        text = _unquoted(value) if isinstance(value, str) else ""
+        scheme, separator, rest = text.partition("://")
+        if scheme not in self.schemes or not separator or not rest or re.search(r"[\s\x00-\x1f]", text):
+            raise Mismatch
+        return Secret(text)
+
+    def show(self, value: Secret) -> str:
+        return without_password(value)
+
+
+class Names(msgspec.Struct, frozen=True):
+    """A list of different names. HOCON knows no apostrophes as quotes; those of the documented examples are taken off."""
+
+    expects: str = 'a list of different names, such as ["BusinessData"]'
+    unit = ""
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise Mismatch
+        names = tuple(map(_unquoted, value))
+        if any(not name.strip() or "'" in name or re.search(r"[\x00-\x1f\x7f]", name) for name in names) or len(set(names)) < len(
+            names
+        ):
+            raise Mismatch
+        return names
+
+    def show(self, value: tuple[str, ...]) -> list[str]:
+        return list(value)
+
+
+class FilePath(msgspec.Struct, frozen=True):
+    """A path, relative to the working directory; null where it follows from another key, if `derived` says from which."""
+
+    derived: str = ""
+    unit = ""
+
+    @property
+    def expects(self) -> str:
+        return "a path" + (f", or null: {self.derived}" if self.derived else "")
+
+    def read(self, value: Any) -> Path | None:
+        if value is None and self.derived:
+            return None
+        text = _unquoted(value) if isinstance(value, str) else ""
+        names = os.fsencode(text).split(b"/")
+        if not text.strip() or "\x00" in text or len(text) > _LONGEST_PATH or max(map(len, names)) > _LONGEST_NAME:
+            raise Mismatch
+        return Path(text)
+
+    def show(self, value: Path | None) -> str | None:
+        return None if value is None else str(value)
+
+
+class Location(msgspec.Struct, frozen=True):
+    """A path, or a URL of a file system that Hadoop knows; null where it follows from another key, as `derived` says."""
+
+    derived: str
+    unit = ""
+
+    @property
+    def expects(self) -> str:
+        return f"a path, a URL of Hadoop's such as hdfs://host/path, or null: {self.derived}"
+
+    def read(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        scheme, separator, rest = _unquoted(value).partition("://") if isinstance(value, str) else ("", "", "")
+        if not separator:
+            return str(FilePath().read(value))
+        is_scheme = re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) is not None
+        if not is_scheme or not re.fullmatch(r"[^\s\x00-\x1f]+", rest) or len(rest) > _LONGEST_PATH:
+            raise Mismatch
+        return f"{scheme}://{rest}"
+
+    def show(self, value: str | None) -> str | None:
+        return None if value is None else without_password(value)
+
+
+class Duration(msgspec.Struct, frozen=True):
+    """Milliseconds. A unit is asked for, since `30` may be meant as seconds. Null only where `null` says what it means.
+
+    `word` is what may stand instead, and stays as it is.
+    """
+
+    least: str
+    most: str
+    null: str = ""
+    word: str = ""
+    unit = "duration"
+
+    @property
+    def expects(self) -> str:
+        word = f", or {self.word}" if self.word else ""
+        null = f", or null: {self.null}" if self.null else ""
+        return f"a duration with its unit from {self.least} to {self.most}{word}{null}"
+
+    def read(self, value: Any) -> int | str | None:
+        if value is None and self.null:
+            return None
+        if self.word and isinstance(value, str) and _unquoted(value) == self.word:
+            return self.word
+        milliseconds = _milliseconds(value)
+        if not _milliseconds(self.least) <= milliseconds <= _milliseconds(self.most):
+            raise Mismatch
+        return milliseconds
+
+    def show(self, value: int | str | None) -> str | None:
+        if value is None or isinstance(value, str):
+            return value
+        unit = next(unit for unit, size in reversed(_MILLISECONDS.items()) if value % size == 0)
+        return f"{value // _MILLISECONDS[unit]}{unit}" if value else "0s"
+
+
+class Size(msgspec.Struct, frozen=True):
+    """Bytes. As HOCON says, K, M and G are powers of 1024, kB, MB and GB of 1000; a bare number counts bytes.
+
+    Null only where `null` says what it means.
+    """
+
+    least: str
+    most: str
+    null: str = ""
+    unit = "size"
+
+    @property
+    def expects(self) -> str:
+        size = f"a size from {self.least} to {self.most}, such as 512M (not 512m, which is minutes)"
+        return size + (f", or null: {self.null}" if self.null else "")
+
+    def read(self, value: Any) -> int | None:
+        if value is None and self.null:
+            return None
+        size = _bytes(value)
+        if not _bytes(self.least) <= size <= _bytes(self.most):
+            raise Mismatch
+        return size
+
+    def show(self, value: int | None) -> str | int | None:
+        if value is None:
+            return None
+        unit = next(unit for unit in ("G", "M", "K", "B") if value % _BYTES[unit] == 0)
+        return value if unit == "B" else f"{value // _BYTES[unit]}{unit}"
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """A whole number; from the environment it comes as a text. Null only where `null` says what it means."""
+
+    least: int
+    most: int
+    unit: str = ""
+    null: str = ""
+
+    @property
+    def expects(self) -> str:
+        return f"a whole number from {self.least} to {self.most}" + (f", or null: {self.null}" if self.null else "")
+
+    def read(self, value: Any) -> int | None:
+        if value is None and self.null:
+            return None
+        if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not self.least <= value <= self.most:
+            raise Mismatch
+        return value
+
+    def show(self, value: int | None) -> int | None:
+        return value
+
+
+class Number(msgspec.Struct, frozen=True):
+    """A number with or without a fraction."""
+
+    least: float
+    most: float
+    unit = ""
+
+    @property
+    def expects(self) -> str:
+        return f"a number from {self.least:g} to {self.most:g}"
+
+    def read(self, value: Any) -> float:
+        if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", value.strip()):
+            value = float(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Mismatch
+        if not self.least <= value <= self.most:
+            raise Mismatch
+        return float(value)
+
+    def show(self, value: float) -> float | int:
+        return int(value) if value.is_integer() else value
+
+
+def _unquoted(text: str) -> str:
+    """Without the apostrophes that pyhocon keeps around `'BusinessData'`."""
+    return text[1:-1] if len(text) > 2 and text[0] == text[-1] == "'" else text
+
+
+def _milliseconds(value: Any) -> int:
+    if isinstance(value, timedelta):
+        exact = Decimal(value // timedelta(microseconds=1)) / 1000
+    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())) and len(value) < 40:
+        unit = match[2] if match[2] in _MILLISECONDS else match[2][:2] if match[2].startswith("milli") else match[2][0]
+        exact = _decimal(match[1]) * _MILLISECONDS["ms" if unit == "mi" else unit]
+    else:
+        raise Mismatch
+    if exact != int(exact):
+        raise Mismatch
+    return int(exact)
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) and len(value) < 40 else None
+    if not match:
+        raise Mismatch
+    unit = match[2] or "B"
+    exact = _decimal(match[1]) * _BYTES[unit if unit in _BYTES else unit[0].upper()]
+    if exact != int(exact):
+        raise Mismatch
+    return int(exact)
+
+
+def _decimal(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except InvalidOperation as error:
+        raise Mismatch from error

@@ -1,0 +1,18 @@
+"""How long what is stashed waits, in words, where that is learned."""
+
+from daemon.configuration.value_types import Duration
+from resequencer.settings import ResequencerSettings
+
+_DURATION = Duration("1ms", "30d")
+
+
+def deadline_words(settings: ResequencerSettings, profiles: int) -> str | None:
+    """`profiles` is how many the release in use has; None where the configuration alone says how long."""
+    learned = settings.learned
+    if learned is None:
+        return None
+    otherwise = _DURATION.show(settings.deadline_ms)
+    if not profiles:
+        return f"learned, but the lookups in use have no completion-profiles: {otherwise} everywhere"
+    least, most = _DURATION.show(learned.at_least_ms), _DURATION.show(learned.at_most_ms)
+    return f"learned, {profiles} completion-profiles within {least} and {most}; {otherwise} where they do not say"

@@ -1,0 +1,73 @@
+"""Where a running service leaves its report for `resequencer status`."""
+
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from daemon.status.report import StatusReport
+
+_log = logging.getLogger("resequencer.daemon")
+
+_BLOCK_BYTES = 4_096
+_SPARE_BYTES = 1_024
+
+
+class StatusFile:
+    """`status.json` in the run directory, `status-K.json` for slot K after the first; replaced whole.
+
+    A full disk must not stop the service, nor keep it from saying so.
+    The file is padded to whole blocks with some to spare, and then written over where it lies. Where that fails too it is
+    said once.
+    """
+
+    def __init__(self, run_directory: Path, slot: int = 0) -> None:
+        self._path = run_directory / (f"status-{slot}.json" if slot else "status.json")
+        self._fresh = self._path.with_suffix(".json.new")
+        self._has_failed = False
+
+    def write(self, report: StatusReport) -> None:
+        content = _padded(msgspec.json.format(msgspec.json.encode(report), indent=2))
+        try:
+            self._replace(content)
+            self._has_failed = False
+        except OSError as error:
+            if not self._is_written_over(content):
+                self._note(error)
+
+    def find(self) -> StatusReport | None:
+        """The last report, None if there is none that can be read (of another version, of another user)."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=StatusReport)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+
+    def _replace(self, content: bytes) -> None:
+        try:
+            self._fresh.write_bytes(content)
+            os.replace(self._fresh, self._path)
+        except OSError:
+            with suppress(OSError):
+                self._fresh.unlink(missing_ok=True)
+            raise
+
+    def _is_written_over(self, content: bytes) -> bool:
+        """Only where that takes no further block: never a part of a report."""
+        try:
+            with self._path.open("r+b", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                return len(content) <= size and file.write(content.ljust(size)) == size
+        except OSError:
+            return False
+
+    def _note(self, error: OSError) -> None:
+        if not self._has_failed:
+            _log.warning("%s cannot be written, status will be stale: %s", self._path, error)
+        self._has_failed = True
+
+
+def _padded(content: bytes) -> bytes:
+    blocks = (len(content) + _SPARE_BYTES) // _BLOCK_BYTES + 1
+    return content.ljust(blocks * _BLOCK_BYTES - 1) + b"\n"

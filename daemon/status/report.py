@@ -1,0 +1,214 @@
+"""What a service says of itself: the state, what waits and why, the partitions and the counts."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from heapq import nlargest
+from operator import itemgetter
+
+import msgspec
+
+from connectors.port import Standing
+from domain.clock import Instant
+from domain.record import Partition
+from guardian.cycle import Cycle
+from guardian.messages import Surveyed
+from guardian.metrics import CycleTimes
+from guardian.owned_partition import HeldPartition
+from guardian.takeover_backoff import Untaken
+from resequencer.messages import UnitKey
+from storage.port import Waits
+
+_SERVERS = 10
+"""So many servers that handlers cannot reach are named: those for which most units wait."""
+
+
+class State(StrEnum):
+    """In the order of a life; the `… away` ones say that the service waits and goes on by itself."""
+
+    STARTING = "starting"
+    READY = "ready"
+    HEALING = "healing"
+    SOURCE_AWAY = "source away"
+    STORAGE_AWAY = "storage away"
+    OUTPUT_AWAY = "output away"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+class UnitWait(msgspec.Struct, frozen=True):
+    """A unit in which something waits: since when, what for, and when it will wait no longer."""
+
+    unit: str
+    partition: str
+    waits_for: str
+    kind: str
+    since: str
+    until: str
+    stashed: int
+
+
+class PartitionStatus(msgspec.Struct, frozen=True):
+    """How far a partition was read and acknowledged, and what has not left yet. `held_by` is the offset that holds it back.
+
+    `slot` holds it. `lag` is how far its log went on beyond `read_to` when it was last polled: offsets on Kafka, bytes on files.
+    What a transaction still holds back is part of it.
+    """
+
+    partition: str
+    read_to: int
+    acknowledged: int
+    unpublished: int
+    held_by: int | None
+    slot: int = 0
+    lag: int | None = None
+
+
+class UntakenPartition(msgspec.Struct, frozen=True):
+    """One that is assigned to `slot` and cannot be taken over yet: what is away, in which words, when it is tried again."""
+
+    partition: str
+    away: str
+    reason: str
+    next_try_at: str
+    slot: int = 0
+
+
+class Units(msgspec.Struct, frozen=True):
+    """`active` units have an actor; in `waiting` ones something waits; `backlogged` deadlines wait for unread records."""
+
+    active: int = 0
+    waiting: int = 0
+    stashed_envelopes: int = 0
+    stashed_bytes_in_memory: int = 0
+    backlogged: int = 0
+
+
+class StatusReport(msgspec.Struct, frozen=True):
+    """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
+
+    `process_id` is the service's, `worker_process_id` the worker's own; None where no worker has reported yet, or it ended.
+    `restarts` counts the workers that died in this slot under this supervisor, `last_death` is how the last of them did.
+    `unavailable` are the servers that handlers cannot reach, with how many units wait for each.
+    `deadlines` says how long what is stashed waits, where that is learned. `notes` are sentences: what is not as it should be,
+    and goes on all the same.
+    """
+
+    state: State
+    reason: str | None
+    process_id: int
+    configuration: str
+    started_at: str
+    reported_at: str
+    units: Units = Units()
+    oldest_waits: tuple[UnitWait, ...] = ()
+    partitions: tuple[PartitionStatus, ...] = ()
+    counts: Mapping[str, int] = {}
+    notifications: Mapping[str, int] = {}
+    dead_letters: Mapping[str, int] = {}
+    longest_wait_ms: int = 0
+    restarts: int = 0
+    last_death: str | None = None
+    slot: int = 0
+    worker_count: int = 1
+    untaken: tuple[UntakenPartition, ...] = ()
+    last_cycle: CycleTimes | None = None
+    lookups_version: str | None = None
+    deadlines: str | None = None
+    unavailable: Mapping[str, int] = {}
+    notes: tuple[str, ...] = ()
+    worker_process_id: int | None = None
+
+    @property
+    def is_standing_by(self) -> bool:
+        """Ready, and no partition is left for it."""
+        return self.state is State.READY and not self.partitions
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Whose report it is. `process_id` is the one by which the service is known: its supervisor's, or its own.
+
+    `worker_process_id` is that of the worker which reports, if one does.
+    """
+
+    process_id: int
+    configuration: str
+    started_at: Instant
+    restarts: int = 0
+    last_death: str | None = None
+    slot: int = 0
+    worker_count: int = 1
+    worker_process_id: int | None = None
+
+
+def report(identity: Identity, state: State, reason: str | None, now: Instant) -> StatusReport:
+    """A report without figures: before there are any, and after the end."""
+    return StatusReport(
+        state,
+        reason,
+        identity.process_id,
+        identity.configuration,
+        instant_text(identity.started_at),
+        instant_text(now),
+        restarts=identity.restarts,
+        last_death=identity.last_death,
+        slot=identity.slot,
+        worker_count=identity.worker_count,
+        worker_process_id=identity.worker_process_id,
+    )
+
+
+def with_figures(plain: StatusReport, cycle: Cycle, surveyed: Surveyed, standing: Standing, overruns: int) -> StatusReport:
+    figures, ownership = cycle.figures, cycle.ownership
+    counts = {
+        **figures.counts,
+        "heals": ownership.heals,
+        "ownership_lost": ownership.losses,
+        "overruns": overruns,
+        "misplaced_records": standing.misplaced,
+    }
+    return msgspec.structs.replace(
+        plain,
+        units=Units(surveyed.active, surveyed.waiting, surveyed.stashed, surveyed.stashed_bytes, surveyed.backlogged),
+        oldest_waits=tuple(_unit_wait(key, waits) for key, waits in surveyed.oldest),
+        partitions=tuple(_partition_status(held, plain.slot, figures.log_ends) for held in ownership.held.values()),
+        counts=counts,
+        notifications=dict(figures.notifications),
+        dead_letters=dict(figures.dead_letters),
+        longest_wait_ms=figures.longest_wait_ms,
+        untaken=tuple(_untaken_partition(name, each, plain.slot) for name, each in ownership.later.untaken.items()),
+        last_cycle=figures.last_cycle,
+        unavailable=dict(nlargest(_SERVERS, surveyed.unavailable.items(), key=itemgetter(1))),
+        notes=standing.notes,
+    )
+
+
+def instant_text(at: Instant) -> str:
+    return datetime.fromtimestamp(at / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def instant_of(text: str) -> Instant:
+    """The instant that `instant_text` wrote."""
+    return round(datetime.fromisoformat(text).timestamp() * 1_000)
+
+
+def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
+    since, until = instant_text(waits.since), instant_text(waits.wakes_at)
+    return UnitWait(key.unit, str(key.partition), waits.waits_for, waits.kind.value, since, until, waits.stashed)
+
+
+def _partition_status(held: HeldPartition, slot: int, log_ends: Mapping[Partition, int]) -> PartitionStatus:
+    positions, head, end = held.positions, held.positions.head, log_ends.get(held.partition)
+    return PartitionStatus(
+        str(held.partition),
+        held.read_to,
+        positions.acknowledged,
+        len(held.unpublished),
+        head.offset if head else None,
+        slot,
+        None if end is None else max(0, end - held.read_to),
+    )
+
+
+def _untaken_partition(partition: Partition, untaken: Untaken, slot: int) -> UntakenPartition:
+    return UntakenPartition(str(partition), untaken.what, untaken.reason, instant_text(untaken.next_at), slot)

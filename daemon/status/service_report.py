@@ -1,0 +1,145 @@
+"""What a service says of itself: the reports of all its workers, and what they come to together."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from daemon.status.file import StatusFile
+from daemon.status.report import Identity, PartitionStatus, State, StatusReport, Units, instant_of, report
+from domain.clock import Instant
+
+NOT_RUNNING, STALE = "not running", "stale"
+STALE_MS = 10_000
+"""A worker reports twice a second; a report this old says that it hangs or cannot write."""
+_BY_URGENCY = (
+    STALE,
+    State.SOURCE_AWAY,
+    State.STORAGE_AWAY,
+    State.OUTPUT_AWAY,
+    State.STARTING,
+    State.HEALING,
+    State.DRAINING,
+    State.STOPPED,
+    State.READY,
+    NOT_RUNNING,
+)
+"""A service is in the first of these that any of its workers is in: ready only when all are."""
+_OLDEST = 10
+
+
+class ServiceReport(msgspec.Struct, frozen=True):
+    """`workers` by slot, each with the state that it is in by now; `whole` is all of them in one, counts and units added up."""
+
+    state: str
+    whole: StatusReport
+    workers: tuple[tuple[str, StatusReport], ...]
+
+
+def find_reports(run_directory: Path) -> tuple[StatusReport, ...]:
+    """The last report of each worker of the service that ran here last, by slot; none if there is none that can be read."""
+    first = StatusFile(run_directory).find()
+    if first is None:
+        return ()
+    return (first, *(_find_beside(run_directory, slot, first) for slot in range(1, first.worker_count)))
+
+
+def service_report(reports: Sequence[StatusReport], now: Instant, *, is_running: bool) -> ServiceReport:
+    """Of at least one report."""
+    states = [state_of(each, now, is_running=is_running) for each in reports]
+    reports = [_without_lag(each) if state == STALE else each for state, each in zip(states, reports, strict=True)]
+    state = min(states, key=_BY_URGENCY.index)
+    return ServiceReport(state, _whole(reports, _first_reason(state, states, reports)), tuple(zip(states, reports, strict=True)))
+
+
+def state_of(report: StatusReport | None, now: Instant, *, is_running: bool) -> str:
+    """What to say of a worker whose own last report this is; None if it has not made one yet."""
+    if not is_running:
+        return NOT_RUNNING
+    if report is None:
+        return State.STARTING
+    if abs(now - instant_of(report.reported_at)) > STALE_MS:
+        return STALE
+    return report.state
+
+
+def _without_lag(stale: StatusReport) -> StatusReport:
+    """How far behind a worker is that says nothing more, is not known: records come all the same."""
+    partitions = tuple(msgspec.structs.replace(each, lag=None) for each in stale.partitions)
+    return msgspec.structs.replace(stale, partitions=partitions)
+
+
+def _find_beside(run_directory: Path, slot: int, first: StatusReport) -> StatusReport:
+    """What an earlier service left there is not this one's."""
+    found = StatusFile(run_directory, slot).find()
+    if found is not None and found.process_id == first.process_id:
+        return found
+    started_at = instant_of(first.started_at)
+    ours = Identity(first.process_id, first.configuration, started_at, slot=slot, worker_count=first.worker_count)
+    return report(ours, State.STARTING, None, instant_of(first.reported_at))
+
+
+def _first_reason(state: str, states: Iterable[str], reports: Iterable[StatusReport]) -> str | None:
+    """That of a worker that makes the service what it is; of those that have ended, of the one that did so first."""
+    found = [each for its, each in zip(states, reports, strict=True) if its == state and each.reason]
+    if not found:
+        return None
+    first = min(found, key=lambda each: (each.reported_at if state == NOT_RUNNING else "", each.slot))
+    is_told = first.worker_count == 1 or (first.reason or "").startswith(f"worker {first.slot} ")
+    return first.reason if is_told else f"worker {first.slot}: {first.reason}"
+
+
+def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
+    """As of the oldest of the reports."""
+    if len(reports) == 1:
+        return reports[0]
+    waits = sorted((each for of_one in reports for each in of_one.oldest_waits), key=lambda each: each.since)
+    return msgspec.structs.replace(
+        reports[0],
+        reason=reason,
+        reported_at=min(each.reported_at for each in reports),
+        units=Units(*_sums(msgspec.structs.astuple(each.units) for each in reports)),
+        oldest_waits=tuple(waits[:_OLDEST]),
+        partitions=_partitions(reports),
+        counts=_added(reports, lambda each: each.counts),
+        notifications=_added(reports, lambda each: each.notifications),
+        dead_letters=_added(reports, lambda each: each.dead_letters),
+        longest_wait_ms=max(each.longest_wait_ms for each in reports),
+        restarts=sum(each.restarts for each in reports),
+        last_death=next((f"worker {each.slot} {each.last_death}" for each in reports if each.last_death), None),
+        untaken=tuple(each for of_one in reports for each in of_one.untaken),
+        last_cycle=None,
+        lookups_version=", ".join(sorted({each.lookups_version for each in reports if each.lookups_version})) or None,
+        unavailable=_added(reports, lambda each: each.unavailable),
+        deadlines="; ".join(dict.fromkeys(each.deadlines for each in reports if each.deadlines)) or None,
+        notes=tuple(dict.fromkeys(note for each in reports for note in each.notes)),
+        worker_process_id=None,
+    )
+
+
+def _partitions(reports: Iterable[StatusReport]) -> tuple[PartitionStatus, ...]:
+    """Each once: a worker that says nothing more may still seem to hold what another one has taken over since."""
+    latest = {each.partition: each for of_one in sorted(reports, key=_reported_at) for each in of_one.partitions}
+    return tuple(sorted(latest.values(), key=lambda each: _place(each.partition)))
+
+
+def _reported_at(report: StatusReport) -> str:
+    return report.reported_at
+
+
+def _sums(rows: Iterable[Sequence[int]]) -> list[int]:
+    return [sum(column) for column in zip(*rows, strict=True)]
+
+
+def _added(reports: Iterable[StatusReport], get: Callable[[StatusReport], Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in reports:
+        total.update(get(each))
+    return dict(total)
+
+
+def _place(partition: str) -> tuple[str, int]:
+    """Partition 10 comes after partition 9."""
+    topic, _, number = partition.rpartition("-")
+    return topic, int(number)

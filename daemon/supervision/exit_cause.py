@@ -1,0 +1,36 @@
+"""Which envelope a worker that ended died of, if it died of one, and how that is told. Pure."""
+
+import signal
+
+from daemon.supervision.in_flight_memory import InHand
+from daemon.supervision.suspects import DEATHS_OF_ONE, REMEDY, Suspect
+from domain.dead_letter import DeadLetterReason
+
+_OF_ITS_OWN = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
+)
+"""What a process brings upon itself. SIGKILL and SIGTERM come from outside: from a person, or from a kernel without memory."""
+
+_REASON = DeadLetterReason.ENDED_ITS_WORKER.value
+_TOLD_TO_END = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT})
+"""With these codes a worker ends that was told twice to stop."""
+
+
+def is_own_doing(code: int) -> bool:
+    """Whether a worker ended by itself: with an exit code, or by a signal (negative) that its own code raises."""
+    return -code in _OF_ITS_OWN if code < 0 else code not in _TOLD_TO_END
+
+
+def blame(held: InHand, suspect: Suspect | None) -> str:
+    """What goes on after how the worker ended; `suspect` is None where the death could not be counted."""
+    told = f"while {held}"
+    if suspect is None:
+        return told
+    if not suspect.is_condemned:
+        return f"{told} (death {suspect.deaths} of {DEATHS_OF_ONE} on this record; after the last one it is set aside)"
+    if suspect.deaths == DEATHS_OF_ONE:
+        how = f"death {DEATHS_OF_ONE} of {DEATHS_OF_ONE} on this record"
+        return f"{told} ({how}): the record is set aside as a dead letter {_REASON}; {REMEDY}"
+    return (
+        f"{told} (death {suspect.deaths} on this record, which was not set aside after {DEATHS_OF_ONE}: report it with the log)"
+    )

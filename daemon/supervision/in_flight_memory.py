@@ -1,0 +1,103 @@
+"""A page of memory that a worker and its supervisor share: which envelope the worker has in hand."""
+
+import mmap
+import os
+from struct import Struct
+
+import msgspec
+
+from domain.envelope import DataEnvelope
+from domain.identifiers import shown
+from domain.record import Origin, Partition
+from resequencer.in_flight import Deed
+
+_SIZE = 4_096
+_FIXED = Struct("<Qqq8s8sHHBB")
+"""The number of the call, partition, offset, hash and digest of the envelope, the lengths of unit and topic, the deed, whether
+it is in hand. The last byte is written last, and first when it is let go: what is in hand is always whole.
+"""
+_CALL = Struct("<Q")
+_IS_HELD = _FIXED.size - 1
+_TOPIC = 128
+_UNIT = 512
+
+
+class InHand(msgspec.Struct, frozen=True):
+    """An envelope that a worker was given to foreign code, in its `call`-th call.
+
+    `identity` is of its id and its content: another record may have the same position once a topic was made anew.
+    """
+
+    call: int
+    origin: Origin
+    unit: str
+    deed: Deed
+    identity: str
+
+    @property
+    def places(self) -> dict[str, str]:
+        """For a log line."""
+        return {"unit": self.unit, "partition": str(self.origin.partition), "position": str(self.origin)}
+
+    def __str__(self) -> str:
+        return f"{self.deed.words} {self.origin} of unit {shown(self.unit)}"
+
+
+def identity_of(envelope: DataEnvelope) -> str:
+    """In hexadecimal digits."""
+    return (envelope.id_hash + envelope.digest).hex()
+
+
+class HandMemory:
+    """Not a file on a disk: a full or failing one must not end the worker, for that would look like the envelope's doing.
+
+    It is made by the supervisor, and passed on by its descriptor; without one it is this process's own.
+    """
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        if descriptor is not None:
+            os.set_inheritable(descriptor, False)
+        self._page = mmap.mmap(-1 if descriptor is None else descriptor, _SIZE)
+        self._topic: str | None = None
+        self._call = 0
+
+    def put(self, envelope: DataEnvelope, deed: Deed) -> None:
+        """Nothing is in hand before. Called around every call of a handler: half a microsecond."""
+        (topic, number), offset = envelope.record.origin
+        if topic != self._topic:
+            self._write_topic(topic)
+        page, unit = self._page, envelope.unit.encode()
+        page[_UNIT : _UNIT + len(unit)] = unit
+        self._call += 1
+        _FIXED.pack_into(page, 0, self._call, number, offset, envelope.id_hash, envelope.digest, len(unit), len(topic), deed, 1)
+
+    def clear(self) -> None:
+        self._page[_IS_HELD] = 0
+
+    @property
+    def call(self) -> int | None:
+        """The number of the call that is under way, None if none is."""
+        call: int = _CALL.unpack_from(self._page)[0]
+        return call if self._page[_IS_HELD] else None
+
+    def find(self) -> InHand | None:
+        """What is in hand, None if nothing is. Right of a worker that has ended, or does not move."""
+        call, number, offset, id_hash, digest, unit_length, topic_length, code, is_held = _FIXED.unpack_from(self._page)
+        if not is_held:
+            return None
+        topic = self._page[_TOPIC : _TOPIC + topic_length].decode("utf-8", "replace")
+        unit = self._page[_UNIT : _UNIT + unit_length].decode("utf-8", "replace")
+        return InHand(call, Origin(Partition(topic, number), offset), unit, Deed(code), (id_hash + digest).hex())
+
+    def _write_topic(self, topic: str) -> None:
+        """All records of a service are of one."""
+        encoded = topic.encode()
+        self._page[_TOPIC : _TOPIC + len(encoded)] = encoded
+        self._topic = topic
+
+
+def new_descriptor() -> int:
+    """Of memory that other processes can share; it is gone with the last of them."""
+    descriptor = os.memfd_create("resequencer-hand")
+    os.ftruncate(descriptor, _SIZE)
+    return descriptor

@@ -1,0 +1,33 @@
+"""What a service holds alone: its run directory, its output directory, its database, and its input directory."""
+
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.sections import StorageType, TransportType
+from daemon.supervision.input_lock import InputLock
+from daemon.supervision.run_lock import RunLock
+
+
+def acquire_locks(configuration: Configuration) -> list[int]:
+    """The descriptors of the locks; they are held while any process has one of each open.
+
+    The output and input directories and the database may be named by another service's configuration too.
+
+    Raises:
+        AlreadyRunning: Another service holds one of them; none is held then.
+        DirectoryUnusable: A directory cannot be made or written.
+    """
+    notification = configuration.notification
+    locks: list[RunLock | InputLock] = [
+        RunLock(each) for each in dict.fromkeys((notification.run_directory.resolve(), notification.output_directory.resolve()))
+    ]
+    database = configuration.storage.embedded_file.resolve()
+    # Its directory is not made for it: one that is missing should have been mounted, and the storage says so.
+    if configuration.resequencer.storage_type is StorageType.EMBEDDED and database.parent.is_dir():
+        locks.append(RunLock(database.parent, database.name))
+    if configuration.ingress.transport is TransportType.FILE:
+        locks.append(InputLock(configuration.ingress.file_directory.resolve()))
+    try:
+        return [descriptor for each in locks if (descriptor := each.acquire()) is not None]
+    except BaseException:
+        for each in locks:
+            each.release()
+        raise

@@ -1,0 +1,70 @@
+"""Structured logs: a line each, as text or JSON, naming unit, partition and position where they have one."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+from daemon.configuration.sections import LogFormat, Logging
+from domain.printable import printable
+
+_PLACES = ("unit", "partition", "position")
+
+
+def configure_logs(settings: Logging) -> None:
+    """Everything goes to stderr; whoever runs the service keeps it."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter_of(settings))
+    logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
+    logging.getLogger("Thespian").setLevel(logging.ERROR)
+    # It says each try of each connection, as warnings and errors; what matters of it is told once, by whoever waits.
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
+    logging.getLogger("kafka").propagate = False
+    logging.getLogger("kafka").setLevel(logging.WARNING)
+    # A line per request.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def formatter_of(settings: Logging) -> logging.Formatter:
+    """As configured."""
+    return JsonFormatter() if settings.format is LogFormat.JSON else TextFormatter()
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-03-28T23:33:55.941Z WARNING resequencer.guardian: message [unit=uow-1 partition=T-0]`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        places = " ".join(f"{name}={value}" for name, value in _places(record).items())
+        text = f"{_instant(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
+        text = printable(f"{text} [{places}]" if places else text)
+        return "\n".join([text, *self._traceback(record)])
+
+    def _traceback(self, record: logging.LogRecord) -> list[str]:
+        """Set in, so that no line of it can be taken for a record of its own."""
+        lines = self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        return [f"  {printable(line)}" for line in lines]
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: `at`, `level`, `logger`, `message`, and the places."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "at": _instant(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_places(record),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+def _places(record: logging.LogRecord) -> dict[str, object]:
+    return {name: getattr(record, name) for name in _PLACES if hasattr(record, name)}
+
+
+def _instant(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

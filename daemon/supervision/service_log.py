@@ -1,0 +1,55 @@
+"""The log of a service in the background: a file that is rotated by size and survives a full disk."""
+
+import logging
+import sys
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from daemon.configuration.sections import Logging
+from daemon.supervision.log_format import formatter_of
+
+NAME = "service.log"
+_FILE_BYTES = 20 * 1024 * 1024
+_OLDER_FILES = 5
+
+
+class ServiceLog:
+    """`service.log` in the run directory, with `service.log.1` … `.5` behind it: the workers' lines as they come, and our own.
+
+    It is renamed when it is full, which `tail -F` follows. What finds no room is lost: a log may not stop a service.
+    Without a run directory it is stderr, for a service in the foreground.
+    """
+
+    def __init__(self, run_directory: Path | None, settings: Logging) -> None:
+        logging.raiseExceptions = False
+        self._handler = logging.StreamHandler(sys.stderr) if run_directory is None else _rotating(run_directory)
+        self._handler.setFormatter(_Formatter(formatter_of(settings)))
+        logging.basicConfig(level=settings.level.upper(), handlers=[self._handler], force=True)
+
+    def write(self, line: bytes, slot: int | None = None) -> None:
+        """A line of a worker's, which has its form already; it tells the slot, if there is one to be told."""
+        text = line.rstrip(b"\r\n").decode("utf-8", "replace")
+        told = text if slot is None else _with_slot(text, slot)
+        self._handler.handle(logging.makeLogRecord({"msg": told, "is_formatted": True}))
+
+
+def _rotating(run_directory: Path) -> RotatingFileHandler:
+    return RotatingFileHandler(
+        run_directory / NAME, maxBytes=_FILE_BYTES, backupCount=_OLDER_FILES, encoding="utf-8", errors="replace", delay=True
+    )
+
+
+def _with_slot(text: str, slot: int) -> str:
+    """A field of an object, also of a line that a library wrote past the log and that is no object of ours."""
+    if text.startswith('{"at": ') and text.endswith("}"):
+        return f'{{"slot": {slot}, {text[1:]}'
+    return f"{text} [slot={slot}]"
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self, ours: logging.Formatter) -> None:
+        super().__init__()
+        self._ours = ours
+
+    def format(self, record: logging.LogRecord) -> str:
+        return str(record.msg) if hasattr(record, "is_formatted") else self._ours.format(record)

@@ -1,0 +1,136 @@
+"""The supervisor: starts a worker in each slot, starts it again when it dies, and lets all drain when told to stop."""
+
+import logging
+import os
+import selectors
+import signal
+from collections.abc import Callable, Sequence
+from time import monotonic
+from types import FrameType
+
+from daemon.exit_code import ExitCode
+from daemon.supervision.worker_slot import WorkerSlot
+
+_log = logging.getLogger("resequencer.supervisor")
+_DRAIN_SECONDS = 30
+_FINAL = (ExitCode.USAGE, ExitCode.CONFIGURATION_REFUSED)
+"""Starting again cannot help."""
+
+
+class Supervisor:
+    """Watches over the slots of one service, all at once and in one thread.
+
+    A slot whose worker cannot be kept alive ends the whole service: the others drain. With `starts_again` false others start it
+    again: it ends like its worker, unless that died of an envelope.
+    """
+
+    def __init__(self, slots: Sequence[WorkerSlot], *, starts_again: bool = True) -> None:
+        assert slots
+        self._slots = slots
+        self._starts_again = starts_again
+        self._woken, self._waking = os.pipe()
+        self._times_told = 0
+        self._last_signal = 0
+        self._is_late = False
+        self._is_draining = False
+        self._failure: int | None = None
+        self._last_codes: list[int] = []
+
+    def run(self, *, is_told: Callable[[], bool] = lambda: False) -> int:
+        """Until SIGTERM or SIGINT, or until a worker cannot be kept alive; the exit code.
+
+        The first signal lets the workers drain, for 30 s at most in all; a second one ends them at once. `is_told` says whether
+        the first has come already.
+        """
+        self._heed_signals()
+        self._times_told += is_told()
+        while any(slot.is_running or slot.starts_at is not None for slot in self._slots):
+            self._start_who_is_due()
+            self._listen()
+            self._look()
+            self._obey()
+            self._bury()
+        signal.alarm(0)
+        # All is over: one more signal must not change how it ends.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        if self._failure is not None:
+            return self._failure
+        if self._times_told > 1 and not self._starts_again:
+            return 128 + self._last_signal
+        return ExitCode.NOT_SO if any(self._last_codes) else ExitCode.DONE
+
+    def _heed_signals(self) -> None:
+        """A signal only leaves its mark and wakes the loop: nothing is interrupted half-way."""
+        for descriptor in (self._woken, self._waking):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD):
+            signal.signal(number, self._mark)
+
+    def _mark(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if number == signal.SIGALRM:
+            self._is_late = True
+        elif number != signal.SIGCHLD:
+            self._times_told += 1
+            self._last_signal = number
+
+    def _obey(self) -> None:
+        if self._times_told and not self._is_draining:
+            self._drain()
+        if self._times_told > 1 or self._is_late:
+            for slot in self._slots:
+                slot.kill()
+
+    def _drain(self) -> None:
+        self._is_draining = True
+        signal.alarm(_DRAIN_SECONDS)
+        for slot in self._slots:
+            slot.drain()
+
+    def _start_who_is_due(self) -> None:
+        for slot in self._slots:
+            if slot.starts_at is not None and slot.starts_at <= monotonic():
+                slot.start()
+
+    def _listen(self) -> None:
+        """Until a worker speaks or ends, a signal comes, or the next start or look is due."""
+        due = [slot.starts_at - monotonic() for slot in self._slots if slot.starts_at is not None]
+        due += [slot.look_seconds for slot in self._slots if slot.look_seconds is not None]
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._woken, selectors.EVENT_READ)
+            for slot in self._slots:
+                if slot.said is not None:
+                    selector.register(slot.said, selectors.EVENT_READ, slot)
+            ready = selector.select(max(0.0, min(due)) if due else None)
+        for key, _ in ready:
+            if isinstance(key.data, WorkerSlot):
+                key.data.listen()
+            else:
+                os.read(self._woken, 4_096)
+
+    def _look(self) -> None:
+        for slot in self._slots:
+            slot.look()
+
+    def _bury(self) -> None:
+        for slot in self._slots:
+            code = slot.find_end()
+            if code is not None:
+                self._note_end(slot, code)
+
+    def _note_end(self, slot: WorkerSlot, code: int) -> None:
+        if self._is_draining:
+            self._last_codes.append(code)
+        elif not self._starts_again and not slot.has_culprit:
+            self._fail(code if code >= 0 else 128 - code)
+        elif code in _FINAL and not slot.has_culprit:
+            _log.error("%s ended with %d: starting it again cannot help", slot.name, code)
+            self._fail(ExitCode(code))
+        elif not slot.note_death(code):
+            self._fail(ExitCode.NOT_SO)
+
+    def _fail(self, code: int) -> None:
+        self._failure = code
+        self._drain()

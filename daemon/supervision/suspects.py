@@ -1,0 +1,116 @@
+"""The envelopes of which workers died on this machine: a small file for each, until it has left."""
+
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from daemon.supervision.in_flight_memory import InHand
+from domain.record import Origin, Partition
+from resequencer.in_flight import Deed
+
+_log = logging.getLogger("resequencer.supervisor")
+
+DEATHS_OF_ONE = 3
+"""After so many deaths of workers the same envelope is set aside."""
+
+REMEDY = "correct what fails on it, then requeue it"
+
+_MOST = 100
+"""So many files are kept. One is left behind of what left at the very moment of a crash, or after its last attempt."""
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """An envelope, what was done with it, how many workers ended meanwhile, and how the last of them did."""
+
+    topic: str
+    partition: int
+    offset: int
+    unit: str
+    deed: Deed
+    identity: str
+    deaths: int
+    last_death: str
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(Partition(self.topic, self.partition), self.offset)
+
+    @property
+    def is_condemned(self) -> bool:
+        """No worker is given to it any more."""
+        return self.deaths >= DEATHS_OF_ONE
+
+
+class Suspects:
+    """The files in `suspects/` of the run directory. The supervisor counts, the workers look and forget.
+
+    A full disk is said, and does not end the service.
+    """
+
+    def __init__(self, run_directory: Path) -> None:
+        self._directory = run_directory / "suspects"
+
+    def count(self, held: InHand, death: str) -> Suspect | None:
+        """One more worker has ended with this envelope in its hand. None if that could not be made durable."""
+        known = self._read(self._path(held.origin))
+        deaths = known.deaths if known is not None and known.identity == held.identity else 0
+        (topic, number), offset = held.origin
+        suspect = Suspect(topic, number, offset, held.unit, held.deed, held.identity, deaths + 1, death)
+        try:
+            self._write(suspect)
+        except OSError as error:
+            _log.warning("%s cannot be written, so the record is not counted against: %s", self._path(held.origin), error)
+            return None
+        return suspect
+
+    def find_all(self) -> Mapping[Origin, Suspect]:
+        """Those that have not left; what cannot be read is none."""
+        try:
+            names = os.listdir(self._directory)
+        except OSError:
+            return {}
+        found = [self._read(self._directory / name) for name in names if name.endswith(".json")]
+        return {each.origin: each for each in found if each is not None}
+
+    def forget(self, suspect: Suspect) -> None:
+        with suppress(OSError):
+            self._path(suspect.origin).unlink(missing_ok=True)
+
+    def _path(self, origin: Origin) -> Path:
+        """A topic may have 249 characters, and a file's name 255 bytes; all records of a service are of one topic."""
+        (topic, number), offset = origin
+        return self._directory / f"{topic[:50]}-{number}@{offset}.json"
+
+    def _read(self, path: Path) -> Suspect | None:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Suspect)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+
+    def _write(self, suspect: Suspect) -> None:
+        self._directory.mkdir(exist_ok=True)
+        path = self._path(suspect.origin)
+        fresh = path.with_suffix(".new")
+        with fresh.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(suspect)))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+        self._sync_directory()
+        self._let_oldest_go()
+
+    def _sync_directory(self) -> None:
+        directory = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _let_oldest_go(self) -> None:
+        by_age = sorted(self._directory.iterdir(), key=lambda each: each.stat().st_mtime_ns)
+        for each in by_age[:-_MOST]:
+            each.unlink(missing_ok=True)

@@ -1,0 +1,186 @@
+"""A slot of a service: one worker at a time in it, as a child process that ends when this one does."""
+
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from time import monotonic
+
+from daemon.supervision.exit_cause import blame
+from daemon.supervision.exits import Deaths
+from daemon.supervision.in_flight_memory import InHand
+from daemon.supervision.restart_policy import RestartPolicy
+from daemon.supervision.service_log import ServiceLog
+from daemon.supervision.suspects import DEATHS_OF_ONE
+from daemon.supervision.watchdog import WatchedHand
+
+_log = logging.getLogger("resequencer.supervisor")
+_ABORT_SECONDS = 2
+"""So long a worker has to print its stack."""
+_READ_BYTES = 65_536
+_READS = 8
+_LONGEST_LINE_BYTES = 1024 * 1024
+
+
+class WorkerSlot:
+    """Starts workers, keeps what they say, and knows when the next one is due. Nothing here waits.
+
+    `command` starts a worker when its slot, `--lifeline` and `--hand` with a descriptor each, and what it is told of the deaths
+    before are appended; `descriptors` are the locks, which it holds too so that nobody takes its place before it has ended.
+    """
+
+    def __init__(
+        self, command: Sequence[str], descriptors: Sequence[int], log: ServiceLog, deaths: Deaths, hand: WatchedHand
+    ) -> None:
+        self._command = command
+        self._descriptors = descriptors
+        self._service_log = log
+        self._deaths = deaths
+        self._hand = hand
+        self._culprit: InHand | None = None
+        self._aborted_at: float | None = None
+        self._policy = RestartPolicy()
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._lifeline: int | None = None
+        self._said: int | None = None
+        self._begun = b""
+        self._starts_at: float | None = monotonic()
+
+    @property
+    def name(self) -> str:
+        return self._deaths.name
+
+    @property
+    def said(self) -> int | None:
+        """The descriptor on which it speaks; None when it says nothing more."""
+        return self._said
+
+    @property
+    def is_running(self) -> bool:
+        return self._worker is not None
+
+    @property
+    def starts_at(self) -> float | None:
+        """When the next one is due, by the monotonic clock; None while there is one, and when there will be none."""
+        return self._starts_at
+
+    def start(self) -> None:
+        theirs, self._lifeline = os.pipe()
+        self._said, speaking = os.pipe()
+        os.set_blocking(self._said, False)
+        self._hand.begin()
+        self._aborted_at = None
+        shared = ["--lifeline", str(theirs), "--hand", str(self._hand.descriptor)]
+        command = [*self._command, "--slot", str(self._deaths.slot), *shared, *self._deaths.arguments]
+        passed = (theirs, self._hand.descriptor, *self._descriptors)
+        try:
+            self._worker = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked before.
+                command, stdin=subprocess.DEVNULL, stdout=speaking, stderr=speaking, pass_fds=passed
+            )
+        finally:
+            os.close(theirs)
+            os.close(speaking)
+        self._starts_at = None
+
+    def listen(self) -> None:
+        """Put into the log what it has said by now; of one that never stops, a part."""
+        for _ in range(_READS):
+            if self._said is None:
+                return
+            try:
+                said = os.read(self._said, _READ_BYTES)
+            except BlockingIOError:
+                return
+            self._keep(said)
+            if not said:
+                os.close(self._said)
+                self._said = None
+
+    @property
+    def look_seconds(self) -> float | None:
+        """How often to `look`; None while there is nothing to look at."""
+        return None if self._worker is None else self._hand.interval_seconds
+
+    def look(self) -> None:
+        """Whether it goes on with what it has in hand. If it does not for too long it is aborted, which prints its stack: even
+        native code that lets no thread of Python run cannot hold that up. What does not end then is killed.
+        """
+        if self._worker is None:
+            return
+        if self._aborted_at is not None:
+            if monotonic() - self._aborted_at > _ABORT_SECONDS:
+                self._worker.kill()
+            return
+        held = self._hand.look(self._worker.pid)
+        if held is not None:
+            told = "%s has been %s for more than %g s (handling-limit): it is ended. Its stack follows; correct what hangs"
+            _log.error(told, self._deaths.name, held, self._hand.limit_seconds, extra=held.places)
+            self._worker.send_signal(signal.SIGABRT)
+            self._aborted_at = monotonic()
+        elif (slow := self._hand.find_slow()) is not None:
+            self._deaths.tell_slow(f"{slow}; after {self._hand.limit_seconds:g} s of that (handling-limit) it is ended")
+
+    def find_end(self) -> int | None:
+        """How it ended, negative for a signal; once. None while it runs, and while there is none."""
+        code = None if self._worker is None else self._worker.poll()
+        if code is None:
+            return None
+        # What it started may hold the other end for longer; nobody waits for that.
+        self.listen()
+        self._keep(b"")
+        if self._said is not None:
+            os.close(self._said)
+        self._worker = self._said = None
+        self._culprit = self._hand.find_culprit(code)
+        self._cut()
+        return code
+
+    @property
+    def has_culprit(self) -> bool:
+        """The last worker died of an envelope."""
+        return self._culprit is not None
+
+    def note_death(self, code: int) -> bool:
+        """Whether another one is started, after a pause. If not, the status says why."""
+        hung_seconds = self._hand.limit_seconds if self._hand.is_hung else None
+        told, now = self._deaths.how(code, hung_seconds), round(monotonic() * 1_000)
+        suspect, held = None, self._culprit
+        if held is not None:
+            suspect = self._hand.count(held, told)
+            told = f"{told} {blame(held, suspect)}"
+        self._deaths.note(told)
+        is_explained = suspect is not None and suspect.deaths <= DEATHS_OF_ONE
+        pause_ms = self._policy.note_explained(now) if is_explained else self._policy.note_death(now)
+        if pause_ms is None:
+            _log.error("%s", self._deaths.note_the_last())
+            return False
+        places = {} if held is None else held.places
+        _log.warning("%s %s; it is started again in %.1f s", self._deaths.name, told, pause_ms / 1_000, extra=places)
+        self._starts_at = monotonic() + pause_ms / 1_000
+        return True
+
+    def drain(self) -> None:
+        """Let it finish its cycle; no other one follows."""
+        if self._starts_at is not None:
+            self._deaths.note_stopped()
+            self._starts_at = None
+        self._cut()
+
+    def kill(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+
+    def _cut(self) -> None:
+        lifeline, self._lifeline = self._lifeline, None
+        if lifeline is not None:
+            os.close(lifeline)
+
+    def _keep(self, said: bytes) -> None:
+        """Whole lines; what has no end yet waits for it, up to a length and until its end."""
+        *lines, rest = (self._begun + said).split(b"\n")
+        if rest and (not said or len(rest) > _LONGEST_LINE_BYTES):
+            lines, rest = [*lines, rest], b""
+        self._begun = rest
+        for line in lines:
+            self._service_log.write(line, self._deaths.told_slot)

@@ -1,0 +1,118 @@
+"""The handler with the lookups: it takes a new release up between two cycles, all of it together."""
+
+import logging
+from collections.abc import Callable
+
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.schema import LOOKUPS
+from domain.clock import Instant
+from domain.envelope import DataEnvelope
+from domain.errors import ConfigurationError
+from enrichment.directory import LookupsDirectory
+from enrichment.errors import NoRelease, ReleaseRefused
+from enrichment.follower import Follower
+from enrichment.manifest import Pointer
+from enrichment.release import Release, open_release, read_manifest
+from enrichment.shapes import PROFILES
+from resequencer.flow_profiles import ReleasedProfiles
+from resequencer.handlers.enrichment import Enrichment
+from resequencer.handlers.lookups import Lookups
+from resequencer.handlers.notification_settings import NotificationSettings
+from resequencer.handlers.port import Handled, Marks
+from resequencer.handlers.process_object_handler import ProcessObjectHandler
+from resequencer.payment_data import PaymentData
+
+_log = logging.getLogger("resequencer.lookups")
+
+Make = Callable[[NotificationSettings | Enrichment], ProcessObjectHandler]
+
+
+class EnrichedHandler:
+    """Handles with the lookups of one release until `take_up` finds another; before the first one, as it was made.
+
+    What it knows of flows is of the same release.
+    """
+
+    def __init__(self, handler: ProcessObjectHandler, release: Release | None, follower: Follower) -> None:
+        self._handler = handler
+        self._release = release
+        self._profiles = None if release is None else ReleasedProfiles(release)
+        self._follower = follower
+
+    @property
+    def version(self) -> str | None:
+        """None before the first release."""
+        return None if self._release is None else self._release.version
+
+    @property
+    def profile_count(self) -> int:
+        """Of the completion profiles that are used."""
+        table = None if self._release is None else self._release.manifest.tables.get(PROFILES)
+        return 0 if table is None else table.rows
+
+    def follow(self) -> None:
+        """From now on new releases are looked for."""
+        if self._release is not None:
+            _log.info("lookups %s", self._release.version)
+        self._follower.start()
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        return self._handler.handle(envelope, data, marks, now)
+
+    def find_lateness_ms(self, entity: str | None, flow: str) -> int | None:
+        return None if self._profiles is None else self._profiles.find_lateness_ms(entity, flow)
+
+    def take_up(self) -> None:
+        """Between two cycles: what a cycle handles is of one version. Never waits."""
+        taken = self._follower.take()
+        if taken is None:
+            return
+        before, self._release = self._release, taken
+        self._handler, self._profiles = self._handler.with_lookups(Lookups(taken)), ReleasedProfiles(taken)
+        _log.info("lookups %s, %s", taken.version, "the first" if before is None else f"after {before.version}")
+        if before is not None:
+            before.close()
+
+    def close(self) -> None:
+        self._follower.close()
+        if self._release is not None:
+            self._release.close()
+
+
+def make_enriched_handler(configuration: Configuration, make: Make, load: Callable[[], NotificationSettings]) -> EnrichedHandler:
+    """With the current release, or with the table that `load` reads where none was published and none has to be.
+
+    Raises:
+        ConfigurationError: There is none and there has to be, it is damaged, or the table is refused.
+    """
+    lookups = configuration.lookups
+    directory = LookupsDirectory(lookups.directory)
+    pointer = find_current(configuration)
+    if pointer is None:
+        return EnrichedHandler(make(load()), None, Follower(directory, None, lookups.check_every_ms))
+    try:
+        release = open_release(directory, pointer)
+    except ReleaseRefused as error:
+        raise ConfigurationError(f"{LOOKUPS}.directory", str(error)) from error
+    return EnrichedHandler(make(Lookups(release)), release, Follower(directory, pointer, lookups.check_every_ms))
+
+
+def find_current(configuration: Configuration) -> Pointer | None:
+    """The release to be used, None where none was published and none has to be.
+
+    Whether it is whole shows when it is opened; here it is only asked what it says of itself, which takes no time.
+
+    Raises:
+        ConfigurationError: There is none and there has to be, or what it says cannot be read.
+    """
+    directory = LookupsDirectory(configuration.lookups.directory)
+    try:
+        pointer = directory.get_current()
+        read_manifest(directory, pointer.version)
+    except NoRelease as error:
+        if configuration.lookups.is_required:
+            raise ConfigurationError(f"{LOOKUPS}.directory", str(error)) from error
+        return None
+    except (ReleaseRefused, OSError) as error:
+        raise ConfigurationError(f"{LOOKUPS}.directory", str(error)) from error
+    return pointer

@@ -1,0 +1,65 @@
+"""A worker's hand: its supervisor sees what is in it, and what too many workers died of is not taken up again."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from daemon.supervision.in_flight_memory import HandMemory, identity_of
+from daemon.supervision.suspects import REMEDY, Suspect, Suspects
+from domain.envelope import DataEnvelope
+from domain.errors import EndedItsWorker
+from domain.identifiers import shown
+from domain.record import Origin
+from resequencer.in_flight import Deed
+
+_log = logging.getLogger("resequencer.daemon")
+
+
+class WorkerHand:
+    """`look` is called before each cycle and `forget_those_that` after it: another worker may have died of what is ours now."""
+
+    def __init__(self, memory: HandMemory, suspects: Suspects) -> None:
+        self._put = memory.put
+        self.let_go = memory.clear
+        self._suspects = suspects
+        self._known: Mapping[Origin, Suspect] = {}
+        self._settled: dict[Origin, Suspect] = {}
+
+    def look(self) -> None:
+        """Who is suspected by now."""
+        self._known = self._suspects.find_all()
+
+    def take(self, envelope: DataEnvelope, deed: Deed) -> None:
+        if self._known:
+            self._look_closer(envelope, deed)
+        self._put(envelope, deed)
+
+    def put_off(self, envelope: DataEnvelope) -> None:
+        self._settled.pop(envelope.record.origin, None)
+
+    def forget_those_that(self, have_left: Callable[[Origin], bool]) -> None:
+        """What was known of them, of those that were handled or set aside here."""
+        for origin in [each for each in self._settled if have_left(each)]:
+            self._suspects.forget(self._settled.pop(origin))
+
+    def _look_closer(self, envelope: DataEnvelope, deed: Deed) -> None:
+        origin = envelope.record.origin
+        suspect = self._known.get(origin)
+        if suspect is None:
+            return
+        if suspect.identity != identity_of(envelope):
+            self._suspects.forget(suspect)  # Its topic was made anew, or its file: this is another record.
+            return
+        is_refused = suspect.is_condemned and suspect.deed == deed
+        if is_refused or deed is Deed.HANDLING:
+            self._settled[origin] = suspect
+        if is_refused:
+            self._refuse(suspect)
+
+    def _refuse(self, suspect: Suspect) -> None:
+        """It leaves as a dead letter."""
+        error = EndedItsWorker(
+            f"{suspect.deed.words} it ended {suspect.deaths} workers, the last of which {suspect.last_death}; {REMEDY}"
+        )
+        places = {"unit": suspect.unit, "partition": str(suspect.origin.partition), "position": str(suspect.origin)}
+        _log.error("%s of unit %s is set aside: %s", suspect.origin, shown(suspect.unit), error, extra=places)
+        raise error

@@ -1,0 +1,182 @@
+"""A worker's life: take over, run cycles, report, drain, let go."""
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from daemon.composition import Parts, compose, resequencer_settings
+from daemon.configuration.configuration import Configuration
+from daemon.status.deadline_text import deadline_words
+from daemon.status.file import StatusFile
+from daemon.status.report import Identity, State, report, with_figures
+from daemon.supervision.in_flight_memory import HandMemory
+from daemon.supervision.suspects import Suspects
+from daemon.system_clock import SystemClock
+from daemon.worker.in_flight import WorkerHand
+from domain.clock import Instant
+from guardian.actor_gateway import ActorsFailed
+from guardian.messages import Survey
+from guardian.retry import Stopped
+
+_log = logging.getLogger("resequencer.daemon")
+_REPORT_MS = 500
+_EXPIRE_MS = 10_000
+_REASONS = {State.HEALING: "what the storage has forgotten is read again"}
+_NOT_JOINED = "the group has not said yet which partitions are this worker's"
+_MANY = 100
+"""When a call forgot so many idle units there are probably more, and waiting for them would let the storage grow."""
+
+
+class Worker:
+    """Runs cycles until it is told to stop; reports twice a second, also while it waits for something that is away.
+
+    `beside` is called after each cycle, and must not wait. In `memory` its supervisor sees what it has in hand.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        wait: Callable[[int], None],
+        is_stopping: Callable[[], bool],
+        identity: Identity,
+        beside: Callable[[Instant], None] | None = None,
+        memory: HandMemory | None = None,
+    ) -> None:
+        self._clock = SystemClock()
+        self._is_stopping = is_stopping
+        self._sleep = wait
+        self._beside = beside
+        self._status = StatusFile(configuration.notification.run_directory, identity.slot)
+        self._identity = identity
+        self._settings = resequencer_settings(configuration)
+        self._reported_at = self._expired_at = 0
+        self._has_begun = False
+        self._told: State | None = None
+        self._parts: Parts | None = None
+        self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
+        self._hand = WorkerHand(memory or HandMemory(), Suspects(configuration.notification.run_directory))
+        self._parts = compose(configuration, self._wait, is_stopping, identity.slot, self._hand)
+        # The first one of a service that just starts says at once what a person has to give; later ones wait for it.
+        self._parts.patience.waits_for_people = identity.restarts > 0
+
+    def run(self) -> None:
+        """Until told to stop; drains and lets go of everything in the end.
+
+        Raises:
+            ResequencerError: The worker must not go on; what it had not committed will be read again.
+        """
+        parts, reason = self._get_parts(), None
+        parts.handler.follow()
+        try:
+            while not self._is_stopping():
+                self._run_cycle()
+                self._look_after()
+            self._drain()
+        except Stopped as error:
+            _log.warning("%s", error)
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            raise
+        finally:
+            self._leave(parts, reason)
+
+    def _run_cycle(self) -> None:
+        """It has begun when a cycle is through that knew what is ours: what was assigned before it, it has tried to take over.
+
+        Also where nothing is ours, the storage has answered before.
+        """
+        parts = self._get_parts()
+        has_joined = parts.servers.transport.standing().has_joined
+        self._hand.look()
+        parts.cycle.run_once()
+        self._hand.forget_those_that(parts.cycle.ownership.has_left)
+        if has_joined and not self._has_begun:
+            parts.patience.until_answered("storage", parts.servers.storage.connect)
+            self._has_begun = parts.patience.waits_for_people = True
+
+    def _get_parts(self) -> Parts:
+        assert self._parts is not None
+        return self._parts
+
+    def _look_after(self) -> None:
+        """What has to be done now and then beside the cycles."""
+        self._get_parts().handler.take_up()
+        now = self._clock.now()
+        if _is_over(_EXPIRE_MS, self._expired_at, now):
+            gone = self._get_parts().cycle.expire()
+            self._expired_at = 0 if gone >= _MANY else now
+        now, state = self._clock.now(), self._state()
+        if state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
+            self._report(now, state)
+        self._get_parts().mishaps.tell(now)
+        if self._beside is not None:
+            self._beside(now)
+
+    def _drain(self) -> None:
+        _log.info("draining")
+        self._report(self._clock.now(), State.DRAINING)
+        self._get_parts().cycle.close()
+        _log.info("drained")
+
+    def _leave(self, parts: Parts, reason: str | None) -> None:
+        now = self._clock.now()
+        try:
+            self._report(now, State.STOPPED, reason)
+        except ActorsFailed:
+            # A guardian that failed has no figures any more; what it failed with is being raised.
+            self._status.write(report(self._identity, State.STOPPED, reason, now))
+        for each in parts.servers:
+            each.close()
+        parts.handler.close()
+
+    def _wait(self, milliseconds: int) -> None:
+        """Waiting for input or for something that is away; the report is kept fresh meanwhile."""
+        self._sleep(milliseconds)
+        now = self._clock.now()
+        if self._parts is not None and _is_over(_REPORT_MS, self._reported_at, now):
+            self._report(now, self._state())
+
+    def _report(self, now: Instant, state: State, reason: str | None = None) -> None:
+        parts = self._get_parts()
+        plain = report(self._identity, state, reason or self._reason(state), now)
+        surveyed, standing = parts.servers.actors.survey(Survey()), parts.servers.transport.standing()
+        figured = with_figures(plain, parts.cycle, surveyed, standing, parts.overruns.overruns)
+        version, deadlines = parts.handler.version, deadline_words(self._settings, parts.handler.profile_count)
+        self._status.write(msgspec.structs.replace(figured, lookups_version=version, deadlines=deadlines))
+        self._reported_at = now
+        self._tell(state)
+
+    def _tell(self, state: State) -> None:
+        """Each time that it becomes ready. What it was not ready for has been said by whoever missed it."""
+        if state is State.READY and self._told is not State.READY:
+            _log.info("ready")
+        self._told = state
+
+    def _reason(self, state: State) -> str | None:
+        parts = self._get_parts()
+        untaken = next(iter(parts.cycle.ownership.later.untaken.values()), None)
+        why = parts.patience.reason or (untaken.reason if untaken else parts.cycle.refusal)
+        if why is None and state is State.STARTING and not parts.servers.transport.standing().has_joined:
+            return _NOT_JOINED
+        return why or _REASONS.get(state)
+
+    def _state(self) -> State:
+        parts = self._get_parts()
+        if parts.patience.away is not None:
+            return State(f"{parts.patience.away} away")
+        untaken = parts.cycle.ownership.later.untaken
+        if untaken:
+            return State(f"{next(iter(untaken.values())).what} away")
+        if parts.cycle.refusal is not None:
+            return State.OUTPUT_AWAY
+        if parts.cycle.ownership.is_healing:
+            return State.HEALING
+        if self._is_stopping():
+            return State.DRAINING
+        return State.READY if self._has_begun else State.STARTING
+
+
+def _is_over(span_ms: int, since: Instant, now: Instant) -> bool:
+    """Also when the clock was set back: otherwise nothing would be done until it is there again."""
+    return not 0 <= now - since < span_ms

@@ -1,0 +1,68 @@
+"""The worker's actors as the cycle sees them: a question, an answer."""
+
+from typing import Any, TypeVar
+
+import msgspec
+from thespian.actors import PoisonMessage
+
+from domain.errors import ResequencerError
+from guardian.actor_system import make_actor_system
+from guardian.guardian_actor import Escalated, Guardian
+from guardian.messages import Active, Arm, Drop, ListActive, Prepare, Prepared, Settle, Settled, Survey, Surveyed
+from guardian.supervision import Failure
+from guardian.unit_registry import RosterSettings
+from resequencer.actor import Resequencer
+from resequencer.turn_context import Rules
+from resequencer.unit_codec import Decode, UnitCodec
+
+_Answer = TypeVar("_Answer")
+
+
+class ActorsFailed(ResequencerError):
+    """The guardian itself failed; the worker ends without committing (`supervision`)."""
+
+
+class Actors:
+    """One in-process actor system with its guardian. Everything runs in the thread that asks."""
+
+    def __init__(self, rules: Rules, decode: Decode, settings: RosterSettings) -> None:
+        resequencer = type("WorkerResequencer", (Resequencer,), {"rules": rules, "codec": UnitCodec(rules.strategy, decode)})
+        guardian = type("WorkerGuardian", (Guardian,), {"resequencer": resequencer, "settings": settings})
+        self._system = make_actor_system()
+        self._guardian = self._system.createActor(guardian)
+
+    def arm(self, message: Arm) -> None:
+        self._ask(message, Arm)
+
+    def drop(self, message: Drop) -> None:
+        self._ask(message, Drop)
+
+    def prepare(self, message: Prepare) -> Prepared:
+        return self._ask(message, Prepared)
+
+    def settle(self, message: Settle) -> Settled:
+        """Decide about a poll.
+
+        Raises:
+            Escalated: A unit failed in a way that the worker must not go on from.
+            ActorsFailed: The guardian did.
+        """
+        return self._ask(message, Settled)
+
+    def active(self) -> Active:
+        return self._ask(ListActive(), Active)
+
+    def survey(self, message: Survey) -> Surveyed:
+        return self._ask(message, Surveyed)
+
+    def close(self) -> None:
+        self._system.shutdown()
+
+    def _ask(self, message: msgspec.Struct, expected: type[_Answer]) -> _Answer:
+        answer: Any = self._system.ask(self._guardian, message)
+        if isinstance(answer, expected):
+            return answer
+        if isinstance(answer, Escalated):
+            raise answer
+        details = answer.details if isinstance(answer, PoisonMessage) else f"answered {answer!r}"
+        raise ActorsFailed(f"{Failure.GUARDIAN}: {type(message).__name__}: {details}")

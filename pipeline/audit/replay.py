@@ -1,0 +1,176 @@
+"""How a unit's life may have gone: its own pure code over what arrived, with the releases that the output speaks of.
+
+When a deadline or a bound released a stash cannot be known from the records: it may have been between any two arrivals. The
+marks `incomplete` tell which of these ways was taken; a few are followed side by side, and the one that agrees best counts.
+"""
+
+from typing import NamedTuple
+
+from domain.dead_letter import DeadLetter
+from domain.envelope import DataEnvelope
+from domain.notification import Notification
+from pipeline.audit.observed import SeenNotification, likeness_of, see_expected
+from pipeline.audit.rules import AuditRules
+from pipeline.audit.unit_output import UnitOutput
+from resequencer.dry_run import Led, lead
+from resequencer.unit import Unit
+
+_WIDTH = 16
+"""So many ways are followed side by side, at most."""
+
+_SILENT = 64
+"""A stash of which nothing was seen is released for a try only if it is no larger: each try costs as much as handling it."""
+
+
+class Emission(NamedTuple):
+    """A notification or a dead letter that must be there once everything up to the offset `trigger` is settled."""
+
+    made: SeenNotification | DeadLetter
+    offset: int
+    trigger: int
+
+
+class Link(NamedTuple):
+    """What was let out, the latest first; ways that part share what lies before."""
+
+    before: "Link | None"
+    emission: Emission
+
+
+class Course(NamedTuple):
+    """One way. `highest` is the highest place in the output of what was let out, `score` how well it agrees so far.
+
+    `explained` counts the notifications; None once anything that leaves is not there, or not as it has to be. `is_guessed`
+    after a release that let nothing out. `counted_at` is the offset of the last that was handled or stashed.
+    """
+
+    unit: Unit
+    score: int = 0
+    highest: int = -1
+    last: Link | None = None
+    explained: int | None = 0
+    is_guessed: bool = False
+    counted_at: int = -1
+
+    def emissions(self) -> list[Emission]:
+        """In the order in which they left."""
+        found, link = list[Emission](), self.last
+        while link is not None:
+            found.append(link.emission)
+            link = link.before
+        return found[::-1]
+
+
+class Courses:
+    """The ways of one unit, from a beginning on. Give it the arrivals in their order, then ask for the best.
+
+    Only if it `is_thorough` are releases thought of that let nothing out.
+    """
+
+    def __init__(self, beginning: Course, rules: AuditRules, output: UnitOutput, *, is_thorough: bool = False) -> None:
+        self.is_thorough = is_thorough
+        self._rules = rules
+        self._output = output
+        self._courses = [beginning]
+
+    @property
+    def known(self) -> Course | None:
+        """The way that lets out all that came, and all of it just as it is there; None if there is no such way yet."""
+        for each in self._courses:
+            if _is_known(each):
+                return each
+        return None
+
+    def arrive(self, envelope: DataEnvelope) -> bool:
+        """Whether it counted: a duplicate does not, and what became a dead letter at once."""
+        self._branch()
+        led = [lead(each.unit, envelope, self._rules.rules) for each in self._courses]
+        counted_at = envelope.offset if led[0].counts else None
+        ways = zip(self._courses, led, strict=True)
+        self._courses = [self._after(each, way, envelope.offset, counted_at) for each, way in ways]
+        return led[0].counts
+
+    def best(self) -> Course:
+        """Call it once, when everything has arrived."""
+        self._branch()
+        return max(self._courses, key=_score)
+
+    def is_heard_of(self, course: Course) -> bool:
+        """Whether the release of what waits would let anything out; of one that would not nobody can tell whether it was."""
+        return bool(course.unit.stash.lanes and lead(course.unit, None, self._rules.rules).outgoing)
+
+    def _branch(self) -> None:
+        """Where a release may have been."""
+        if not self.is_thorough and not self._output.incomplete:
+            return
+        released = [released for each in self._courses if (released := self._released(each)) is not None]
+        if released or len(self._courses) > 1:
+            self._courses = sorted([*self._courses, *released], key=_score, reverse=True)[:_WIDTH]
+
+    def _released(self, course: Course) -> Course | None:
+        if not course.unit.stash.lanes or not self._may_be_released(course):
+            return None
+        led = lead(course.unit, None, self._rules.rules)
+        if not self._is_one_release(led):
+            return None
+        after = self._after(course, led, course.counted_at)
+        return after if self._is_seen(course) else after._replace(is_guessed=True)
+
+    def _may_be_released(self, course: Course) -> bool:
+        if self._is_seen(course):
+            return True
+        stash = course.unit.stash
+        is_silent = self.is_thorough and len(stash) <= _SILENT
+        return is_silent and all(self._output.find_first(each.envelope.offset) is None for each in stash)
+
+    def _is_seen(self, course: Course) -> bool:
+        """Whether something that waits is marked in the output."""
+        incomplete = self._output.incomplete
+        return bool(incomplete) and any(each.envelope.offset in incomplete for each in course.unit.stash)
+
+    def _is_one_release(self, led: Led) -> bool:
+        """Whether all of what is marked in it was made at one instant, and nothing else at that instant.
+
+        A user's own target type may have been called again in between.
+        """
+        made = [each.notification_id for each in led.outgoing if isinstance(each, Notification)]
+        marked = [seen for each in made if (seen := self._output.find(each)) is not None and seen.incomplete is not None]
+        if self._rules.handler.is_foreign or any(each.created_at is None for each in marked):
+            return True
+        instants = {each.created_at for each in marked if each.created_at is not None}
+        return not instants or (len(instants) == 1 and self._output.released[instants.pop()] <= set(made))
+
+    def _after(self, course: Course, led: Led, trigger: int, counted_at: int | None = None) -> Course:
+        _, score, highest, last, explained, is_guessed, before = course
+        for each in led.outgoing:
+            emission, rated, place, is_right = self._rated(each, trigger, highest)
+            score, highest, last = score + rated, max(highest, place), Link(last, emission)
+            explained = explained + (place >= 0) if is_right and explained is not None else None
+        return Course(led.unit, score, highest, last, explained, is_guessed, before if counted_at is None else counted_at)
+
+    def _rated(self, made: Notification | DeadLetter, trigger: int, highest: int) -> tuple[Emission, int, int, bool]:
+        """With how well it agrees with what was seen of it, where that is, and whether it is all that it has to be."""
+        if isinstance(made, DeadLetter):
+            offset = made.record.origin.offset
+            return Emission(made, offset, trigger), 0, -1, self._output.is_set_aside(offset, made.reason)
+        seen = self._output.find(made.notification_id)
+        if seen is not None and seen.likeness == likeness_of(made):
+            # As nearly always. What is alike is kept once.
+            is_behind = seen.place < highest
+            return Emission(seen, made.origin.offset, trigger), 2 - is_behind, seen.place, not is_behind
+        expected = see_expected(made)
+        if seen is None:
+            return Emission(expected, made.origin.offset, trigger), -1, -1, False
+        is_behind, has_marks = seen.place < highest, seen.marks == expected.marks
+        rated = (2 if has_marks else -1) - is_behind - (seen.digest != expected.digest)
+        is_alike = has_marks and seen.is_like(expected)
+        emission = Emission(seen if is_alike else expected, made.origin.offset, trigger)
+        return emission, rated, seen.place, is_alike and not is_behind
+
+
+def _is_known(course: Course) -> bool:
+    return course.explained is not None and not course.is_guessed and not course.unit.stash.lanes
+
+
+def _score(course: Course) -> int:
+    return course.score

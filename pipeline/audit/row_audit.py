@@ -1,0 +1,153 @@
+"""Judges rows that come unit by unit, and tells what was found and measured."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from domain.envelope import DataEnvelope
+from domain.record import Partition
+from pipeline.audit.dead_letter_rules import ExpectedLetter, letter_findings
+from pipeline.audit.finding import Deviation, Finding
+from pipeline.audit.lateness import Lateness
+from pipeline.audit.observed import SeenLetter, SeenNotification
+from pipeline.audit.replay import Emission
+from pipeline.audit.rows import (
+    LETTER,
+    NOTIFICATION,
+    RECORD,
+    REFUSED,
+    UNPLACED,
+    UNREADABLE,
+    Row,
+    envelope_of,
+    read_arrived,
+    read_letter,
+    read_notification,
+    read_refused,
+)
+from pipeline.audit.rules import AuditRules
+from pipeline.audit.unit_audit import NOT_KNOWN, UnitJudge
+
+FINDING, UNIT, WAITING, ARRIVAL, LET_OUT = "finding", "unit", "waiting", "arrival", "notification"
+
+
+class Told(NamedTuple):
+    """A row of the result; `kind` says which of the others it has.
+
+    A finding: deviation, unit, partition, offset, what. A unit: how much may still come (open).
+    What waits in a unit: the offset of the oldest, and what for. An arrival: its flow, by how
+    many numbers it came behind a later one of its unit (depth, 0 for none), by how many records and by how long. A
+    notification: its status and marks, when it was made, how long its envelope waited, how many records of its unit
+    came meanwhile, and whether its content could be compared.
+    """
+
+    kind: str
+    unit: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    deviation: str | None = None
+    what: str | None = None
+    open: int | None = None
+    flow: str | None = None
+    depth: int | None = None
+    behind: int | None = None
+    late_ms: int | None = None
+    status: str | None = None
+    made_at: int | None = None
+    waited_ms: int | None = None
+    waited_records: int | None = None
+    is_incomplete: bool | None = None
+    is_late: bool | None = None
+    is_compared: bool | None = None
+
+
+def judge_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+    """Rows of one unit in one partition follow each other, ordered by kind and place."""
+    for (partition, unit), of_unit in groupby(rows, key=_whose):
+        if unit.startswith("\x00"):
+            yield from _judge_place(partition, of_unit, rules)
+        else:
+            yield from _judge_unit(partition, unit, of_unit, rules)
+
+
+def _judge_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+    judge, lateness = UnitJudge(partition, unit, rules), Lateness(rules.strategy)
+    arrivals: dict[int, tuple[int, int | None]] = {}
+    origin = Partition(rules.settings.topic, partition)
+    for row in rows:
+        if row.kind == NOTIFICATION:
+            judge.output.add(read_notification(row.payload))
+        elif row.kind == LETTER:
+            judge.output.add_letter(row.place, read_letter(row.payload))
+        elif row.kind == RECORD:
+            arrived = read_arrived(row.payload)
+            envelope = envelope_of(row, arrived, origin)
+            if judge.arrive(envelope, arrived.value_digest):
+                arrivals[row.place] = (len(arrivals), row.at)
+                yield _arrival(lateness, envelope, row)
+    judged = judge.end()
+    yield Told(UNIT, unit, partition, open=judged.open)
+    yield from map(_finding, judged.findings)
+    oldest, lowest = judged.course.unit.stash.oldest, judged.course.unit.stash.lowest
+    if judged.is_waiting and oldest is not None and lowest is not None and oldest.envelope.offset < judge.settled:
+        waits_for = rules.strategy.missing(judged.course.unit.strategy_state, lowest.envelope)
+        yield Told(WAITING, unit, partition, oldest.envelope.offset, what=waits_for)
+    for emission in judged.course.emissions():
+        if isinstance(emission.made, SeenNotification):
+            seen = judge.output.find(emission.made.notification_id)
+            if seen is not None:
+                yield _let_out(unit, partition, emission, seen, arrivals)
+
+
+def _arrival(lateness: Lateness, envelope: DataEnvelope, row: Row) -> Told:
+    late = lateness.of(envelope, row.at)
+    return Told(
+        ARRIVAL, row.unit, row.partition, row.place, flow=envelope.flow, depth=late.depth, behind=late.behind, late_ms=late.ms
+    )
+
+
+def _let_out(
+    unit: str, partition: int, emission: Emission, seen: SeenNotification, arrivals: dict[int, tuple[int, int | None]]
+) -> Told:
+    assert isinstance(emission.made, SeenNotification)
+    index, at = arrivals.get(emission.offset, (0, None))
+    last, _ = arrivals.get(emission.trigger, (index, None))
+    waited_ms = None if at is None or seen.created_at is None else max(0, seen.created_at - at)
+    return Told(
+        LET_OUT,
+        unit,
+        partition,
+        emission.offset,
+        status=seen.status,
+        made_at=seen.created_at,
+        waited_ms=waited_ms,
+        waited_records=last - index,
+        is_incomplete=seen.incomplete is not None,
+        is_late=seen.is_late,
+        is_compared=emission.made.digest != NOT_KNOWN,
+    )
+
+
+def _judge_place(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+    """A record that is no envelope, and the dead letters that speak of it."""
+    letters: dict[int, list[SeenLetter]] = {}
+    expected: list[ExpectedLetter] = []
+    for row in rows:
+        if row.kind == LETTER:
+            letters.setdefault(row.place, []).append(read_letter(row.payload))
+        elif row.kind == REFUSED:
+            refused = read_refused(row.payload)
+            expected.append(ExpectedLetter(row.place, row.place, refused.reason, refused.error, refused.value_digest))
+        elif row.kind == UNREADABLE:
+            yield _finding(Finding(Deviation.UNREADABLE, None, partition, None, row.payload.decode()))
+    settled = rules.settings.settled.get(partition, 0)
+    yield from map(_finding, letter_findings(None, partition, expected, letters, settled))
+
+
+def _finding(found: Finding) -> Told:
+    partition, offset = (found.partition, found.offset) if found.partition != UNPLACED else (None, None)
+    return Told(FINDING, found.unit, partition, offset, found.deviation.value, found.what)
+
+
+def _whose(row: Row) -> tuple[int, str]:
+    return row.partition, row.unit

@@ -1,0 +1,173 @@
+"""Compares what was let out of a unit with what its arrivals demand."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from domain.dead_letter import DeadLetter
+from domain.envelope import DataEnvelope
+from pipeline.audit.dead_letter_rules import ExpectedLetter, letter_findings
+from pipeline.audit.finding import Deviation, Finding
+from pipeline.audit.observed import SeenNotification, digest_of
+from pipeline.audit.replay import Course, Emission
+from pipeline.audit.replay_handler import UNKNOWN
+from pipeline.audit.rules import AuditRules
+from pipeline.audit.staged_replay import LikelyCourses
+from pipeline.audit.unit_output import UnitOutput
+
+NOT_KNOWN = digest_of(UNKNOWN)
+"""The digest of a content that cannot be known."""
+
+
+class Judged(NamedTuple):
+    """What was found of a unit. `open` is how much may still come; `is_waiting` if a release would let something out."""
+
+    findings: list[Finding]
+    open: int
+    course: Course
+    is_waiting: bool
+
+
+class UnitJudge:
+    """One unit in one partition: first everything that was let out, then everything that arrived, each in its order.
+
+    What follows from records at or beyond `settled` may still come.
+    """
+
+    def __init__(self, partition: int, unit: str, rules: AuditRules) -> None:
+        self.output = UnitOutput()
+        self._partition = partition
+        self._unit = unit
+        self.settled = rules.settings.settled.get(partition, 0)
+        self._envelopes: dict[int, bytes] = {}
+        rules.handler.output = self.output
+        self._courses = LikelyCourses(unit, rules, self.output)
+
+    def arrive(self, envelope: DataEnvelope, value_digest: bytes) -> bool:
+        """Whether it counts: a duplicate does not. The digest is that of the record's bytes."""
+        self._envelopes[envelope.offset] = value_digest
+        return self._courses.arrive(envelope)
+
+    def end(self) -> Judged:
+        course = self._courses.best()
+        is_waiting = self._courses.is_heard_of(course)
+        waiting = len(course.unit.stash) if is_waiting else 0
+        if self._is_as_it_has_to_be(course):
+            return Judged([], waiting, course, is_waiting)
+        emissions = course.emissions()
+        notified = [each for each in emissions if isinstance(each.made, SeenNotification)]
+        buried = [self._letter(each) for each in emissions if isinstance(each.made, DeadLetter)]
+        missing = [each for each in notified if self.output.find(_id(each)) is None]
+        findings = [*self._missing(missing), *self._orphans(notified), *self._doubled()]
+        if not self.output.has_possible_duplicates:
+            findings += self._disorder(notified)
+        findings += [found for each in notified for found in self._differences(each)]
+        findings += letter_findings(self._unit, self._partition, buried, self.output.letters, self.settled)
+        return Judged(findings, waiting + sum(each.trigger >= self.settled for each in missing), course, is_waiting)
+
+    def _is_as_it_has_to_be(self, course: Course) -> bool:
+        """As nearly always: all that is there was to be let out, each once, in its order and as it is."""
+        output = self.output
+        count = len(output.notifications)
+        return course.explained == count == output.count and not output.letters and not output.has_possible_duplicates
+
+    def _letter(self, emission: Emission) -> ExpectedLetter:
+        made = emission.made
+        assert isinstance(made, DeadLetter)
+        return ExpectedLetter(emission.offset, emission.trigger, made.reason, made.error, self._envelopes[emission.offset])
+
+    def _missing(self, missing: list[Emission]) -> Iterator[Finding]:
+        for each in missing:
+            if each.trigger < self.settled:
+                yield self._found(Deviation.LOST, each.offset, f"{_named(each)} was to be let out and is not there")
+
+    def _orphans(self, notified: list[Emission]) -> Iterator[Finding]:
+        """What is there and follows from nothing."""
+        expected = {_id(each) for each in notified}
+        for seen in self.output.counted():
+            if seen.notification_id in expected:
+                continue
+            if seen.offset in self._envelopes:
+                what = f"{seen.named} was let out, but nothing was to be notified of, or not yet"
+                yield self._found(Deviation.UNEXPECTED, seen.offset, what)
+            else:
+                what = f"{seen.named} was let out, and no record of this unit lies at its source position"
+                yield self._found(Deviation.ORPHAN, seen.offset, what)
+
+    def _doubled(self) -> Iterator[Finding]:
+        counted = {id(each) for each in self.output.counted()}
+        for seen in self.output.notifications:
+            if id(seen) not in counted and not seen.is_possible_duplicate:
+                yield self._found(Deviation.DOUBLED, seen.offset, f"{seen.named} came again")
+
+    def _disorder(self, notified: list[Emission]) -> Iterator[Finding]:
+        """Whatever left behind something that had to leave later."""
+        ranks = {_id(each): rank for rank, each in enumerate(notified)}
+        highest, before = -1, ""
+        for seen in self.output.counted():
+            rank = ranks.get(seen.notification_id, highest)
+            if rank < highest:
+                yield self._found(Deviation.OUT_OF_ORDER, seen.offset, f"{seen.named} came after {before}")
+            elif rank > highest:
+                highest, before = rank, seen.named
+
+    def _differences(self, emission: Emission) -> Iterator[Finding]:
+        expected, seen = emission.made, self.output.find(_id(emission))
+        assert isinstance(expected, SeenNotification)
+        if seen is None or seen.is_possible_duplicate:
+            return
+        for deviation, what in differences(expected, seen):
+            yield self._found(deviation, emission.offset, f"{seen.named} {what}")
+        if not self.output.has_possible_duplicates:
+            for deviation, what in mark_differences(expected, seen):
+                yield self._found(deviation, emission.offset, f"{seen.named} {what}")
+
+    def _found(self, deviation: Deviation, offset: int, what: str) -> Finding:
+        return Finding(deviation, self._unit, self._partition, None if offset < 0 else offset, what)
+
+
+def differences(expected: SeenNotification, seen: SeenNotification) -> Iterator[tuple[Deviation, str]]:
+    """Of position, status, content and headers; of content that cannot be known nothing is said."""
+    if seen.position != expected.position and expected.position is not None:
+        yield Deviation.WRONG_POSITION, f"names {_told(seen)} and was caused by {_told(expected)}"
+    if expected.digest == NOT_KNOWN:
+        return
+    if seen.status != expected.status:
+        yield Deviation.WRONG_STATUS, f"says {seen.status} and not {expected.status}"
+    elif seen.digest != expected.digest:
+        yield Deviation.WRONG_CONTENT, "has another content than the unit's payment data make"
+    if _headers(seen) != _headers(expected):
+        names = sorted({name for name, _ in set(_headers(seen)) ^ set(_headers(expected))})
+        yield Deviation.WRONG_HEADERS, f"has other headers: {', '.join(names)}"
+
+
+def mark_differences(expected: SeenNotification, seen: SeenNotification) -> Iterator[tuple[Deviation, str]]:
+    if seen.is_late and not expected.is_late:
+        yield Deviation.FALSELY_LATE, "is marked late, and its number had not been given up"
+    if expected.is_late and not seen.is_late:
+        yield Deviation.NOT_MARKED_LATE, "is not marked late, and its number had been given up"
+    if seen.incomplete == expected.incomplete:
+        return
+    if expected.incomplete is None:
+        yield Deviation.FALSELY_INCOMPLETE, f"is marked incomplete ({seen.incomplete}), and nothing was missing"
+    else:
+        what = f"is marked {'complete' if seen.incomplete is None else seen.incomplete}, and {expected.incomplete} was missing"
+        yield Deviation.NOT_MARKED_INCOMPLETE, what
+
+
+def _headers(seen: SeenNotification) -> tuple[tuple[str, str | None], ...]:
+    return (*seen.headers, ("lookups-version", seen.version))
+
+
+def _id(emission: Emission) -> str:
+    assert isinstance(emission.made, SeenNotification)
+    return emission.made.notification_id
+
+
+def _named(emission: Emission) -> str:
+    assert isinstance(emission.made, SeenNotification)
+    return emission.made.named
+
+
+def _told(seen: SeenNotification) -> str:
+    position = seen.position
+    return "no position" if position is None else f"{position.topic}-{position.partition}@{position.offset}"

@@ -1,0 +1,239 @@
+"""The job that builds a release of all lookups and publishes it, or says why not."""
+
+import shutil
+from collections.abc import Callable, Container, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from domain.clock import Instant
+from domain.printable import without_password
+from enrichment.directory import LookupsDirectory
+from enrichment.errors import NoRelease, ReleaseRefused
+from enrichment.manifest import Manifest, Source, Table
+from enrichment.publication import Publication
+from enrichment.release import read_manifest
+from enrichment.shapes import CUSTOMERS, REASONS
+from pipeline.archive.reading import ArchiveSnapshot
+from pipeline.errors import JobRefused, NotShared
+from pipeline.lookups.profile_source import learn_profiles
+from pipeline.lookups.reading import (
+    check_shares,
+    check_values,
+    read_sources,
+    refuse_changed,
+    refuse_incomplete,
+    tallied,
+    tally_columns,
+)
+from pipeline.lookups.release_copy import copy_release
+from pipeline.lookups.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
+from pipeline.lookups.rows import FLAW, LINE, PLACE, TEXT, masked
+from pipeline.lookups.shards import shard_count, write_table
+from pipeline.lookups.specs import SPECS, VALUE, LookupSpec
+from pipeline.spark.errors import SPARK_ERRORS, cause_of
+from pipeline.spark.job_settings import JobSettings, Limits, SourceSettings
+
+Tell = Callable[[str], None]
+"""Called with a line as each step begins: `customers: reading`."""
+
+STEPS = ("reading", "writing")
+
+
+class BuiltLookup(msgspec.Struct, frozen=True):
+    """`doubled` counts the good rows beside the one that counts, `contradictory` the keys that were left out."""
+
+    name: str
+    sources: tuple[Source, ...]
+    keys: int
+    doubled: int
+    contradictory: int
+    bytes: int
+
+
+class Built(msgspec.Struct, frozen=True):
+    """A published release, and what was removed because of it."""
+
+    version: str
+    lookups: tuple[BuiltLookup, ...]
+    quarantine: str | None
+    removed: tuple[str, ...]
+
+
+class _Work(NamedTuple):
+    """What building one lookup leads to."""
+
+    built: BuiltLookup
+    table: Table
+
+
+def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_version: str, tell: Tell) -> Built:
+    """Read, check, write and publish; nothing is published unless all of it is fit.
+
+    Raises:
+        JobRefused: A source or a table is not fit; what was refused lies in the quarantine. Or what was published could not be
+            copied to where else it is wanted.
+        NotShared: Tasks have no part in the directory.
+        PublishingRefused: Another job is at work there.
+    """
+    directory = LookupsDirectory(settings.directory)
+    with directory.publishing():
+        _clear(directory)
+        publication = Publication(directory, now, job_version)
+        job = _Job(spark, settings, directory, publication, now, tell)
+        wanted = [spec for spec in SPECS.values() if settings.sources.get(spec.name)]
+        if not wanted:
+            raise JobRefused("no lookup has a source; name some in the file of sources")
+        job.check_given_up({spec.name for spec in wanted})
+        works = [job.build(spec) for spec in wanted]
+        tables = {work.built.name: work.table for work in works}
+        shutil.rmtree(job.staging, ignore_errors=True)
+        publication.publish(tables, tuple(source for work in works for source in work.built.sources))
+        removed = directory.sweep(settings.keep)
+        if settings.copy_to:
+            tell(f"copying to {without_password(settings.copy_to)}")
+            copy_release(spark, directory, publication.version, settings.copy_to, settings.keep)
+        quarantine = str(job.quarantine) if job.quarantine.exists() else None
+        return Built(publication.version, tuple(work.built for work in works), quarantine, tuple(removed))
+
+
+class _Job:
+    """One run: the reasons it has read are what the settings are compared with."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: JobSettings,
+        directory: LookupsDirectory,
+        publication: Publication,
+        now: Instant,
+        tell: Tell,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._publication = publication
+        self._now = now
+        self._today: date = datetime.fromtimestamp(now / 1_000, UTC).date()
+        self._tell = tell
+        self._before = _find_before(directory)
+        self._reasons: DataFrame | None = None
+        self._remarks: dict[str, str] = {}
+        self.quarantine = directory.quarantine / publication.version
+        self.staging = publication.path / ".staging"
+
+    def build(self, spec: LookupSpec) -> _Work:
+        """Raises JobRefused, also for whatever Spark fails with: a file that vanished, a disk that is full."""
+        try:
+            return self._build(spec, self._settings.sources[spec.name])
+        except SPARK_ERRORS as error:
+            raise JobRefused(f"{spec.name}: Spark failed: {cause_of(error)}") from error
+
+    def check_given_up(self, wanted: Container[str]) -> None:
+        """Raises JobRefused where a lookup of the release before has no source any more: it would lose all of its keys."""
+        for name, table in self._before.tables.items() if self._before else ():
+            if name not in wanted:
+                self._check_drop(name, 0, table.rows, "name its sources again")
+
+    def _build(self, spec: LookupSpec, sources: Sequence[SourceSettings]) -> _Work:
+        self._tell(f"{spec.name}: {STEPS[0]}")
+        reading = read_sources(self._spark, sources, spec, self.staging, self._learn)
+        checked = spec.keyed(reading.rows, self._reasons)
+        if spec.name == REASONS:
+            self._reasons = checked.where(F.col(FLAW).isNull())
+        observation = Observation()
+        self._set_aside(checked.observe(observation, *tally_columns(sources, spec)), spec)
+        found = tallied(sources, spec, observation.get)
+        tallies = tuple(msgspec.structs.replace(each, remark=self._remarks.get(each.place)) for each in found)
+        refuse_incomplete(reading.counted, tallies)
+        check_shares(sources, tallies, self.quarantine / spec.name)
+        before = [each for each in self._before.sources if each.table == spec.name] if self._before else []
+        check_values(before, tallies, self._settings.limits.value_drop)
+        self._tell(f"{spec.name}: {STEPS[1]}")
+        return self._written(spec, sources, checked, tallies)
+
+    def _written(
+        self, spec: LookupSpec, sources: Sequence[SourceSettings], checked: DataFrame, tallies: tuple[Source, ...]
+    ) -> _Work:
+        again, observation = Observation(), Observation()
+        resolved = resolve(checked.observe(again, *tally_columns(sources, spec)), self._today)
+        counts = [F.count("*").alias("keys"), F.sum(ROWS).alias("rows"), F.count_if(IS_CONTRADICTORY).alias("contradictory")]
+        pairs = resolved.observe(observation, *counts).where(~F.col(IS_CONTRADICTORY)).select(KEY, VALUE)
+        good = sum(each.good for each in tallies)
+        table = write_table(pairs, self._publication.table_path(spec.name), shard_count(good))
+        refuse_changed(tallies, tallied(sources, spec, again.get))
+        keys, contradictory = observation.get["keys"], observation.get["contradictory"]
+        if contradictory:
+            self._set_aside(contradictions(checked, resolved, self._today), spec, "-contradictions")
+        self._check(spec.name, table.rows, keys, contradictory)
+        doubled = (observation.get["rows"] or 0) - keys
+        return _Work(BuiltLookup(spec.name, tallies, table.rows, doubled, contradictory, table.bytes), table)
+
+    def _learn(self, source: SourceSettings, staged: Path) -> DataFrame:
+        if self._settings.learning is None:
+            raise JobRefused(f"{source.place}: nobody said how the service takes its records; there is nothing to learn by")
+        archived = ArchiveSnapshot(self._spark, source.path).read(self._settings.learning.topic)
+        learned = learn_profiles(archived, source, self._settings.learning, self._now, staged)
+        self._remarks[source.place] = learned.remark
+        return learned.rows
+
+    def _set_aside(self, rows: DataFrame, spec: LookupSpec, what: str = "") -> None:
+        """Into the quarantine, a JSON object per row."""
+        target = self.quarantine / f"{spec.name}{what}"
+        reason, text = F.col(FLAW), F.col(TEXT)
+        if spec.name == CUSTOMERS and self._settings.quarantine == "masked":
+            reason, text = masked(reason, within="' "), masked(text)
+        refused, observation = rows.where(F.col(FLAW).isNotNull()), Observation()
+        observed = refused.observe(observation, F.count("*").alias(ROWS))
+        observed.select(reason.alias("reason"), F.col(PLACE).alias("source"), LINE, text.alias(TEXT)).write.mode(
+            "overwrite"
+        ).json(target.absolute().as_uri())
+        found = _count_lines(target)
+        if found != observation.get[ROWS]:
+            raise NotShared(str(target), observation.get[ROWS], found)
+        if not found:
+            shutil.rmtree(target)
+        if self.quarantine.is_dir() and not any(self.quarantine.iterdir()):
+            self.quarantine.rmdir()
+
+    def _check(self, name: str, rows: int, keys: int, contradictory: int) -> None:
+        limits: Limits = self._settings.limits
+        if contradictory > limits.contradictions * keys:
+            raise JobRefused(
+                f"{name}: {contradictory} of {keys} keys contradict themselves, {limits.contradictions:g} of them may "
+                f"(limits.contradictions); correct the rows in {self.quarantine / name}-contradictions"
+            )
+        if self._before and name in self._before.tables:
+            self._check_drop(name, rows, self._before.tables[name].rows, "look whether the source is complete")
+
+    def _check_drop(self, name: str, rows: int, before: int, remedy: str) -> None:
+        if rows < before * (1 - self._settings.limits.row_drop):
+            raise JobRefused(
+                f"{name}: {rows} keys after {before} in the release before, which may lose {self._settings.limits.row_drop:g} of "
+                f"them (limits.row-drop); {remedy}, and raise the limit if it is right so"
+            )
+
+
+def _find_before(directory: LookupsDirectory) -> Manifest | None:
+    """What the current release says of itself; nothing where it is damaged, for the next is to take its place."""
+    try:
+        return read_manifest(directory, directory.get_current().version)
+    except (NoRelease, ReleaseRefused):
+        return None
+
+
+def _count_lines(directory: Path) -> int:
+    found = 0
+    for file in directory.glob("part-*"):
+        with file.open("rb") as lines:
+            found += sum(1 for _ in lines)
+    return found
+
+
+def _clear(directory: LookupsDirectory) -> None:
+    """What a job that died has left behind."""
+    for left in directory.building.glob("*"):
+        shutil.rmtree(left, ignore_errors=True)

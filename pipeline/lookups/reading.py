@@ -1,0 +1,158 @@
+"""Reads the sources of a lookup into one table of rows, and tells how many there were."""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from enrichment.manifest import Source
+from pipeline.errors import JobRefused
+from pipeline.lookups.column_source import read_jdbc, read_parquet
+from pipeline.lookups.csv_source import read_csv
+from pipeline.lookups.listed_source import read_listed
+from pipeline.lookups.rows import FLAW, SOURCE
+from pipeline.lookups.specs import LookupSpec
+from pipeline.spark.errors import SPARK_ERRORS, cause_of
+from pipeline.spark.job_settings import SourceSettings
+
+_WITH_COLUMNS = ("csv", "parquet", "jdbc")
+"""Formats whose columns are called as those who made them liked."""
+
+Learn = Callable[[SourceSettings, Path], DataFrame]
+"""Makes the rows of an archive, and keeps them under the path."""
+
+
+class Reading(NamedTuple):
+    """All rows, flawed ones too, with the number of their source (from 0); and for each source how many rows it has, as they were
+    counted before, None where they were not.
+    """
+
+    rows: DataFrame
+    counted: tuple[int | None, ...]
+
+
+def read_sources(
+    spark: SparkSession, sources: Sequence[SourceSettings], spec: LookupSpec, staging: Path, learn: Learn | None = None
+) -> Reading:
+    """What has to be read once only is kept in `staging`.
+
+    Raises:
+        JobRefused: A source cannot be read at all; its place is named.
+    """
+    read, counted = [], []
+    for number, source in enumerate(sources):
+        try:
+            staged = staging / f"{spec.name}-{number}"
+            rows, count = (
+                (learn(source, staged), None) if learn and source.format == "archive" else _read(spark, source, spec, staged)
+            )
+        except SPARK_ERRORS as error:
+            raise JobRefused(f"{source.place}: cannot be read: {cause_of(error)}") from error
+        read.append(rows.select(F.lit(number).alias(SOURCE), *rows.columns))
+        counted.append(count)
+    return Reading(reduce(DataFrame.unionByName, read), tuple(counted))
+
+
+def _read(spark: SparkSession, source: SourceSettings, spec: LookupSpec, staged: Path) -> tuple[DataFrame, int | None]:
+    if source.format == "csv":
+        return read_csv(spark, source, spec.columns, spec.required)
+    if source.format == "parquet":
+        return read_parquet(spark, source, spec.columns, spec.required), None
+    if source.format == "jdbc":
+        return read_jdbc(spark, source, spec.columns, spec.required, staged), None
+    return read_listed(spark, source, spec.columns), None
+
+
+def tally_columns(sources: Sequence[SourceSettings], spec: LookupSpec) -> list[Column]:
+    """What to observe while the rows pass: for each source how many came, how many were refused, what they all add up to, and how
+    many of the good ones have a value in each column.
+
+    The sum does not depend on the order of the rows.
+    """
+    tallies = []
+    for number, source in enumerate(sources):
+        its = F.col(SOURCE) == number
+        good = its & F.col(FLAW).isNull()
+        content = F.xxhash64(*[F.col(name) for name in spec.columns])
+        tallies += [
+            F.count_if(its).alias(f"read_{number}"),
+            F.count_if(its & F.col(FLAW).isNotNull()).alias(f"refused_{number}"),
+            F.sum(F.when(its, content.cast("decimal(38,0)"))).alias(f"content_{number}"),
+            *[F.count_if(good & given).alias(f"filled_{number}_{name}") for name, given in _given(source, spec).items()],
+        ]
+    return tallies
+
+
+def _given(source: SourceSettings, spec: LookupSpec) -> dict[str, Column]:
+    """Of each column whether a row has a value."""
+    return {name: F.col(name).isNotNull() for name in spec.columns if source.format in _WITH_COLUMNS}
+
+
+def tallied(sources: Sequence[SourceSettings], spec: LookupSpec, observed: dict[str, int]) -> tuple[Source, ...]:
+    return tuple(
+        Source(
+            spec.name,
+            source.place,
+            f"{int(observed[f'content_{number}'] or 0) % 2**128:032x}",
+            observed[f"read_{number}"],
+            observed[f"refused_{number}"],
+            filled={name: observed[f"filled_{number}_{name}"] for name in _given(source, spec)},
+        )
+        for number, source in enumerate(sources)
+    )
+
+
+def refuse_incomplete(counted: Sequence[int | None], tallies: Sequence[Source]) -> None:
+    """Raises JobRefused where not all rows that were counted came through, or more."""
+    for count, tally in zip(counted, tallies, strict=True):
+        if count is not None and count != tally.rows_read:
+            raise JobRefused(
+                f"{tally.place}: {count} rows of {tally.table} were counted, and {tally.rows_read} were read; "
+                "build again once what writes it is done"
+            )
+
+
+def check_shares(sources: Sequence[SourceSettings], tallies: Sequence[Source], quarantine: Path) -> None:
+    """Raises JobRefused where a source has fewer good rows than it must have, or none at all."""
+    for source, tally in zip(sources, tallies, strict=True):
+        if tally.rows_read == 0:
+            raise JobRefused(f"{source.place}: has no rows; give it some, or take it out of the sources of {tally.table}")
+        good = 1 - tally.rows_refused / tally.rows_read
+        if good < source.required_good_share:
+            raise JobRefused(
+                f"{source.place}: {tally.rows_refused} of {tally.rows_read} rows of {tally.table} were refused, which leaves "
+                f"{good:.4f} of them; {source.required_good_share:g} are required (required-good-share). They are in {quarantine}"
+            )
+
+
+def check_values(before: Sequence[Source], tallies: Sequence[Source], value_drop: float) -> None:
+    """Raises JobRefused where fewer of a source's rows have a value in a column than in the release before.
+
+    A source is compared with what came from the same place, or else stood at the same place of the list.
+    """
+    by_place = {each.place: each for each in before}
+    for number, tally in enumerate(tallies):
+        earlier = by_place.get(tally.place) or (before[number] if number < len(before) else None)
+        if earlier is None or not tally.good:
+            continue
+        for name, filled in tally.filled.items():
+            was, now = earlier.filled.get(name, 0) / max(1, earlier.good), filled / tally.good
+            if now < was * (1 - value_drop):
+                raise JobRefused(
+                    f"{tally.place}: {now:.4f} of the rows of {tally.table} have a value in the column {name!r} after {was:.4f} "
+                    f"in the release before, which may lose {value_drop:g} of that (limits.value-drop); look whether the column "
+                    "is called otherwise now, and raise the limit if it is right so"
+                )
+
+
+def refuse_changed(before: Sequence[Source], after: Sequence[Source]) -> None:
+    """Raises JobRefused where a source is not what it was when it was judged: each is read twice."""
+    for was, became in zip(before, after, strict=True):
+        if (was.fingerprint, was.rows_read, was.rows_refused) != (became.fingerprint, became.rows_read, became.rows_refused):
+            raise JobRefused(
+                f"{was.place}: changed while it was read ({was.rows_read} rows of {was.table}, then {became.rows_read}); "
+                "build again once whoever writes it is done"
+            )

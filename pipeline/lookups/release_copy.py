@@ -1,0 +1,72 @@
+"""Copies a release to wherever a URL leads that Hadoop knows: hdfs:, file:, and what else `spark.options` bring jars for.
+
+The copy looks like the directory it comes from. `current` is replaced last, so who fetches what it names gets a whole release.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import java_import
+from pyspark.sql import SparkSession
+
+from enrichment.directory import LookupsDirectory
+from enrichment.manifest import is_version
+from pipeline.errors import JobRefused
+from pipeline.spark.errors import SPARK_ERRORS, cause_of
+
+
+def copy_release(spark: SparkSession, directory: LookupsDirectory, version: str, url: str, keep: int) -> None:
+    """The bytes pass through the driver, which holds none of them. Of older copies the newest `keep` stay.
+
+    Raises:
+        JobRefused: It could not be copied; what `current` named there before is still what it names.
+    """
+    try:
+        _Target(spark, url).take(directory, version, keep)
+    except SPARK_ERRORS as error:
+        raise JobRefused(
+            f"{version} is published in {directory.path}, and could not be copied to {url} (copy-to): {cause_of(error)}"
+        ) from error
+
+
+class _Target:
+    def __init__(self, spark: SparkSession, url: str) -> None:
+        context: Any = spark.sparkContext
+        self._gateway = context._gateway  # noqa: SLF001 - Spark's Python has no other way to Hadoop.
+        self._java = self._gateway.jvm
+        java_import(self._java, "org.apache.hadoop.fs.*")
+        self._options = context._jsc.hadoopConfiguration()  # noqa: SLF001 - as above.
+        self._base = self._java.Path(url)
+        self._files = self._base.getFileSystem(self._options)
+
+    def take(self, directory: LookupsDirectory, version: str, keep: int) -> None:
+        draft, release = self._at(f"building/{version}"), self._at(f"releases/{version}")
+        self._files.mkdirs(self._at("building"))
+        self._files.mkdirs(self._at("releases"))
+        if not self._files.exists(release):
+            self._copy(directory.release(version), draft)
+            self._replace(draft, release)
+        self._copy(directory.path / "current", self._at("current.new"))
+        self._replace(self._at("current.new"), self._at("current"))
+        self._sweep(version, keep)
+
+    def _copy(self, source: Path, target: Any) -> None:
+        """What an earlier try has left is replaced."""
+        self._files.delete(target, True)
+        self._files.copyFromLocalFile(False, True, self._java.Path(source.absolute().as_uri()), target)
+
+    def _sweep(self, current: str, keep: int) -> None:
+        names = sorted(each.getPath().getName() for each in self._files.listStatus(self._at("releases")))
+        others = [name for name in names if is_version(name) and name != current]
+        for old in others[: len(others) - keep + 1]:
+            self._files.delete(self._at(f"releases/{old}"), True)
+
+    def _replace(self, source: Any, target: Any) -> None:
+        """One step where the file system can do it in one; `FileSystem.rename` would not replace anything."""
+        overwrite = self._java.org.apache.hadoop.fs.Options.Rename.OVERWRITE
+        options = self._gateway.new_array(self._java.org.apache.hadoop.fs.Options.Rename, 1)
+        options[0] = overwrite
+        self._java.FileContext.getFileContext(self._files.getUri(), self._options).rename(source, target, options)
+
+    def _at(self, name: str) -> Any:
+        return self._java.Path(self._base, name)

@@ -1,0 +1,1 @@
+"""An Infinispan server of one node."""

@@ -1,0 +1,76 @@
+"""An Infinispan server: one node, spoken to by REST."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import httpx
+
+from servers.infinispan.files import infinispan_xml, write_users
+from servers.java.jars import get_jars
+from servers.java.log import write_log_configuration
+from servers.java.program import QUICK_JAVA, find_java
+from servers.ports import LOOPBACK
+from servers.server import Server
+
+_ANSWER_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class InfinispanSettings:
+    """How a server is set up. With `users`, password by name, nobody else is let in; BASIC and DIGEST are offered."""
+
+    users: Mapping[str, str] | None = None
+    java_options: Sequence[str] = QUICK_JAVA
+
+
+class InfinispanServer(Server):
+    """See `Server`. It begins without caches; those made over REST, and counters, survive with their configuration."""
+
+    name: ClassVar[str] = "infinispan"
+    port_names: ClassVar[Sequence[str]] = ("infinispan",)
+
+    def __init__(
+        self, directory: Path, settings: InfinispanSettings | None = None, wanted: Mapping[str, int] | None = None
+    ) -> None:
+        super().__init__(directory, wanted)
+        self.settings = settings or InfinispanSettings()
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports['infinispan']}"
+
+    def client(self) -> httpx.Client:
+        """A new client with the first user's name, if there are users; whoever takes it closes it."""
+        user = next(iter((self.settings.users or {}).items()), None)
+        return httpx.Client(
+            base_url=self.url, auth=user, headers={"Accept-Encoding": "identity"}, timeout=_ANSWER_SECONDS, trust_env=False
+        )
+
+    def create_cache(self, name: str, definition: Mapping[str, object]) -> None:
+        """`definition` as the server's JSON has it, such as `{"local-cache": {…}}`; refused if there is another of that name."""
+        with self.client() as client:
+            client.post(f"/rest/v2/caches/{name}", json=definition).raise_for_status()
+
+    def is_ready(self) -> bool:
+        """Whether it says of itself that it is healthy; the status code alone says nothing."""
+        try:
+            with self.client() as client:
+                return client.get("/rest/v2/container/health/status").text == "HEALTHY"
+        except httpx.HTTPError:
+            return False
+
+    def _prepared(self) -> tuple[Sequence[str], Mapping[str, str]]:
+        root = self.directory / "server"
+        for name in ("conf", "lib", "data", "log"):
+            (root / name).mkdir(parents=True, exist_ok=True)
+        users = self.settings.users
+        (root / "conf" / "infinispan.xml").write_text(infinispan_xml(self.ports["infinispan"], has_users=users is not None))
+        write_users(root / "conf", users or {})
+        log = write_log_configuration(root / "conf")
+        java = [str(find_java()), "-cp", f"{get_jars('infinispan')}/*", *self.settings.java_options]
+        places = [f"-Dinfinispan.server.home.path={self.directory}", f"-Dinfinispan.server.root.path={root}"]
+        arguments = ["-s", str(root), "-c", "infinispan.xml", "-l", str(log), "-p", str(self.ports["infinispan"])]
+        return [*java, *places, "org.infinispan.server.Bootstrap", *arguments], os.environ

@@ -1,0 +1,1 @@
+"""A Kafka broker in KRaft mode, alone in its cluster."""

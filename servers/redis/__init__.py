@@ -1,0 +1,1 @@
+"""A Redis server, and a Redis Cluster of three masters."""

@@ -1,0 +1,39 @@
+"""A record that says something else under the envelope id of another one."""
+
+from typing import Any
+
+import msgspec
+
+from domain.notification import notification_id
+from simulator.expectation import ExpectedProcess
+from simulator.generate.flows import FRAUD_CHECK, PAYMENT_INITIATION, STATUSES
+from simulator.generate.units import SimulatedEnvelope
+
+_OTHER_EVENTS = {
+    PAYMENT_INITIATION: ("PaymentPending", "PaymentAccepted"),
+    FRAUD_CHECK: ("FraudCheckFailed", "FraudCheckPassed"),
+}
+"""Of each flow two that the settings know, so that a notification tells which record counted."""
+
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_read_processes = msgspec.json.Decoder(list[dict[str, Any]]).decode
+
+
+def contradict(unit: str, envelope: SimulatedEnvelope) -> SimulatedEnvelope:
+    """The same but for its first event, which is another one; where there was none, there is one.
+
+    Flow, sequence and data stay, so that nothing is missing whichever of the two counts.
+    """
+    expected = envelope.expected
+    event = next(each for each in _OTHER_EVENTS[expected.flow] if [each] != [one.event for one in expected.processes[:1]])
+    fields = _read_fields(envelope.value)
+    processes = _read_processes(fields["processObjects"]) or [{"objectType": "PROCESS_FLOW_EVENT"}]
+    processes[0]["object"] = {"eventName": event, "processFlowName": expected.flow}
+    fields["processObjects"] = msgspec.Raw(msgspec.json.encode(processes))
+    status, reason = STATUSES[expected.flow, event]
+    first = ExpectedProcess(event, expected.flow, status, reason, notification_id(unit, expected.envelope_id, 0))
+    return SimulatedEnvelope(
+        msgspec.json.encode(fields),
+        envelope.headers,
+        msgspec.structs.replace(expected, processes=(first, *expected.processes[1:])),
+    )

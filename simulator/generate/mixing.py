@@ -1,0 +1,49 @@
+"""The envelopes of all units in one stream, each unit's in their true order."""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from simulator.generate.pain001 import SinglePayment
+from simulator.generate.plan import Keys, Plan
+from simulator.generate.unit_arrivals import UnitArrivals
+from simulator.generate.units import simulate_unit
+
+UNITS_AT_ONCE = 50
+"""So many payments are under way at any time; their envelopes come mixed."""
+
+
+class Place(NamedTuple):
+    """One envelope of a unit that is under way."""
+
+    unit: UnitArrivals
+    at: int
+
+
+def mixed(plan: Plan, payments: Sequence[SinglePayment], rng: Random) -> Iterator[Place]:
+    """As if `UNITS_AT_ONCE` payments went on side by side.
+
+    The next envelope belongs to any of them alike; with `Keys.ZIPF` to the one of 500 envelopes fifty times as often as
+    to the one of 10.
+    """
+    active: list[Iterator[Place]] = []
+    weights: list[int] = []
+    started = 0
+    while active or started < plan.units:
+        while len(active) < UNITS_AT_ONCE and started < plan.units:
+            unit = UnitArrivals(simulate_unit(plan, payments, started), is_backlog=plan.is_backlog)
+            active.append(_places(unit))
+            weights.append(len(unit.simulated.envelopes))
+            started += 1
+        chosen = rng.randrange(len(active)) if plan.keys is Keys.UNIFORM else rng.choices(range(len(active)), weights)[0]
+        place = next(active[chosen], None)
+        if place is not None:
+            yield place
+        else:
+            active[chosen], weights[chosen] = active[-1], weights[-1]
+            active.pop()
+            weights.pop()
+
+
+def _places(unit: UnitArrivals) -> Iterator[Place]:
+    return (Place(unit, at) for at in range(len(unit.simulated.envelopes)))

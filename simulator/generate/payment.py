@@ -1,0 +1,61 @@
+"""Gives each simulated payment references of its own, so that data taken from another payment is noticed."""
+
+import msgspec
+
+from simulator.generate.pain001 import SinglePayment
+
+_LONGEST = 35
+"""Characters of a reference in ISO 20022 (Max35Text)."""
+
+_NOT_PROVIDED = "NOTPROVIDED"
+
+
+class References(msgspec.Struct, frozen=True):
+    """What a report must quote of the original, one of each part; None where it does not fit the schema of a report."""
+
+    message_id: str | None
+    payment_information_id: str | None
+    end_to_end_id: str | None
+
+
+def copy_of(payment: SinglePayment, copy: int, uetr: str) -> SinglePayment:
+    """The payment itself for copy 0; later ones carry `-copy` at the end of their references, and `uetr` if it has one."""
+    if copy == 0:
+        return payment
+    initiation, instruction, transaction = (msgspec.json.decode(part) for part in _parts(payment))
+    _mark(initiation["GrpHdr"], ("MsgId",), copy)
+    _mark(instruction, ("PmtInfId",), copy)
+    identification = transaction.get("PmtId")
+    if isinstance(identification, dict):
+        _mark(identification, ("InstrId", "EndToEndId"), copy)
+        if "UETR" in identification:
+            identification["UETR"] = uetr
+    return SinglePayment(*(msgspec.json.encode(part) for part in (initiation, instruction, transaction)))
+
+
+def references_of(payment: SinglePayment) -> References:
+    """The references as they are sent."""
+    initiation, instruction, transaction = (msgspec.json.decode(part) for part in _parts(payment))
+    identification = transaction.get("PmtId")
+    return References(
+        _reference(initiation["GrpHdr"], "MsgId"),
+        _reference(instruction, "PmtInfId"),
+        _reference(identification, "EndToEndId") if isinstance(identification, dict) else None,
+    )
+
+
+def _parts(payment: SinglePayment) -> tuple[bytes, bytes, bytes]:
+    return payment.initiation, payment.instruction, payment.transaction
+
+
+def _mark(fields: dict[str, object], names: tuple[str, ...], copy: int) -> None:
+    ending = f"-{copy}"
+    for name in names:
+        value = fields.get(name)
+        if isinstance(value, str) and value and value != _NOT_PROVIDED:
+            fields[name] = value[: _LONGEST - len(ending)] + ending
+
+
+def _reference(fields: dict[str, object], name: str) -> str | None:
+    value = fields.get(name)
+    return value if isinstance(value, str) and 0 < len(value) <= _LONGEST else None

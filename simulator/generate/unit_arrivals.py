@@ -1,0 +1,83 @@
+"""Follows how the envelopes of one simulated unit arrive, until nothing more of it can come."""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from simulator.expectation import ExpectedUnit
+from simulator.generate.contradiction import contradict
+from simulator.generate.disorder import Disordered, Fate
+from simulator.generate.units import SimulatedEnvelope, SimulatedUnit
+
+
+class UnitArrivals:
+    """Indices are places in the unit's true order, from 0. Late copies arrive after all others, whenever they came up.
+
+    With `is_backlog` no time passes before them: they are the last, not late.
+    """
+
+    def __init__(self, simulated: SimulatedUnit, *, is_backlog: bool = False) -> None:
+        self.simulated = simulated
+        self._is_backlog = is_backlog
+        self._outstanding = len(simulated.envelopes)
+        self._seen: Counter[int] = Counter()
+        self._refused: Counter[int] = Counter()
+        self._does_first_contradict: dict[int, bool] = {}
+        self._written: dict[int, None] = {}
+        self._late: dict[int, None] = {}
+        self._first_ms: int | None = None
+        self._last_ms = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """All copies of all envelopes have come up."""
+        return self._outstanding == 0
+
+    def came(self, index: int, copy: Disordered[Any], due_ms: int) -> bool:
+        """A copy of an envelope came up; whether it must be refused, for the first of its id said something else."""
+        self._seen[index] += 1
+        self._outstanding -= self._seen[index] == copy.copies
+        if copy.fate is Fate.LATE:
+            self._late[index] = None
+        elif copy.fate is Fate.WRITTEN:
+            self._written[index] = None
+            self._last_ms = due_ms
+            self._first_ms = due_ms if self._first_ms is None else self._first_ms
+        is_refused = self._does_first_contradict.setdefault(index, copy.contradicts) is not copy.contradicts
+        self._refused[index] += is_refused
+        return is_refused
+
+    def envelope(self, index: int, *, contradicts: bool) -> SimulatedEnvelope:
+        """As it happened, or as a record that says something else under its id."""
+        envelope = self.simulated.envelopes[index]
+        return contradict(self.simulated.expected.unit, envelope) if contradicts else envelope
+
+    def order(self) -> list[int]:
+        """The envelopes that arrive at all, as they first do."""
+        return [*(self._written | self._late)]
+
+    def count_out_of_order(self) -> int:
+        """Envelopes that first arrive after a later one of the unit."""
+        highest, count = -1, 0
+        for index in self.order():
+            count += index < highest
+            highest = max(highest, index)
+        return count
+
+    def expectation(self, partition: int) -> ExpectedUnit:
+        """What is expected of the unit; asked when it is complete."""
+        assert self.is_complete
+        arrived = {index: place for place, index in enumerate(self.order(), start=1)}
+        envelopes = tuple(
+            msgspec.structs.replace(
+                self.envelope(index, contradicts=self._does_first_contradict[index]).expected,
+                arrived=arrived.get(index),
+                late=index in arrived and index not in self._written and not self._is_backlog,
+                duplicates=self._seen[index] - 1 - self._refused[index],
+                conflicts=self._refused[index],
+            )
+            for index in range(len(self.simulated.envelopes))
+        )
+        lasts_ms = self._last_ms - (self._first_ms or 0)
+        return msgspec.structs.replace(self.simulated.expected, partition=partition, envelopes=envelopes, lasts_ms=lasts_ms)

@@ -1,0 +1,1 @@
+"""Compares what the service wrote with what the simulator expected."""

@@ -1,0 +1,232 @@
+"""Compares what comes out with what the simulator expects, while it comes."""
+
+import fcntl
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from connectors.line_format import Defect
+from simulator.expectation import ExpectedGarbage, ExpectedUnit
+from simulator.verify.dead_letter_rules import DeadLetterCheck
+from simulator.verify.observation import ObservedNotification, read_dead_letter, read_notification
+from simulator.verify.order_rules import Rules
+from simulator.verify.tailed_file import TailedFile
+from simulator.verify.verdict import Deviation, Finding, Findings, Verdict
+from simulator.verify.verification import read_expected, unit_findings
+
+_AT_ONCE = 2_000
+"""Lines of a file that are read before the units they touch are compared."""
+
+_BLOCKS = 20
+"""So many times that many lines of output are read in one look: a second or two."""
+
+_OPEN_UNITS = 20_000
+"""With so many units outstanding the expectations are read no further, unless something has come that they may explain."""
+
+
+class Compared(NamedTuple):
+    """The three files that are compared."""
+
+    expected: Path
+    notifications: Path
+    dead_letters: Path
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What one look found, in all so far. `units` are complete; `outstanding` ones are expected, or not explained so far.
+
+    Unless `has_read_all` of the expectations, more of them are outstanding. `has_moved` tells whether there was anything
+    new, `is_behind` whether there is more already. When it `is_complete`, everything expected has come and nobody is
+    writing expectations any more.
+    """
+
+    notifications: int
+    units: int
+    outstanding: int
+    dead_letters: int
+    outstanding_dead_letters: int
+    deviations: int
+    has_read_all: bool
+    has_moved: bool
+    is_behind: bool
+    is_complete: bool
+
+
+class Following:
+    """Follows one run of the service.
+
+    A unit is compared with each look in which something of it came. Memory holds what is outstanding (about 3 KB a unit, of
+    no more than `_OPEN_UNITS` units if nothing is ahead of its expectation), some 150 bytes for each unit that is
+    complete, so that what comes twice is noticed, and 300 for each dead letter.
+    """
+
+    def __init__(self, rules: Rules, files: Compared, catch_up: Callable[[], None] = lambda: None) -> None:
+        """`catch_up` brings the files up to date, where they are copies of something else."""
+        self._rules = rules
+        self._catch_up = catch_up
+        self._expected, self._notifications, self._dead_letters = map(TailedFile, files)
+        self._open: dict[str, bytes] = {}
+        self._seen: dict[str, list[ObservedNotification]] = {}
+        self._unexplained: set[str] = set()
+        self._done: set[str] = set()
+        self._touched: set[str] = set()
+        self._letters = DeadLetterCheck(rules)
+        self._findings = Findings()
+        self._expectations = self._count = self._incomplete = self._late = 0
+
+    def look(self) -> Look:
+        """Read and compare all that is new.
+
+        Raises:
+            TransportRefused: A file cannot be read, was cut, or the expectations are damaged.
+        """
+        before = self._progress
+        self._catch_up()
+        is_behind = all(self._read_output() for _ in range(_BLOCKS))
+        # In this order: what has come so far was expected before, unless somebody is writing still.
+        is_being_written = self._is_being_written()
+        is_all_read = self._explain()
+        is_final = is_all_read and not is_being_written and not is_behind
+        if is_final:
+            self._refuse_unexplained()
+        outstanding, letters = len(self._open) + len(self._unexplained), self._letters.outstanding
+        return Look(
+            self._count,
+            len(self._done),
+            outstanding,
+            self._letters.count,
+            letters,
+            self._findings.total,
+            is_all_read,
+            self._progress != before,
+            is_behind,
+            is_final and bool(self._done) and not outstanding and not letters,
+        )
+
+    def give_up(self) -> None:
+        """Nothing more will come: what is outstanding is lost."""
+        while self._read_expected():
+            self._compare(is_final=True)
+        self._touched.update(self._open)
+        self._compare(is_final=True)
+        self._refuse_unexplained()
+        self._letters.end(self._findings)
+
+    def verdict(self) -> Verdict:
+        """What was found so far."""
+        return Verdict(
+            self._rules.strategy,
+            len(self._done),
+            self._count,
+            self._incomplete,
+            self._late,
+            self._letters.count,
+            self._findings.counts(),
+            self._findings.examples(),
+        )
+
+    def close(self) -> None:
+        for each in (self._expected, self._notifications, self._dead_letters):
+            each.close()
+
+    @property
+    def _progress(self) -> tuple[int, int, int]:
+        return self._expectations, self._count, self._letters.count
+
+    # Reading
+
+    def _read_output(self) -> bool:
+        """Read some of what came, and compare; whether anything did."""
+        before = self._progress, self._findings.total
+        for line in self._notifications.lines(_AT_ONCE):
+            self._note(read_notification(line))
+        for line in self._dead_letters.lines(_AT_ONCE):
+            letter = read_dead_letter(line)
+            if isinstance(letter, Defect):
+                self._findings.add(Finding(Deviation.UNREADABLE, "a dead letter", letter.problem))
+            else:
+                self._letters.came(letter, self._findings)
+        has_moved = (self._progress, self._findings.total) != before
+        if has_moved:
+            self._explain()
+        return has_moved
+
+    def _note(self, observed: ObservedNotification | Defect) -> None:
+        if isinstance(observed, Defect):
+            self._findings.add(Finding(Deviation.UNREADABLE, "a notification", observed.problem))
+            return
+        self._count += 1
+        self._incomplete += observed.incomplete is not None
+        self._late += observed.is_late
+        unit = observed.unit
+        if unit in self._done:
+            if not observed.is_possible_duplicate:
+                what = f"{observed.notification_id} ({observed.event}) came when all of its unit had come"
+                self._findings.add(Finding(Deviation.DOUBLED, unit, what))
+            return
+        self._seen.setdefault(unit, []).append(observed)
+        (self._touched if unit in self._open else self._unexplained).add(unit)
+
+    def _explain(self) -> bool:
+        """Read expectations for what came, and compare; whether all of them were read."""
+        while len(self._open) < _OPEN_UNITS or self._unexplained:
+            is_more = self._read_expected()
+            self._compare(is_final=False)
+            if not is_more:
+                return True
+        self._compare(is_final=False)
+        return False
+
+    def _read_expected(self) -> bool:
+        """Some of the expectations; whether there were any."""
+        before = self._expectations
+        for line in self._expected.lines(_AT_ONCE):
+            self._expectations += 1
+            expected = read_expected(line, self._expectations)
+            if isinstance(expected, ExpectedGarbage):
+                self._letters.expect(expected, self._findings)
+            elif expected.unit not in self._done:
+                # As it stands: that is a third of what it takes when it is read.
+                self._open.setdefault(expected.unit, line)
+                self._unexplained.discard(expected.unit)
+                self._touched.add(expected.unit)
+        return self._expectations != before
+
+    def _is_being_written(self) -> bool:
+        """Whether a simulation holds its lock on the expectations."""
+        try:
+            with self._expected.path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            # It is not there yet; or it cannot be read, which reading it tells.
+            return False
+        return False
+
+    # Comparing
+
+    def _compare(self, *, is_final: bool) -> None:
+        """The units that were touched. One that deviates is done with: the first deviation ends it all."""
+        for name in self._touched:
+            expected = read_expected(self._open[name], 0)
+            assert isinstance(expected, ExpectedUnit)
+            found = list(unit_findings(expected, self._seen.get(name, ()), self._rules))
+            counted = [each for each in found if is_final or each.deviation is not Deviation.LOST]
+            for each in counted:
+                self._findings.add(each)
+            if counted or not found:
+                del self._open[name]
+                self._seen.pop(name, None)
+                self._done.add(name)
+        self._touched.clear()
+
+    def _refuse_unexplained(self) -> None:
+        """What came of units that nobody expects."""
+        for name in self._unexplained:
+            for each in self._seen.pop(name):
+                self._findings.add(Finding(Deviation.UNEXPECTED, name, f"{each.notification_id} ({each.event}): no such unit"))
+        self._unexplained.clear()
+        self._letters.refuse_early(self._findings)

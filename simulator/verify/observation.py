@@ -1,0 +1,139 @@
+"""Reads what the service wrote: one notification or dead letter per line."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from connectors.dead_letters.stored_dead_letter import REQUEUED_FROM
+from connectors.line_format import Defect, Line, decode_line
+from simulator.generate.iso_tree import XmlRefused, parse_iso_xml
+
+_POSITION = re.compile(r"-(\d+)@(\d+)$")
+
+
+class ObservedReport(msgspec.Struct, frozen=True):
+    """What a pain.002 says; None where it says nothing. `reason` is a code or a proprietary one."""
+
+    message_id: str | None = None
+    original_message_id: str | None = None
+    original_payment_information_id: str | None = None
+    original_end_to_end_id: str | None = None
+    status: str | None = None
+    reason: str | None = None
+
+
+class ObservedNotification(msgspec.Struct, frozen=True):
+    """A notification by its headers, of the unit that its key names; `report` is None where its value is no report.
+
+    `partition` is that of its source position, None if that is none.
+    """
+
+    unit: str
+    notification_id: str
+    envelope_id: str | None
+    event: str | None
+    flow: str | None
+    partition: int | None
+    incomplete: str | None
+    is_late: bool
+    is_possible_duplicate: bool
+    report: ObservedReport | None
+
+
+class ObservedDeadLetter(msgspec.Struct, frozen=True):
+    """A dead letter by the headers it got; the position is that of the record (partition, offset), None if it names none.
+
+    `is_requeued` if its record was a dead letter before, which somebody sent again.
+    """
+
+    reason: str
+    position: tuple[int, int] | None
+    is_possible_duplicate: bool
+    is_requeued: bool = False
+
+
+def read_notification(line: bytes) -> ObservedNotification | Defect:
+    """What a line without its newline notifies of."""
+    read = decode_line(line)
+    if isinstance(read, Defect):
+        return read
+    headers = _texts(read)
+    identifier = headers.get("notification-id")
+    if read.key is None or identifier is None:
+        return Defect("no key or no header notification-id")
+    position = _position(headers.get("source-position"))
+    return ObservedNotification(
+        unit=read.key.decode(errors="replace"),
+        notification_id=identifier,
+        envelope_id=headers.get("envelope-id"),
+        event=headers.get("event-name"),
+        flow=headers.get("process-flow-name"),
+        partition=position and position[0],
+        incomplete=headers.get("incomplete"),
+        is_late="late" in headers,
+        is_possible_duplicate="possible-duplicate" in headers,
+        report=_find_report(read.value),
+    )
+
+
+def read_dead_letter(line: bytes) -> ObservedDeadLetter | Defect:
+    """What a line without its newline set aside."""
+    read = decode_line(line)
+    if isinstance(read, Defect):
+        return read
+    headers = _texts(read)
+    return ObservedDeadLetter(
+        headers.get("dead-letter-reason", ""),
+        _position(headers.get("dead-letter-source-position")),
+        "possible-duplicate" in headers,
+        REQUEUED_FROM in headers,
+    )
+
+
+def _texts(line: Line) -> dict[str, str]:
+    return {name: value.decode(errors="replace") for name, value in line.headers}
+
+
+def _position(text: str | None) -> tuple[int, int] | None:
+    found = _POSITION.search(text or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _find_report(value: bytes) -> ObservedReport | None:
+    """The report of any of the three target types that have one."""
+    try:
+        tree: Any = parse_iso_xml(value).tree if value.lstrip().startswith(b"<") else msgspec.json.decode(value)
+    except (XmlRefused, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if isinstance(tree, Mapping) and "CstmrPmtStsRpt" not in tree:
+        tree = tree.get("report")
+    report = _at(tree, "CstmrPmtStsRpt")
+    if report is None:
+        return None
+    payment = _at(report, "OrgnlPmtInfAndSts")
+    transaction = _at(payment, "TxInfAndSts")
+    reason = _at(transaction, "StsRsnInf", "Rsn")
+    return ObservedReport(
+        _text(report, "GrpHdr", "MsgId"),
+        _text(report, "OrgnlGrpInfAndSts", "OrgnlMsgId"),
+        _text(payment, "OrgnlPmtInfId"),
+        _text(transaction, "OrgnlEndToEndId"),
+        _text(transaction, "TxSts"),
+        _text(reason, "Cd") or _text(reason, "Prtry"),
+    )
+
+
+def _at(tree: Any, *tags: str) -> Any:
+    """The element below, the first where it repeats; None where there is none."""
+    for tag in tags:
+        tree = tree.get(tag) if isinstance(tree, Mapping) else None
+        if isinstance(tree, list):
+            tree = tree[0] if tree else None
+    return tree
+
+
+def _text(tree: Any, *tags: str) -> str | None:
+    found = _at(tree, *tags)
+    return found if isinstance(found, str) else None

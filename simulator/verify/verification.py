@@ -1,0 +1,156 @@
+"""Compares what came out with what the simulator expected, when everything has come."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from connectors.files.operations import SystemFiles
+from connectors.files.scan import scan_output
+from connectors.line_format import Defect
+from connectors.port import TransportRefused
+from simulator.expectation import Expected, ExpectedGarbage, ExpectedUnit
+from simulator.verify.buckets import Buckets
+from simulator.verify.content_rules import content_findings
+from simulator.verify.dead_letter_rules import DeadLetterCheck
+from simulator.verify.observation import ObservedNotification, read_dead_letter, read_notification
+from simulator.verify.order_rules import Rules, Seen, order_findings
+from simulator.verify.verdict import Deviation, Finding, Findings, Verdict
+
+_EXPECTED, _OBSERVED = b"E", b"O"
+_read_expected = msgspec.json.Decoder(Expected).decode
+_read_observed = msgspec.json.Decoder(ObservedNotification).decode
+
+
+def verify_files(rules: Rules, expected: Path, notifications: Path, dead_letters: Path) -> Verdict:
+    """The same with files, the outputs with what was rotated out of them; an output that is not there is an empty one, a last
+    line without its end is not there yet.
+
+    Raises:
+        TransportRefused, TransportUnavailable: A file cannot be read, or the expectations are damaged.
+    """
+    return verify(rules, _expected_lines(expected), _output_lines(notifications), _output_lines(dead_letters))
+
+
+def verify(rules: Rules, expected: Iterable[bytes], notifications: Iterable[bytes], dead_letters: Iterable[bytes]) -> Verdict:
+    """Compare lines (without their newlines) of expectations and of output, each in its order.
+
+    Memory holds one bucket of units, a few MB of lines per bucket at most, and the garbage; the rest lies in temporary files, as
+    large as the expectations and a third of the output. A unit that was simulated twice counts once.
+
+    Raises:
+        TransportRefused: A line of the expectations is damaged, or there is no room for temporary files.
+    """
+    findings = Findings()
+    try:
+        with Buckets() as buckets:
+            garbage = _sort_expected(expected, buckets)
+            totals = _sort_observed(notifications, buckets, findings)
+            units = sum(_verify_bucket(lines, rules, findings) for lines in buckets.each())
+    except OSError as error:
+        raise TransportRefused("temporary files", f"{error.strerror or error}; make room, or set TMPDIR") from error
+    letters = DeadLetterCheck(rules)
+    for each in garbage:
+        letters.expect(each, findings)
+    for number, line in enumerate(dead_letters, start=1):
+        letter = read_dead_letter(line)
+        if isinstance(letter, Defect):
+            findings.add(Finding(Deviation.UNREADABLE, f"dead letter {number}", letter.problem))
+        else:
+            letters.came(letter, findings)
+    letters.end(findings)
+    notified, incomplete, late = totals
+    return Verdict(rules.strategy, units, notified, incomplete, late, letters.count, findings.counts(), findings.examples())
+
+
+def _sort_expected(lines: Iterable[bytes], buckets: Buckets) -> list[ExpectedGarbage]:
+    garbage = []
+    for number, line in enumerate(lines, start=1):
+        expected = read_expected(line, number)
+        if isinstance(expected, ExpectedGarbage):
+            garbage.append(expected)
+        else:
+            buckets.add(expected.unit, _EXPECTED + line)
+    return garbage
+
+
+def read_expected(line: bytes, number: int) -> Expected:
+    """Line `number` of the expectations.
+
+    Raises:
+        TransportRefused: It is damaged.
+    """
+    try:
+        expected: Expected = _read_expected(line)
+    except msgspec.DecodeError as error:
+        raise TransportRefused("expectations", f"line {number} is damaged ({error}); simulate again") from error
+    return expected
+
+
+def _sort_observed(lines: Iterable[bytes], buckets: Buckets, findings: Findings) -> tuple[int, int, int]:
+    count = incomplete = late = 0
+    for number, line in enumerate(lines, start=1):
+        observed = read_notification(line)
+        if isinstance(observed, Defect):
+            findings.add(Finding(Deviation.UNREADABLE, f"notification {number}", observed.problem))
+            continue
+        count += 1
+        incomplete += observed.incomplete is not None
+        late += observed.is_late
+        buckets.add(observed.unit, _OBSERVED + msgspec.json.encode(observed))
+    return count, incomplete, late
+
+
+def _verify_bucket(lines: Iterator[bytes], rules: Rules, findings: Findings) -> int:
+    expected: dict[str, ExpectedUnit] = {}
+    observed: dict[str, list[ObservedNotification]] = {}
+    for line in lines:
+        if line.startswith(_EXPECTED):
+            unit = _read_expected(line[1:])
+            assert isinstance(unit, ExpectedUnit)
+            expected.setdefault(unit.unit, unit)
+        else:
+            notification = _read_observed(line[1:])
+            observed.setdefault(notification.unit, []).append(notification)
+    for name in expected | observed:
+        known = expected.get(name) or ExpectedUnit(name, 0, "shared", ())
+        for finding in unit_findings(known, observed.get(name, []), rules):
+            findings.add(finding)
+    return len(expected)
+
+
+def unit_findings(unit: ExpectedUnit, observed: Iterable[ObservedNotification], rules: Rules) -> Iterator[Finding]:
+    """All that is wrong with one unit's notifications, which come in the order of the output."""
+    wanted = {
+        process.notification_id: (envelope, index)
+        for envelope in unit.envelopes
+        for index, process in enumerate(envelope.processes)
+        if process.notification_id is not None
+    }
+    seen: dict[str, Seen] = {}
+    for each in observed:
+        identifier = each.notification_id
+        if identifier not in wanted or wanted[identifier][0].is_lost:
+            yield Finding(Deviation.UNEXPECTED, unit.unit, f"{identifier} ({each.event}) was not to be notified of")
+        elif identifier not in seen:
+            seen[identifier] = Seen(*wanted[identifier], each)
+        elif not each.is_possible_duplicate:
+            yield Finding(Deviation.DOUBLED, unit.unit, f"{identifier} ({each.event}) came again")
+    for identifier, (envelope, index) in wanted.items():
+        if identifier not in seen and not envelope.is_lost:
+            event = f"{envelope.processes[index].event} ({envelope.flow} #{envelope.sequence})"
+            yield Finding(Deviation.LOST, unit.unit, f"{event} was sent, and nothing came of it")
+    yield from order_findings(unit, list(seen.values()), rules)
+    yield from content_findings(unit, list(seen.values()), rules)
+
+
+def _output_lines(path: Path) -> Iterator[bytes]:
+    return (line.content for _, line in scan_output(path, SystemFiles()))
+
+
+def _expected_lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            yield from (line[:-1] for line in file if line.endswith(b"\n"))
+    except OSError as error:
+        raise TransportRefused(str(path), f"{error.strerror or error}") from error

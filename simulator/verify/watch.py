@@ -1,0 +1,35 @@
+"""Looks again and again, until there is something to say in the end."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from simulator.generate.pacer import Pause
+from simulator.verify.following import Following, Look
+from simulator.verify.verdict import Verdict
+
+
+class Watch(NamedTuple):
+    """How often to look, and for how long nothing may move while something is outstanding."""
+
+    interval_ms: int
+    patience_ms: int
+
+
+def keep_watch(following: Following, watch: Watch, now: Callable[[], int], pause: Pause, say: Callable[[Look], None]) -> Verdict:
+    """Say what each look found; end when everything expected has come, at the first deviation, or out of patience.
+
+    Out of patience, what is outstanding is lost. `now` is in milliseconds and never goes back.
+    """
+    moved_ms = now()
+    while True:
+        look = following.look()
+        say(look)
+        if look.is_complete or look.deviations:
+            return following.verdict()
+        if look.has_moved:
+            moved_ms = now()
+        elif now() - moved_ms >= watch.patience_ms:
+            following.give_up()
+            return following.verdict()
+        if not look.is_behind:
+            pause(watch.interval_ms)

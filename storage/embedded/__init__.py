@@ -1,0 +1,1 @@
+"""Storage `embedded`: SQLite, for one machine."""

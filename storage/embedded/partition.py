@@ -1,0 +1,169 @@
+"""One partition in the embedded storage, as its owner sees it."""
+
+import sqlite3
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from itertools import islice
+
+import msgspec
+
+from domain.record import Partition
+from storage.embedded.database import Database
+from storage.fencing import LastCommit, advanced, check_owner, is_done, succeeded
+from storage.port import Commit, Header, Pending, Snapshot, StashEntry, UnitChange, WaitKind, Waits
+
+EXPIRED_PER_CALL = 1_000
+_RELEASED_PER_CALL = 1_000
+
+_History = tuple[tuple[str, int], ...]
+
+_UNIT_ID = "(SELECT id FROM units WHERE partition = ? AND unit = ?)"
+_CHANGE_UNIT = """
+INSERT INTO units (
+    partition, unit, changed_at, state, wakes_at, kind, since, waits_for, strategy, stashed, stashed_bytes
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (partition, unit) DO UPDATE SET
+    changed_at = excluded.changed_at, state = excluded.state, wakes_at = excluded.wakes_at, kind = excluded.kind,
+    since = excluded.since, waits_for = excluded.waits_for, strategy = excluded.strategy, stashed = excluded.stashed,
+    stashed_bytes = excluded.stashed_bytes
+"""
+_SET_PAYMENT_DATA = f"INSERT OR REPLACE INTO payment_data (unit_id, body) VALUES ({_UNIT_ID}, ?)"  # noqa: S608
+_UNSTASH = f"DELETE FROM stash WHERE unit_id = {_UNIT_ID} AND arrived = ?"  # noqa: S608
+_STASH = f"INSERT OR REPLACE INTO stash (unit_id, arrived, body) VALUES ({_UNIT_ID}, ?, ?)"  # noqa: S608
+_ADD_PENDING = "INSERT OR REPLACE INTO pending (partition, number, body) VALUES (?, ?, ?)"
+_DROP_PENDING = "DELETE FROM pending WHERE partition = ? AND number <= ?"
+_ADVANCE = """
+UPDATE partitions SET commit_number = ?, attempt = ?, next_offset = ?, highest_number = ?, heal_offset = ?,
+    source = ?, caught_up_ms = ? WHERE id = ?
+"""
+_LOAD_UNIT = """
+SELECT id, state, body FROM units LEFT JOIN payment_data ON unit_id = id WHERE partition = ? AND unit = ?
+"""
+_LOAD_STASH = "SELECT arrived, body FROM stash WHERE unit_id = ? ORDER BY arrived"
+_WAITING = """
+SELECT unit, wakes_at, kind, since, waits_for, strategy, stashed, stashed_bytes
+FROM units INDEXED BY waiting WHERE partition = ? AND wakes_at IS NOT NULL ORDER BY wakes_at
+"""
+_PENDING = "SELECT number, body FROM pending WHERE partition = ? ORDER BY number"
+_NOT_WAITING = (None,) * 7
+_OLD = """
+SELECT id, unit FROM units INDEXED BY idle WHERE partition = ? AND wakes_at IS NULL AND changed_at <= ? ORDER BY changed_at
+"""
+
+
+def take(connection: sqlite3.Connection, partition: Partition, token: str) -> tuple[int, Header]:
+    """Put the partition under a new owner, within the caller's transaction: its id and the header it goes on from."""
+    row = connection.execute(
+        "SELECT id, token, commit_number, next_offset, highest_number, heal_offset, history, source, caught_up_ms"
+        " FROM partitions WHERE topic = ? AND number = ?",
+        partition,
+    ).fetchone()
+    if row is None:
+        header = succeeded(None, token)
+        sql = "INSERT INTO partitions (topic, number, token, commit_number, highest_number, heal_offset, history)"
+        cursor = connection.execute(f"{sql} VALUES (?, ?, ?, 0, 0, 0, '[]')", (*partition, token))
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid, header
+    key, old_token, commit, next_offset, highest_number, heal_offset, history, source, caught_up_ms = row
+    known = msgspec.json.decode(history, type=_History)
+    old = Header(old_token, commit, next_offset, highest_number, heal_offset, known, source, caught_up_ms)
+    header = succeeded(old, token)
+    connection.execute(
+        "UPDATE partitions SET token = ?, commit_number = 0, attempt = NULL, history = ? WHERE id = ?",
+        (token, msgspec.json.encode(header.history).decode(), key),
+    )
+    return key, header
+
+
+class EmbeddedPartitionStore:
+    """A partition's units in the file, under the token that `take` wrote."""
+
+    def __init__(self, database: Database, key: int, header: Header) -> None:
+        self._database = database
+        self._key = key
+        self._header = header
+
+    @property
+    def header(self) -> Header:
+        return self._header
+
+    def load(self, units: Collection[str]) -> Mapping[str, Snapshot]:
+        with self._database.reading() as connection:
+            check_owner(self._last_commit(connection), self._header)
+            found = (self._find(connection, unit) for unit in units)
+            return {snapshot.unit: snapshot for snapshot in found if snapshot is not None}
+
+    def waiting(self) -> Sequence[tuple[str, Waits]]:
+        with self._database.reading() as connection:
+            check_owner(self._last_commit(connection), self._header)
+            rows = connection.execute(_WAITING, (self._key,))
+            return [(unit.decode(), Waits(wakes_at, WaitKind(kind), *rest)) for unit, wakes_at, kind, *rest in rows]
+
+    def pending(self) -> Sequence[Pending]:
+        with self._database.reading() as connection:
+            check_owner(self._last_commit(connection), self._header)
+            return [Pending(*row) for row in connection.execute(_PENDING, (self._key,))]
+
+    def commit(self, commit: Commit) -> None:
+        with self._database.writing() as connection:
+            if not is_done(self._last_commit(connection), self._header, commit):
+                self._store(connection, commit)
+        self._header = advanced(self._header, commit)
+
+    def expire(self, until: int, spared: Container[str]) -> int:
+        """As the port says; gives free pages back and looks after the log, too."""
+        with self._database.writing() as connection:
+            check_owner(self._last_commit(connection), self._header)
+            rows = connection.execute(_OLD, (self._key, until))
+            units = list(islice(((key,) for key, unit in rows if unit.decode() not in spared), EXPIRED_PER_CALL))
+            rows.close()
+            connection.executemany("DELETE FROM stash WHERE unit_id = ?", units)
+            connection.executemany("DELETE FROM payment_data WHERE unit_id = ?", units)
+            connection.executemany("DELETE FROM units WHERE id = ?", units)
+        self._database.release_pages(_RELEASED_PER_CALL)
+        self._database.look_after_log()
+        return len(units)
+
+    def _last_commit(self, connection: sqlite3.Connection) -> LastCommit:
+        sql = "SELECT token, commit_number, attempt FROM partitions WHERE id = ?"
+        return LastCommit(*connection.execute(sql, (self._key,)).fetchone())
+
+    def _find(self, connection: sqlite3.Connection, unit: str) -> Snapshot | None:
+        row = connection.execute(_LOAD_UNIT, (self._key, unit.encode())).fetchone()
+        if row is None:
+            return None
+        unit_id, state, payment_data = row
+        stash = connection.execute(_LOAD_STASH, (unit_id,))
+        return Snapshot(unit, state, payment_data, tuple(StashEntry(*entry) for entry in stash))
+
+    def _store(self, connection: sqlite3.Connection, commit: Commit) -> None:
+        key = self._key
+        connection.executemany(_CHANGE_UNIT, (self._row(change, commit.caught_up_ms) for change in commit.changes))
+        connection.executemany(_SET_PAYMENT_DATA, self._payment_data(commit.changes))
+        connection.executemany(_UNSTASH, self._unstashed(commit.changes))
+        connection.executemany(_STASH, self._stashed(commit.changes))
+        connection.executemany(_ADD_PENDING, ((key, each.number, each.body) for each in commit.added))
+        connection.execute(_DROP_PENDING, (key, commit.published))
+        progress = (commit.number, commit.attempt, commit.next_offset, commit.highest_number, commit.heal_offset)
+        connection.execute(_ADVANCE, (*progress, commit.source, commit.caught_up_ms, key))
+
+    def _row(self, change: UnitChange, changed_at: int) -> tuple[object, ...]:
+        waits = change.waits
+        unit = (self._key, change.unit.encode(), changed_at, change.state)
+        return unit + (_NOT_WAITING if waits is None else msgspec.structs.astuple(waits))
+
+    def _payment_data(self, changes: Sequence[UnitChange]) -> Iterator[tuple[object, ...]]:
+        for change in changes:
+            if change.payment_data is not None:
+                yield self._key, change.unit.encode(), change.payment_data
+
+    def _unstashed(self, changes: Sequence[UnitChange]) -> Iterator[tuple[object, ...]]:
+        for change in changes:
+            unit = change.unit.encode()
+            for offset in change.stash_removed:
+                yield self._key, unit, offset
+
+    def _stashed(self, changes: Sequence[UnitChange]) -> Iterator[tuple[object, ...]]:
+        for change in changes:
+            unit = change.unit.encode()
+            for entry in change.stash_added:
+                yield self._key, unit, entry.offset, entry.body

@@ -1,0 +1,160 @@
+"""Folding: what a commit moves from the window, and from the oldest pages, into new pages. Pure but for the pages it reads."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from storage.infinispan.expiry import Forgotten
+from storage.infinispan.index_block import DeadCopy
+from storage.infinispan.page import Page, packed
+from storage.infinispan.page_table import Archive
+from storage.infinispan.records import UnitRecord, combined
+from storage.infinispan.window import Progress, Window
+
+_PAGES_GIVEN_UP = 64
+_PAGES_MOVED = 2
+
+ReadPage = Callable[[int], Page]
+
+
+class FoldLimits(msgspec.Struct, frozen=True):
+    """Folding begins beyond `window_bytes` or `window_segments`, and one commit moves about `budget_bytes` at most.
+
+    A page is closed at `page_bytes`: up to it a request costs the same whatever it carries. A leaf is not added to any more
+    at `leaf_bytes`. Beyond `few_units` in pages, the oldest pages are written anew while more copies are dead than alive.
+    """
+
+    window_bytes: int
+    window_segments: int
+    budget_bytes: int
+    page_bytes: int
+    leaf_bytes: int
+    few_units: int
+
+
+class Copy(NamedTuple):
+    """A unit as a page has it."""
+
+    page: int
+    slot: int
+    record: UnitRecord
+
+
+class Fold(msgspec.Struct, frozen=True):
+    """What is to be done, all of it or nothing.
+
+    `pages` are new, numbered from `first_page`; they have all that the window has of `units`. `dead` and `woken` are as in a
+    leaf. Pages below `tail` are given up.
+    """
+
+    first_page: int
+    pages: tuple[Page, ...]
+    units: frozenset[str]
+    dead: tuple[DeadCopy, ...]
+    woken: tuple[str, ...]
+    progress: Progress
+    tail: int
+
+    @property
+    def numbered_pages(self) -> list[tuple[int, Page]]:
+        return list(enumerate(self.pages, self.first_page))
+
+    def pages_of_units(self) -> dict[str, int]:
+        return {record.unit: number for number, page in self.numbered_pages for record in page.records}
+
+
+def find_copy(archive: Archive, pages: Iterable[int], read: ReadPage, unit: str) -> Copy | None:
+    """The live copy of the unit, if one of these pages has one."""
+    for number in pages:
+        page = read(number)
+        slot = page.find_slot(unit)
+        if slot is not None and not archive.is_dead(number, slot):
+            return Copy(number, slot, page.records[slot])
+    return None
+
+
+class Lookup(Protocol):
+    """Finds the live copies of units."""
+
+    def read_page(self, number: int) -> Page: ...
+    def find_copy(self, unit: str) -> Copy | None: ...
+
+
+class Folding:
+    """Gathers a fold. Units that are forgotten are left out."""
+
+    def __init__(self, window: Window, archive: Archive, lookup: Lookup, forgotten: Forgotten) -> None:
+        self._window = window
+        self._archive = archive
+        self._lookup = lookup
+        self._forgotten = forgotten
+        self._units: set[str] = set()
+        self._records: list[UnitRecord] = []
+        self._dead: list[DeadCopy] = []
+        self._woken: list[str] = []
+        self._progress = Progress()
+        self._tail = archive.tail
+        self._size = 0
+
+    def fold(self, limits: FoldLimits) -> Fold:
+        """At most a few pages beyond the budget, for a unit is never cut."""
+        self._give_up_pages(limits.few_units)
+        if self._window.size > limits.window_bytes or len(self._window) > limits.window_segments:
+            self._empty_window(limits)
+        return Fold(
+            self._archive.head,
+            tuple(packed(self._records, limits.page_bytes)),
+            frozenset(self._units),
+            tuple(copy for copy in self._dead if copy.page >= self._tail),
+            tuple(self._woken),
+            self._progress,
+            self._tail,
+        )
+
+    def _give_up_pages(self, few_units: int) -> None:
+        archive, moved = self._archive, 0
+        for page in range(archive.tail, min(archive.head, archive.tail + _PAGES_GIVEN_UP)):
+            is_old = archive.is_old(page, self._forgotten.until)
+            if not (archive.is_empty(page) or (is_old and not archive.is_needed(page))):
+                if moved == _PAGES_MOVED or not (is_old or self._archive.is_mostly_dead(few_units)):
+                    return
+                moved += 1
+                self._move(page)
+            self._tail = page + 1
+
+    def _move(self, number: int) -> None:
+        for slot, record in enumerate(self._lookup.read_page(number).records):
+            if not self._archive.is_dead(number, slot) and record.unit not in self._units:
+                self._take(record.unit, Copy(number, slot, record), may_go=record.unit not in self._window)
+
+    def _empty_window(self, limits: FoldLimits) -> None:
+        # Of many small segments half are taken at once, so that pages do not become small, too.
+        is_long = len(self._window) > limits.window_segments
+        segments_left = limits.window_segments // 2 if is_long else limits.window_segments
+        for each in self._window.candidates():
+            if not each.is_done and each.unit not in self._units:
+                self._take(each.unit, self._lookup.find_copy(each.unit), may_go=each.is_last)
+            self._progress = each.progress
+            if self._size >= limits.budget_bytes:
+                return
+            if each.progress.changes == 0 and self._is_short(segments_left, limits.window_bytes):
+                return
+
+    def _is_short(self, segments: int, size: int) -> bool:
+        left = len(self._window) - self._progress.segments
+        return left <= segments and self._window.size_after(self._progress) <= size
+
+    def _take(self, unit: str, copy: Copy | None, *, may_go: bool) -> None:
+        """A unit of which the window keeps a later change may not go: that change would be left without what it goes on from."""
+        self._units.add(unit)
+        whole = combined(copy.record if copy else None, self._window.changes(unit))
+        assert whole is not None
+        has_waited = copy is not None and copy.record.waits is not None
+        if copy is not None:
+            self._dead.append(DeadCopy(copy.page, copy.slot, has_waited))
+        if not (may_go and self._forgotten.has(whole)):
+            self._records.append(whole)
+            self._size += whole.size
+        if has_waited and whole.waits is None:
+            self._woken.append(unit)

@@ -1,0 +1,123 @@
+"""Leaves: what an opener must know of pages without reading them. Pure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from storage.infinispan.expiry import NEVER
+from storage.infinispan.records import UnitRecord, WaitsRow
+from storage.infinispan.unit_index import Entries, entries_of, from_bytes, merged, to_bytes
+from storage.infinispan.value_framing import undecodable
+
+_SLOT_BITS = 15
+
+
+class DeadCopy(NamedTuple):
+    """A copy of a unit that a later one took the place of."""
+
+    page: int
+    slot: int
+    waited: bool
+
+    def packed(self) -> int:
+        return self.page << _SLOT_BITS + 1 | self.slot << 1 | self.waited
+
+
+class PageRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A page as it was written: how many units, how many of them waiting, when the idle ones changed first and last.
+
+    Without idle ones both times are `NEVER`.
+    """
+
+    units: int
+    waiting: int
+    earliest: int
+    latest: int
+    parts: int
+
+
+class Leaf(msgspec.Struct, frozen=True, array_like=True):
+    """What some folds did. The last one is written anew, longer and under a new name, by each fold, until it is full.
+
+    It has the pages from `first_page` on, the units that were put there, and what ended elsewhere. `entries` are those of the
+    directory; `waits` says what waits in these pages; `woken` are units that waited in older pages and wait no more; `dead` are
+    the copies that lost their place, in older pages or these.
+    """
+
+    first_page: int
+    rows: tuple[PageRow, ...] = ()
+    entries: bytes = b""
+    waits: tuple[tuple[str, WaitsRow], ...] = ()
+    woken: tuple[str, ...] = ()
+    dead: tuple[int, ...] = ()
+
+    @property
+    def end(self) -> int:
+        return self.first_page + len(self.rows)
+
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes when it is encoded."""
+        # A unit that waits takes about 150 bytes, a name 40, a page's row and a dead copy 20 and 9.
+        lists = 150 * len(self.waits) + 40 * len(self.woken) + 20 * len(self.rows) + 9 * len(self.dead)
+        return len(self.entries) + lists
+
+    @property
+    def says_nothing(self) -> bool:
+        return not (self.rows or self.woken or self.dead)
+
+    def directory_entries(self) -> Entries:
+        return from_bytes(self.entries)
+
+    def dead_copies(self) -> list[DeadCopy]:
+        slots = 2**_SLOT_BITS
+        return [DeadCopy(each >> _SLOT_BITS + 1, (each >> 1) % slots, bool(each & 1)) for each in self.dead]
+
+    def followed_by(self, later: "Leaf") -> "Leaf":
+        """Both as one. `later` begins where this one ends."""
+        assert later.first_page == self.end
+        woken = set(later.woken)
+        waits = {unit: row for unit, row in self.waits if unit not in woken} | dict(later.waits)
+        return Leaf(
+            self.first_page,
+            self.rows + later.rows,
+            to_bytes(merged(self.directory_entries(), later.directory_entries())),
+            tuple(waits.items()),
+            tuple(unit for unit in dict.fromkeys(self.woken + later.woken) if unit not in waits),
+            self.dead + later.dead,
+        )
+
+
+def leaf_of(
+    first_page: int, pages: Sequence[tuple[Sequence[UnitRecord], int]], woken: Sequence[str], dead: Sequence[DeadCopy]
+) -> Leaf:
+    """Of one fold; `pages` are the records of each and in how many parts it was written."""
+    placed = [(record.unit, number) for number, (records, _) in enumerate(pages, first_page) for record in records]
+    return Leaf(
+        first_page,
+        tuple(_row(records, parts) for records, parts in pages),
+        to_bytes(entries_of(placed)),
+        tuple((record.unit, record.waits) for records, _ in pages for record in records if record.waits is not None),
+        tuple(woken),
+        tuple(copy.packed() for copy in dead),
+    )
+
+
+def _row(records: Sequence[UnitRecord], parts: int) -> PageRow:
+    idle = [record.changed_at for record in records if record.waits is None]
+    return PageRow(len(records), len(records) - len(idle), min(idle, default=NEVER), max(idle, default=NEVER), parts)
+
+
+encode_leaf = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Leaf).decode
+
+
+def decode_leaf(name: str, payload: bytes) -> Leaf:
+    """Raises StorageRefused if it is none."""
+    try:
+        leaf = _decode(payload)
+        leaf.directory_entries()
+    except (msgspec.DecodeError, ValueError) as error:
+        raise undecodable(name, error) from error
+    return leaf

@@ -1,0 +1,153 @@
+"""The archive: what an owner knows of the pages without reading them. Pure."""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from storage.infinispan.expiry import NEVER
+from storage.infinispan.index_block import Leaf, PageRow
+from storage.infinispan.segment import LeafRow, Manifest
+from storage.infinispan.unit_index import Directory
+
+
+class _PageState:
+    """`waiting` counts the live copies of units that waited when the page was written; `dead` are the slots of the others."""
+
+    __slots__ = ("dead", "row", "waiting")
+
+    def __init__(self, row: PageRow) -> None:
+        self.row = row
+        self.waiting = row.waiting
+        self.dead: set[int] = set()
+
+
+class _LeafState(NamedTuple):
+    row: LeafRow
+    end: int
+
+
+class OpenLeaf(NamedTuple):
+    """A leaf that can become longer; `row` names it as it is."""
+
+    row: LeafRow
+    leaf: Leaf
+
+
+class Archive:
+    """The pages from `tail` up to `head`, in the order of their writing. They are given up in that order, too.
+
+    So a copy of a unit goes before any later copy of it, and what a leaf says of older pages is needed no longer than the leaf.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.tail = self.head = manifest.tail
+        self._origins = manifest.origins
+        self._units = 0
+        self._dead = 0
+        self._pins: set[int] = set()
+        self._last_leaf: Leaf | None = None
+        self._leaves: deque[_LeafState] = deque()
+        self._pages: dict[int, _PageState] = {}
+        self._directory = Directory()
+
+    def find(self, unit: str) -> list[int]:
+        """The pages that may have it, the newest first. None of them need have it."""
+        return self._directory.find(unit, self.tail)
+
+    def row(self, page: int) -> PageRow:
+        return self._pages[page].row
+
+    def is_dead(self, page: int, slot: int) -> bool:
+        return slot in self._pages[page].dead
+
+    def is_empty(self, page: int) -> bool:
+        """No live copy is in it."""
+        return len(self._pages[page].dead) == self._pages[page].row.units
+
+    def is_mostly_dead(self, few: int) -> bool:
+        """Whether more copies than not take up their place in vain, and not just a few."""
+        return self._units > few and self._dead * 2 > self._units
+
+    def is_old(self, page: int, until: int) -> bool:
+        """No idle unit in it changed after `until`, as far as the page knows."""
+        return self._pages[page].row.latest <= until
+
+    def is_needed(self, page: int) -> bool:
+        """However old it is: a unit waits in it, went on from it, or is spared."""
+        return self._pages[page].waiting > 0 or page in self._pins
+
+    def may_be_as_old(self, page: int, until: int) -> bool:
+        """Whether an idle unit in it changed at `until` or before."""
+        return NEVER < self._pages[page].row.earliest <= until
+
+    @property
+    def last_change(self) -> int:
+        """When the idle unit changed that changed last, as far as pages know."""
+        return max((state.row.latest for state in self._pages.values()), default=NEVER)
+
+    def writer(self, page: int) -> int:
+        """The token under which it was written."""
+        return self._origins[bisect_right(self._origins, page, key=_first_page) - 1][1]
+
+    def origins(self, tail: int, writer: int | None) -> tuple[tuple[int, int], ...]:
+        """Those of the pages from `tail` on; a `writer` adds pages at the head."""
+        needed = self._origins[max(0, bisect_right(self._origins, tail, key=_first_page) - 1) :]
+        is_new = writer is not None and (not needed or needed[-1][1] != writer)
+        return (*needed, (self.head, writer)) if writer is not None and is_new else needed
+
+    def leaf_rows(self, tail: int) -> tuple[LeafRow, ...]:
+        """Those that are needed once the pages below `tail` are given up."""
+        return tuple(each.row for each in self._leaves if each.end > tail)
+
+    def left_behind(self, tail: int) -> list[LeafRow]:
+        return [each.row for each in self._leaves if each.end <= tail]
+
+    def find_open_leaf(self, tail: int, full_bytes: int) -> OpenLeaf | None:
+        """The last leaf, if it is not full and still needed once the pages below `tail` are given up."""
+        if self._last_leaf is None or self._last_leaf.size >= full_bytes or self._last_leaf.end <= tail:
+            return None
+        return OpenLeaf(self._leaves[-1].row, self._last_leaf)
+
+    def pin(self, pages: Iterable[int]) -> None:
+        """What lies there is needed, however old it is."""
+        self._pins.update(page for page in pages if page >= self.tail)
+
+    def add(self, row: LeafRow, leaf: Leaf, end: Leaf) -> None:
+        """Take up a leaf of which only `end` is new; the one that it was before is given up."""
+        if end is not leaf:
+            self._leaves.pop()
+        self._leaves.append(_LeafState(row, leaf.end))
+        self._last_leaf = leaf
+        self.head = leaf.end
+        self._directory.add(end.directory_entries(), end.end - 1)
+        for page, each in enumerate(end.rows, end.first_page):
+            if page >= self.tail:
+                self._pages[page] = _PageState(each)
+                self._units += each.units
+        for copy in end.dead_copies():
+            if (state := self._pages.get(copy.page)) is not None and copy.slot not in state.dead:
+                state.dead.add(copy.slot)
+                state.waiting -= copy.waited
+                self._dead += 1
+
+    def give_up(self, tail: int, origins: tuple[tuple[int, int], ...]) -> None:
+        """The pages below `tail` are not needed any more; `origins` are those of what is left, and of what comes next."""
+        for page in range(self.tail, tail):
+            state = self._pages.pop(page)
+            self._units -= state.row.units
+            self._dead -= len(state.dead)
+            self._pins.discard(page)
+        self.tail, self._origins = tail, origins
+        while self._leaves and self._leaves[0].end <= tail:
+            self._leaves.popleft()
+        if not self._leaves:
+            self._last_leaf = None
+
+    def tidy(self) -> None:
+        """A little of what makes finding quicker; with each commit."""
+        self._directory.tidy(self.tail)
+
+
+def _first_page(origin: tuple[int, int]) -> int:
+    return origin[0]

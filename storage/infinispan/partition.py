@@ -1,0 +1,115 @@
+"""One partition in Infinispan, as its owner sees it."""
+
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from domain.errors import OwnershipLost
+from storage.infinispan.commit import Preparation, records_of, take_up
+from storage.infinispan.commit_attempt import Attempt
+from storage.infinispan.compaction import FoldLimits
+from storage.infinispan.data_loss import Loss
+from storage.infinispan.partition_keys import PartitionLink, page_name
+from storage.infinispan.partition_state import Contents
+from storage.infinispan.records import snapshot_of
+from storage.infinispan.segment import MOST_COMMITS, stand_of_header
+from storage.infinispan.value_framing import Missing
+from storage.port import Commit, Header, Pending, Snapshot, StorageUnavailable, Waits
+
+_DELETED_PER_COMMIT = 16
+
+
+class InfinispanPartitionStore:
+    """A partition under the token of `contents`, which are those of its last commit that was answered.
+
+    `limits` are those of a commit of so many bytes.
+    """
+
+    def __init__(self, link: PartitionLink, contents: Contents, loss: Loss, limits: Callable[[int], FoldLimits]) -> None:
+        self._link = link
+        self._contents = contents
+        self._loss = loss
+        self._limits = limits
+        self._tried: Attempt | None = None
+
+    @property
+    def header(self) -> Header:
+        return self._contents.header
+
+    def load(self, units: Collection[str]) -> Mapping[str, Snapshot]:
+        with self._losses_explained():
+            found = [record for unit in units if (record := self._contents.find(unit)) is not None]
+        self._check_owner()
+        forgotten = self._contents.forgotten
+        remembered = [record for record in found if not forgotten.has(record)]
+        for record in remembered:
+            forgotten.note_in_memory(record)
+        return {record.unit: snapshot_of(record) for record in remembered}
+
+    def waiting(self) -> Sequence[tuple[str, Waits]]:
+        self._check_owner()
+        return list(self._contents.waits.items())
+
+    def pending(self) -> Sequence[Pending]:
+        self._check_owner()
+        return [Pending(*entry) for entry in sorted(self._contents.pending.items())]
+
+    def commit(self, commit: Commit) -> None:
+        if (commit.number, commit.attempt) == (self.header.commit, self._contents.attempt):
+            self._check_owner()
+            return
+        self._see_that_it_is_next(commit)
+        if self._tried is None:
+            self._tried = self._prepare(commit)
+        self._tried.make()
+        prepared, self._tried = self._tried.prepared, None
+        take_up(self._contents, prepared)
+        self._delete_garbage(_DELETED_PER_COMMIT + len(prepared.fold.pages) + len(self._contents.garbage) // 50)
+
+    def expire(self, until: int, spared: Container[str]) -> int:
+        """Nothing goes now: the next commit says it, and the commits after it give back what was forgotten."""
+        self._check_owner()
+        self._contents.forgotten.move(until, spared)
+        return 0
+
+    def _prepare(self, commit: Commit) -> Attempt:
+        with self._losses_explained():
+            records = records_of(self._contents, commit)
+            limits = self._limits(sum(record.size for record in records))
+            prepared = Preparation(self._contents, limits).prepare(commit, records)
+        for number, page in prepared.fold.numbered_pages:
+            self._link.remember_page(page_name(prepared.stand.token, number), page)
+        return Attempt(self._link, stand_of_header(self.header), prepared)
+
+    def _see_that_it_is_next(self, commit: Commit) -> None:
+        """A number that was tried belongs to its attempt: what was written for it may count already, or soon."""
+        header, tried = self.header, self._tried
+        if commit.number != header.commit + 1 or commit.number > MOST_COMMITS:
+            raise OwnershipLost(f"commit {commit.number} of {self._link.name} comes after {header.token}/{header.commit}")
+        if tried is not None and tried.prepared.segment.attempt != commit.attempt:
+            raise OwnershipLost(f"commit {header.token}/{commit.number} of {self._link.name} was tried with another attempt")
+
+    def _check_owner(self) -> None:
+        stand = stand_of_header(self.header)
+        if (now := self._link.find_stand()) != stand:
+            raise OwnershipLost(f"we are at {stand}, the counter of {self._link.name} is at {now}")
+
+    @contextmanager
+    def _losses_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Missing as missing:
+            root = self._contents.as_root()
+            self._loss.see_that_it_is_one(self._link, root.stand, missing)
+            self._loss.forget(self._link, root)
+            raise OwnershipLost(f"{missing} is lost; the partition is to be taken over anew") from missing
+
+    def _delete_garbage(self, most: int) -> None:
+        """What is not deleted now is named by the next commit, and deleted after it."""
+        garbage = self._contents.garbage
+        for count, name in enumerate(garbage[:most]):
+            try:
+                self._link.delete(name)
+            except StorageUnavailable:
+                del garbage[:count]
+                return
+        del garbage[:most]

@@ -1,0 +1,80 @@
+"""One partition's values and counter in the cache."""
+
+from domain.record import Partition
+from storage.infinispan.cache_port import Cache
+from storage.infinispan.page import Page, PageMemory, decode_page
+from storage.infinispan.segment import Segment, Stand, decode_segment, stand_of, token_text
+from storage.infinispan.value_framing import Kind, Missing, Value, cut, joined
+
+
+def segment_name(stand: Stand) -> str:
+    return f"{Kind.SEGMENT.value}:{token_text(stand.token)}:{stand.commit}"
+
+
+def page_name(token: int, number: int) -> str:
+    return f"{Kind.PAGE.value}:{token_text(token)}:{number}"
+
+
+def leaf_name(stand: Stand) -> str:
+    """Of the leaf that a commit wrote."""
+    return f"{Kind.LEAF.value}:{token_text(stand.token)}:{stand.commit}"
+
+
+class PartitionLink:
+    """Names are relative to the partition. What is named is written once, under its writer's token, and then only deleted."""
+
+    def __init__(self, cache: Cache, namespace: str, partition: Partition, memory: PageMemory) -> None:
+        self._cache = cache
+        self._memory = memory
+        self.name = f"{namespace}:{partition.topic}:{partition.number}"
+
+    def find_stand(self) -> Stand | None:
+        """What the counter holds; None if there is none."""
+        value = self._cache.find_counter(self.name)
+        return None if value is None else stand_of(value)
+
+    def create_counter(self) -> None:
+        self._cache.create_counter(self.name)
+
+    def move(self, expected: Stand, update: Stand) -> bool:
+        """The compare-and-set that makes a commit valid."""
+        return self._cache.compare_and_set(self.name, expected.packed(), update.packed())
+
+    def read(self, kind: Kind, name: str) -> bytes:
+        """Raises Missing, StorageRefused, and what the cache raises."""
+        return joined(kind, self._key(name), self._get(name), lambda part: self._get(part.removeprefix(self._key(""))))
+
+    def read_segment(self, name: str) -> tuple[Segment, int]:
+        """And how many bytes it takes."""
+        payload = self.read(Kind.SEGMENT, name)
+        return decode_segment(self._key(name), payload), len(payload)
+
+    def read_page(self, name: str) -> Page:
+        key = self._key(name)
+        if (page := self._memory.find(key)) is None:
+            page = decode_page(key, self.read(Kind.PAGE, name))
+            self._memory.keep(key, page)
+        return page
+
+    def remember_page(self, name: str, page: Page) -> None:
+        self._memory.keep(self._key(name), page)
+
+    def write(self, value: Value) -> None:
+        for name, body in reversed(cut(value)):
+            self._cache.put(self._key(name), body)
+
+    def delete(self, name: str) -> None:
+        self._memory.drop(self._key(name))
+        self._cache.delete(self._key(name))
+
+    @property
+    def may_lag(self) -> bool:
+        return self._cache.may_lag
+
+    def _key(self, name: str) -> str:
+        return f"{self.name}:{name}"
+
+    def _get(self, name: str) -> bytes:
+        if (body := self._cache.get(self._key(name))) is None:
+            raise Missing(self._key(name))
+        return body

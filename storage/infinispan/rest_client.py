@@ -1,0 +1,186 @@
+"""Infinispan by its REST interface, version 2: the one place where its requests are made."""
+
+import logging
+import ssl
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from storage.infinispan.durability import BINARY, CLUSTERED_DEFINITION, LOCAL_DEFINITION, CachePromise, promise_of
+from storage.infinispan.errors import refuse, translated
+from storage.infinispan.login import Login
+from storage.infinispan.settings import ServerSettings
+from storage.port import StorageRefused
+
+_log = logging.getLogger("resequencer.storage")
+
+_COUNTER = {"strong-counter": {"initial-value": 0, "storage": "PERSISTENT"}}
+_NO_CLUSTER = "ISPN000343"
+_EXISTS_ALREADY = "ISPN000507"
+
+_Answer = TypeVar("_Answer")
+
+
+class InfinispanRest:
+    """One cache of one server, or cluster behind one address. Connects on first use; used from one thread.
+
+    `promise` is what the cache is known to promise: None before `set_up`, and where the user may not look at it.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+        self._server = settings.url.rstrip("/")
+        self._root = f"{self._server}/rest/v2"
+        self._values = f"{self._root}/caches/{_escaped(settings.cache)}"
+        self._client: httpx.Client | None = None
+        self.promise: CachePromise | None = None
+
+    @property
+    def may_lag(self) -> bool:
+        return self.promise is not None and self.promise.is_asynchronous
+
+    def get(self, key: str) -> bytes | None:
+        response = self._ask("GET", f"{self._values}/{_escaped(key)}", {200, 404})
+        return response.content if response.status_code == httpx.codes.OK else None
+
+    def put(self, key: str, body: bytes) -> None:
+        url = f"{self._values}/{_escaped(key)}"
+        if self._ask("PUT", url, {200, 201, 204, 404}, body).status_code == httpx.codes.NOT_FOUND:
+            # Somebody removed the cache; what it held will be missed.
+            self.set_up()
+            self._ask("PUT", url, {200, 201, 204}, body)
+
+    def delete(self, key: str) -> None:
+        self._ask("DELETE", f"{self._values}/{_escaped(key)}", {200, 204, 404})
+
+    def find_counter(self, name: str) -> int | None:
+        response = self._ask("GET", self._counter(name), {200, 404})
+        return self._number(response) if response.status_code == httpx.codes.OK else None
+
+    def create_counter(self, name: str) -> None:
+        self._ask("POST", self._counter(name), {200, 201, 204, 304}, _COUNTER)
+
+    def compare_and_set(self, name: str, expected: int, update: int) -> bool:
+        url = f"{self._counter(name)}?action=compareAndSet&expect={expected}&update={update}"
+        response = self._ask("POST", url, {200, 404})
+        return response.status_code == httpx.codes.OK and response.text.strip() == "true"
+
+    def set_up(self) -> None:
+        """See that the cache keeps what it is told; one that is not there is made. What it promises is logged when it changes.
+
+        Raises:
+            StorageRefused: It expires, evicts or changes its entries.
+        """
+        promise = self.look()
+        if promise is None:
+            self._create()
+            promise = self.look()
+        if promise is not None and promise != self.promise:
+            _log.info("cache %s: %s", self._settings.cache, promise)
+            for each in promise.shortcomings():
+                _log.warning("cache %s: %s", self._settings.cache, each)
+        self.promise = promise
+
+    def look(self) -> CachePromise | None:
+        """What the cache promises, None if there is none. Changes nothing.
+
+        Raises: as `set_up`.
+        """
+        response = self._ask("GET", self._values, {200, 404})
+        if response.status_code == httpx.codes.NOT_FOUND:
+            return None
+        promise = promise_of(self._read(response, dict[str, Any]))
+        if promise.objections:
+            raise StorageRefused(f"{self._server}: cache {self._settings.cache}", "; ".join(promise.objections))
+        return promise
+
+    def inspect(self) -> list[str]:
+        """What a user should know before the service is started; a sentence each. Changes nothing.
+
+        Raises:
+            StorageUnavailable, StorageRefused: As the service would meet them.
+        """
+        name, promise = f"cache {self._settings.cache}", self.look()
+        self.find_counter("is-there-none")
+        if promise is None:
+            return [f"{name}: it is not there and will be made, for which the user needs the role deployer or admin"]
+        self.get("is-there-none")
+        return [f"{name}: {each}" for each in (promise, *promise.shortcomings())]
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _create(self) -> None:
+        """On disk, and on two servers if there is a cluster."""
+        for definition in (CLUSTERED_DEFINITION, LOCAL_DEFINITION):
+            response = self._ask("POST", self._values, {200, 201, 400}, definition)
+            if response.status_code != httpx.codes.BAD_REQUEST or _EXISTS_ALREADY in response.text:
+                _log.info("made cache %s", self._settings.cache)
+                return
+            if _NO_CLUSTER not in response.text:
+                break
+        refuse(self._server, response)
+
+    def _ask(
+        self, method: str, url: str, expected: Collection[int], body: bytes | Mapping[str, Any] | None = None
+    ) -> httpx.Response:
+        headers, content = None, None
+        if body is not None:
+            is_bytes = isinstance(body, bytes)
+            headers = {"Content-Type": BINARY if is_bytes else "application/json"}
+            content = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        with translated(self._server, f"{method} {url.removeprefix(self._server)}"):
+            response = self._connected().request(method, url, content=content, headers=headers)
+        # It has been read. Left there, it makes a cycle that holds on to the bodies until the collector comes, which is rarely.
+        del response.stream
+        if response.status_code not in expected:
+            refuse(self._server, response)
+        return response
+
+    def _connected(self) -> httpx.Client:
+        if self._client is None:
+            settings = self._settings
+            self._client = httpx.Client(
+                auth=Login(settings.username, settings.password) if settings.username else None,
+                # Compressing costs the server a millisecond per answer.
+                headers={"Accept-Encoding": "identity"},
+                timeout=settings.timeout_ms / 1_000,
+                verify=self._trust(),
+                # What the environment says of proxies is not meant for this.
+                trust_env=False,
+            )
+        return self._client
+
+    def _trust(self) -> ssl.SSLContext:
+        if not self._server.startswith("https:"):
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # Trusts nobody; loading authorities takes 20 ms.
+        try:
+            return ssl.create_default_context(cafile=self._settings.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise StorageRefused(
+                str(self._settings.ca_file), f"holds no certificates ({error}); name a PEM file that does"
+            ) from error
+
+    def _counter(self, name: str) -> str:
+        return f"{self._root}/counters/{_escaped(self._settings.cache)}:{_escaped(name)}"
+
+    def _number(self, response: httpx.Response) -> int:
+        try:
+            return int(response.text)
+        except ValueError:
+            refuse(self._server, response)
+
+    def _read(self, response: httpx.Response, kind: type[_Answer]) -> _Answer:
+        try:
+            return msgspec.json.decode(response.content, type=kind)
+        except msgspec.DecodeError:
+            refuse(self._server, response)
+
+
+def _escaped(name: str) -> str:
+    return quote(name, safe=":~")

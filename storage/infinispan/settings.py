@@ -1,0 +1,41 @@
+"""What an Infinispan storage is told at its making. Imports no client, which takes a fifth of a second."""
+
+from pathlib import Path
+
+import msgspec
+
+
+class ServerSettings(msgspec.Struct, frozen=True):
+    """`url` is the server's, without /rest/v2. Without a `username` nobody logs in; without a `ca_file` the system's authorities
+    are trusted. No request waits longer than `timeout_ms` for each of: a connection, a part sent, a part received.
+    """
+
+    url: str
+    cache: str
+    username: str = ""
+    password: str = ""
+    timeout_ms: int = 5_000
+    ca_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        assert self.timeout_ms > 0
+
+
+class LayoutSettings(msgspec.Struct, frozen=True):
+    """How much lies where.
+
+    `window_bytes` is shared by the partitions of a worker, each of which may have `least_window_bytes`; it is in memory, and
+    what an opener reads. A commit of n bytes moves up to `least_fold_bytes` + 2 n into pages. For the rest see `FoldLimits`.
+    `retention_ms` is asked only for partitions that an older version left (`storage/infinispan/wall_clock.py`).
+    """
+
+    namespace: str
+    retention_ms: int
+    window_bytes: int = 32 * 2**20
+    least_window_bytes: int = 2 * 2**20
+    window_segments: int = 128
+    least_fold_bytes: int = 2**20
+    page_memory_bytes: int = 32 * 2**20
+    page_bytes: int = 128 * 2**10
+    leaf_bytes: int = 256 * 2**10
+    few_units: int = 10_000

@@ -1,0 +1,58 @@
+"""Storage `infinispan`: an Infinispan server or cluster, by its REST interface. A commit is one value and one compare-and-set."""
+
+from collections.abc import Callable
+
+from domain.record import Partition
+from storage.infinispan.cache_port import Cache
+from storage.infinispan.compaction import FoldLimits
+from storage.infinispan.data_loss import Loss
+from storage.infinispan.opening import Opening
+from storage.infinispan.page import PageMemory
+from storage.infinispan.partition import InfinispanPartitionStore
+from storage.infinispan.partition_keys import PartitionLink
+from storage.infinispan.settings import LayoutSettings
+from storage.infinispan.wall_clock import WallClock
+
+
+class InfinispanStorage:
+    """Opens partitions on a cache, which is set up when it is used first. Used from one thread."""
+
+    def __init__(self, settings: LayoutSettings, cache: Cache, random_token: Callable[[], str]) -> None:
+        self._settings = settings
+        self._cache = cache
+        self._random_token = random_token
+        self._memory = PageMemory(settings.page_memory_bytes)
+        self._stores: dict[Partition, InfinispanPartitionStore] = {}
+        self._openings: dict[Partition, Opening] = {}
+        self._loss = Loss(random_token)
+        self._wall_clock = WallClock(cache, settings.namespace, settings.retention_ms)
+
+    @property
+    def is_durable(self) -> bool:
+        return True
+
+    def connect(self) -> None:
+        self._cache.set_up()
+
+    def open(self, partition: Partition) -> InfinispanPartitionStore:
+        self._cache.set_up()
+        link = PartitionLink(self._cache, self._settings.namespace, partition, self._memory)
+        opening = self._openings.setdefault(partition, Opening(link, self._loss, self._random_token))
+        contents = opening.open()
+        if contents.counts_on_wall_clock:
+            self._wall_clock.leave(contents)
+        store = self._stores[partition] = InfinispanPartitionStore(link, contents, self._loss, self._limits)
+        del self._openings[partition]
+        return store
+
+    def release(self, partition: Partition) -> None:
+        self._stores.pop(partition, None)
+
+    def close(self) -> None:
+        self._cache.close()
+
+    def _limits(self, commit_bytes: int) -> FoldLimits:
+        settings = self._settings
+        window = max(settings.least_window_bytes, settings.window_bytes // max(1, len(self._stores)))
+        budget = settings.least_fold_bytes + 2 * commit_bytes
+        return FoldLimits(window, settings.window_segments, budget, settings.page_bytes, settings.leaf_bytes, settings.few_units)

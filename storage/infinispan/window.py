@@ -1,0 +1,152 @@
+"""The window: the segments whose changes are not in pages yet, kept in memory so that they need not be read again. Pure."""
+
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from storage.infinispan.expiry import NEVER
+from storage.infinispan.records import UnitRecord
+from storage.infinispan.segment import WindowRow
+
+
+class Progress(NamedTuple):
+    """How far a fold came: so many whole segments from the oldest on, and so many changes of the next one."""
+
+    segments: int = 0
+    changes: int = 0
+
+
+class Candidate(NamedTuple):
+    """A unit whose change is next to be folded, and the progress once it is.
+
+    `is_done`: a page has the change already. `is_last`: the window has no later change of the unit.
+    """
+
+    unit: str
+    is_done: bool
+    is_last: bool
+    progress: Progress
+
+
+class _Segment:
+    """`ordinal` counts what was added to the window; the first `folded` of `units` are in pages."""
+
+    __slots__ = ("folded", "name", "ordinal", "parts", "size", "units")
+
+    def __init__(self, row: WindowRow, ordinal: int, records: Sequence[UnitRecord], size: int) -> None:
+        self.name, self.parts, self.folded = row.name, row.parts, row.folded
+        self.ordinal = ordinal
+        self.units = [record.unit for record in records]
+        self.size = size
+
+    def row(self, folded: int) -> WindowRow:
+        return WindowRow(self.name, self.parts, folded)
+
+
+class _Recent:
+    """A unit's changes in the window by the ordinals of their segments, oldest first. A page has those up to `covered`.
+
+    `bases` are the pages from which the changes go on, once somebody looked; these pages are pinned then.
+    """
+
+    __slots__ = ("bases", "changes", "covered")
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[int, UnitRecord]] = []
+        self.covered = -1
+        self.bases: Sequence[int] | None = None
+
+
+class Window:
+    """Units are folded in the order of their changes, each with all that the window has of it."""
+
+    def __init__(self) -> None:
+        self._segments: deque[_Segment] = deque()
+        self._recent: dict[str, _Recent] = {}
+        self._next_ordinal = 0
+        self.size = 0
+
+    def __len__(self) -> int:
+        """How many segments."""
+        return len(self._segments)
+
+    def __contains__(self, unit: str) -> bool:
+        return unit in self._recent
+
+    def changes(self, unit: str) -> list[UnitRecord]:
+        """Oldest first."""
+        recent = self._recent.get(unit)
+        return [record for _, record in recent.changes] if recent is not None else []
+
+    def find_last(self, unit: str) -> UnitRecord | None:
+        recent = self._recent.get(unit)
+        return recent.changes[-1][1] if recent is not None else None
+
+    @property
+    def last_change(self) -> int:
+        """When the unit changed that changed last."""
+        return max((recent.changes[-1][1].changed_at for recent in self._recent.values()), default=NEVER)
+
+    def find_bases(self, unit: str) -> Sequence[int] | None:
+        """The pages in which it may lie, the newest first; None where the directory must be asked."""
+        recent = self._recent.get(unit)
+        return recent.bases if recent is not None else None
+
+    def note_bases(self, bases: Mapping[str, Sequence[int]]) -> None:
+        """Of units in the window."""
+        for unit, pages in bases.items():
+            self._recent[unit].bases = pages
+
+    def add(self, row: WindowRow, records: Sequence[UnitRecord], size: int) -> None:
+        """A segment of so many bytes."""
+        segment = _Segment(row, self._next_ordinal, records, size)
+        self._next_ordinal += 1
+        self._segments.append(segment)
+        self.size += segment.size
+        for record in records:
+            if (recent := self._recent.get(record.unit)) is None:
+                recent = self._recent[record.unit] = _Recent()
+            recent.changes.append((segment.ordinal, record))
+
+    def rows(self, progress: Progress) -> tuple[WindowRow, ...]:
+        """What a manifest names once a fold came so far."""
+        rows = [each.row(each.folded) for each in islice(self._segments, progress.segments, None)]
+        if progress.changes:
+            rows[0] = self._segments[progress.segments].row(progress.changes)
+        return tuple(rows)
+
+    def left_behind(self, progress: Progress) -> list[WindowRow]:
+        """The segments that nobody needs once a fold came so far."""
+        return [each.row(each.folded) for each in islice(self._segments, progress.segments)]
+
+    def candidates(self) -> Iterator[Candidate]:
+        """The oldest change first."""
+        for count, segment in enumerate(self._segments):
+            for index in range(segment.folded, len(segment.units)):
+                recent = self._recent[segment.units[index]]
+                is_last = recent.changes[-1][0] == segment.ordinal
+                progress = Progress(count + 1) if index + 1 == len(segment.units) else Progress(count, index + 1)
+                yield Candidate(segment.units[index], recent.covered >= segment.ordinal, is_last, progress)
+
+    def size_after(self, progress: Progress) -> int:
+        return self.size - sum(each.size for each in islice(self._segments, progress.segments))
+
+    def fold(self, units: Collection[str], progress: Progress) -> None:
+        """Pages have all of these units now, and the fold came so far."""
+        for unit in units:
+            if (recent := self._recent.get(unit)) is not None:
+                recent.covered = recent.changes[-1][0]
+                recent.bases = None
+        for _ in range(progress.segments):
+            self._leave(self._segments.popleft())
+        if progress.changes:
+            self._segments[0].folded = progress.changes
+
+    def _leave(self, segment: _Segment) -> None:
+        self.size -= segment.size
+        for unit in segment.units:
+            recent = self._recent[unit]
+            del recent.changes[0]
+            if not recent.changes:
+                del self._recent[unit]

@@ -1,0 +1,1 @@
+"""Storage `none`: the units' states stay in the process, within bounds."""

@@ -1,0 +1,138 @@
+"""What storage `none` keeps in the process: the units of all partitions, and which of them go first."""
+
+from collections import OrderedDict
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+import msgspec
+
+from domain.record import Partition
+from storage.fencing import LastCommit, advanced
+from storage.port import Commit, Header, Snapshot, StashEntry, UnitChange, Waits
+
+
+class KeptUnit(msgspec.Struct, frozen=True, gc=False):
+    """The parts of a unit that every unit has; most have no stash and wait for nothing.
+
+    Bytes alone make no cycles: the collector need not visit a million of these.
+    """
+
+    state: bytes
+    payment_data: bytes | None
+
+
+_UNIT_BYTES = 300
+"""About what a unit takes beside its name, state and payment data: measured, with its places in the tables."""
+
+
+@dataclass(slots=True)
+class KeptPartition:
+    """A partition as the commits left it. Changed by `Memory` alone.
+
+    `idle` holds the units in which nothing waits with the caught-up clock of their last change, in the order of these changes;
+    `idle_bytes` is about what they take in memory.
+    """
+
+    header: Header
+    attempt: str | None = None
+    units: dict[str, KeptUnit] = field(default_factory=dict)
+    stashes: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    waiting: dict[str, Waits] = field(default_factory=dict)
+    pending: dict[int, bytes] = field(default_factory=dict)
+    idle: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    idle_bytes: int = 0
+
+    @property
+    def last_commit(self) -> LastCommit:
+        return LastCommit(self.header.token, self.header.commit, self.attempt)
+
+    def snapshot(self, unit: str) -> Snapshot:
+        kept = self.units[unit]
+        stash = sorted(self.stashes.get(unit, {}).items())
+        return Snapshot(unit, kept.state, kept.payment_data, tuple(StashEntry(*entry) for entry in stash))
+
+    def size(self, unit: str) -> int:
+        """About the bytes that a unit takes, without its stash."""
+        kept = self.units[unit]
+        return _UNIT_BYTES + len(unit) + len(kept.state) + len(kept.payment_data or b"")
+
+    def forget(self, unit: str) -> None:
+        """A unit in which nothing waits."""
+        self.idle_bytes -= self.size(unit)
+        del self.units[unit], self.idle[unit]
+        self.stashes.pop(unit, None)
+
+
+class Memory:
+    """All partitions of a process."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[Partition, KeptPartition] = {}
+
+    def take(self, partition: Partition, header: Header) -> None:
+        """Put the partition under a new owner's header."""
+        kept = self.partitions.setdefault(partition, KeptPartition(header))
+        kept.header, kept.attempt = header, None
+
+    def release(self, partition: Partition) -> None:
+        """Forget all of it."""
+        self.partitions.pop(partition, None)
+
+    def apply(self, partition: Partition, commit: Commit) -> None:
+        """All of the commit or nothing: what can fail on an impossible change happens before the first one is kept."""
+        kept = self.partitions[partition]
+        changes = [(each, {entry.offset: entry.body for entry in each.stash_added}) for each in commit.changes]
+        added = {pending.number: pending.body for pending in commit.added}
+        for change, stash_added in changes:
+            self._change(kept, change, stash_added)
+            self._file(kept, change, commit.caught_up_ms)
+        kept.pending.update(added)
+        for number in [each for each in kept.pending if each <= commit.published]:
+            del kept.pending[number]
+        kept.header, kept.attempt = advanced(kept.header, commit), commit.attempt
+
+    def excess(self, partition: Partition, max_bytes: int) -> int:
+        """How many bytes the idle units of the partition take beyond its share of `max_bytes`."""
+        idle_bytes = self.partitions[partition].idle_bytes
+        all_bytes = sum(kept.idle_bytes for kept in self.partitions.values())
+        return idle_bytes - max_bytes * idle_bytes // all_bytes if all_bytes > max_bytes else 0
+
+    def expire(self, partition: Partition, until: int, excess: int, spared: Container[str], at_most: int) -> int:
+        """Forget the idle units that changed longest ago: those that last changed at `until` or before, and in any case as many
+        as hold `excess` bytes, but none of `spared`. How many were forgotten.
+        """
+        kept = self.partitions[partition]
+        gone: list[str] = []
+        for unit, changed_at in kept.idle.items():
+            if len(gone) == at_most or (changed_at > until and excess <= 0):
+                break
+            if unit not in spared:
+                gone.append(unit)
+                excess -= kept.size(unit)
+        for unit in gone:
+            kept.forget(unit)
+        return len(gone)
+
+    def _change(self, kept: KeptPartition, change: UnitChange, stash_added: dict[int, bytes]) -> None:
+        if change.unit in kept.idle:
+            kept.idle_bytes -= kept.size(change.unit)
+        payment_data = change.payment_data
+        if payment_data is None and (known := kept.units.get(change.unit)):
+            payment_data = known.payment_data
+        kept.units[change.unit] = KeptUnit(change.state, payment_data)
+        if stash_added or change.stash_removed:
+            stash = kept.stashes.setdefault(change.unit, {})
+            for offset in change.stash_removed:
+                stash.pop(offset, None)
+            stash.update(stash_added)
+            if not stash:
+                del kept.stashes[change.unit]
+
+    def _file(self, kept: KeptPartition, change: UnitChange, caught_up_ms: int) -> None:
+        kept.idle.pop(change.unit, None)
+        if change.waits is None:
+            kept.waiting.pop(change.unit, None)
+            kept.idle[change.unit] = caught_up_ms
+            kept.idle_bytes += kept.size(change.unit)
+        else:
+            kept.waiting[change.unit] = change.waits

@@ -1,0 +1,86 @@
+"""Storage `none`: the units' states stay in the process, within bounds; nothing outlives it."""
+
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+
+import msgspec
+
+from domain.record import Partition
+from storage.fencing import advanced, check_owner, is_done, succeeded
+from storage.none.memory import Memory
+from storage.port import Commit, Header, Pending, Snapshot, Waits
+
+EXPIRED_PER_CALL = 1_000
+
+
+class NoneSettings(msgspec.Struct, frozen=True):
+    """`max_bytes` bounds the memory of idle units: beyond it `expire` forgets those that changed longest ago."""
+
+    max_bytes: int
+
+    def __post_init__(self) -> None:
+        assert self.max_bytes >= 0
+
+
+class NonePartitionStore:
+    """A partition's units as one owner within the process sees them; a later `open` in the same process fences it off."""
+
+    def __init__(self, partition: Partition, memory: Memory, settings: NoneSettings) -> None:
+        self._partition = partition
+        self._memory = memory
+        self._settings = settings
+        self._kept = memory.partitions[partition]
+        self._header = self._kept.header
+
+    @property
+    def header(self) -> Header:
+        return self._header
+
+    def load(self, units: Collection[str]) -> Mapping[str, Snapshot]:
+        check_owner(self._kept.last_commit, self._header)
+        return {unit: self._kept.snapshot(unit) for unit in units if unit in self._kept.units}
+
+    def waiting(self) -> Sequence[tuple[str, Waits]]:
+        check_owner(self._kept.last_commit, self._header)
+        return list(self._kept.waiting.items())
+
+    def pending(self) -> Sequence[Pending]:
+        check_owner(self._kept.last_commit, self._header)
+        return [Pending(number, body) for number, body in sorted(self._kept.pending.items())]
+
+    def commit(self, commit: Commit) -> None:
+        if not is_done(self._kept.last_commit, self._header, commit):
+            self._memory.apply(self._partition, commit)
+        self._header = advanced(self._header, commit)
+
+    def expire(self, until: int, spared: Container[str]) -> int:
+        """As the port says; beyond `max_bytes` younger ones too."""
+        check_owner(self._kept.last_commit, self._header)
+        excess = self._memory.excess(self._partition, self._settings.max_bytes)
+        return self._memory.expire(self._partition, until, excess, spared, EXPIRED_PER_CALL)
+
+
+class NoneStorage:
+    """Keeps the same contract as the durable ones, but for as long as the process lives."""
+
+    def __init__(self, settings: NoneSettings, random_token: Callable[[], str]) -> None:
+        self._settings = settings
+        self._random_token = random_token
+        self._memory = Memory()
+
+    @property
+    def is_durable(self) -> bool:
+        return False
+
+    def connect(self) -> None:
+        """It is always there."""
+
+    def open(self, partition: Partition) -> NonePartitionStore:
+        kept = self._memory.partitions.get(partition)
+        self._memory.take(partition, succeeded(kept.header if kept else None, self._random_token()))
+        return NonePartitionStore(partition, self._memory, self._settings)
+
+    def release(self, partition: Partition) -> None:
+        self._memory.release(partition)
+
+    def close(self) -> None:
+        """Nothing to let go of: who closes it ends the process."""

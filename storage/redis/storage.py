@@ -1,0 +1,95 @@
+"""Storage `redis`: a Redis server or a Redis Cluster. A commit is one script, so one round trip."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from domain.errors import OwnershipLost
+from domain.record import Partition
+from storage.fencing import succeeded
+from storage.port import StorageRefused, StorageUnavailable
+from storage.redis.durability import ServerWatch
+from storage.redis.header import FORMAT, StoredHeader, history_text, name, read_header, restore
+from storage.redis.keys import RedisKeys
+from storage.redis.partition import RedisPartitionStore
+from storage.redis.scripts import LOOK, PROBE, TAKE, Verdict
+from storage.redis.servers import RedisServers
+from storage.redis.settings import RedisSettings
+
+_log = logging.getLogger("resequencer.storage")
+
+
+class RedisStorage:
+    """Opens partitions. Nothing is connected before the first `open`. Used from one thread."""
+
+    def __init__(self, settings: RedisSettings, random_token: Callable[[], str]) -> None:
+        self._settings = settings
+        self._random_token = random_token
+        self._servers = RedisServers(settings.place, settings.timeout_ms)
+        self._watch = ServerWatch(self._servers)
+
+    @property
+    def is_durable(self) -> bool:
+        return True
+
+    def connect(self) -> None:
+        self._servers.facts(self._settings.namespace.encode())
+
+    def open(self, partition: Partition) -> RedisPartitionStore:
+        keys = RedisKeys(self._settings.namespace, partition)
+        self._watch.warn_of(keys.header)
+        stored, indexed = self._look(keys)
+        is_whole = stored.idle == indexed
+        header = succeeded(stored.header, self._random_token())
+        seen = (stored.header.token, stored.header.commit) if stored.header else ("", "")
+        arguments = (*seen, FORMAT, header.token, history_text(header), indexed if is_whole else "")
+        verdict, *_ = self._servers.run(TAKE, [keys.header, keys.unit_prefix], arguments)
+        if verdict != Verdict.OK.encode():
+            raise _overtaken(keys)
+        store = RedisPartitionStore(self._servers, keys, header, self._settings.wait_replicas)
+        if not is_whole:
+            _index(keys, stored.idle, indexed, store)
+        return store
+
+    def inspect(self, partition: Partition) -> Sequence[str]:
+        """All that may hinder `open`, and what the server may forget, a sentence each; changes nothing.
+
+        Raises: as `open`.
+        """
+        keys = RedisKeys(self._settings.namespace, partition)
+        shortcomings = self._watch.look_at(keys.header)
+        self._look(keys)
+        self._servers.run(PROBE, [keys.header, keys.unit_prefix], ())
+        return shortcomings
+
+    def release(self, partition: Partition) -> None:
+        """Nothing of a partition is kept in the process."""
+
+    def close(self) -> None:
+        self._servers.close()
+
+    def _look(self, keys: RedisKeys) -> tuple[StoredHeader, int]:
+        """And how many units the index of the idle ones holds."""
+        _, flat, waiting, pending, idle = self._servers.run(LOOK, [keys.header, keys.waiting, keys.pending, keys.idle], ())
+        stored = read_header(keys.header, flat)
+        if (stored.waiting, stored.pending) != (waiting, pending):
+            counted = f"{stored.waiting} units wait and {stored.pending} notifications are pending"
+            problem = f"it says that {counted}, but there are {waiting} and {pending}: somebody deleted keys"
+            raise StorageRefused(name(keys.header), f"{problem}; {restore(keys.header)}")
+        return stored, idle
+
+
+def _index(keys: RedisKeys, counted: int | None, indexed: int, store: RedisPartitionStore) -> None:
+    """Find the idle units that the index lacks. Until that has ended the header counts none, and the next `open` begins anew."""
+    why = "it was written by an older version, or this was cut off"
+    if counted is not None:
+        why = f"its header says that {counted} idle units are indexed, but there are {indexed}: keys were deleted by hand"
+    _log.warning("%s: %s; the index is made whole from all that the server keeps, which may take a while", keys.tag, why)
+    try:
+        joined = store.index_idle_units()
+    except OwnershipLost as error:
+        raise _overtaken(keys) from error
+    _log.warning("%s: %d idle units joined the index; they are remembered for the retention from now on", keys.tag, joined)
+
+
+def _overtaken(keys: RedisKeys) -> StorageUnavailable:
+    return StorageUnavailable(f"somebody else took {keys.tag} at the same moment")

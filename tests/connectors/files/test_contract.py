@@ -1,0 +1,45 @@
+"""The contract of transports on real files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+from connectors.files.settings import FileSettings
+from connectors.files.transport import FileTransport
+from connectors.line_format import Line, decode_line, encode_line
+from connectors.port import Channel
+from domain.record import Partition
+from tests.connectors.contract import TransportContract
+
+
+class FileHarness:
+    partitions = (Partition("T", 0), Partition("T", 1))
+
+    def __init__(self, directory: Path) -> None:
+        self._settings = FileSettings("T", directory / "in", directory / "out", poll_interval_ms=1)
+        self._settings.in_directory.mkdir()
+        for each in self.partitions:
+            self._file(each).touch()
+
+    def make(self) -> FileTransport:
+        return FileTransport(self._settings, lambda milliseconds: sleep(milliseconds / 1_000))
+
+    def send(self, partition: Partition, *values: bytes) -> None:
+        with self._file(partition).open("ab") as file:
+            file.writelines(encode_line(Line(value, b"unit")) for value in values)
+
+    def left(self, channel: Channel) -> Sequence[Line]:
+        file = self._settings.out_directory / f"{channel}.jsonl"
+        lines = file.read_bytes().splitlines() if file.exists() else []
+        return [line for each in lines if isinstance(line := decode_line(each), Line)]
+
+    def _file(self, partition: Partition) -> Path:
+        return self._settings.in_directory / f"partition-{partition.number}.jsonl"
+
+
+class TestFileContract(TransportContract):
+    @pytest.fixture
+    def harness(self, tmp_path: Path) -> FileHarness:
+        return FileHarness(tmp_path)

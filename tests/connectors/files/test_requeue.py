@@ -1,0 +1,510 @@
+"""A dead letter goes back to its input once, whatever fails and whenever: every operation is struck, in every way it can be."""
+
+import errno
+import itertools
+import json
+
+import pytest
+
+from connectors.dead_letters import requeue_batches
+from connectors.dead_letters.actions import Requeued, Requeueing
+from connectors.dead_letters.port import Signature
+from connectors.files.dead_letter_actions import ActionsFile
+from connectors.files.dead_letters import DeadLettersFile
+from connectors.files.line_reader import FoundLine
+from connectors.files.operations import SystemFiles
+from connectors.files.requeue import Requeue
+from connectors.files.transport import FileTransport
+from connectors.line_format import Line, decode_line, encode_line
+from connectors.port import Channel, Outgoing, PartitionOutput, Position, TransportRefused, TransportUnavailable
+from domain.record import Partition
+
+P0, P1 = Partition("T", 0), Partition("T", 1)
+FRESH = b'{"key":"k","value":{"fresh":true}}\n'
+
+
+def letter(number, partition=P0, value=b'{"a": 1}', key=b"uow-1", headers=(("schema-version", b"2"),), **said):
+    ours = {
+        "dead-letter-reason": "handler-failed",
+        "dead-letter-error": "no",
+        "dead-letter-source-position": f"{partition}@0",
+        "dead-letter-at": "2026-03-28T23:33:55.941Z",
+        **said,
+    }
+    return Outgoing(number, Channel.DEAD_LETTERS, key, (*headers, *((name, text.encode()) for name, text in ours.items())), value)
+
+
+def set_aside(settings, *letters, partition=P0):
+    """By the service itself, with an input that they came from."""
+    settings.in_directory.mkdir(exist_ok=True)
+    path = settings.in_directory / f"partition-{partition.number}.jsonl"
+    if not path.exists():
+        path.write_bytes(b'{"key":"old","value":{}}\n')
+    transport = FileTransport(settings, lambda ms: None)
+    transport.publish([PartitionOutput(partition, letters, Position(0, ""))])
+    transport.close()
+
+
+def input_lines(settings, partition=P0):
+    data = (settings.in_directory / f"partition-{partition.number}.jsonl").read_bytes()
+    assert data.endswith(b"\n")
+    return data.split(b"\n")[:-1]
+
+
+def records(settings, partition=P0):
+    """What was requeued to the input, as the source reads it."""
+    read = [decode_line(line) for line in input_lines(settings, partition)]
+    assert all(isinstance(each, Line) for each in read), read
+    return [each for each in read if any(name == "requeued-from" for name, _ in each.headers)]
+
+
+class Desk:
+    """One call of the verb: what a crash left is ended, then what nothing was done with is requeued."""
+
+    def __init__(self, settings, files=None):
+        files = files or SystemFiles()
+        self.letters = DeadLettersFile(settings.out_directory, files)
+        self.actions = ActionsFile(settings.out_directory, files)
+        self.requeue = Requeue(settings.in_directory, self.letters, self.actions, files, lambda: Signature("anna", "now"))
+
+    def resume(self):
+        return list(self.requeue.resume())
+
+    def all_new(self):
+        last = self.actions.last()
+        return list(self.requeue.requeue(each for each in self.letters.letters() if each.letter_id not in last))
+
+    def call(self):
+        try:
+            return self.resume() + self.all_new()
+        finally:
+            self.actions.close()
+
+    def named(self, number):
+        found = [each for each in self.letters.letters() if each.number == number]
+        return list(self.requeue.requeue(found))
+
+
+def test_the_original_record_comes_back_exactly_with_the_number_it_was_requeued_from(settings):
+    value = b'{"s": "\xc3\xa4", "b":  [1,\t2] }'
+    headers = (("schema-version", b"2"), ("twice", b"1"), ("twice", b"\xff"))
+    set_aside(settings, letter(1, value=value, headers=headers))
+    (outcome,) = Desk(settings).call()
+    assert outcome == ("T-0#1", "T-0@25", None)
+    (record,) = records(settings)
+    assert record == Line(value, b"uow-1", (*headers, ("requeued-from", b"T-0#1")))
+
+
+@pytest.mark.parametrize("value", [b"", b"no json", b"\xff\x00", b'"text"', b"{\n}", b"[" * 5000, b"\x01" * 100])
+@pytest.mark.parametrize("key", [None, b"", b"\xff"])
+def test_any_bytes_come_back_exactly(settings, value, key):
+    set_aside(settings, letter(1, value=value, key=key, headers=()))
+    Desk(settings).call()
+    assert records(settings) == [Line(value, key, (("requeued-from", b"T-0#1"),))]
+
+
+def test_only_our_headers_go_even_where_the_record_had_some_of_their_names(settings):
+    """It may have been appended again by hand, with what a first dead letter said."""
+    headers = (("dead-letter-reason", b"undecodable"), ("dead-letter-value-length", b"9"), ("requeued-from", b"T-0#7"))
+    set_aside(settings, letter(8, headers=headers))
+    (filed,) = Desk(settings).letters.letters()
+    assert filed.letter.reason == "handler-failed"
+    assert filed.letter.record.cut is None
+    Desk(settings).call()
+    assert records(settings)[0].headers == (*headers[:2], ("requeued-from", b"T-0#8"))
+
+
+def test_a_mark_behind_our_headers_goes_too(settings):
+    set_aside(settings, letter(1, **{"possible-duplicate": "true"}))
+    Desk(settings).call()
+    assert [name for name, _ in records(settings)[0].headers] == ["schema-version", "requeued-from"]
+
+
+def test_each_goes_to_the_partition_that_it_came_from_in_the_order_in_which_it_was_set_aside(settings):
+    set_aside(settings, *(letter(number, value=b"%d" % number) for number in (1, 2, 3)))
+    set_aside(settings, letter(1, P1, value=b"p1"), partition=P1)
+    assert len(Desk(settings).call()) == 4
+    assert [each.value for each in records(settings)] == [b"1", b"2", b"3"]
+    assert [each.value for each in records(settings, P1)] == [b"p1"]
+
+
+def test_many_go_in_portions_each_once(settings, monkeypatch):
+    monkeypatch.setattr(requeue_batches, "MOST_AT_ONCE", 7)
+    set_aside(settings, *(letter(number) for number in range(1, 51)))
+    assert [each.number for each in Desk(settings).call()] == [f"T-0#{number}" for number in range(1, 51)]
+    assert len(records(settings)) == 50
+    kinds = [type(action) for action in Desk(settings).actions.read()]
+    assert kinds[:14] == [Requeueing] * 7 + [Requeued] * 7
+    assert Desk(settings).call() == []
+
+
+def test_what_was_recorded_says_who_when_and_where(settings):
+    set_aside(settings, letter(1))
+    Desk(settings).call()
+    lines = (settings.out_directory / "dead-letters-actions.jsonl").read_bytes().splitlines()
+    first, second = map(json.loads, lines)
+    both = {"number": "T-0#1", "letter": first["letter"], "by": "anna", "at": "now"}
+    assert first == {"action": "requeueing", **both, "partition": 0, "beyond": 25}
+    assert second == {"action": "requeued", **both, "position": "T-0@25"}
+
+
+def test_the_same_number_of_another_letter_is_another_letter(settings):
+    """Where all state was lost and the outputs were moved away, numbers begin again; the record of actions may have stayed."""
+    set_aside(settings, letter(1, value=b"one"))
+    Desk(settings).call()
+    for name in ("dead-letters.jsonl", "positions.json"):
+        (settings.out_directory / name).unlink()
+    set_aside(settings, letter(1, value=b"other"))
+    Desk(settings).call()
+    assert [each.value for each in records(settings)] == [b"one", b"other"]
+
+
+# What is refused
+
+
+def test_an_input_that_is_gone_is_never_made_anew(settings):
+    set_aside(settings, letter(1))
+    (settings.in_directory / "partition-0.jsonl").unlink()
+    (outcome,) = Desk(settings).call()
+    assert "partition-0.jsonl: there is no such file any more. Put it back" in outcome.problem
+    assert not list(settings.in_directory.iterdir())
+    assert list(Desk(settings).actions.read()) == []
+
+
+def test_a_torn_last_line_of_a_producer_is_refused_with_the_remedy_and_left_alone(settings):
+    set_aside(settings, letter(1))
+    set_aside(settings, letter(1, P1), partition=P1)
+    path = settings.in_directory / "partition-0.jsonl"
+    torn = path.read_bytes() + b'{"key":'
+    path.write_bytes(torn)
+    refused, done = Desk(settings).call()
+    assert (refused.number, refused.position) == ("T-0#1", None)
+    assert "its last line, up to byte 32, has no end; wait until its producer has written all of it" in refused.problem
+    assert done.position == "T-1@25"
+    assert path.read_bytes() == torn
+    assert [action.number for action in Desk(settings).actions.read()] == ["T-1#1", "T-1#1"]
+
+
+def from_nowhere(place):
+    """The headers of a dead letter whose source position is none."""
+    return letter(9, **{"dead-letter-source-position": place}).headers
+
+
+def test_a_line_that_is_no_dead_letter_is_passed_over_and_said_once(settings, caplog):
+    set_aside(settings, letter(1))
+    path = settings.out_directory / "dead-letters.jsonl"
+    strange = [
+        b"no json",
+        b'{"value": "no number"}',
+        b'{"number": "T-0#9", "value": "no headers"}',
+        encode_line(Line(b"v", None, letter(9).headers[:2]), number="T-0#9")[:-1],
+        encode_line(Line(b"v", None, (("dead-letter-reason", b"unheard-of"),)), number="T-0#9")[:-1],
+        *(encode_line(Line(b"v", None, from_nowhere(place)), number="T-0#9")[:-1] for place in ("T@1", f"T-{'9' * 300}@0")),
+    ]
+    path.write_bytes(b"\n".join(strange) + b"\n" + path.read_bytes() + b'{"torn')
+    letters = DeadLettersFile(settings.out_directory, SystemFiles())
+    assert [each.number for each in letters.letters()] == [each.number for each in letters.letters()] == ["T-0#1"]
+    assert [text.partition("no dead letter")[1] for text in caplog.messages] == ["no dead letter"] * 7
+
+
+def test_a_line_too_long_to_hold_is_no_dead_letter(settings, monkeypatch, caplog):
+    set_aside(settings, letter(1))
+    monkeypatch.setattr("connectors.files.scan.LONGEST_LINE_BYTES", 20)
+    assert list(DeadLettersFile(settings.out_directory, SystemFiles()).letters()) == []
+    assert "bytes" in caplog.text
+    assert FoundLine(0, b"").cut is None
+
+
+BEGUN = b'{"action":"requeueing","number":"T-0#1","letter":"x","by":"me","at":"now",%b}\n'
+
+
+@pytest.mark.parametrize(
+    "edited", [b'{"action":"eaten"}\n', BEGUN % b'"partition":-1,"beyond":0', BEGUN % b'"partition":%b,"beyond":0' % (b"9" * 300)]
+)
+def test_a_record_of_actions_that_was_edited_is_refused(settings, edited):
+    set_aside(settings, letter(1))
+    Desk(settings).call()
+    path = settings.out_directory / "dead-letters-actions.jsonl"
+    path.write_bytes(edited + path.read_bytes())
+    with pytest.raises(TransportRefused, match=r"actions.jsonl: the line at byte 0 is no action .* Put the file back"):
+        Desk(settings).call()
+
+
+# What crashes and fails
+
+
+def append(settings, data, partition=P0):
+    with (settings.in_directory / f"partition-{partition.number}.jsonl").open("ab") as file:
+        file.write(data)
+
+
+def prepare(settings, files=None):
+    """Three dead letters of two partitions, as new; what is there already is on the disk."""
+    for directory in (settings.in_directory, settings.out_directory):
+        for path in directory.glob("*") if directory.exists() else ():
+            path.unlink()
+    set_aside(settings, letter(1, value=b"one"), letter(2, value=b"two"))
+    set_aside(settings, letter(1, P1, value=b"three"), partition=P1)
+    if files:
+        for path in (*settings.in_directory.glob("*"), *settings.out_directory.glob("*")):
+            files.note_durable(path)
+
+
+def check(settings):
+    assert [each.value for each in records(settings)] == [b"one", b"two"]
+    assert [each.value for each in records(settings, P1)] == [b"three"]
+    done = list(Desk(settings).actions.last().values())
+    assert sorted(each.number for each in done if isinstance(each, Requeued)) == ["T-0#1", "T-0#2", "T-1#1"]
+    for each in done:
+        line = (settings.in_directory / f"partition-{each.number[2]}.jsonl").read_bytes()[int(each.position.partition("@")[2]) :]
+        assert dict(decode_line(line.partition(b"\n")[0]).headers)["requeued-from"].decode() == each.number
+    assert Desk(settings).call() == []
+
+
+@pytest.fixture
+def operations(settings, new_files):
+    """How many operations a call without faults takes."""
+    files = new_files()
+    prepare(settings, files)
+    Desk(settings, files).call()
+    check(settings)
+    return files.count
+
+
+TORN = [0, 1, 50, 130]
+
+
+@pytest.mark.parametrize("torn", TORN)
+@pytest.mark.parametrize("meanwhile", [b"", FRESH])
+def test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations, torn, meanwhile):
+    for fault_at in range(1, operations + 1):
+        files = new_files()
+        prepare(settings, files)
+        files.fault_at, files.torn = fault_at, torn
+        with pytest.raises(crash):
+            Desk(settings, files).call()
+        if meanwhile and all((settings.in_directory / f"partition-{n}.jsonl").read_bytes().endswith(b"\n") for n in (0, 1)):
+            append(settings, meanwhile)
+            append(settings, meanwhile, P1)
+        Desk(settings).call()
+        check(settings)
+
+
+def test_a_crash_while_a_crash_is_mended_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations):
+    for first, second in itertools.product(range(1, operations + 1), range(1, 13)):
+        prepare(settings)
+        for fault_at in (first, second):
+            files = new_files()
+            files.fault_at, files.torn = fault_at, 70
+            try:
+                Desk(settings, files).call()
+            except crash:
+                continue
+        Desk(settings).call()
+        check(settings)
+
+
+@pytest.mark.parametrize("torn", TORN)
+def test_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations, torn):
+    for fault_at in range(1, operations + 1):
+        files = new_files()
+        prepare(settings, files)
+        files.fault_at, files.torn = fault_at, torn
+        with pytest.raises(crash):
+            Desk(settings, files).call()
+        files.cut_power(names_are_lost=False)
+        Desk(settings).call()
+        check(settings)
+
+
+def test_a_power_cut_that_takes_what_a_producer_wrote_last_is_no_reason_to_refuse(settings, new_files, crash, operations):
+    """The length that an intent names must be one that the file keeps."""
+    for fault_at in range(1, operations + 1):
+        files = new_files()
+        prepare(settings, files)
+        append(settings, FRESH)
+        files.fault_at = fault_at
+        with pytest.raises(crash):
+            Desk(settings, files).call()
+        files.cut_power(names_are_lost=False)
+        Desk(settings).call()
+        check(settings)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("torn", TORN)
+def test_the_same_call_again_after_any_failure_loses_nothing_and_doubles_nothing(settings, new_files, operations, torn, number):
+    for fault_at in range(1, operations + 1):
+        files = new_files()
+        prepare(settings, files)
+        files.fault_at, files.torn, files.fault = fault_at, torn, lambda: OSError(number, "struck")
+        with pytest.raises(TransportUnavailable, match=f"{errno.errorcode[number]}: struck"):
+            Desk(settings, files).call()
+        Desk(settings).call()
+        check(settings)
+
+
+def test_a_producer_that_appends_at_every_moment_is_in_nobodys_way(settings, new_files):
+    class Busy(new_files):
+        def produce(self):
+            append(settings, FRESH)
+            self.produced += 1
+
+        produced = 0
+
+        def open(self, path, flags):
+            self.produce()
+            return super().open(path, flags)
+
+        def read(self, descriptor, size, offset):
+            self.produce()
+            return super().read(descriptor, size, offset)
+
+        def write(self, descriptor, data):
+            self.produce()
+            return super().write(descriptor, data)
+
+        def fsync(self, descriptor):
+            self.produce()
+            super().fsync(descriptor)
+
+    files = Busy()
+    prepare(settings)
+    assert all(outcome.position for outcome in Desk(settings, files).call())
+    check(settings)
+    assert input_lines(settings).count(FRESH[:-1]) == files.produced > 20
+
+
+def test_a_torn_line_behind_whole_ones_that_came_after_the_intent_is_completed_or_refused(settings, new_files, crash):
+    struck = Struck(settings, new_files, crash, 60)
+    ours = struck.path.read_bytes()[len(struck.before) :]
+    for tail, is_done in ((ours, True), (ours[:-1] + b"?", False), (b"x" * 1000, False)):
+        struck.path.write_bytes(struck.before + FRESH + tail)
+        (outcome,) = Desk(settings).resume() or [None]
+        assert (outcome.position is not None) == is_done
+        (settings.out_directory / "dead-letters-actions.jsonl").write_bytes(
+            (settings.out_directory / "dead-letters-actions.jsonl").read_bytes().splitlines(keepends=True)[0]
+        )
+
+
+def test_the_input_is_only_ever_appended_to(settings, new_files, crash, operations):
+    for fault_at in range(1, operations + 1):
+        files = new_files()
+        prepare(settings, files)
+        files.fault_at, files.torn = fault_at, 40
+        with pytest.raises(crash):
+            Desk(settings, files).call()
+        before = (settings.in_directory / "partition-0.jsonl").read_bytes()
+        Desk(settings).call()
+        assert (settings.in_directory / "partition-0.jsonl").read_bytes().startswith(before)
+
+
+class Struck:
+    """A call that crashed when its line stood in the input, whole or half."""
+
+    def __init__(self, settings, new_files, crash, torn):
+        set_aside(settings, letter(1, value=b"one"))
+        self.path = settings.in_directory / "partition-0.jsonl"
+        self.before = self.path.read_bytes()
+        fault_at = 0
+        while self.path.read_bytes() == self.before:
+            fault_at += 1
+            (settings.out_directory / "dead-letters-actions.jsonl").unlink(missing_ok=True)
+            files = new_files()
+            files.fault_at, files.torn = fault_at, torn
+            with pytest.raises(crash):
+                Desk(settings, files).call()
+
+
+def test_a_line_that_another_writer_spoiled_is_appended_again(settings, new_files, crash):
+    """A producer that does not look appended to our torn beginning: its line is a dead letter then, ours is not lost."""
+    Struck(settings, new_files, crash, 40)
+    append(settings, FRESH)
+    (outcome,) = Desk(settings).call()
+    assert outcome.position is not None
+    *_, spoiled, ours = input_lines(settings)
+    assert spoiled.endswith(FRESH[:-1])
+    assert decode_line(ours).value == b"one"
+
+
+def test_a_beginning_that_is_not_ours_is_left_to_whose_it_is_and_the_call_can_be_made_again(settings, new_files, crash):
+    struck = Struck(settings, new_files, crash, 40)
+    struck.path.write_bytes(struck.before + b'{"other":')
+    (outcome,) = Desk(settings).call()
+    assert "has no end" in outcome.problem
+    append(settings, b'1,"value":{}}\n')
+    (outcome,) = Desk(settings).call()
+    assert outcome.position is not None
+    assert [each.value for each in records(settings)] == [b"one"]
+
+
+def test_a_writer_that_takes_our_line_in_at_the_very_moment_is_noticed(settings, new_files):
+    class Interrupted(new_files):
+        is_interrupted = False
+
+        def write(self, descriptor, data):
+            if self.paths[descriptor].name == "partition-0.jsonl" and not self.is_interrupted:
+                self.is_interrupted = True
+                append(settings, b'{"half":')
+            return super().write(descriptor, data)
+
+    set_aside(settings, letter(1, value=b"one"))
+    (outcome,) = Desk(settings, Interrupted()).call()
+    assert outcome.problem == "somebody else wrote to the input at the same moment and took its line in. Try again"
+    (outcome,) = Desk(settings).call()
+    assert outcome.position is not None
+    assert [decode_line(line).value for line in input_lines(settings) if isinstance(decode_line(line), Line)][-1] == b"one"
+
+
+def test_what_was_begun_is_recognised_though_the_dead_letter_was_moved_away(settings, new_files, crash):
+    Struck(settings, new_files, crash, 10_000)
+    (settings.out_directory / "dead-letters.jsonl").rename(settings.out_directory / "dead-letters-1.jsonl")
+    assert Desk(settings).resume() == [("T-0#1", "T-0@25", None)]
+    assert len(records(settings)) == 1
+
+
+def test_what_was_begun_and_is_not_there_waits_for_its_dead_letter(settings, new_files, crash):
+    struck = Struck(settings, new_files, crash, 10_000)
+    struck.path.write_bytes(struck.before)
+    moved = (settings.out_directory / "dead-letters.jsonl").rename(settings.out_directory / "dead-letters-1.jsonl")
+    (outcome,) = Desk(settings).resume()
+    assert "the dead letter was moved away. Put it back into" in outcome.problem
+    moved.rename(settings.out_directory / "dead-letters.jsonl")
+    assert [each.position for each in Desk(settings).resume()] == ["T-0@25"]
+
+
+@pytest.mark.parametrize("what", ["cut", "gone"])
+def test_an_input_that_was_cut_or_taken_away_since_is_refused(settings, new_files, crash, what):
+    struck = Struck(settings, new_files, crash, 10_000)
+    if what == "cut":
+        struck.path.write_bytes(b"")
+    else:
+        struck.path.unlink()
+    (outcome,) = Desk(settings).resume()
+    assert ("has 0 bytes where it had 25: it was cut" if what == "cut" else "there is no such file any more") in outcome.problem
+    assert isinstance(next(iter(Desk(settings).actions.last().values())), Requeueing)
+
+
+def test_a_letter_that_died_before_is_requeued_anew_though_its_old_mark_is_in_the_input(settings):
+    """With --again the same number is requeued twice: what stands before the second intent is not taken for its line."""
+    set_aside(settings, letter(1))
+    Desk(settings).call()
+    assert [each.position for each in Desk(settings).named("T-0#1")] != [None]
+    assert len(records(settings)) == 2
+
+
+def test_a_mark_from_before_an_intent_is_not_taken_for_its_line_though_an_older_intent_is_still_open(settings, new_files, crash):
+    struck = Struck(settings, new_files, crash, 10_000)
+    struck.path.write_bytes(struck.before)
+    (settings.out_directory / "dead-letters.jsonl").unlink()
+    set_aside(settings, letter(2, value=b"two"))
+    assert [each.position is None for each in Desk(settings).call()] == [True, False]
+    files = new_files()
+    # The intent is durable and nothing else is.
+    files.fault_at = 7
+    with pytest.raises(crash):
+        Desk(settings, files).named("T-0#2")
+    assert [type(each) for each in Desk(settings).actions.last().values()] == [Requeueing, Requeueing]
+    assert len(records(settings)) == 1
+    assert {each.number for each in Desk(settings).resume() if each.position is not None} == {"T-0#2"}
+    assert len(records(settings)) == 2

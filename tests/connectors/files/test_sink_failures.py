@@ -1,0 +1,244 @@
+"""Exactly once, whatever fails and whenever: every operation of the sink is struck once, in every way it can be."""
+
+import errno
+import itertools
+import json
+
+import msgspec
+import pytest
+
+from connectors.files.rotated_names import find_rotated
+from connectors.files.transport import FileTransport
+from connectors.port import Channel, Outgoing, PartitionOutput, Position, TransportUnavailable
+from domain.record import Partition
+
+P0, P1 = Partition("T", 0), Partition("T", 1)
+CYCLES = 4
+TORN_AND_ROTATING = [(0, None), (1, None), (60, None), (100, None), (0, 1), (60, 130)]
+"""How much of a write is left behind; and the size at which an output is full: never, with any line, with two or three."""
+
+
+class Worker:
+    """The cycle in small: numbers what leaves, publishes what is pending, keeps it until the position says that it left.
+
+    `pending` stands for the storage, which outlives a crash: by partition, number → outgoing.
+    """
+
+    def __init__(self) -> None:
+        self.pending: dict[Partition, dict[int, Outgoing]] = {P0: {}, P1: {}}
+        self.highest = {P0: 0, P1: 0}
+        self.cycle = 0
+
+    def decide(self) -> None:
+        self.cycle += 1
+        for partition in [P0, P1] if self.cycle % 2 else [P0]:
+            for channel in (Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, Channel.NOTIFICATIONS):
+                number = self.highest[partition] = self.highest[partition] + 1
+                self.pending[partition][number] = Outgoing(
+                    number, channel, b"k", (), b"%s-%d" % (str(partition).encode(), number)
+                )
+
+    def publish(self, transport: FileTransport) -> None:
+        transport.publish([self._output(partition) for partition in (P0, P1)])
+        for partition in (P0, P1):
+            self.pending[partition].clear()
+
+    def take_over(self, transport: FileTransport) -> None:
+        for partition in (P0, P1):
+            position = transport.position(partition)
+            published = int(position.metadata or 0) if position else 0
+            beyond = position.beyond if position else frozenset()
+            # The storage may have forgotten only what the position, or what lies beyond it, says has left.
+            self.pending[partition] = {
+                n: each for n, each in self.pending[partition].items() if n > published and n not in beyond
+            }
+
+    def _output(self, partition: Partition) -> PartitionOutput:
+        outgoing = tuple(self.pending[partition][number] for number in sorted(self.pending[partition]))
+        return PartitionOutput(partition, outgoing, Position(self.cycle, str(self.highest[partition])))
+
+
+def play(transport: FileTransport, worker: Worker) -> None:
+    worker.take_over(transport)
+    if worker.cycle:
+        worker.publish(transport)
+    while worker.cycle < CYCLES:
+        worker.decide()
+        worker.publish(transport)
+
+
+def run(settings, files, worker: Worker) -> None:
+    """From the start to the last cycle, or to a fault."""
+    transport = FileTransport(settings, lambda ms: None, files)
+    try:
+        play(transport, worker)
+    finally:
+        # Closing writes nothing: it stands for what the system does when a process is gone.
+        transport.close()
+
+
+def check(settings, worker: Worker) -> None:
+    left = []
+    for channel in Channel:
+        path = settings.out_directory / f"{channel}.jsonl"
+        data = b"".join(each.read_bytes() for each in (*(each.path for each in find_rotated(path)), path))
+        assert data.endswith(b"\n")
+        came = [json.loads(line) for line in data.splitlines()]
+        assert all(line["value"] == line["number"].replace("#", "-") for line in came)
+        own = [int(line["number"].partition("#")[2]) for line in came if line["number"].startswith("T-0#")]
+        assert own == sorted(own)
+        left += [line["number"] for line in came]
+    expected = [f"{partition}#{number}" for partition in (P0, P1) for number in range(1, worker.highest[partition] + 1)]
+    assert sorted(left) == sorted(expected)
+    again = FileTransport(settings, lambda ms: None)
+    for partition in (P0, P1):
+        position = again.position(partition)
+        assert (position.offset, position.metadata) == (CYCLES, str(worker.highest[partition]))
+    again.close()
+
+
+def empty(settings) -> None:
+    for path in settings.out_directory.glob("*"):
+        path.unlink()
+
+
+@pytest.fixture
+def rotate_bytes() -> int | None:
+    return None
+
+
+@pytest.fixture
+def settings(settings, rotate_bytes):
+    return msgspec.structs.replace(settings, rotate_bytes=rotate_bytes)
+
+
+@pytest.fixture
+def operations(settings, new_files) -> int:
+    """How many operations a run without faults takes."""
+    files, worker = new_files(), Worker()
+    run(settings, files, worker)
+    check(settings, worker)
+    return files.count
+
+
+@pytest.mark.parametrize(("torn", "rotate_bytes"), TORN_AND_ROTATING)
+def test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations, torn):
+    for fault_at in range(1, operations + 1):
+        empty(settings)
+        files, worker = new_files(), Worker()
+        files.fault_at, files.torn = fault_at, torn
+        with pytest.raises(crash):
+            run(settings, files, worker)
+        run(settings, new_files(), worker)
+        check(settings, worker)
+
+
+@pytest.mark.parametrize("rotate_bytes", [None, 1])
+def test_a_crash_while_mending_a_crash_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations):
+    for first, second in itertools.product(range(3, operations + 1, 3), range(1, 16, 3)):
+        empty(settings)
+        worker = Worker()
+        for fault_at in (first, second):
+            files = new_files()
+            files.fault_at, files.torn = fault_at, 70
+            try:
+                run(settings, files, worker)
+            except crash:
+                continue
+        run(settings, new_files(), worker)
+        check(settings, worker)
+
+
+@pytest.mark.parametrize("names_are_lost", [True, False])
+@pytest.mark.parametrize(("torn", "rotate_bytes"), [(0, None), (60, None), (60, 1), (0, 130)])
+def test_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing(
+    settings, new_files, crash, operations, torn, names_are_lost
+):
+    for fault_at in range(1, operations + 1):
+        empty(settings)
+        files, worker = new_files(), Worker()
+        files.fault_at, files.torn = fault_at, torn
+        with pytest.raises(crash):
+            run(settings, files, worker)
+        files.cut_power(names_are_lost=names_are_lost)
+        run(settings, new_files(), worker)
+        check(settings, worker)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize(("torn", "rotate_bytes"), TORN_AND_ROTATING)
+def test_the_same_publish_again_after_any_failure_loses_nothing_and_doubles_nothing(
+    settings, new_files, operations, torn, number
+):
+    for fault_at in range(1, operations + 1):
+        empty(settings)
+        files, worker = new_files(), Worker()
+        files.fault_at, files.torn, files.fault = fault_at, torn, lambda: OSError(number, "struck")
+        transport = FileTransport(settings, lambda ms: None, files)
+        with pytest.raises(TransportUnavailable, match=f"out.*{errno.errorcode[number]}: struck"):
+            play(transport, worker)
+        while any(worker.pending.values()) or worker.cycle < CYCLES:
+            if not any(worker.pending.values()):
+                worker.decide()
+            worker.publish(transport)
+        check(settings, worker)
+        transport.close()
+
+
+def test_a_disk_that_stays_full_keeps_the_files_good_and_goes_on_when_it_is_not(settings, new_files, no_space):
+    class Full(new_files):
+        is_full = False
+
+        def write(self, descriptor, data):
+            if self.is_full:
+                super().write(descriptor, data[: len(data) // 2])
+                raise no_space()
+            return super().write(descriptor, data)
+
+    files, worker = Full(), Worker()
+    transport = FileTransport(settings, lambda ms: None, files)
+    worker.decide()
+    worker.publish(transport)
+    good = (settings.out_directory / "notifications.jsonl").read_bytes()
+    worker.decide()
+    files.is_full = True
+    for _ in range(5):
+        with pytest.raises(TransportUnavailable, match=r"notifications.jsonl: ENOSPC"):
+            worker.publish(transport)
+        assert (settings.out_directory / "notifications.jsonl").read_bytes() == good
+        assert transport.position(P0) == Position(1, "3")
+    files.is_full = False
+    worker.publish(transport)
+    play(transport, worker)
+    check(settings, worker)
+
+
+def test_what_a_failed_sync_may_have_lost_is_written_again(settings, new_files, no_space):
+    """After a failed fsync the system calls the pages clean: only what is written and synced anew is on the disk."""
+    files, worker = new_files(), Worker()
+    transport = FileTransport(settings, lambda ms: None, files)
+    worker.decide()
+    transport.position(P0)
+    files.fault, files.fault_at = no_space, files.count + 2
+    with pytest.raises(TransportUnavailable):
+        worker.publish(transport)
+    assert (settings.out_directory / "notifications.jsonl").read_bytes() == b""
+    worker.publish(transport)
+    play(transport, worker)
+    files.cut_power(names_are_lost=False)
+    check(settings, worker)
+
+
+def test_what_is_found_beyond_the_position_is_synced_before_it_counts(settings, new_files, crash):
+    files, worker = new_files(), Worker()
+    transport = FileTransport(settings, lambda ms: None, files)
+    worker.decide()
+    transport.position(P0)
+    files.fault_at = files.count + 2
+    with pytest.raises(crash):
+        worker.publish(transport)
+    after = new_files()
+    again = FileTransport(settings, lambda ms: None, after)
+    assert again.position(P0).beyond == {1, 3}
+    path = settings.out_directory / "notifications.jsonl"
+    assert after.synced(path) == path.read_bytes() != b""

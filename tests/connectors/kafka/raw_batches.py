@@ -1,0 +1,79 @@
+"""Batches of Kafka's message format 2, byte by byte: what other clients send, what a disk spoils, and what no client sends."""
+
+import struct
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from unittest.mock import patch
+
+from kafka import KafkaProducer
+from kafka.codec import gzip_encode
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.util import calc_crc32c
+
+from servers.kafka.server import KafkaServer
+
+RawName = bytes | None
+GZIP = 1
+
+
+def varint(value: int) -> bytes:
+    """Zigzag, seven bits in a byte, the lowest first."""
+    rest, found = (value << 1) ^ (value >> 63), bytearray()
+    while rest > 0x7F:
+        found.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*found, rest])
+
+
+def part(data: bytes | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def record(
+    place: int,
+    value: bytes | None = b"v",
+    *headers: tuple[RawName, bytes | None],
+    key: bytes | None = b"k",
+    attributes: int = 0,
+    behind: bytes = b"",
+) -> bytes:
+    """With its length before it, and `behind` at its end."""
+    told = b"".join(part(name) + part(data) for name, data in headers)
+    body = bytes([attributes]) + varint(0) + varint(place) + part(key) + part(value) + varint(len(headers)) + told + behind
+    return varint(len(body)) + body
+
+
+def batch(records: Sequence[bytes], *, last: int | None = None, count: int | None = None, codec: int = 0, base: int = 0) -> bytes:
+    """`last` is the last one's distance from the first."""
+    body = b"".join(records)
+    if codec == GZIP:
+        body = gzip_encode(body)
+    count = len(records) if count is None else count
+    last = count - 1 if last is None else last
+    covered = struct.pack(">hiqqqhii", codec, last, 1_000, 1_000, -1, -1, -1, count) + body
+    return struct.pack(">qiibI", base, len(covered) + 9, -1, 2, calc_crc32c(covered)) + covered
+
+
+def send_batch(bootstrap: str, topic: str, sent: bytes, partition: int = 0) -> None:
+    """As it is, whatever it is; the brokers have taken it."""
+    with closing(KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=False, retries=0)) as producer:
+        with patch.object(DefaultRecordBatchBuilder, "build", lambda _: bytearray(sent)):
+            future = producer.send(topic, b"its place is taken", partition=partition)
+            producer.flush()
+        future.get(timeout=30)
+
+
+def segment(kafka: KafkaServer, topic: str, partition: int = 0) -> Path:
+    """Where the broker has what was sent last."""
+    return max((kafka.directory / "data" / f"{topic}-{partition}").glob("*.log"))
+
+
+def spoil(path: Path, at: bytes, by: bytes) -> None:
+    """What a disk does, while the broker runs."""
+    assert len(at) == len(by)
+    data = path.read_bytes()
+    assert data.count(at) == 1
+    with path.open("r+b") as log:
+        log.seek(data.index(at))
+        log.write(by)

@@ -1,0 +1,45 @@
+"""The contract of transports on a real broker."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from connectors.kafka.transport import KafkaTransport
+from connectors.port import Channel
+from domain.record import Partition
+from servers.kafka.server import KafkaServer
+from tests.connectors.contract import TransportContract
+from tests.connectors.kafka.stage import FixedClock, KafkaStage
+
+pytestmark = pytest.mark.slow
+
+
+# The contract tells nothing about how long an answer takes, and a machine that tests run on may be busy.
+PATIENT = {"default.api.timeout.ms": 20_000}
+PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
+
+
+class KafkaHarness:
+    def __init__(self, stage: KafkaStage) -> None:
+        self._stage = stage
+        self.partitions = stage.partitions
+
+    def make(self) -> KafkaTransport:
+        settings = self._stage.settings("slot", PATIENT, PATIENT_PRODUCER)
+        return KafkaTransport(replace(settings, undecided_wait_ms=20_000), FixedClock())
+
+    def send(self, partition: Partition, *values: bytes) -> None:
+        self._stage.send(*values, partition=partition.number)
+
+    def left(self, channel: Channel) -> Sequence[Any]:
+        return self._stage.outputs(channel)
+
+
+class TestKafkaContract(TransportContract):
+    @pytest.fixture
+    def harness(self, kafka: KafkaServer) -> Iterator[KafkaHarness]:
+        stage = KafkaStage(kafka)
+        yield KafkaHarness(stage)
+        stage.close()

@@ -1,0 +1,249 @@
+"""Dead letters of a topic: read, requeued exactly once, discarded; on a real broker."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
+
+import pytest
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from connectors.dead_letters import requeue_batches
+from connectors.dead_letters.actions import Discarded, Requeued
+from connectors.dead_letters.port import AskedFor, OrdersUnderWay, Outcome, Signature, last_actions
+from connectors.kafka import requeue as topic_requeue
+from connectors.kafka.dead_letters import KafkaDesk
+from connectors.kafka.topic_export import KafkaMirror
+from connectors.port import Channel, TransportUnavailable
+from domain.record import Headers
+from servers.kafka.server import KafkaServer
+from tests.connectors.kafka.stage import KafkaStage, read_to_end
+
+pytestmark = pytest.mark.slow
+
+ENVELOPE = b'{"processingContext": {"unitOfWorkId": "uow-b"}, "sequence": 2}'
+AT = "2026-03-28T23:33:55.941Z"
+EVERYTHING = AskedFor()
+
+
+class Aside:
+    """Sets aside as a worker does, and opens desks on it."""
+
+    def __init__(self, stage: KafkaStage) -> None:
+        self.stage = stage
+        self.topic = stage.topics.dead_letters
+        self._offsets = {0: count(), 1: count()}
+
+    def put(
+        self, *values: bytes, headers: Headers = (("schema-version", b"2"),), partition: int = 0, of: int = 1, **said: str
+    ) -> list[str]:
+        ours = {
+            "reason": "handler-failed",
+            "error": "no",
+            "source-position": f"{self.stage.topics.input}-{of}@0",
+            "at": AT,
+            **said,
+        }
+        told = [(f"dead-letter-{name}", text.encode()) for name, text in ours.items()]
+        with closing(KafkaProducer(bootstrap_servers=self.stage.bootstrap, acks="all")) as producer:
+            for value in values:
+                producer.send(self.topic, value, b"uow-a", [*headers, *told], partition)
+            producer.flush()
+        return [f"{self.topic}-{partition}#{next(self._offsets[partition])}" for _ in values]
+
+    def desk(self, asked_for: AskedFor = EVERYTHING) -> KafkaDesk:
+        return KafkaDesk(self.stage.settings(), asked_for, lambda: Signature("me", AT))
+
+    def requeue(self, *numbers: str) -> list[Outcome]:
+        with closing(self.desk(AskedFor(numbers=numbers))) as desk:
+            assert list(desk.begin()) == []
+            return list(desk.requeue(each for each in desk.letters() if each.number in numbers))
+
+    def states(self) -> dict[str, str]:
+        with closing(self.desk()) as desk:
+            last = {number: action.state for (number, _), action in last_actions(desk).items()}
+            return {each.number: last.get(each.number, "new") for each in desk.letters()}
+
+    def input(self) -> list[tuple[int, bytes, bytes, dict[str, bytes]]]:
+        with closing(self.stage.reader()) as reader:
+            found = read_to_end(reader, self.stage.topics.input)
+        return [(each.partition, each.key, each.value, dict(each.headers)) for each in found]
+
+
+@pytest.fixture
+def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
+    stage = KafkaStage(kafka)
+    yield stage
+    stage.close()
+
+
+@pytest.fixture
+def aside(stage: KafkaStage) -> Aside:
+    return Aside(stage)
+
+
+def test_a_letter_is_known_by_its_place_and_read_as_it_left(aside: Aside) -> None:
+    (number,) = aside.put(ENVELOPE)
+    with closing(aside.desk()) as desk:
+        (letter,) = desk.letters()
+        assert list(desk.actions()) == []
+        assert desk.where == f"topic {aside.topic}"
+    assert (letter.number, letter.unit, letter.letter.reason) == (number, "uow-b", "handler-failed")
+    assert letter.letter.record.headers == (("schema-version", b"2"),)
+
+
+def test_a_requeued_one_stands_in_its_partition_once_as_it_came_and_is_told_of(aside: Aside) -> None:
+    first, second = aside.put(ENVELOPE, b"not json \xff")
+    topic = aside.stage.topics.input
+    assert aside.requeue(first) == [Outcome(first, f"{topic}-1@0")]
+    assert aside.input() == [(1, b"uow-a", ENVELOPE, {"schema-version": b"2", "requeued-from": first.encode()})]
+    assert aside.states() == {first: "requeued", second: "new"}
+    with closing(aside.desk(AskedFor(numbers=(first,)))) as desk:
+        assert list(desk.actions()) == [Requeued(number=first, letter="", by="me", at=AT, position=f"{topic}-1@0")]
+
+
+def test_a_discarded_one_says_why_and_nothing_is_sent(aside: Aside) -> None:
+    number, other = aside.put(b"1", b"2")
+    with closing(aside.desk()) as desk:
+        list(desk.begin())
+        desk.discard([(number, "")], "settled by phone")
+    assert aside.states() == {number: "discarded", other: "new"}
+    with closing(aside.desk()) as desk:
+        assert list(desk.actions()) == [Discarded(number=number, letter="", by="me", at=AT, because="settled by phone")]
+    assert aside.input() == []
+
+
+def test_many_go_in_portions_each_in_a_transaction_of_its_own(aside: Aside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requeue_batches, "MOST_AT_ONCE", 3)
+    numbers = aside.put(*(b"%d" % each for each in range(8)))
+    assert [each.number for each in aside.requeue(*numbers)] == numbers
+    assert [value for _, _, value, _ in aside.input()] == [b"%d" % each for each in range(8)]
+
+
+def test_who_dies_before_the_commit_did_nothing_and_who_comes_next_does_it_once(
+    aside: Aside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = aside.put(b"1", b"2")
+    dying = aside.desk()
+    list(dying.begin())
+    send = dying._requeue._send_notes  # type: ignore[union-attr]
+
+    def die(actions: object) -> None:
+        send(actions)
+        raise Death
+
+    monkeypatch.setattr(dying._requeue, "_send_notes", die)
+    with pytest.raises(Death):
+        list(dying.requeue(dying.letters()))
+    assert aside.states() == dict.fromkeys(numbers, "new")
+    assert len(aside.requeue(*numbers)) == 2
+    assert [value for _, _, value, _ in aside.input()] == [b"1", b"2"]
+    assert aside.states() == dict.fromkeys(numbers, "requeued")
+    dying.close()
+
+
+class Death(BaseException):
+    pass
+
+
+def test_of_two_people_at_once_the_one_who_came_later_orders_and_the_other_is_refused(aside: Aside) -> None:
+    number, *_ = aside.put(b"1", b"2")
+    with closing(aside.desk()) as earlier, closing(aside.desk()) as later:
+        list(earlier.begin())
+        chosen = [each for each in earlier.letters() if each.number == number]
+        list(later.begin())
+        with pytest.raises(OrdersUnderWay):
+            list(earlier.requeue(chosen))
+        assert len(list(later.requeue(chosen))) == 1
+        with closing(aside.desk()) as latest:
+            list(latest.begin())
+            with pytest.raises(OrdersUnderWay):
+                later.discard([(number, "")], "no")
+    assert len(aside.input()) == 1
+    assert aside.states()[number] == "requeued"
+
+
+def test_an_outcome_that_nobody_answered_for_is_found_out_by_the_next_order(
+    aside: Aside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (number,) = aside.put(b"1")
+    with closing(aside.desk()) as desk:
+        list(desk.begin())
+        monkeypatch.setattr(desk._requeue._bounded, "call", _unanswered(desk._requeue._bounded.call))  # type: ignore[union-attr]
+        with pytest.raises(TransportUnavailable, match="the same order again finds out, and does the rest once"):
+            list(desk.requeue(desk.letters()))
+    with closing(aside.desk()) as desk:
+        list(desk.begin())
+        assert [each.state for each in desk.actions()] == ["requeued"]
+    assert aside.states() == {number: "requeued"}
+    assert len(aside.input()) == 1
+
+
+def _unanswered(call: Callable[..., object]) -> Callable[..., object]:
+    """The commit has its effect, and its answer is lost."""
+
+    def called(what: Callable[[], object], timeout_ms: int) -> object:
+        answer = call(what, timeout_ms)
+        if getattr(what, "__name__", "") == "commit_transaction":
+            raise topic_requeue.errors.KafkaTimeoutError("no answer")
+        return answer
+
+    return called
+
+
+def test_orders_wait_until_what_a_worker_has_open_is_decided(aside: Aside) -> None:
+    (number,) = aside.put(b"1")
+    with closing(KafkaProducer(bootstrap_servers=aside.stage.bootstrap, transactional_id=aside.stage.group)) as worker:
+        worker.init_transactions()
+        worker.begin_transaction()
+        worker.send(aside.topic, b"open", partition=0).get(timeout=60)
+        with closing(aside.desk()) as desk:
+            assert [each.number for each in desk.letters()] == [number]
+            assert desk._ends[TopicPartition(aside.topic, 0)] == 1
+            worker.abort_transaction()
+            list(desk.begin())
+            assert desk._ends[TopicPartition(aside.topic, 0)] > 1
+
+
+def test_what_does_not_fit_or_came_from_elsewhere_is_refused_and_the_others_go(stage: KafkaStage) -> None:
+    aside = Aside(stage)
+    good, large, of_no_partition = *aside.put(b"1", b"x" * 5_000), *aside.put(b"2", of=7)
+    with stage.kafka.admin() as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, stage.topics.input, {"max.message.bytes": "2000"})])
+    (elsewhere,) = aside.put(b"3", **{"source-position": "OTHER-0@1"})
+    (notification,) = aside.put(b"4", headers=(("notification-id", b"N"),))
+    told = {each.number: each.problem for each in aside.requeue(good, large, of_no_partition, elsewhere, notification)}
+    assert told[good] is None
+    assert "Raise its max.message.bytes" in str(told[large])
+    assert told[of_no_partition] == f"it came from partition 7, and {stage.topics.input} has only 2"
+    assert told[elsewhere] == f"it came from topic OTHER, and {stage.topics.input} is read now"
+    assert "it is a notification that its topic did not take" in str(told[notification])
+    assert [value for _, _, value, _ in aside.input()] == [b"1"]
+
+
+def test_only_what_was_asked_for_is_read(aside: Aside) -> None:
+    first, second, third = aside.put(b"1", b"2", b"3")
+    (other,) = aside.put(b"4", partition=1)
+
+    def numbers(asked_for: AskedFor) -> list[str]:
+        with closing(aside.desk(asked_for)) as desk:
+            return [each.number for each in desk.letters()]
+
+    assert numbers(AskedFor(numbers=(second,))) == [second, third]
+    assert numbers(AskedFor(numbers=(other,))) == [other]
+    assert numbers(AskedFor(numbers=("nonsense", f"{aside.topic}-0#x", f"{aside.topic}-0#99999"))) == []
+    assert sorted(numbers(AskedFor(since=1))) == sorted([first, second, third, other])
+    assert numbers(AskedFor(since=2**42)) == []
+
+
+def test_what_is_no_dead_letter_is_passed_over_and_a_verifying_reader_sees_no_notes(aside: Aside, tmp_path) -> None:
+    (number,) = aside.put(b"1")
+    with closing(KafkaProducer(bootstrap_servers=aside.stage.bootstrap)) as producer:
+        producer.send(aside.topic, b"by hand", partition=0)
+        producer.send(aside.topic, None, b"k", headers=[("dead-letter-action", b"x"), ("and", b"more")], partition=0)
+        producer.flush()
+    aside.requeue(number)
+    assert aside.states() == {number: "requeued"}
+    with closing(KafkaMirror(aside.stage.settings(), tmp_path)) as mirror:
+        mirror.catch_up()
+    assert len((tmp_path / f"{Channel.DEAD_LETTERS}.jsonl").read_bytes().splitlines()) == 3

@@ -1,0 +1,49 @@
+"""The Kafka client's errors as the transport's: what a person must mend, and what may go away by itself."""
+
+import pytest
+from kafka import errors
+
+from connectors.kafka.errors import to_transport_error, translated
+from connectors.port import TransportRefused, TransportUnavailable
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (errors.TopicAuthorizationFailedError({"in"}), "Give the user Read and Describe on the input topic"),
+        (errors.GroupAuthorizationFailedError("g"), "Give the user Read on the group"),
+        (errors.FencedInstanceIdError(), "the same group.instance.id: give each its own"),
+        (errors.CorruptRecordError("crc"), "Its bytes were changed on the way"),
+        (
+            errors.KafkaError("Unexpected error in TxnOffsetCommitResponse: [Error 12] OffsetMetadataTooLargeError"),
+            "offset.metadata.max",
+        ),
+    ],
+)
+def test_what_a_person_must_mend_is_refused_with_the_remedy(error: errors.KafkaError, remedy: str) -> None:
+    refused = to_transport_error("reading", error)
+    assert isinstance(refused, TransportRefused)
+    assert refused.what == "reading"
+    assert remedy in refused.problem
+
+
+@pytest.mark.parametrize(
+    "error", [errors.KafkaTimeoutError("late"), errors.NotLeaderForPartitionError(), errors.KafkaError("odd")]
+)
+def test_everything_else_may_go_away(error: errors.KafkaError) -> None:
+    with pytest.raises(TransportUnavailable, match=r"^reading: "), translated("reading"):
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error", [errors.SaslAuthenticationFailedError("no"), errors.KafkaConnectionError("socket disconnected")]
+)
+def test_whoever_is_not_let_in_waits_and_is_told_where_to_look(error: errors.KafkaError) -> None:
+    away = to_transport_error("the brokers", error)
+    assert isinstance(away, TransportUnavailable)
+    assert "check security.protocol, sasl.mechanism, sasl.username and sasl.password" in str(away)
+
+
+def test_what_is_no_error_of_the_client_passes() -> None:
+    with pytest.raises(ZeroDivisionError), translated("reading"):
+        raise ZeroDivisionError

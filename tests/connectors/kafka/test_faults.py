@@ -1,0 +1,154 @@
+"""Each record leaves exactly once and in order while workers are killed, paused and joined by others, and the broker dies."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+from harness.waiting import wait_until
+from kafka import KafkaProducer
+
+from servers.kafka.server import KafkaServer
+from tests.connectors.kafka.stage import KafkaStage
+
+pytestmark = pytest.mark.slow
+
+SEED = int(os.environ.get("KILL_SEED", random.SystemRandom().randrange(10**6)))
+FAULTS = int(os.environ.get("KAFKA_FAULTS", "8"))
+PARTITIONS = 4
+PAUSE_SECONDS = 4
+"""Longer than the session and the transaction of a relay may take."""
+
+
+class Relays:
+    """Processes, by slot."""
+
+    def __init__(self, stage: KafkaStage, log: Path) -> None:
+        self._stage = stage
+        self._log = log
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, slot: int) -> None:
+        given = {"bootstrap": self._stage.bootstrap, "topics": self._stage.topics.all, "group": self._stage.group, "slot": slot}
+        command = [sys.executable, "-m", "tests.connectors.kafka.relay", json.dumps(given)]
+        root = Path(__file__).parents[3]
+        environment = os.environ | {"PYTHONPATH": f"{root}:{root / 'tests'}"}
+        with self._log.open("ab") as log:
+            self._running[slot] = subprocess.Popen(command, cwd=root, env=environment, stdout=log, stderr=log)
+
+    def kill(self, slot: int) -> None:
+        relay = self._running.pop(slot)
+        relay.kill()
+        relay.wait()
+
+    def send(self, slot: int, number: signal.Signals) -> None:
+        self._running[slot].send_signal(number)
+
+    def ended(self) -> list[int]:
+        return [slot for slot, relay in self._running.items() if relay.poll() is not None]
+
+    def stop(self) -> None:
+        for slot in [*self._running]:
+            self.kill(slot)
+
+
+class Source:
+    """Sends numbers, a few of them to each of some keys, until it is told to stop."""
+
+    def __init__(self, stage: KafkaStage) -> None:
+        self.sent: list[tuple[bytes, bytes]] = []
+        self._stage = stage
+        self._is_stopping = Event()
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        options = {"delivery_timeout_ms": 120_000, "reconnect_backoff_max_ms": 500, "proxy_url": "direct://"}
+        with closing(KafkaProducer(bootstrap_servers=self._stage.bootstrap, **options)) as producer:
+            for number in count():
+                if self._is_stopping.is_set():
+                    break
+                key = b"key-%d" % (number % 17)
+                producer.send(self._stage.topics.input, b"%d" % number, key)
+                self.sent.append((key, b"%d" % number))
+                sleep(0.005)
+            producer.flush()
+
+
+@pytest.fixture
+def stage(own_server: Callable[..., Any]) -> Iterator[KafkaStage]:
+    stage = KafkaStage(own_server(KafkaServer).start(), PARTITIONS)
+    yield stage
+    stage.close()
+
+
+def test_every_record_leaves_once_and_in_order_whatever_is_killed_or_paused(stage: KafkaStage, tmp_path: Path) -> None:
+    print(f"KILL_SEED={SEED}")
+    relays, chance = Relays(stage, tmp_path / "relays.log"), random.Random(SEED)
+    for slot in range(3):
+        relays.start(slot)
+    source = Source(stage)
+    try:
+        for _ in range(FAULTS):
+            strike(stage, relays, chance)
+            sleep(chance.uniform(0.5, 3))
+            assert not relays.ended(), (tmp_path / "relays.log").read_text()[-5_000:]
+        source.stop()
+        inputs = stage.inputs()
+        wait_until(lambda: len(stage.outputs()) >= len(inputs), "all of it", 120, 1)
+        assert not relays.ended(), (tmp_path / "relays.log").read_text()[-5_000:]
+    finally:
+        source.stop()
+        relays.stop()
+    check(stage.outputs(), inputs, source.sent)
+
+
+def strike(stage: KafkaStage, relays: Relays, chance: random.Random) -> None:
+    slot = chance.randrange(3)
+    fault = chance.choice(["kill", "kill", "pause", "join", "broker"])
+    print(f"{monotonic():.1f} {fault} {slot}")
+    if fault == "kill":
+        relays.kill(slot)
+        sleep(chance.uniform(0, 3))
+        relays.start(slot)
+    elif fault == "pause":
+        relays.send(slot, signal.SIGSTOP)
+        sleep(PAUSE_SECONDS)
+        relays.send(slot, signal.SIGCONT)
+    elif fault == "join":
+        relays.start(3)
+        sleep(chance.uniform(1, 4))
+        relays.kill(3)
+    else:
+        stage.kafka.kill()
+        sleep(chance.uniform(0, 2))
+        stage.kafka.start()
+
+
+def check(outputs: Sequence[Any], inputs: Sequence[Any], sent: Sequence[tuple[bytes, bytes]]) -> None:
+    """What lies in the input is what has to leave: who sent it may have sent it twice, when the broker died over it."""
+    assert {each.value for each in inputs} == {value for _, value in sent}
+    assert Counter(each.value for each in outputs) == Counter(each.value for each in inputs)
+    assert values_by_key(outputs) == values_by_key(inputs)
+
+
+def values_by_key(records: Sequence[Any]) -> dict[bytes, list[bytes]]:
+    by_key: defaultdict[bytes, list[bytes]] = defaultdict(list)
+    for each in records:
+        by_key[each.key].append(each.value)
+    return by_key

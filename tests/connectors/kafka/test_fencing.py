@@ -1,0 +1,191 @@
+"""Which partitions are ours to read and to publish for, by what the group says and by their positions."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from connectors.kafka.fencing import Committed, Custody, Membership, Snapshot
+from domain.record import Partition
+
+P0, P1 = Partition("t", 0), Partition("t", 1)
+HERE, MOVED = Committed(3, "ours"), Committed(4, "somebody's")
+
+
+def group(generation: int, *assigned: Partition) -> Snapshot:
+    return Snapshot(Membership(generation, "member", None), frozenset(assigned))
+
+
+def holding(*partitions: Partition) -> Custody:
+    """Of these, read at `HERE` and sought, in generation 1."""
+    custody = Custody()
+    custody.note_group(group(1, *partitions), set())
+    for each in partitions:
+        custody.note_position(each, HERE)
+        assert custody.note_sought(each)
+    return custody
+
+
+def test_nothing_is_ours_before_the_group_was_stable() -> None:
+    custody = Custody()
+    custody.note_group(None, {P0})
+    custody.note_position(P0, HERE)
+    assert custody.assignment() == []
+    assert not custody.is_ours(P0)
+    assert not custody.note_sought(P0)
+
+
+def test_what_was_read_and_sought_in_this_generation_is_readable() -> None:
+    custody = holding(P0)
+    assert custody.is_readable(P0)
+    assert custody.suspects() == []
+
+
+def test_what_was_not_sought_is_ours_and_not_readable() -> None:
+    custody = Custody()
+    custody.note_group(group(1, P0), set())
+    custody.note_position(P0, None)
+    assert custody.is_ours(P0)
+    assert not custody.is_readable(P0)
+
+
+def test_a_new_generation_makes_every_partition_suspect() -> None:
+    custody = holding(P0, P1)
+    custody.note_group(group(2, P0, P1), set())
+    assert custody.suspects() == [P0, P1]
+    assert custody.strangers([P0, P1]) == [P0, P1]
+    assert not custody.is_readable(P0)
+
+
+def test_a_suspect_whose_position_nobody_moved_is_ours_again() -> None:
+    custody = holding(P0, P1)
+    custody.note_group(group(2, P0, P1), set())
+    assert custody.compare(P0, HERE)
+    assert custody.is_readable(P0)
+    assert custody.suspects() == [P1]
+    assert custody.assignment() == [P0, P1]
+
+
+def test_a_suspect_whose_position_was_moved_is_left_out_once() -> None:
+    custody = holding(P0, P1)
+    custody.note_group(group(2, P0, P1), set())
+    assert not custody.compare(P0, MOVED)
+    assert custody.assignment() == [P1]
+    assert custody.assignment() == [P0, P1]
+    assert not custody.is_readable(P0)
+
+
+def test_a_lost_partition_is_not_taken_back_before_it_was_left_out() -> None:
+    custody = holding(P0)
+    custody.lose(P0)
+    custody.note_position(P0, MOVED)
+    assert not custody.is_ours(P0)
+    assert custody.assignment() == []
+    custody.note_position(P0, MOVED)
+    assert custody.is_ours(P0)
+
+
+def test_an_unstable_group_changes_nothing_but_what_was_taken_away() -> None:
+    custody = holding(P0, P1)
+    custody.note_group(None, {P1})
+    assert custody.assignment() == [P0]
+    assert custody.is_readable(P0)
+    assert not custody.is_ours(P1)
+
+
+def test_what_was_taken_away_and_given_back_in_one_poll_is_left_out_once() -> None:
+    custody = holding(P0)
+    custody.note_group(group(3, P0), {P0})
+    assert custody.assignment() == []
+    assert custody.assignment() == [P0]
+
+
+def test_what_was_taken_away_and_given_back_between_two_looks_is_left_out_once() -> None:
+    """Two polls may come before the next look: the second one after a publication that was refused."""
+    custody = holding(P0)
+    custody.note_group(group(2), set())
+    custody.note_group(group(3, P0), {P0})
+    assert custody.assignment() == []
+    assert custody.assignment() == [P0]
+
+
+def test_what_is_assigned_to_somebody_else_is_forgotten() -> None:
+    custody = holding(P0, P1)
+    custody.note_group(group(2, P1), set())
+    assert custody.assignment() == [P1]
+    assert custody.sought == {P1}
+    custody.note_group(group(3, P0, P1), set())
+    assert custody.assignment() == [P0, P1]
+    assert not custody.is_known(P0)
+
+
+def test_a_position_that_was_none_and_is_none_still_is_nobody_elses() -> None:
+    custody = Custody()
+    custody.note_group(group(1, P0), set())
+    custody.note_position(P0, None)
+    custody.note_group(group(2, P0), set())
+    assert custody.compare(P0, None)
+
+
+class AnyLife(RuleBasedStateMachine):
+    """Random generations, assignments, moves by others: what may be read was looked at since the group changed last."""
+
+    partitions = st.sampled_from([P0, P1])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.custody = Custody()
+        self.generation = 0
+        self.moves = {P0: 0, P1: 0}
+        self.looked_at: dict[Partition, tuple[int, int]] = {}
+        self.must_be_left_out: set[Partition] = set()
+
+    @rule(assigned=st.sets(partitions), disturbed=st.sets(partitions))
+    def rebalance(self, assigned: set[Partition], disturbed: set[Partition]) -> None:
+        self.generation += 1
+        self.must_be_left_out |= {each for each in disturbed if each in self.custody.sought}
+        self.must_be_left_out &= assigned
+        self.custody.note_group(group(self.generation, *assigned), disturbed)
+
+    @rule(partition=partitions)
+    def somebody_moves(self, partition: Partition) -> None:
+        self.moves[partition] += 1
+
+    @precondition(lambda self: self.custody.snapshot is not None)
+    @rule(partition=partitions)
+    def take_over(self, partition: Partition) -> None:
+        if partition in self.custody.assignment():
+            self.must_be_left_out.clear()
+            self.custody.note_position(partition, Committed(self.moves[partition], ""))
+            self.looked_at[partition] = self.generation, self.moves[partition]
+            self.custody.note_sought(partition)
+        self.must_be_left_out.clear()
+
+    @rule()
+    def look_again(self) -> None:
+        for partition in self.custody.suspects():
+            if self.custody.compare(partition, Committed(self.moves[partition], "")):
+                self.looked_at[partition] = self.generation, self.moves[partition]
+            else:
+                self.must_be_left_out.add(partition)
+
+    @rule()
+    def ask(self) -> None:
+        assert not self.must_be_left_out & set(self.custody.assignment())
+        self.must_be_left_out.clear()
+
+    @invariant()
+    def what_is_readable_was_looked_at_in_this_generation(self) -> None:
+        for partition in (P0, P1):
+            if self.custody.is_readable(partition):
+                assert self.looked_at[partition][0] == self.generation
+
+
+TestAnyLife = AnyLife.TestCase
+
+
+@given(st.integers(-1, 5), st.integers(-1, 5))
+def test_any_other_position_is_a_strangers(offset: int, other: int) -> None:
+    custody = holding(P0)
+    custody.note_position(P0, Committed(offset, "m"))
+    custody.note_group(group(2, P0), set())
+    assert custody.compare(P0, Committed(other, "m")) == (offset == other)

@@ -1,0 +1,225 @@
+"""TLS, SASL/SCRAM and rights against a real broker that asks for all of them."""
+
+import gc
+import re
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from harness.waiting import wait_until
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
+
+from connectors.kafka.settings import KafkaSettings as ClientSettings
+from connectors.kafka.topic_ends import Survey, Surveyor
+from connectors.kafka.transport import KafkaTransport
+from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
+from servers.kafka.server import KafkaServer, KafkaSettings
+from tests.connectors.kafka.stage import KafkaStage, KafkaWorker, notification, values_of
+
+pytestmark = pytest.mark.slow
+
+APP, PASSWORD = "app", "correct horse"
+
+
+@pytest.fixture(scope="module")
+def broker(server_directory: Path) -> Iterator[KafkaServer]:
+    server = KafkaServer(server_directory / f"own-{uuid4().hex}", KafkaSettings(tls=True, users={APP: PASSWORD}))
+    yield server.start()
+    server.kill()
+
+
+@pytest.fixture
+def stage(broker: KafkaServer) -> Iterator[KafkaStage]:
+    stage = KafkaStage(broker)
+    yield stage
+    stage.close()
+
+
+def all_rights(stage: KafkaStage) -> list[ACL]:
+    return [
+        allow(ResourceType.TOPIC, stage.topics.input, ACLOperation.READ),
+        allow(ResourceType.TOPIC, stage.topics.notifications, ACLOperation.WRITE),
+        allow(ResourceType.TOPIC, stage.topics.dead_letters, ACLOperation.WRITE),
+        allow(ResourceType.GROUP, stage.group, ACLOperation.READ),
+        allow(ResourceType.TRANSACTIONAL_ID, stage.group, ACLOperation.WRITE, prefix=True),
+        allow(ResourceType.TRANSACTIONAL_ID, stage.group, ACLOperation.DESCRIBE, prefix=True),
+    ]
+
+
+def allow(kind: ResourceType, name: str, operation: ACLOperation, *, prefix: bool = False) -> ACL:
+    pattern = ACLResourcePatternType.PREFIXED if prefix else ACLResourcePatternType.LITERAL
+    return ACL(f"User:{APP}", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name, pattern))
+
+
+def grant(stage: KafkaStage, rights: Sequence[ACL]) -> None:
+    with stage.kafka.admin() as admin:
+        admin.create_acls(rights)
+
+
+def rights_to_look(stage: KafkaStage) -> list[ACL]:
+    topics = [allow(ResourceType.TOPIC, topic, ACLOperation.READ) for topic in stage.topics.all]
+    return [*topics, allow(ResourceType.GROUP, stage.group, ACLOperation.DESCRIBE)]
+
+
+def secured(stage: KafkaStage, **given: object) -> KafkaWorker:
+    """A worker that comes in by the door that asks for everything."""
+    return stage.worker(consumer=options(stage) | {name.replace("_", "."): value for name, value in given.items()})
+
+
+def options(stage: KafkaStage) -> dict[str, object]:
+    return {
+        "bootstrap.servers": stage.kafka.sasl_tls_bootstrap,
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.location": str(stage.kafka.certificates.authority),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": APP,
+        "sasl.password": PASSWORD,
+        "default.api.timeout.ms": 3_000,
+    }
+
+
+def refusal(worker: KafkaWorker) -> TransportRefused:
+    return wait_until(lambda: _refused(worker), "the refusal")
+
+
+def survey(settings: ClientSettings) -> Survey | str:
+    """Or why there is none; rights that were just given may not be known to the broker yet."""
+    with closing(Surveyor(settings)) as surveyor:
+        try:
+            return surveyor.look()
+        except (TransportRefused, TransportUnavailable) as error:
+            return str(error)
+
+
+def _refused(worker: KafkaWorker) -> TransportRefused | None:
+    try:
+        worker.poll()
+        for each in worker.read_to:
+            worker.publish(each, notification(1, b"a"))
+    except TransportRefused as error:
+        return error
+    except TransportUnavailable:
+        return None
+    return None
+
+
+def test_a_worker_reads_and_publishes_over_tls_with_scram_and_no_more_rights_than_it_needs(stage: KafkaStage) -> None:
+    grant(stage, all_rights(stage))
+    stage.send(b"a")
+    worker = secured(stage)
+    stage.poll_until(lambda: worker.records, "the record", worker)
+    worker.publish(stage.partitions[0], notification(1, b"left"))
+    assert worker.values() == [b"a"]
+    assert values_of(stage.outputs()) == [b"left"]
+
+
+def test_tls_alone_and_scram_alone_do_as_well(stage: KafkaStage, broker: KafkaServer) -> None:
+    grant(stage, all_rights(stage))
+    plain = {"security_protocol": "SASL_PLAINTEXT", "bootstrap_servers": broker.sasl_bootstrap}
+    stage.settle(secured(stage, **plain))
+
+
+def test_a_right_that_is_taken_away_and_given_again_is_waited_for(stage: KafkaStage) -> None:
+    grant(stage, all_rights(stage))
+    stage.send(b"before")
+    worker = secured(stage)
+    stage.poll_until(lambda: worker.records, "the record", worker)
+    (right,) = [each for each in all_rights(stage) if each.resource_pattern.resource_type is ResourceType.GROUP]
+    with stage.kafka.admin() as admin:
+        admin.delete_acls([right])
+    error = refusal(worker)
+    assert isinstance(error, TransportWithheld)
+    assert "Give the user Read on the group group.id" in error.problem
+    grant(stage, [right])
+    stage.send(b"after")
+    wait_until(lambda: _refused(worker) is None and worker.values() == [b"before", b"after"], "the other record")
+
+
+def test_a_wrong_password_is_named_as_what_it_may_be_and_not_told(stage: KafkaStage) -> None:
+    """The client drops the broker's answer; the broker hangs up."""
+    with pytest.raises(TransportUnavailable, match=r"check security.protocol, sasl.mechanism, sasl.username and") as caught:
+        secured(stage, sasl_password="battery staple").poll()
+    assert "battery" not in str(caught.value)
+
+
+def test_a_broker_that_cannot_be_trusted_is_refused(stage: KafkaStage, tmp_path: Path) -> None:
+    other = KafkaServer(tmp_path / "other", KafkaSettings(tls=True)).certificates.authority
+    error = refusal(secured(stage, ssl_truststore_location=str(other)))
+    assert "certificate verify failed" in error.problem
+    assert "Check ssl.truststore.location" in error.problem
+
+
+def test_a_handshake_that_fails_leaves_no_socket_behind(stage: KafkaStage, tmp_path: Path) -> None:
+    other = KafkaServer(tmp_path / "other", KafkaSettings(tls=True)).certificates.authority
+    gc.disable()
+    try:
+        before = _sockets()
+        for _ in range(3):
+            refusal(secured(stage, ssl_truststore_location=str(other)))
+        wait_until(lambda: _sockets() <= before, "the sockets to be closed")
+    finally:
+        gc.enable()
+
+
+def _sockets() -> int:
+    return sum(isinstance(each, socket.socket) and each.fileno() >= 0 for each in gc.get_objects())
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        (0, "Give the user Read and Describe on the input topic"),
+        (1, "Write and Describe on the outputs"),
+        (3, "Give the user Read on the group group.id"),
+        (4, "Give the user Write and Describe on the transactional ids"),
+    ],
+)
+def test_a_right_that_is_missing_is_named(stage: KafkaStage, missing: int, told: str) -> None:
+    rights = all_rights(stage)
+    del rights[missing]
+    if missing == 4:
+        rights.pop()
+    grant(stage, rights)
+    assert told in str(refusal(secured(stage)))
+
+
+def test_a_topic_that_may_be_looked_at_but_not_read_is_refused(stage: KafkaStage) -> None:
+    rights = [allow(ResourceType.TOPIC, stage.topics.input, ACLOperation.DESCRIBE), *all_rights(stage)[1:]]
+    grant(stage, rights)
+    error = refusal(secured(stage))
+    assert error.what == f"topic {stage.topics.input}"
+    assert "no right to read it. Give the user Read and Describe on the input topic" in error.problem
+
+
+def test_who_only_looks_may_write_nothing(stage: KafkaStage) -> None:
+    stage.send(b"a")
+    stage.set_position(stage.partitions[0], 1)
+    grant(stage, rights_to_look(stage))
+    settings = stage.settings(consumer=options(stage))
+    found = wait_until(lambda: found if isinstance(found := survey(settings), Survey) else None, "the survey")
+    assert (found.ends[stage.partitions[0]], dict(found.positions)) == (1, {stage.partitions[0]: 1})
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        (0, r"topic in-.*: .*Give the user Read and Describe on the input topic"),
+        (1, r"topic out-.*: .*Give the user Read and Describe on the outputs"),
+        (2, r"topic dead-.*: .*Give the user Read and Describe on the outputs"),
+        (3, r"Give the user Read on the group group\.id"),
+    ],
+)
+def test_who_looks_has_to_read_all_topics_and_to_know_the_group(stage: KafkaStage, missing: int, told: str) -> None:
+    rights = rights_to_look(stage)
+    del rights[missing]
+    grant(stage, rights)
+    settings = stage.settings(consumer=options(stage))
+    wait_until(lambda: re.search(told, str(survey(settings))), told)
+
+
+def test_the_password_is_in_no_text_of_the_settings(stage: KafkaStage) -> None:
+    transport: KafkaTransport = secured(stage).transport
+    assert PASSWORD not in repr(transport)

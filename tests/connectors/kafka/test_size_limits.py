@@ -1,0 +1,95 @@
+"""What a topic does not take: a notification becomes a dead letter, a dead letter is cut, whatever is in it."""
+
+from hashlib import sha256
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.kafka.records import BEGINNING_BYTES, Sending, size_of
+from connectors.kafka.size_limits import Fitting
+from connectors.kafka.topic_names import KafkaTopics
+from connectors.port import Channel, Outgoing
+
+NOW = 1_774_740_835_941
+TOPICS = KafkaTopics("in", "out", "dead")
+
+
+def fit(outgoing: Outgoing, out: int = 1_000, dead: int = 1_000) -> Sending:
+    return Fitting(TOPICS, {"out": out, "dead": dead}).fit(outgoing, NOW)
+
+
+def notification(value: bytes) -> Outgoing:
+    return Outgoing(7, Channel.NOTIFICATIONS, b"unit", (("notification-id", b"N"), ("source-position", b"in-3@17")), value)
+
+
+def letter(value: bytes, *headers: tuple[str, bytes], key: bytes | None = b"unit") -> Outgoing:
+    return Outgoing(7, Channel.DEAD_LETTERS, key, (*headers, ("dead-letter-reason", b"undecodable")), value)
+
+
+def test_what_fits_leaves_as_it_is() -> None:
+    given = notification(b"x" * 100)
+    assert fit(given) == Sending("out", given.key, given.headers, given.value)
+
+
+def test_a_notification_that_is_too_large_becomes_a_dead_letter_that_says_so() -> None:
+    sending = fit(notification(b"x" * 1_000), dead=100_000)
+    assert (sending.topic, sending.key, sending.value) == ("dead", b"unit", b"x" * 1_000)
+    said = dict(sending.headers)
+    assert said["notification-id"] == b"N"
+    assert said["dead-letter-reason"] == b"too-large"
+    assert said["dead-letter-source-position"] == b"in-3@17"
+    assert said["dead-letter-at"] == b"2026-03-28T23:33:55.941Z"
+    assert said["dead-letter-error"].startswith(b"the notification takes 1")
+    assert said["dead-letter-error"].endswith(
+        b"out at most 1000; raise its max.message.bytes and the producer's max.request.size"
+    )
+
+
+def test_a_dead_letter_that_is_too_large_is_cut_with_its_length_and_digest() -> None:
+    value = bytes(range(256)) * 8
+    sending = fit(letter(value))
+    assert value.startswith(sending.value)
+    assert 500 < len(sending.value) < 1_000
+    said = dict(sending.headers)
+    assert said["dead-letter-value-length"] == b"2048"
+    assert said["dead-letter-value-sha256"] == sha256(value).hexdigest().encode()
+
+
+def test_a_dead_letter_that_was_cut_before_keeps_what_it_said_of_the_whole() -> None:
+    was = (("dead-letter-value-length", b"9999999"), ("dead-letter-value-sha256", b"of the whole"))
+    sending = fit(Outgoing(7, Channel.DEAD_LETTERS, b"k", was, b"x" * 5_000))
+    assert sending.headers == was
+
+
+def test_no_more_is_kept_of_it_than_of_any_value_that_is_cut() -> None:
+    assert len(fit(letter(b"x" * 300_000), dead=200_000).value) == BEGINNING_BYTES
+
+
+def test_headers_that_are_too_large_go_before_those_that_we_added() -> None:
+    sending = fit(letter(b"{}", ("huge", b"x" * 5_000)))
+    assert [name for name, _ in sending.headers] == [
+        "dead-letter-reason",
+        "dead-letter-value-length",
+        "dead-letter-value-sha256",
+    ]
+    assert sending.key == b"unit"
+
+
+def test_a_key_that_is_too_large_goes_at_last() -> None:
+    assert fit(letter(b"{}", key=b"k" * 5_000)).key is None
+
+
+@given(
+    st.binary(max_size=3_000),
+    st.one_of(st.none(), st.binary(max_size=3_000)),
+    st.lists(st.tuples(st.text(max_size=300), st.binary(max_size=3_000)), max_size=5),
+    st.sampled_from(Channel),
+    st.integers(1_000, 4_000),
+)
+def test_whatever_leaves_fits(
+    value: bytes, key: bytes | None, headers: list[tuple[str, bytes]], channel: Channel, limit: int
+) -> None:
+    ours = (("dead-letter-reason", b"undecodable"), ("dead-letter-error", b"e" * 100), ("dead-letter-at", b"2026"))
+    sending = fit(Outgoing(1, channel, key, (*headers, *ours), value), limit, limit)
+    assert size_of(sending.key, sending.headers, sending.value) <= limit
+    assert value.startswith(sending.value)

@@ -1,0 +1,29 @@
+"""Reading topics up to an end, and on from there."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from kafka import TopicPartition
+
+from connectors.kafka.topic_reader import CommittedReader
+from servers.kafka.server import KafkaServer
+from tests.connectors.kafka.stage import KafkaStage
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
+    stage = KafkaStage(kafka, partitions=1)
+    yield stage
+    stage.close()
+
+
+def test_what_lies_behind_an_end_is_read_with_the_next_one(stage: KafkaStage) -> None:
+    """An end may be older than what a poll brings: a broker that was away answers an old question."""
+    stage.send(*[b"%d" % number for number in range(10)])
+    (name,) = [TopicPartition(*each) for each in stage.partitions]
+    with closing(CommittedReader(stage.settings(), [stage.topics.input])) as reader:
+        pieces = [[each.value for _, records in reader.read({name: end}) for each in records] for end in (3, 3, 7, 10)]
+    assert pieces == [[b"0", b"1", b"2"], [], [b"3", b"4", b"5", b"6"], [b"7", b"8", b"9"]]

@@ -1,0 +1,57 @@
+"""Which deaths an envelope is counted for, and how they are told."""
+
+import signal
+
+import msgspec
+import pytest
+
+from daemon.supervision.exit_cause import blame, is_own_doing
+from daemon.supervision.in_flight_memory import InHand
+from daemon.supervision.suspects import Suspect
+from domain.record import Origin, Partition
+from resequencer.in_flight import Deed
+
+HELD = InHand(1, Origin(Partition("T", 0), 17), "uow-1", Deed.HANDLING, "00ff")
+SUSPECT = Suspect("T", 0, 17, "uow-1", Deed.HANDLING, "00ff", 1, "died")
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 99, 255])
+def test_an_exit_of_its_own_counts_whatever_its_code(code):
+    assert is_own_doing(code)
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS"])
+def test_a_signal_that_a_process_brings_upon_itself_counts(name):
+    assert is_own_doing(-signal.Signals[name])
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGPIPE"])
+def test_a_signal_from_outside_does_not_count(name):
+    assert not is_own_doing(-signal.Signals[name])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_nor_does_the_end_of_a_worker_that_was_told_twice_to_stop(number):
+    assert not is_own_doing(128 + number)
+
+
+@pytest.mark.parametrize(
+    ("deaths", "told"),
+    [
+        (1, " (death 1 of 3 on this record; after the last one it is set aside)"),
+        (2, " (death 2 of 3 on this record; after the last one it is set aside)"),
+        (
+            3,
+            " (death 3 of 3 on this record): the record is set aside as a dead letter ended-its-worker; "
+            "correct what fails on it, then requeue it",
+        ),
+        (4, " (death 4 on this record, which was not set aside after 3: report it with the log)"),
+    ],
+)
+def test_the_record_its_unit_and_what_follows_are_told(deaths, told):
+    said = blame(HELD, msgspec.structs.replace(SUSPECT, deaths=deaths))
+    assert said == f"while handling T-0@17 of unit 'uow-1'{told}"
+
+
+def test_a_death_that_could_not_be_counted_names_the_record_too():
+    assert blame(HELD, None) == "while handling T-0@17 of unit 'uow-1'"

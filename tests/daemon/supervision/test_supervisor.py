@@ -1,0 +1,373 @@
+"""The supervisor with workers that are tiny processes: each slot on its own, and all of them together at the end."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+from time import monotonic
+
+import pytest
+from harness.driving import Envelopes
+from harness.waiting import wait_until
+
+from daemon.configuration.sections import LogFormat, Logging
+from daemon.exit_code import ExitCode
+from daemon.status.file import StatusFile
+from daemon.status.report import Identity, State
+from daemon.supervision import restart_policy
+from daemon.supervision.exits import Deaths
+from daemon.supervision.in_flight_memory import HandMemory
+from daemon.supervision.service_log import ServiceLog
+from daemon.supervision.supervisor import Supervisor
+from daemon.supervision.suspects import Suspects
+from daemon.supervision.watchdog import WatchedHand
+from daemon.supervision.worker_slot import WorkerSlot
+from daemon.system_clock import SystemClock
+from resequencer.in_flight import Deed
+
+BEGIN = """
+import os, select, sys
+slot, lifeline, hand = int(sys.argv[2]), int(sys.argv[4]), int(sys.argv[6])
+lives = f"lives-{slot}"
+with open(lives, "ab") as file:
+    file.write(b"x")
+life = os.path.getsize(lives)
+print("begun", life, flush=True)
+def take():
+    with open("page", "rb") as file:
+        os.pwrite(hand, file.read(), 0)
+def drain():
+    select.select([lifeline], [], [])
+    print("drained", flush=True)
+"""
+"""Slot, lifeline and hand as a worker is told; `life` counts the workers of this slot from 1. `take` puts an envelope in hand."""
+
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD)
+
+
+class Service:
+    """Slots whose workers run `life`; the log is a file beside them."""
+
+    def __init__(self, directory: Path, life: str, count: int) -> None:
+        self.directory = directory
+        self.supervisor: Supervisor | None = None
+        clock = SystemClock()
+        log = ServiceLog(directory, Logging(LogFormat.TEXT, "info"))
+        deaths = [
+            Deaths(StatusFile(directory, slot), Identity(os.getpid(), "fake", clock.now(), slot=slot, worker_count=count), clock)
+            for slot in range(count)
+        ]
+        command, self.suspects = [sys.executable, "-S", "-c", BEGIN + life], Suspects(directory)
+        self.slots = [WorkerSlot(command, (), log, each, WatchedHand(self.suspects, 500)) for each in deaths]
+        (directory / "page").write_bytes(_page())
+
+    def run(
+        self,
+        until: Callable[[], object] | None = None,
+        *signals: signal.Signals,
+        starts_again: bool = True,
+        is_told: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Once `until` is so the supervisor gets the first signal, the others when it has been drained for."""
+        watcher = Thread(target=self._watch, args=(until, signals))
+        watcher.start()
+        try:
+            self.supervisor = Supervisor(self.slots, starts_again=starts_again)
+            return self.supervisor.run(is_told=is_told)
+        finally:
+            watcher.join()
+
+    @property
+    def log(self) -> str:
+        file = self.directory / "service.log"
+        return file.read_text() if file.exists() else ""
+
+    def lives(self, slot: int) -> int:
+        file = self.directory / f"lives-{slot}"
+        return file.stat().st_size if file.exists() else 0
+
+    def _watch(self, until: Callable[[], object] | None, signals: tuple[signal.Signals, ...]) -> None:
+        if until is None:
+            return
+        wait_until(until, "what the test waits for", 30)
+        for each in signals:
+            os.kill(os.getpid(), each)
+            wait_until(lambda: all(slot._lifeline is None for slot in self.slots), "it drains", 30)
+
+
+@pytest.fixture
+def new_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Service]]:
+    monkeypatch.chdir(tmp_path)
+    before = [(each, signal.getsignal(each)) for each in _SIGNALS]
+    made: list[Service] = []
+
+    def make(life: str, count: int = 2) -> Service:
+        made.append(Service(tmp_path, life, count))
+        return made[-1]
+
+    yield make
+    signal.set_wakeup_fd(-1)
+    signal.alarm(0)
+    for number, handler in before:
+        signal.signal(number, handler)
+    for slot in [each for service in made for each in service.slots]:
+        slot.kill()
+
+
+def _page() -> bytes:
+    """A hand that holds T-0@1 of uow-1."""
+    memory = HandMemory()
+    memory.put(Envelopes()(1), Deed.HANDLING)
+    return bytes(memory._page)
+
+
+def test_told_to_stop_every_worker_drains_and_the_end_is_good(new_service):
+    service = new_service("drain()")
+    assert service.run(lambda: service.log.count("begun 1") == 2, signal.SIGTERM) is ExitCode.DONE
+    assert {"drained [slot=0]", "drained [slot=1]"} <= set(service.log.splitlines())
+
+
+def test_a_worker_that_fails_at_its_end_makes_the_end_bad(new_service):
+    service = new_service("drain(); sys.exit(slot)")
+    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM) is ExitCode.NOT_SO
+
+
+def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(new_service):
+    service = new_service("os.kill(os.getpid(), 9) if slot == 1 and life < 3 else drain()")
+    assert service.run(lambda: "begun 3 [slot=1]" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert (service.lives(0), service.lives(1)) == (1, 3)
+    assert "worker 1 was killed by SIGKILL at " in service.log
+    assert "it is started again in 0.2 s" in service.log
+    assert "it is started again in 0.4 s" in service.log
+
+
+def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_drain(new_service, monkeypatch):
+    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    service = new_service("sys.exit(1) if slot == 1 else drain()")
+    assert service.run() is ExitCode.NOT_SO
+    assert "drained [slot=0]" in service.log
+    told = StatusFile(service.directory, 1).find()
+    assert told is not None
+    assert told.state is State.STOPPED
+    assert told.reason is not None
+    assert told.reason.startswith("worker 1 ended with 1 at ")
+    assert told.reason.endswith("it is not started again")
+
+
+def test_each_slot_counts_its_own_deaths(new_service, monkeypatch):
+    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 3)
+    service = new_service("os.kill(os.getpid(), 9) if life < 3 else drain()")
+    assert service.run(lambda: service.log.count("begun 3") == 2, signal.SIGTERM) is ExitCode.DONE
+
+
+def test_a_refused_configuration_ends_the_service_with_its_own_code(new_service):
+    service = new_service("sys.exit(3) if slot == 1 else drain()")
+    assert service.run() is ExitCode.CONFIGURATION_REFUSED
+    assert service.lives(1) == 1
+    assert "drained [slot=0]" in service.log
+    assert "worker 1 ended with 3: starting it again cannot help" in service.log
+
+
+def test_a_second_signal_ends_those_at_once_that_still_drain(new_service):
+    service = new_service("drain(); slot and select.select([], [], [], 60)")
+    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM, signal.SIGTERM) is ExitCode.NOT_SO
+    assert service.supervisor is not None
+    assert not service.supervisor._is_late, "nobody waited for the 30 s"
+
+
+def test_who_does_not_end_in_time_is_killed(new_service, monkeypatch):
+    monkeypatch.setattr("daemon.supervision.supervisor._DRAIN_SECONDS", 1)
+    service = new_service("drain(); slot and select.select([], [], [], 60)")
+    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGINT) is ExitCode.NOT_SO
+    assert service.log.count("drained") == 2
+
+
+def test_a_worker_that_waits_to_be_started_again_is_not_started_to_be_stopped(new_service, monkeypatch):
+    monkeypatch.setattr(restart_policy, "FIRST_PAUSE_MS", 600_000)
+    monkeypatch.setattr(restart_policy, "LONGEST_PAUSE_MS", 600_000)
+    service = new_service("sys.exit(1) if slot == 1 else drain()")
+    assert service.run(lambda: "it is started again in 600.0 s" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert service.lives(1) == 1
+    told = StatusFile(service.directory, 1).find()
+    assert told is not None
+    assert (told.state, told.reason) == (State.STOPPED, None)
+
+
+def test_the_only_worker_is_called_so_and_its_lines_stay_as_they_are(new_service):
+    service = new_service("os.kill(os.getpid(), 9) if life == 1 else drain()", count=1)
+    assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert "the worker was killed by SIGKILL at " in service.log
+    assert "begun 2\n" in service.log
+
+
+def test_last_words_without_a_newline_are_kept_and_who_inherits_the_log_holds_nobody_up(new_service):
+    life = """
+if life == 1:
+    if os.fork() == 0:
+        select.select([lifeline], [], [])
+        os._exit(0)
+    sys.stdout.write("last words")
+    sys.stdout.flush()
+    os._exit(1)
+drain()
+"""
+    service = new_service(life, count=1)
+    assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert "last words\n" in service.log
+
+
+def test_each_worker_is_told_how_those_before_it_in_its_slot_ended(new_service):
+    service = new_service("print(sys.argv[7:], flush=True); sys.exit(7) if life == 1 and slot == 0 else drain()")
+    service.run(lambda: service.log.count("begun") == 3 and service.log.count("--restarts") == 3, signal.SIGTERM)
+    assert "['--restarts', '0'] [slot=1]" in service.log
+    assert "['--restarts', '1', '--last-death', 'ended with 7 at " in service.log
+
+
+ENDS = {
+    "exits": "os._exit(1)",
+    "exits as if its configuration were refused": "os._exit(3)",
+    "exits with 0": "os._exit(0)",
+    "aborts": "os.abort()",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_deaths_with_an_envelope_in_hand_are_counted_for_it_and_end_no_service(new_service, monkeypatch, end):
+    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    service = new_service(f"if life < 4:\n  take()\n  {end}\ndrain()", count=1)
+    assert service.run(lambda: "begun 4" in service.log, signal.SIGTERM) is ExitCode.DONE
+    (suspect,) = service.suspects.find_all().values()
+    assert (suspect.deaths, suspect.unit, str(suspect.origin)) == (3, "uow-1", "IPF_PROCESSING_DATA-0@1")
+    assert "while handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' (death 1 of 3 on this record" in service.log
+    assert "the record is set aside as a dead letter ended-its-worker" in service.log
+    assert "[unit=uow-1 partition=IPF_PROCESSING_DATA-0 position=IPF_PROCESSING_DATA-0@1]" in service.log
+
+
+def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_alive(new_service, monkeypatch):
+    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    service = new_service("take(); os._exit(1)", count=1)
+    assert service.run() is ExitCode.NOT_SO
+    assert service.lives(0) == 5
+    assert "(death 5 on this record, which was not set aside after 3: report it with the log)" in service.log
+
+
+def test_nor_one_whose_deaths_cannot_be_written_down(new_service, monkeypatch):
+    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    service = new_service("take(); os._exit(1)", count=1)
+    (service.directory / "suspects").write_text("no directory")
+    assert service.run() is ExitCode.NOT_SO
+    assert service.lives(0) == 2
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)", "os._exit(143)"])
+def test_a_worker_that_is_ended_from_outside_blames_no_envelope(new_service, end):
+    service = new_service(f"if life < 4:\n  take()\n  {end}\ndrain()", count=1)
+    assert service.run(lambda: "begun 4" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert service.suspects.find_all() == {}
+
+
+def test_nor_one_that_dies_between_two_calls(new_service):
+    service = new_service("if life < 2:\n  take()\n  os.pwrite(hand, bytes(4096), 0)\n  os._exit(1)\ndrain()", count=1)
+    assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert service.suspects.find_all() == {}
+
+
+def test_what_the_last_worker_had_in_hand_is_not_in_that_of_the_next(new_service):
+    service = new_service("if life == 1:\n  take()\n  os._exit(1)\nif life == 2:\n  os._exit(1)\ndrain()", count=1)
+    assert service.run(lambda: "begun 3" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert [each.deaths for each in service.suspects.find_all().values()] == [1]
+
+
+def test_a_worker_that_ends_while_it_drains_blames_nothing(new_service):
+    service = new_service("take(); drain(); os._exit(1)", count=1)
+    assert service.run(lambda: "begun 1" in service.log, signal.SIGTERM) is ExitCode.NOT_SO
+    assert service.suspects.find_all() == {}
+
+
+HANGS = {"sleeps": "select.select([], [], [])", "holds on to the interpreter": "import ctypes; ctypes.PyDLL(None).pause()"}
+
+
+@pytest.mark.parametrize("hang", HANGS.values(), ids=HANGS)
+def test_a_worker_that_hangs_with_an_envelope_in_hand_is_ended_with_its_stack_in_the_log(new_service, hang):
+    service = new_service(f"import faulthandler; faulthandler.enable()\nif life < 3:\n  take()\n  {hang}\ndrain()", count=1)
+    assert service.run(lambda: "begun 3" in service.log, signal.SIGTERM) is ExitCode.DONE
+    (suspect,) = service.suspects.find_all().values()
+    assert (suspect.deaths, str(suspect.origin)) == (2, "IPF_PROCESSING_DATA-0@1")
+    assert suspect.last_death.startswith("hung for more than 0.5 s (handling-limit) and was ended at ")
+    assert (
+        "the worker has been handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' for more than 0.5 s (handling-limit): "
+        "it is ended. Its stack follows"
+    ) in service.log
+    assert 'File "<string>", line' in service.log
+
+
+def test_one_that_does_not_even_end_by_that_is_killed_and_counted_too(new_service, monkeypatch):
+    monkeypatch.setattr("daemon.supervision.worker_slot._ABORT_SECONDS", 0.1)
+    hang = "import signal; signal.signal(signal.SIGABRT, signal.SIG_IGN)\nif life < 2:\n  take()\n  select.select([], [], [])"
+    service = new_service(f"{hang}\ndrain()", count=1)
+    assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert [each.deaths for each in service.suspects.find_all().values()] == [1]
+
+
+def test_one_that_was_halted_from_outside_does_not_hang(new_service):
+    service = new_service("take()\nos.kill(os.getpid(), 19)\nos.pwrite(hand, bytes(4096), 0)\ndrain()", count=1)
+    looks = []
+
+    def resume_after_a_while():
+        looks.append(service.slots[0]._hand._watch.elapsed_ms)
+        if len(looks) == 100:
+            os.kill(service.slots[0]._worker.pid, signal.SIGCONT)
+        return len(looks) > 150 and "begun 1" in service.log
+
+    assert service.run(resume_after_a_while, signal.SIGTERM) is ExitCode.DONE
+    assert service.suspects.find_all() == {}
+    assert service.lives(0) == 1
+
+
+def test_one_with_nothing_in_hand_may_wait_as_long_as_it_likes(new_service):
+    service = new_service("take(); os.pwrite(hand, bytes(4096), 0)\ndrain()", count=1)
+    began = monotonic()
+    assert service.run(lambda: monotonic() > began + 1, signal.SIGTERM) is ExitCode.DONE
+    assert service.lives(0) == 1
+
+
+def test_what_a_worker_is_slow_with_is_told_in_the_status_before_it_is_ended(new_service, monkeypatch):
+    monkeypatch.setattr("daemon.supervision.watchdog._TOLD_MS", 100)
+    service = new_service("if life < 2:\n  take()\n  select.select([], [], [])\ndrain()", count=1)
+    told: list[str] = []
+
+    def look():
+        found = StatusFile(service.directory).find()
+        told.append(found.reason or "" if found else "")
+        return "begun 2" in service.log
+
+    assert service.run(look, signal.SIGTERM) is ExitCode.DONE
+    assert "handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1'; after 0.5 s of that (handling-limit) it is ended" in told
+
+
+@pytest.mark.parametrize(("end", "code"), [("sys.exit(1)", 1), ("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)])
+def test_where_others_start_it_again_the_service_ends_like_its_only_worker(new_service, end, code):
+    service = new_service(end, count=1)
+    assert service.run(starts_again=False) == code
+    assert service.lives(0) == 1
+    assert "WARNING" not in service.log
+
+
+def test_but_for_deaths_that_an_envelope_is_counted_for(new_service):
+    service = new_service("if life < 4:\n  take()\n  os._exit(3)\nsys.exit(5)", count=1)
+    assert service.run(starts_again=False) == 5
+    assert service.lives(0) == 4
+
+
+def test_where_others_start_it_again_a_second_signal_is_its_exit_code(new_service):
+    service = new_service("drain(); select.select([], [], [], 60)", count=1)
+    code = service.run(lambda: "begun 1" in service.log, signal.SIGINT, signal.SIGTERM, starts_again=False)
+    assert code == 128 + signal.SIGTERM
+
+
+def test_what_was_told_before_it_listened_is_told(new_service):
+    assert new_service("drain()").run(is_told=lambda: True) is ExitCode.DONE

@@ -1,0 +1,93 @@
+"""A worker takes a release up between two cycles, whenever it comes."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from harness.processes.operated_service import EVENTS, FLOW, NOTIFICATION, envelope_line
+from harness.published_lookups import NOW, publish, shaped
+
+from daemon.composition import Parts, compose
+from daemon.configuration.configuration import Configuration
+from enrichment.directory import LookupsDirectory
+from enrichment.manifest import Pointer
+from enrichment.release import Release
+from enrichment.shapes import ANY, SETTINGS
+
+SWITCHES = 100
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> LookupsDirectory:
+    return LookupsDirectory(tmp_path / "lookups")
+
+
+@pytest.fixture
+def pointers(directory: LookupsDirectory) -> list[Pointer]:
+    """Of two releases, which say different things of every event."""
+    found = []
+    for number, text in enumerate(("one", "two")):
+        rows = {(ANY, FLOW, event): ["ACCP", None, text, None] for event in EVENTS}
+        publish(directory, {SETTINGS: shaped(rows)}, now=NOW + number)
+        found.append(directory.get_current())
+    return found
+
+
+@pytest.fixture
+def parts(
+    loaded: Callable[..., Configuration], tmp_path: Path, directory: LookupsDirectory, pointers: list[Pointer]
+) -> Iterator[Parts]:
+    assert directory.get_current() in pointers
+    on_files = f"ipf.processing-data.ingress.transport = file\n{NOTIFICATION}.transport = file\n"
+    text = (
+        f'{on_files}{NOTIFICATION} {{ run-directory = "{tmp_path}/run", lookups.directory = "{directory.path}"\n'
+        "resequencer { storage-type = none, strategy = SEQUENCE } }"
+    )
+    parts = compose(loaded(text), lambda _: None, lambda: False)
+    yield parts
+    for server in parts.servers:
+        server.close()
+    parts.handler.close()
+
+
+def said(tmp_path: Path) -> list[tuple[str, str]]:
+    """Of each notification, its text and the version that its header names."""
+    told = []
+    for line in (tmp_path / "run" / "out" / "notifications.jsonl").read_text().splitlines():
+        notification = json.loads(line)
+        status = notification["value"]["CstmrPmtStsRpt"]["OrgnlPmtInfAndSts"][0]["TxInfAndSts"][0]
+        told.append((status["StsRsnInf"][0]["AddtlInf"][0], notification["headers"]["lookups-version"]))
+    return told
+
+
+def test_a_hundred_releases_that_come_in_the_middle_of_a_cycle_mix_nothing(
+    parts: Parts, directory: LookupsDirectory, pointers: list[Pointer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look-up of each cycle makes another release current; what is handled after it has the old one's text."""
+    texts = {pointer.version: text for pointer, text in zip(pointers, ("one", "two"), strict=True)}
+    find, switched = Release.find, [False]
+
+    def switching(release: Release, table: str, key: bytes) -> bytes | None:
+        if not switched[0]:
+            switched[0] = True
+            directory.switch(next(each for each in pointers if each.version != release.version))
+            parts.handler._follower.look()
+        return find(release, table, key)
+
+    monkeypatch.setattr(Release, "find", switching)
+    source = tmp_path / "run" / "in" / "partition-0.jsonl"
+    source.parent.mkdir(parents=True)
+    versions = []
+    for number in range(SWITCHES):
+        versions.append(parts.handler.version)
+        with source.open("ab") as file:
+            file.writelines(envelope_line(f"uow-{number}", sequence) + b"\n" for sequence in (1, 2, 3))
+        switched[0], read = False, parts.cycle.figures.counts["records"]
+        while parts.cycle.figures.counts["records"] < read + 3:
+            parts.cycle.run_once()
+        parts.handler.take_up()
+    assert all(before != after for before, after in pairwise(versions))
+    parts.cycle.run_once()
+    assert said(tmp_path) == [(texts[version], version) for version in versions for _ in range(3)]

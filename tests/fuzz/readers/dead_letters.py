@@ -1,0 +1,118 @@
+"""Target `dead-letters`: whatever stands in the output directory, looking at dead letters and requeueing them harms nothing."""
+
+from contextlib import closing
+from pathlib import Path
+from shutil import rmtree
+
+from fuzz.scratch import scratch
+from fuzz.simulated import simulated_lines
+from fuzz.unsynced_files import UnsyncedFiles
+
+from connectors.dead_letters.actions import Requeueing
+from connectors.dead_letters.port import Signature
+from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.files.dead_letter_actions import ActionsFile
+from connectors.files.dead_letters import DeadLettersFile
+from connectors.files.requeue import Requeue
+from connectors.line_format import Line, decode_line, encode_line
+from connectors.port import Channel, Outgoing, TransportRefused
+from daemon.commands.dead_letters.selection import choose, why_not_requeue
+from domain.dead_letter import DeadLetter, DeadLetterReason
+from domain.record import Cut, Origin, Partition, Record
+from guardian.pending_output import outgoing
+
+SEPARATOR = b"\n\n"
+TOKENS = (
+    *(SEPARATOR, b'"number":"IPF-0#1"', b'"dead-letter-reason":', b'"undecodable"', b'"dead-letter-at":'),
+    *(b'"dead-letter-source-position":', b"IPF-0@17", b'"action":"requeueing"'),
+    *(b"0001-01-01T00:00:00", b"9999-12-31T23:59:59-23:59", b"2026-03-28T23:33:55Z"),
+)
+INPUT = b'{"value":1}\n'
+
+_root = scratch()
+_OUT, _IN = Path(_root.name) / "out", Path(_root.name) / "in"
+
+
+def check(data: bytes) -> None:
+    """The dead letters' file, and separated from it that of the actions.
+
+    * Every line is a dead letter or passed over; an actions' file with a line that is none is refused by name.
+    * What can be requeued is requeued once: its record stands in the input as it was, but for the mark, and everything that
+      stood there before still does. Another order then finds nothing to do.
+    """
+    _begin(data)
+    files = UnsyncedFiles()
+    letters, actions = DeadLettersFile(_OUT, files), ActionsFile(_OUT, files)
+    found = list(letters.letters())
+    for each in found:
+        _check_letter(each)
+    with closing(actions):
+        try:
+            begun = [each for each in actions.last().values() if isinstance(each, Requeueing)]
+        except TransportRefused as error:
+            _check_refusal(error, actions)
+            return
+        requeue = Requeue(_IN, letters, actions, files, lambda: Signature("me", "2026-03-28T23:33:55.000Z"))
+        ended = [*requeue.resume()]
+        assert {each.number for each in ended} == {each.number for each in begun}
+        chosen = choose(found, actions.last(), why_not_requeue).chosen
+        wanted = [each for each in found if chosen.get(each.number) == each.letter_id]
+        done = [*requeue.requeue({each.letter_id: each for each in wanted}.values())]
+        _check_input({each.number: each for each in wanted}, [each.number for each in done if each.position is not None])
+        assert not [each for each in done if each.position is not None and each.number in _still_new(found, actions)]
+
+
+def _check_refusal(error: TransportRefused, actions: ActionsFile) -> None:
+    assert error.what == str(actions.path)
+
+
+def _still_new(found: list[FiledLetter], actions: ActionsFile) -> set[str]:
+    return set(choose(found, actions.last(), why_not_requeue).chosen)
+
+
+def _begin(data: bytes) -> None:
+    for directory in (_OUT, _IN):
+        rmtree(directory, ignore_errors=True)
+        directory.mkdir()
+    dead, _, actions = data.partition(SEPARATOR)
+    (_OUT / f"{Channel.DEAD_LETTERS}.jsonl").write_bytes(dead)
+    if actions:
+        (_OUT / "dead-letters-actions.jsonl").write_bytes(actions)
+    (_IN / "partition-0.jsonl").write_bytes(INPUT)
+
+
+def _check_letter(filed: FiledLetter) -> None:
+    assert filed.number.count("#") >= 1
+    record = filed.letter.record
+    assert str(record.origin).count("@") >= 1
+    assert filed.headers[: len(record.headers)] == record.headers
+    assert filed.unit is None or isinstance(filed.unit, str)
+
+
+def _check_input(wanted: dict[str, FiledLetter], numbers: list[str]) -> None:
+    written = (_IN / "partition-0.jsonl").read_bytes()
+    assert written.startswith(INPUT)
+    lines = [decode_line(line) for line in written[len(INPUT) :].splitlines()]
+    for number in numbers:
+        record, mark = wanted[number].letter.record, ("requeued-from", number.encode())
+        headers = tuple(each for each in record.headers if each[0] != "requeued-from")
+        assert lines.count(Line(record.value, record.key, (*headers, mark))) == 1
+
+
+def seeds() -> list[bytes]:
+    """Dead letters as the service writes them, alone and with actions on them."""
+    partition = Partition("IPF", 0)
+    records = [Record(Origin(partition, at), line, b"\xff" if at % 3 else None) for at, line in enumerate(simulated_lines()[:12])]
+    records.append(Record(Origin(partition, 99), b"x" * 100, headers=(("a", b"1"),), cut=Cut(10**7, "ab" * 32)))
+    lines = [_line_of(number + 1, record) for number, record in enumerate(records)]
+    actions = (
+        b'{"action":"requeueing","number":"IPF-0#2","letter":"x","by":"me","at":"now","partition":0,"beyond":12}\n'
+        b'{"action":"discarded","number":"IPF-0#1","letter":"x","by":"me","at":"now","because":"so"}\n'
+    )
+    return [b"".join(lines[:3]), b"".join(lines[-3:]), b"".join(lines[:2]) + SEPARATOR + actions, *lines]
+
+
+def _line_of(number: int, record: Record) -> bytes:
+    letter = DeadLetter(record, DeadLetterReason.UNDECODABLE, "not an envelope; send it again", 1_774_740_835_941)
+    leaves: Outgoing = outgoing(number, letter, 0)
+    return encode_line(Line(leaves.value, leaves.key, leaves.headers), number=f"IPF-0#{number}", verbatim=True)

@@ -1,0 +1,54 @@
+"""Target `payment-parts`: of a part of a pain.001 that is read at once comes what comes of it read child by child."""
+
+from random import Random
+
+import msgspec
+from fuzz.independent.json import NotJson, Object, read_json
+from fuzz.readers.status_report import TOKENS, mutate
+from fuzz.readers.status_report import seeds as of_payments
+
+from domain.bodies import find_encoding_flaw, find_reading_flaw, read_body
+from domain.errors import PermanentError
+from resequencer.handlers.iso20022.pain001_parts import INSTRUCTION, MESSAGE, TRANSACTION
+
+__all__ = ["TOKENS", "check", "mutate", "seeds"]
+
+_READERS = (MESSAGE, INSTRUCTION, TRANSACTION)
+
+
+def check(data: bytes) -> None:
+    """The first byte chooses the part, the rest is its body.
+
+    * What the decoder lets through can be read; anything else is read or refused with a `PermanentError`, and nothing else.
+    * What is valid as it stands says the same whichever way it is read.
+    * What comes out is JSON, and reading that again changes nothing.
+    """
+    reader, body = _READERS[(data[0] if data else 0) % 3], data[1:]
+    fast = reader.find_valid(body)
+    try:
+        slow = reader.conformed(body)
+    except PermanentError:
+        assert fast is None
+        assert not _is_let_through(body)
+        return
+    assert fast in (None, slow), (fast, slow)
+    assert isinstance(read_json(slow), Object)
+    assert reader.conformed(slow) == slow
+    reader.read(body)
+
+
+def _is_let_through(body: bytes) -> bool:
+    """Whether the decoder would make a payment's data of it."""
+    try:
+        read_json(body)
+        read_body(body)
+    except (NotJson, msgspec.DecodeError):
+        return False
+    return find_encoding_flaw(body) is find_reading_flaw(body) is None
+
+
+def seeds() -> list[bytes]:
+    """Each part of each payment."""
+    rng = Random(1)
+    bodies = {body: number for payment in of_payments() for number, body in enumerate(payment.split(b"\n")[:3])}
+    return [bytes([number + 3 * rng.randrange(85)]) + body for body, number in bodies.items()]

@@ -1,0 +1,105 @@
+"""Target `position-metadata`: what stands beside a committed offset is ours as it was written, or taken for somebody else's."""
+
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+from fuzz.scratch import scratch
+from fuzz.unsynced_files import UnsyncedFiles
+
+from connectors.files.archived_marker import Beginning
+from connectors.kafka.offset_metadata import OffsetMetadata
+from connectors.kafka.offset_metadata import find_metadata as find_offset_metadata
+from connectors.port import TransportRefused
+from guardian.done_offsets import Ahead, decode, encode
+from guardian.takeover import Metadata, find_metadata
+
+TOKENS = (b"resequencer/1 ", b"resequencer/2 ", b" 4 ", b'["0123456789abcdef",17,42]', b"_" * 20, b"9" * 20, b'{"format":1,"to":')
+POSITION = 1_000
+
+_directory = scratch()
+_BEGINNING = Beginning(Path(_directory.name) / "partition-0.jsonl", UnsyncedFiles())
+
+
+def check(data: bytes) -> None:
+    """The bytes are the metadata of a Kafka offset, of a position, what is done ahead of it, and a file `partition-N.archived`.
+
+    * Each is read, or no metadata of ours (None), or refused by name; an offset or a count is never negative.
+    * What was read and is written again is the same text; what is written is read as it was.
+    """
+    text = data.decode("utf-8", "replace")
+    _check_offset_metadata(text)
+    _check_metadata(text)
+    ahead = decode(POSITION, text)
+    assert ahead is None or encode(POSITION, ahead) == text
+    _check_ahead(_anything_ahead(data[:200]))
+    _check_beginning(data)
+
+
+def _check_offset_metadata(text: str) -> None:
+    try:
+        found = find_offset_metadata(text, "T-0")
+    except TransportRefused as error:
+        _check_refusal(error)
+        return
+    if found is not None:
+        assert found.partitions > 0
+        assert len(text) > 4_096 or find_offset_metadata(found.encode("T-0"), "T-0") == found
+
+
+def _check_refusal(error: TransportRefused) -> None:
+    assert error.what == "T-0"
+    assert "format" in error.problem
+
+
+def _check_metadata(text: str) -> None:
+    found = find_metadata(text)
+    assert found is None or find_metadata(found.encode()) == found
+    assert found is None or all(0 <= each < 2**63 for each in (found.commit, found.published))
+
+
+def _anything_ahead(data: bytes) -> Ahead:
+    """What is done lies behind gaps as long as the bytes say."""
+    undone, at = [], POSITION
+    for gap, length in zip(data[::2], data[1::2], strict=False):
+        start = at + gap * gap + (1 if undone else 0)
+        undone.append(range(start, start + length + 1))
+        at = undone[-1].stop
+    return Ahead(at + len(data) % 7, tuple(undone))
+
+
+def _check_ahead(ahead: Ahead) -> None:
+    text = encode(POSITION, ahead)
+    assert (
+        decode(POSITION, text) == ahead
+        if text
+        else ahead.end <= POSITION or not any(map(ahead.is_done, range(POSITION, ahead.end)))
+    )
+
+
+def _check_beginning(data: bytes) -> None:
+    _BEGINNING.path.write_bytes(data)
+    try:
+        offset = _BEGINNING.offset()
+    except TransportRefused as error:
+        _check_file_refusal(error)
+        return
+    assert offset >= 0
+    _BEGINNING.move_to(offset)
+    assert _BEGINNING.offset() == offset
+
+
+def _check_file_refusal(error: TransportRefused) -> None:
+    assert error.what == str(_BEGINNING.path)
+
+
+def seeds() -> list[bytes]:
+    rng = Random(1)
+    undone = [range(at, at + rng.choice((1, 1, 2, 50))) for at in range(POSITION, POSITION + 5_000, rng.choice((60, 99)))]
+    texts = [encode(POSITION, Ahead(9_000, tuple(undone[:count]))) for count in (1, 3, 40)]
+    ours = Metadata("0123456789abcdef", 17, 4_711).encode()
+    return [
+        *(text.encode() for text in (*texts, ours, OffsetMetadata(UUID(int=5), 4, ours).encode("T-0"))),
+        b'{"format":1,"to":4711}\n',
+        bytes(range(64)),
+    ]

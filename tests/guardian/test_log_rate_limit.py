@@ -1,0 +1,61 @@
+"""How often a mishap is in the log."""
+
+import logging
+
+import pytest
+
+from domain.errors import PermanentError
+from guardian.log_rate_limit import Recurring, kind_of
+
+NOW = 1_774_740_835_941
+
+
+@pytest.fixture
+def said(caplog):
+    caplog.set_level(logging.WARNING, "resequencer.mishaps")
+    return lambda: [each.getMessage() for each in caplog.records]
+
+
+def test_the_first_of_a_kind_is_written_whole_and_the_others_are_counted_for_a_minute(said, caplog):
+    mishaps = Recurring()
+    error = ValueError("no sheet")
+    for number in range(5):
+        mishaps.note("ValueError at x", f"number {number}", NOW + number, {"unit": "u"}, error)
+        mishaps.tell(NOW + number)
+    assert said() == ["number 0"]
+    assert (caplog.records[0].unit, caplog.records[0].exc_info[1]) == ("u", error)
+    mishaps.tell(NOW + 60_000)
+    assert said() == ["number 0"]
+    mishaps.tell(NOW + 60_001)
+    mishaps.tell(NOW + 200_000)
+    assert said()[1:] == ["ValueError at x: 4 more within 60 s; the last: number 4"]
+
+
+def test_another_kind_is_told_at_once(said):
+    mishaps = Recurring()
+    mishaps.note("a", "first a", NOW, {})
+    mishaps.note("b", "first b", NOW, {})
+    assert said() == ["first a", "first b"]
+
+
+def test_kinds_without_end_do_not_write_lines_without_end(said):
+    mishaps = Recurring()
+    for number in range(1_000):
+        mishaps.note(str(number), f"number {number}", NOW, {})
+    assert len(said()) == 200
+    mishaps.tell(NOW + 60_000)
+    assert said()[200:] == ["of other kinds: 800 more within 60 s; the last: number 999"]
+
+
+def test_a_kind_is_what_was_raised_and_where():
+    kinds = set()
+    for text in ("one", "another"):
+        try:
+            raise ValueError(text)
+        except ValueError as error:
+            wrapped = PermanentError("it failed")
+            wrapped.__cause__ = error
+            kinds.add(kind_of(wrapped))
+    (kind,) = kinds
+    assert kind.startswith("ValueError at ")
+    assert "tests/guardian/test_log_rate_limit.py:" in kind

@@ -1,0 +1,105 @@
+"""A guardian that is asked by hand, with a dict in place of the storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from harness.driving import NoChance, Recorder, decoder, wire
+
+from domain.envelope import DataEnvelope
+from domain.record import Origin, Partition, Record
+from guardian.actor_gateway import Actors
+from guardian.messages import Arm, Drop, Prepare, Settle, Settled, Survey, Surveyed
+from guardian.unit_registry import RosterSettings
+from resequencer.flow_profiles import Profiles
+from resequencer.messages import Decided, UnitKey
+from resequencer.settings import LearnedTimeout, ResequencerSettings
+from resequencer.strategies.port import Strategy
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.turn_context import Rules
+from storage.port import Snapshot, StashEntry, Waits
+
+P0, P1 = Partition("T", 0), Partition("T", 1)
+FAR = {P0: 10**12, P1: 10**12}
+
+
+class Asked:
+    """Polls by hand: `poll` is Prepare, load, Settle, and keeping what was decided."""
+
+    def __init__(
+        self,
+        strategy: str | Strategy = "SEQUENCE",
+        profiles: Profiles | None = None,
+        learned: LearnedTimeout | None = None,
+        **roster: Any,
+    ) -> None:
+        chosen = make_strategy(StrategySettings(strategy)) if isinstance(strategy, str) else strategy
+        self.handler = Recorder()
+        rules = Rules(chosen, self.handler, ResequencerSettings(learned=learned), NoChance(), profiles)
+        self.actors = Actors(rules, decoder().decode, msgspec.structs.replace(RosterSettings(), **roster))
+        self.now = 1_000_000
+        self.stored: dict[UnitKey, Snapshot] = {}
+        self.waiting: dict[UnitKey, Waits] = {}
+        self.loaded: list[frozenset[UnitKey]] = []
+        self.offset = 0
+
+    def envelope(
+        self, unit: str, sequence: int, partition: Partition = P0, identity: str | None = None, mds: Iterable[str] = ()
+    ) -> DataEnvelope:
+        self.offset += 1
+        objects = [{"uniqueId": name, "objectType": name, "object": {}} for name in mds]
+        value = wire(unit, "A", sequence, identity or f"{unit}#{sequence}", mdsObjects=objects)
+        decoded = decoder().decode(Record(Origin(partition, self.offset), value, unit.encode()))
+        assert isinstance(decoded, DataEnvelope), decoded
+        return decoded
+
+    def poll(
+        self,
+        *envelopes: DataEnvelope,
+        after_ms: int = 0,
+        read_to: Mapping[Partition, int] = FAR,
+        ends: Mapping[Partition, int] = FAR,
+    ) -> Settled:
+        self.now += after_ms
+        arrivals: dict[UnitKey, tuple[DataEnvelope, ...]] = {}
+        for each in envelopes:
+            key = UnitKey(each.record.origin.partition, each.unit)
+            arrivals[key] = (*arrivals.get(key, ()), each)
+        unknown = self.actors.prepare(Prepare(self.now, tuple(arrivals), read_to, ends)).unknown
+        self.loaded.append(frozenset(unknown))
+        snapshots = {key: self.stored[key] for key in unknown if key in self.stored}
+        settled = self.actors.settle(Settle(self.now, arrivals, snapshots))
+        for told in settled.decisions:
+            self._keep(told)
+        return settled
+
+    def arm(self, keys: Iterable[UnitKey]) -> None:
+        self.actors.arm(Arm([(key, self.waiting[key]) for key in keys]))
+
+    def drop(self, partition: Partition) -> None:
+        self.actors.drop(Drop(partition))
+
+    def survey(self) -> Surveyed:
+        return self.actors.survey(Survey())
+
+    def told(self, settled: Settled) -> list[str]:
+        return [each.notification_id for told in settled.decisions for each in told.decision.outgoing if hasattr(each, "status")]
+
+    def _keep(self, told: Decided) -> None:
+        change = told.decision.change
+        if told.decision.waits is None:
+            self.waiting.pop(told.key, None)
+        else:
+            self.waiting[told.key] = told.decision.waits
+        if change is None:
+            return
+        before = self.stored.get(told.key)
+        stash: dict[int, StashEntry] = {each.offset: each for each in before.stash} if before else {}
+        for offset in change.stash_removed:
+            stash.pop(offset, None)
+        stash |= {each.offset: each for each in change.stash_added}
+        data = change.payment_data or (before.payment_data if before else None)
+        entries = tuple(stash[offset] for offset in sorted(stash))
+        self.stored[told.key] = Snapshot(change.unit, change.state, data, entries)

@@ -1,0 +1,121 @@
+"""What a service must still know of its units, worked out from outside: from the time that went by and from what came when.
+
+Retention counts only time in which a partition was caught up. When that was cannot be seen from outside, but there is an upper
+bound: of a span that passes at once ten seconds count at most, and so many in all while a producer's transaction is open at the
+end of a log. A unit whose last change is younger than the retention by this bound must be known, whichever worker was dead or
+away, and whatever the clocks said.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import msgspec
+from harness.service_under_test import Told
+
+_STEP_MS = 10_000
+_FOR_EVER_MS = 1 << 60
+
+
+class Remembered:
+    """A unit's epoch ends where it may have been forgotten before its next envelope came. Within an epoch it is forgotten once at
+    most, and not after the first envelope that was new.
+
+    `slack_ms` is how much earlier than its offset a record may have been read, or later, in all: by clocks that move while
+    workers work.
+    """
+
+    def __init__(self, retention_ms: int = _FOR_EVER_MS, slack_ms: int = 0) -> None:
+        self._retention_ms = retention_ms - slack_ms
+        self._hang_ms = _STEP_MS + slack_ms
+        self._passed_ms = 0
+        self._hung_ms: defaultdict[int, int] = defaultdict(int)
+        self._left_ms: dict[int, int] = {}
+        self._units: dict[str, _Unit] = {}
+        self._epochs: defaultdict[str, set[int]] = defaultdict(set)
+
+    # What happens
+
+    def passed(self, milliseconds: int) -> None:
+        """At once, or by a clock that is set forward."""
+        counted = min(milliseconds, _STEP_MS)
+        self._passed_ms += counted
+        for partition, left in self._left_ms.items():
+            self._hung_ms[partition] += max(0, counted - left)
+            self._left_ms[partition] = max(0, left - counted)
+
+    def hangs(self, partition: int) -> None:
+        """A producer's transaction is open at the end of this log."""
+        self._left_ms.setdefault(partition, self._hang_ms)
+
+    def is_decided(self, partition: int) -> None:
+        """It is not any more."""
+        self._left_ms.pop(partition, None)
+
+    def came(self, partition: int, value: bytes | None) -> None:
+        """A record was appended; those that are no envelopes are nobody's."""
+        names = names_in(value)
+        if names is None:
+            return
+        unit, identity = names
+        now = self._passed_ms - self._hung_ms[partition]
+        known = self._units.setdefault(unit, _Unit(now))
+        if now - known.changed_at >= self._retention_ms:
+            known.epoch, known.identities = known.epoch + 1, set()
+        if identity not in known.identities:
+            known.identities.add(identity)
+            known.changed_at = now
+        self._epochs[identity].add(known.epoch)
+
+    # What follows from it
+
+    @property
+    def forgettable(self) -> frozenset[str]:
+        """The units that may have been forgotten between two envelopes."""
+        return frozenset(name for name, unit in self._units.items() if unit.epoch)
+
+    def find_forgotten(self, told: Sequence[Told]) -> str | None:
+        """What was told again though it had to be known. Marked as a possible duplicate it may be told as often as one likes."""
+        times: Counter[str] = Counter()
+        for each in told:
+            if each.is_possible_duplicate:
+                times[each.identity] += self._times(each.identity) == 1
+            elif times[each.identity] >= self._times(each.identity):
+                return f"told again though it had to be known: {each}"
+            else:
+                times[each.identity] += 1
+        return None
+
+    def find_missing_data(self, told: Sequence[Told]) -> str | None:
+        """What was told without payment data that its unit had before, and had to know still."""
+        last: dict[str, Told] = {}
+        for each in (each for each in told if not each.is_possible_duplicate):
+            before = last.get(each.unit, each)
+            if not set(before.data) <= set(each.data) and not self._may_forget_between(before.identity, each.identity):
+                return f"payment data is missing: {each} after {before}"
+            last[each.unit] = each
+        return None
+
+    def _times(self, identity: str) -> int:
+        """How often this envelope may have been new."""
+        return max(1, len(self._epochs.get(identity, ())))
+
+    def _may_forget_between(self, earlier: str, later: str) -> bool:
+        return max(self._epochs[later]) > min(self._epochs[earlier])
+
+
+class _Unit:
+    """As of its last envelope; `identities` are those of the epoch, `changed_at` when the last of them was new."""
+
+    def __init__(self, now: int) -> None:
+        self.changed_at = now
+        self.epoch = 0
+        self.identities: set[str] = set()
+
+
+def names_in(value: bytes | None) -> tuple[str, str] | None:
+    """The unit of an envelope and the id that it is known by; None if the record is no envelope."""
+    try:
+        envelope = msgspec.json.decode(value or b"")
+        return envelope["processingContext"]["unitOfWorkId"], envelope["processObjects"][0]["uniqueId"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return None

@@ -1,0 +1,41 @@
+"""Whether the marks of what was told are true, by what was told alone: where nothing is forgotten."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.service_under_test import Told
+
+_SEQUENCES = ("SEQUENCE", "STRICT_SEQUENCE")
+
+
+def find_wrong_mark(told: Iterable["Told"], strategy: str) -> str | None:
+    """The first mark that says what is not so, or is not there. With SEQUENCE a unit's flows share one numbering.
+
+    `late` says that a later one was told before. `incomplete` names nothing that the notification holds, and no number that was
+    told before or that does not come before its own.
+    """
+    before: dict[str, list[int]] = {}
+    for each in told:
+        flow = each.identity.split("#")[1] if strategy == "STRICT_SEQUENCE" else ""
+        numbers = before.setdefault(f"{each.unit}#{flow}", [])
+        problem = _find_wrong_number(each, numbers) if strategy in _SEQUENCES else _find_wrong_part(each)
+        if problem is not None:
+            return f"{each.identity} {problem}, after {numbers}"
+        numbers.append(each.sequence or 0)
+    return None
+
+
+def _find_wrong_number(told: "Told", before: Sequence[int]) -> str | None:
+    number = told.sequence or 0
+    if told.is_late is not any(each > number for each in before):
+        return "is marked late" if told.is_late else "is not marked late"
+    missing = int(told.incomplete.removeprefix("sequence:")) if told.incomplete is not None else 0
+    if missing >= number or missing in before:
+        return f"is said to lack {told.incomplete}"
+    return None
+
+
+def _find_wrong_part(told: "Told") -> str | None:
+    missing = set() if told.incomplete is None else {*told.incomplete.split(",")}
+    return f"is said to lack {told.incomplete} and holds it" if missing & {*told.data} else None

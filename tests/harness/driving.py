@@ -1,0 +1,217 @@
+"""Builders of envelopes and units, and a unit that is driven by hand."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from domain.clock import Instant
+from domain.dead_letter import DeadLetter
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope
+from domain.notification import Notification
+from domain.record import Origin, Partition, Record
+from resequencer.flow_profiles import Profiles
+from resequencer.handlers.port import Handled, Marks
+from resequencer.payment_data import PaymentData
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.port import Strategy
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.turn import decide
+from resequencer.turn_context import Chance, Rules
+from resequencer.unit import Decision, Unit, Wake
+from resequencer.unit_codec import UnitCodec
+from resequencer.working_copy import WITHOUT_END
+from storage.port import Snapshot, StashEntry, WaitKind
+
+PARTITION = Partition("IPF_PROCESSING_DATA", 0)
+PAIN_001 = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")
+
+
+def wire(unit: str, flow: str, sequence: int | None, envelope_id: str, **objects: Any) -> bytes:
+    """The JSON of an envelope."""
+    event = {"eventName": f"Event{sequence}", "processFlowName": flow}
+    return msgspec.json.encode(
+        {
+            "processingContext": {"unitOfWorkId": unit},
+            "flow": flow,
+            "sequence": sequence,
+            "createdAt": "2026-03-28T23:33:55.941Z",
+            "processObjects": [{"uniqueId": envelope_id, "objectType": "PROCESS_FLOW_EVENT", "object": event}],
+            **objects,
+        }
+    )
+
+
+def decoder(*, needs_sequence: bool = False) -> EnvelopeDecoder:
+    return EnvelopeDecoder(DecodingSettings(needs_sequence=needs_sequence))
+
+
+class Envelopes:
+    """Makes envelopes of one unit; each call is the next record of its partition."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self._decoder = decoder()
+
+    def __call__(self, sequence: int | None = None, flow: str = "A", **what: Any) -> DataEnvelope:
+        """`mds`, `custom` and `pds` name the objects it carries; `identity` is its envelope id, `note` a part of its record.
+
+        `bodies` are MDS objects of so many bytes by their types.
+        """
+        mds = [{"uniqueId": name, "objectType": name, "object": {"at": self.offset}} for name in what.get("mds", ())]
+        mds += [{"objectType": name, "object": "x" * (size - 2)} for name, size in what.get("bodies", {}).items()]
+        custom = [{"uniqueId": key, "key": key, "value": self.offset} for key in what.get("custom", ())]
+        pds = [{"uniqueId": name, "name": name, "objectType": "T", "object": self.offset} for name in what.get("pds", ())]
+        identity = what.get("identity", f"{flow}-{sequence}-{self.offset}")
+        noted = {"note": what["note"]} if "note" in what else {}
+        value = wire("uow-1", flow, sequence, identity, mdsObjects=mds, customObjects=custom, pdsObjects=pds, **noted)
+        self.offset += 1
+        decoded = self._decoder.decode(Record(Origin(PARTITION, self.offset), value, b"uow-1"))
+        assert isinstance(decoded, DataEnvelope), decoded
+        return decoded
+
+    def again(self, envelope: DataEnvelope, **changes: Any) -> DataEnvelope:
+        """Another record with the same envelope id."""
+        self.offset += 1
+        record = msgspec.structs.replace(envelope.record, origin=Origin(PARTITION, self.offset))
+        return msgspec.structs.replace(envelope, record=record, **changes)
+
+
+class Recorder:
+    """A handler that notifies of every envelope, and fails as often as it is told to; `breaks` on these envelope ids always."""
+
+    def __init__(self) -> None:
+        self.failures: dict[str, list[Exception]] = {}
+        self.breaks: dict[str, Exception] = {}
+        self.seen: list[tuple[DataEnvelope, PaymentData, Marks, Instant]] = []
+
+    def fail(self, envelope: DataEnvelope, *errors: Exception) -> None:
+        self.failures[envelope.envelope_id] = list(errors)
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        self.seen.append((envelope, data, marks, now))
+        if failures := self.failures.get(envelope.envelope_id):
+            raise failures.pop(0)
+        if envelope.envelope_id in self.breaks:
+            raise self.breaks[envelope.envelope_id]
+        notification = Notification(
+            envelope.envelope_id, envelope.unit, "ACCP", b"{}", (("incomplete", (marks.incomplete or "").encode()),),
+            envelope.record.origin,
+        )  # fmt: skip
+        return Handled((notification,))
+
+
+class NoChance:
+    """Jitter that is always in the middle."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+
+@dataclass
+class Driven:
+    """A unit with its clock, its handler and all that came of it; every turn goes through storage and back if asked to."""
+
+    strategy: Strategy
+    settings: ResequencerSettings = field(default_factory=ResequencerSettings)
+    handler: Recorder = field(default_factory=Recorder)
+    now: Instant = 1_000_000
+    left: list[Notification | DeadLetter] = field(default_factory=list)
+    last: Decision | None = None
+    stored: Snapshot | None = None
+    reincarnates: bool = False
+    chance: Chance = field(default_factory=NoChance)
+    share: int = WITHOUT_END
+    profiles: Profiles | None = None
+
+    def __post_init__(self) -> None:
+        self.unit = Unit("uow-1", self.strategy.initial())
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(self.strategy, self.handler, self.settings, self.chance, self.profiles)
+
+    def arrive(self, *envelopes: DataEnvelope) -> Decision:
+        """Each envelope in a turn of its own; the last decision."""
+        for each in envelopes:
+            self._turn((each,), ())
+        assert self.last is not None
+        return self.last
+
+    def arrive_together(self, *envelopes: DataEnvelope) -> Decision:
+        return self._turn(envelopes, ())
+
+    def wake(self, wake: Wake, after_ms: int = 0) -> Decision:
+        self.now += after_ms
+        return self._turn((), (wake,))
+
+    def expire(self) -> Decision:
+        """Its deadline comes."""
+        assert self.last is not None
+        assert self.last.waits is not None
+        self.now = self.last.waits.wakes_at
+        return self._turn((), (Wake.DEADLINE,))
+
+    @property
+    def has_remainder(self) -> bool:
+        """Its last turn left something over."""
+        return self.last is not None and self.last.waits is not None and self.last.waits.kind is WaitKind.REMAINDER
+
+    def let_out_the_rest(self, turns: int = 1_000_000) -> None:
+        """What its last turn left over leaves, a share at a time."""
+        while self.has_remainder and turns:
+            self.wake(Wake.REMAINDER)
+            turns -= 1
+
+    @property
+    def handled(self) -> list[tuple[str, int | None]]:
+        """Flow and sequence of what has left as notifications, in order."""
+        by_id = {each.envelope_id: each for each, *_ in self.handler.seen}
+        left = [by_id[each.notification_id] for each in self.left if isinstance(each, Notification)]
+        return [(each.flow, each.sequence) for each in left]
+
+    @property
+    def sequences(self) -> list[int | None]:
+        return [sequence for _, sequence in self.handled]
+
+    @property
+    def dead(self) -> list[DeadLetter]:
+        return [each for each in self.left if isinstance(each, DeadLetter)]
+
+    @property
+    def marks(self) -> list[Marks]:
+        """How each successful or failed attempt was marked, in order."""
+        return [marks for _, _, marks, _ in self.handler.seen]
+
+    def reincarnate(self) -> None:
+        """Its actor stops and the next one inherits what was stored."""
+        if self.stored is not None:
+            self.unit = UnitCodec(self.strategy, decoder().decode).restore(PARTITION, self.stored)
+
+    def _turn(self, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Decision:
+        if self.reincarnates:
+            self.reincarnate()
+        self.unit, decision = decide(self.unit, envelopes, wakes, self.now, self.rules, self.share)
+        self.last = decision
+        self.left += decision.outgoing
+        self._store(decision)
+        return decision
+
+    def _store(self, decision: Decision) -> None:
+        change = decision.change
+        if change is None:
+            return
+        stash: dict[int, StashEntry] = {each.offset: each for each in self.stored.stash} if self.stored else {}
+        for offset in change.stash_removed:
+            del stash[offset]
+        stash |= {each.offset: each for each in change.stash_added}
+        data = change.payment_data or (self.stored.payment_data if self.stored else None)
+        self.stored = Snapshot("uow-1", change.state, data, tuple(stash[offset] for offset in sorted(stash)))
+
+
+def drive(name: str, custom: tuple[str, ...] = (), pds: tuple[str, ...] = (), **settings: Any) -> Driven:
+    """Drives a unit under the named strategy; `settings` are those of the resequencer."""
+    strategy = make_strategy(StrategySettings(name, custom, pds))
+    return Driven(strategy, ResequencerSettings(**settings))

@@ -1,0 +1,162 @@
+"""What must have become of each record of an input, told from the input alone, and whether it did.
+
+Every line that is not blank is one record, and every record has exactly one fate:
+
+    records   = dead letters of what is no envelope + envelopes
+    envelopes = handled + duplicates + conflicting duplicates          (once nothing waits any more)
+
+Which fate it is follows from an independent reading of the line and from what came before it in its partition: the first
+envelope of an id in its unit is handled, the same content again is a duplicate, another content a conflicting duplicate.
+The service counts its records on their way; that its counts are the same says that none went two ways or none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from fuzz.independent.envelope import Reading, read_envelope
+from fuzz.independent.json import NotJson, TooDeep
+from fuzz.independent.line import NotARecord, read_line
+
+from connectors.line_format import Line
+from domain.dead_letter import DeadLetterReason as Reason
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope
+from domain.identifiers import hash_id
+from domain.record import Headers, Origin, Partition, Record
+from simulator.generate.flows import STATUSES
+
+MAX_BYTES = 5 * 1024 * 1024
+TOPIC = "IPF_PROCESSING_DATA"
+_OURS = ("dead-letter-reason", "dead-letter-error", "dead-letter-source-position", "dead-letter-at")
+_BLANK = (b"", b"\r")
+_decode = EnvelopeDecoder(DecodingSettings(needs_sequence=True, max_value_bytes=MAX_BYTES)).decode
+
+Place = tuple[int, int]
+"""Where a line begins: partition and byte."""
+
+
+class Letter(NamedTuple):
+    """A dead letter: its record as it came, and why."""
+
+    record: Line
+    reason: Reason
+
+
+class Accounting:
+    """Goes once through input and output of a service that has ended, and fails at the first record that is not as it must be."""
+
+    def __init__(self, in_directory: Path, out_directory: Path) -> None:
+        self._in_directory = in_directory
+        self._letters_file = out_directory / "dead-letters.jsonl"
+        self._notifications_file = out_directory / "notifications.jsonl"
+        self._contents: dict[bytes, bytes] = {}
+        self.fates: Counter[str] = Counter()
+
+    @property
+    def records(self) -> int:
+        return self.fates.total()
+
+    def run(self) -> None:
+        letters_at, notified = _index_letters(self._letters_file), _count_notifications(self._notifications_file)
+        with self._letters_file.open("rb") as letters:
+            for place, line in _lines(self._in_directory):
+                at = letters_at.pop(place, None)
+                fate, notifications = self._account(place, line, None if at is None else _letter_at(letters, at))
+                assert notified.pop(place, 0) == notifications, (place, fate, line)
+                self.fates[str(fate)] += 1
+        assert not letters_at, f"dead letters of no record: {list(letters_at)[:3]}"
+        assert not notified, f"notifications of no record: {list(notified)[:3]}"
+
+    def _account(self, place: Place, line: bytes, letter: Letter | None) -> tuple[str, int]:
+        """Its fate, and how many notifications it makes."""
+        try:
+            record = read_line(line)
+        except TooDeep:
+            # Whether it is a record depends on how deep the stack is, and an envelope it is not.
+            assert letter is not None, (place, line)
+            assert letter.record.value == line or letter.record.value in line, (place, line)
+            return letter.reason, 0
+        except (NotJson, NotARecord):
+            record = None
+        if record is None:
+            assert letter == Letter(Line(line), Reason.UNDECODABLE), (place, line, letter)
+            return Reason.UNDECODABLE, 0
+        reading = read_envelope(record.value, record.headers, needs_sequence=True, max_bytes=MAX_BYTES)
+        if reading.reasons:
+            assert letter is not None, (place, line, reading)
+            assert letter.record == record, (place, line, letter)
+            assert letter.reason in reading.reasons, (place, line, letter)
+            return letter.reason, 0
+        return self._account_envelope(place, record, reading, letter)
+
+    def _account_envelope(self, place: Place, record: Line, reading: Reading, letter: Letter | None) -> tuple[str, int]:
+        origin = Origin(Partition(TOPIC, place[0]), place[1])
+        envelope = _decode(Record(origin, record.value, record.key, record.headers))
+        assert isinstance(envelope, DataEnvelope), (place, record, envelope)
+        identity = b"%d " % place[0] + hash_id(reading.unit) + envelope.id_hash
+        known = self._contents.setdefault(identity, b"")
+        if known == b"":
+            assert letter is None, (place, record, letter)
+            self._contents[identity] = envelope.digest
+            return "handled", sum((flow, event) in STATUSES for _, _, event, flow, _ in reading.process)
+        if known == envelope.digest:
+            assert letter is None, (place, record, letter)
+            return "duplicates", 0
+        assert letter == Letter(record, Reason.CONFLICTING_DUPLICATE), (place, record, letter)
+        return Reason.CONFLICTING_DUPLICATE, 0
+
+
+def _lines(directory: Path) -> Iterator[tuple[Place, bytes]]:
+    """Every record's line without its newline. A file must end with one."""
+    for file in sorted(directory.glob("partition-*.jsonl")):
+        partition, offset = int(file.stem.rpartition("-")[2]), 0
+        with file.open("rb") as lines:
+            for line in lines:
+                assert line.endswith(b"\n")
+                if line[:-1] not in _BLANK:
+                    yield (partition, offset), line[:-1]
+                offset += len(line)
+
+
+def _index_letters(file: Path) -> dict[Place, int]:
+    """Where in the file the dead letter of each record is; there may be one."""
+    found: dict[Place, int] = {}
+    offset = 0
+    with file.open("rb") as lines:
+        for line in lines:
+            place = _place_of(_read(line).headers, "dead-letter-source-position")
+            assert place not in found, f"two dead letters of {place}"
+            found[place] = offset
+            offset += len(line)
+    return found
+
+
+def _letter_at(file: BinaryIO, at: int) -> Letter:
+    file.seek(at)
+    line = _read(file.readline())
+    *theirs, _, _, _, _ = line.headers
+    ours = line.headers[len(theirs) :]
+    assert tuple(name for name, _ in ours) == _OURS, ours
+    return Letter(Line(line.value, line.key, tuple(theirs)), Reason(ours[0][1].decode()))
+
+
+def _count_notifications(file: Path) -> Counter[Place]:
+    with file.open("rb") as lines:
+        return Counter(_place_of(_read(line).headers, "source-position") for line in lines)
+
+
+def _read(line: bytes) -> Line:
+    record = read_line(line[:-1])
+    assert record is not None
+    return record
+
+
+def _place_of(headers: Headers, name: str) -> Place:
+    topic, _, place = [value.decode() for each, value in headers if each == name][-1].rpartition("-")
+    assert topic == TOPIC, headers
+    partition, _, offset = place.partition("@")
+    return int(partition), int(offset)

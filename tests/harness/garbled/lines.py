@@ -1,0 +1,70 @@
+"""Lines as a payment flow would send them, most of them spoilt in some way: input for a worker that nothing may stop."""
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from random import Random
+from shutil import rmtree
+
+from fuzz.mutation import mutated
+from fuzz.spoiling import SPOILERS
+
+from simulator.generate.plan import Plan
+from simulator.generate.simulation import simulate
+
+PARTITIONS = 3
+UNITS_AT_ONCE = 1_000
+TIMES = 10
+SOUND_SHARE = 0.4
+_NEIGHBOURS = 200
+
+
+def garbled_lines(seed: int, directory: Path) -> Iterator[tuple[int, bytes]]:
+    """Partitions and lines with their newline, without end; the same for the same seed. `directory` is used meanwhile.
+
+    Two fifths are left as the simulator writes them: out of order, doubled, contradicted, some of them garbage of its kinds.
+    Of the others half are spoilt with a meaning (types, ids, numbers, names that come twice), half are changed blindly,
+    which may make none or several lines of one.
+    """
+    rng = Random(seed)
+    neighbours: deque[bytes] = deque([b"{}"], maxlen=_NEIGHBOURS)
+    for partition, line in _simulated(seed, directory):
+        neighbours.append(line)
+        chance = rng.random()
+        if chance < SOUND_SHARE:
+            yield partition, line + b"\n"
+        elif chance < SOUND_SHARE + (1 - SOUND_SHARE) / 2:
+            yield partition, rng.choice(SPOILERS)(rng, line) + b"\n"
+        else:
+            yield partition, mutated(rng, line, neighbours, most=3) + b"\n"
+
+
+def _simulated(seed: int, directory: Path) -> Iterator[tuple[int, bytes]]:
+    """One simulation after the other, each of units of its own, and each several times under other names: that is quicker."""
+    for number in count():
+        of_this_one = seed * 100_000 + number
+        plan = Plan(
+            units=UNITS_AT_ONCE, seed=of_this_one, partitions=PARTITIONS, window=100,
+            duplicates=0.04, conflicts=0.02, losses=0.005, late=0, garbage=0.05,
+        )  # fmt: skip
+        simulate(plan, directory / "in", directory / "expected.jsonl", lambda *_: None, lambda _: None)
+        lines = list(_read(directory / "in"))
+        rmtree(directory)
+        for again in range(TIMES):
+            name, other = b"sim-%d-" % of_this_one, b"sim-%d.%d-" % (of_this_one, again)
+            yield from ((partition, line.replace(name, other)) for partition, line in lines)
+
+
+def _read(directory: Path) -> Iterator[tuple[int, bytes]]:
+    """The partitions' lines side by side."""
+    files = [file.open("rb") for file in sorted(directory.iterdir())]
+    waiting = dict(enumerate(files))
+    while waiting:
+        for partition, file in list(waiting.items()):
+            line = file.readline()
+            if line:
+                yield partition, line[:-1]
+            else:
+                file.close()
+                del waiting[partition]

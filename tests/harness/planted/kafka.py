@@ -1,0 +1,231 @@
+"""The protocol's own faults, as mutations of the real code: what kafka-python tempts one to do, and what one forgets."""
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from harness.planted.protocol import Patch
+from kafka import errors
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
+from simulation.fake_clients import FakeConsumer
+
+from connectors.kafka.consumer import Fetched, GroupMember, _Listener
+from connectors.kafka.errors import to_transport_error
+from connectors.kafka.fencing import Committed, Custody, Membership, Snapshot
+from connectors.kafka.offsets import LogReader
+from connectors.kafka.producer import TransactionalProducer
+from connectors.kafka.publisher import Publisher
+from connectors.kafka.transport import KafkaTransport
+from connectors.port import PublishRefused, TransportUnavailable
+from domain.record import Partition
+from guardian.cycle import Cycle
+from guardian.owned_partition import HeldPartition
+from guardian.publication_size import Portions
+
+
+def _group_as_of_now(member: GroupMember) -> Snapshot:
+    """Stable or not."""
+    found = member._consumer.group_metadata()
+    return Snapshot(Membership(found.generation_id, found.member_id, found.group_instance_id), member._assigned())
+
+
+def _do_not_look_again(patch: Patch) -> None:
+    """What is held moves to the new generation without a second look at its position."""
+    patch.setattr(Custody, "suspects", lambda _: [])
+    patch.setattr(Custody, "is_ours", lambda self, partition: partition in self._known)
+
+
+def generation_minus_one_accepted(patch: Patch) -> None:
+    """A transaction names no generation, as that of a member that was thrown out: the brokers take its offsets."""
+
+    def nobody(group_id: str, _: Membership) -> ConsumerGroupMetadata:
+        return ConsumerGroupMetadata(group_id, -1, "", None)
+
+    patch.setattr("connectors.kafka.publisher.as_group_metadata", nobody)
+
+
+def snapshot_in_mid_rebalance(patch: Patch) -> None:
+    """The group is believed while it is not stable: the new generation with the old assignment."""
+
+    def faulty(self: GroupMember) -> Snapshot | None:
+        found = _group_as_of_now(self)
+        return found if found.membership.generation >= 0 else None
+
+    patch.setattr(GroupMember, "find_snapshot", faulty)
+    _do_not_look_again(patch)
+
+
+def metadata_taken_when_committing(patch: Patch) -> None:
+    """Instead of with the poll: the generation of now for the assignment of then. Now may be none, after an eviction."""
+
+    def commit(self: KafkaTransport, *arguments: Any) -> None:
+        self._publisher.consumer = self._member._consumer  # type: ignore[attr-defined, union-attr]
+        right_commit(self, *arguments)
+
+    def connect(self: Publisher) -> TransactionalProducer:
+        producer = right_connect(self)
+        producer.publisher = self  # type: ignore[attr-defined]
+        return producer
+
+    def send(self: TransactionalProducer, sendings: Any, positions: Any, _: Any) -> None:
+        right_send(self, sendings, positions, self.publisher.consumer.group_metadata())  # type: ignore[attr-defined]
+
+    right_commit, right_connect, right_send = KafkaTransport._commit, Publisher.connect, TransactionalProducer.commit
+    patch.setattr(KafkaTransport, "_commit", commit)
+    patch.setattr(Publisher, "connect", connect)
+    patch.setattr(TransactionalProducer, "commit", send)
+
+
+def positions_read_while_undecided(patch: Patch) -> None:
+    """As of before a transaction that is still open and may yet be committed."""
+
+    def faulty(self: LogReader, settings: Any) -> None:
+        right(self, settings)
+        self._options["isolation_level"] = "read_uncommitted"
+
+    right = LogReader.__init__
+    patch.setattr(LogReader, "__init__", faulty)
+
+
+def no_second_look_after_a_new_generation(patch: Patch) -> None:
+    """Somebody else may have owned in between what is still, or again, assigned."""
+    _do_not_look_again(patch)
+
+
+def positions_committed_when_revoked(patch: Patch) -> None:
+    """In the callback, as consumers like to do it: a current generation may commit anybody's partition."""
+
+    def faulty(self: Any, revoked: Sequence[Any]) -> None:
+        right(self, revoked)
+        consumer: FakeConsumer = self._consumer
+        for each in revoked:
+            if each in consumer._positions:
+                consumer._broker.group.committed[each] = OffsetAndMetadata(consumer._positions[each], "", -1)
+
+    right = _Listener.on_partitions_revoked
+    patch.setattr(_Listener, "on_partitions_revoked", faulty)
+
+
+def stale_position_believed(patch: Patch) -> None:
+    """After a question that was not answered in time, the client hands its old answer to whoever asks next."""
+
+    def faulty(self: LogReader, partition: Partition, asked_under: Any) -> Committed | None:
+        self._unanswered.clear()
+        return right(self, partition, asked_under)
+
+    right = LogReader.position
+    patch.setattr(LogReader, "position", faulty)
+
+
+def unknown_outcome_taken_as_failed(patch: Patch) -> None:
+    def faulty(self: Publisher, positions: Mapping[Partition, Committed], error: Exception) -> None:
+        self._undecided = {}
+        raise to_transport_error("the output", error)
+
+    patch.setattr(Publisher, "_recover", faulty)
+
+
+def unknown_outcome_taken_as_done(patch: Patch) -> None:
+    def faulty(self: Publisher, positions: Mapping[Partition, Committed], _: Exception) -> None:
+        self._undecided = {}
+        for each in positions.items():
+            self._custody.note_position(*each)
+
+    patch.setattr(Publisher, "_recover", faulty)
+
+
+def position_read_before_the_predecessor_is_fenced(patch: Patch) -> None:
+    """And not stable: two layers guard it. A stable position is not told while the predecessor may still commit."""
+
+    def faulty(self: Publisher) -> None:
+        if not self._undecided:
+            return
+        found = {each: self._log.position(each, self.asked_under()) for each in self._undecided}
+        self.connect()
+        for partition, tried in self._undecided.items():
+            self._settle(partition, tried, found[partition])
+        self._undecided = {}
+
+    patch.setattr(Publisher, "settle", faulty)
+    positions_read_while_undecided(patch)
+
+
+def another_transactional_id_each_time(patch: Patch) -> None:
+    """And so nobody ends what the predecessor left open. With positions that are not stable: two layers guard it."""
+
+    def faulty(self: TransactionalProducer, options: Mapping[str, Any], timeout_ms: int) -> None:
+        right(self, {**options, "transactional_id": f"{options['transactional_id']}-{next(numbers)}"}, timeout_ms)
+
+    numbers = count()
+    right = TransactionalProducer.__init__
+    patch.setattr(TransactionalProducer, "__init__", faulty)
+    positions_read_while_undecided(patch)
+
+
+def nothing_leaves_with_an_offset_that_stands(patch: Patch) -> None:
+    """A deadline's notification moves no position: without one, a transaction is not fenced."""
+
+    def faulty(self: TransactionalProducer, sendings: Any, positions: Mapping[Any, Committed], group: Any) -> None:
+        broker = self._producer._broker  # type: ignore[attr-defined]
+        stands = {each: found.offset for each, found in broker.group.committed.items()}
+        moved = {each: position for each, position in positions.items() if stands.get(each) != position.offset}
+        right(self, sendings, moved, group)
+
+    right = TransactionalProducer.commit
+    patch.setattr(TransactionalProducer, "commit", faulty)
+
+
+def a_refused_publication_is_forgotten(patch: Patch) -> None:
+    """What was to leave does not stay pending."""
+
+    def faulty(self: Cycle, error: PublishRefused) -> None:
+        right(self, error)
+        for held in self.ownership.held.values():
+            held.unpublished, held.attempt = (), None
+
+    right = Cycle._note_refused
+    patch.setattr(Cycle, "_note_refused", faulty)
+
+
+def a_refused_producer_used_again(patch: Patch) -> None:
+    """After an abort, as one does with other clients: kafka-python sends the refused offsets along with the next ones."""
+
+    def faulty(self: Publisher, producer: TransactionalProducer) -> None:
+        try:
+            assert not self._undecided
+            producer._producer.abort_transaction()
+        except (AssertionError, errors.KafkaError):
+            right(self, producer)
+
+    right = Publisher._discard
+    patch.setattr(Publisher, "_discard", faulty)
+
+
+def portion_cut_anew_before_its_outcome_is_known(patch: Patch) -> None:
+    """Where the brokers stay away so long that it is never known at once."""
+
+    def not_known(self: Publisher, positions: Mapping[Partition, Committed], error: Exception) -> None:
+        raise to_transport_error("the output", error)
+
+    def faulty(self: Portions, news: Collection[HeldPartition]) -> None:
+        try:
+            right(self, news)
+        except TransportUnavailable:
+            self.size = 1
+            for held in news:
+                held.give_up_attempt()
+            raise
+
+    right = Portions.publish
+    patch.setattr(Publisher, "_recover", not_known)
+    patch.setattr(Portions, "publish", faulty)
+
+
+def what_cannot_be_read_is_stepped_over(patch: Patch) -> None:
+    def faulty(self: KafkaTransport, fetched: Fetched, log_ends: Mapping[Partition, int]) -> None:
+        for partition in self._custody.sought & fetched.unreadable.keys():
+            self._next_offsets[partition] += 1
+            assert self._member is not None
+            self._member.seek(partition, self._next_offsets[partition])
+
+    patch.setattr(KafkaTransport, "_set_aside", faulty)

@@ -1,0 +1,82 @@
+"""Faults in how a turn that raised is taken again, planted in the code while a simulation runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from domain.dead_letter import DeadLetter, DeadLetterReason
+from domain.envelope import DataEnvelope
+from domain.errors import our_mistake
+from guardian.guardian_actor import Guardian
+from guardian.supervision import Failure
+from resequencer.effects import Effects
+from resequencer.messages import Decide
+from resequencer.poison import decide_without_culprits
+from resequencer.stash import Stashed
+from resequencer.turn import Turned, decide
+from resequencer.unit import Unit, Wake
+
+Patch = pytest.MonkeyPatch
+_CAREFUL = "resequencer.actor.decide_without_culprits"
+
+
+def whole_poll_buried(patch: Patch) -> None:
+    def faulty(unit: Unit, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], *rest: Any) -> Turned:
+        if not envelopes:
+            return decide_without_culprits(unit, envelopes, wakes, *rest)
+        return _with_letters(decide(unit, (), (), *rest), envelopes, rest[0])
+
+    patch.setattr(_CAREFUL, faulty)
+
+
+def innocent_one_buried(patch: Patch) -> None:
+    """That which let the culprit loose: of what came, the last ones are set aside until nothing is raised."""
+
+    def faulty(unit: Unit, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], *rest: Any) -> Turned:
+        for count in range(len(envelopes), 0, -1):
+            try:
+                return _with_letters(decide(unit, envelopes[:count], wakes, *rest), envelopes[count:], rest[0])
+            except ArithmeticError:
+                continue
+        return _with_letters(decide_without_culprits(unit, (), wakes, *rest), envelopes, rest[0])
+
+    patch.setattr(_CAREFUL, faulty)
+
+
+def culprit_left_in_the_stash(patch: Patch) -> None:
+    right = Effects.bury_entry
+
+    def faulty(self: Effects, entry: Stashed, reason: DeadLetterReason, error: str) -> None:
+        if our_mistake(ArithmeticError("a mistake of ours")) not in error:
+            right(self, entry, reason, error)
+        else:
+            self.bury(entry.envelope.record, reason, error)
+
+    patch.setattr(Effects, "bury_entry", faulty)
+
+
+def successors_wait_for_the_culprit(patch: Patch) -> None:
+    patch.setattr("resequencer.poison.guarded", lambda rules: rules)
+
+
+def deadline_that_fails_ends_the_worker(patch: Patch) -> None:
+    right = Guardian.receiveMsg_PoisonMessage
+
+    def faulty(self: Guardian, message: Any, sender: Any) -> None:
+        turn = message.poisonMessage
+        if isinstance(turn, Decide) and not turn.envelopes:
+            self._supervise(Failure.CAREFUL_TURN, turn.key, "its deadline or its retry fails")
+        else:
+            right(self, message, sender)
+
+    patch.setattr(Guardian, "receiveMsg_PoisonMessage", faulty)
+
+
+def _with_letters(turned: Turned, envelopes: Iterable[DataEnvelope], now: int) -> Turned:
+    letters = [DeadLetter(each.record, DeadLetterReason.HANDLER_FAILED, "it came with a culprit", now) for each in envelopes]
+    decision = turned.decision
+    return Turned(turned.unit, replace(decision, outgoing=(*decision.outgoing, *letters)))

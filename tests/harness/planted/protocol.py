@@ -1,0 +1,287 @@
+"""Faults against which the exactly-once protocol and the unit's logic guard, planted in the code while a simulation runs."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+import guardian.partitions
+import resequencer.unit_codec
+from connectors.files.sink import FileSink
+from connectors.port import PartitionOutput, Position, PublishRefused
+from domain.errors import OwnershipLost, PermanentError
+from guardian.backlog import Backlog
+from guardian.cycle import Cycle
+from guardian.dependencies import Dependencies
+from guardian.owned_partition import HeldPartition
+from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover
+from guardian.unit_registry import Roster
+from resequencer.duplicates import refuse_known
+from resequencer.effects import Effects
+from resequencer.handling import attempt
+from resequencer.stash import Stashed
+from resequencer.unstash import unstash
+from resequencer.working_copy import WorkingCopy
+from storage.port import WaitKind
+
+Patch = pytest.MonkeyPatch
+Fault = Callable[[Patch], None]
+
+
+def is_misplaced(problem: str) -> bool:
+    """The plant does not fit the code any more: what was noticed is that, and not the fault."""
+    return "TypeError" in problem or "AttributeError" in problem
+
+
+def publish_before_commit(patch: Patch) -> None:
+    def faulty(self: Cycle, held: HeldPartition, letters: Any, decided: Any) -> bool:
+        decisions = decided.get(held.partition, ())
+        left = [*letters, *(each for decision in decisions for each in decision.outgoing)]
+        commit = held.next_commit(left, decisions, self._tools.random_token())
+        output = held.output(len(held.unpublished))
+        has_left = True
+        try:
+            self._tools.patience.until_answered("output", partial(self._transport.publish, [output]))
+        except PublishRefused:
+            has_left = False
+        try:
+            self._tools.patience.until_answered("storage", partial(held.store.commit, commit))
+        except OwnershipLost as error:
+            self.ownership.lose(held.partition, error)
+            return False
+        held.note_committed(commit, decisions, self._tools.clock.now())
+        if has_left:
+            held.note_published(output, self._tools.clock.now())
+        return True
+
+    patch.setattr(Cycle, "_is_committed", faulty)
+
+
+def _shift_watermark(patch: Patch, by: int) -> None:
+    right = HeldPartition.output
+
+    def faulty(self: HeldPartition, count: int) -> PartitionOutput:
+        output = right(self, count)
+        metadata = find_metadata(output.position.metadata)
+        assert metadata is not None
+        wrong = Metadata(metadata.token, metadata.commit, metadata.published + by)
+        return msgspec.structs.replace(output, position=Position(output.position.offset, wrong.encode()))
+
+    patch.setattr(HeldPartition, "output", faulty)
+
+
+def watermark_one_too_low(patch: Patch) -> None:
+    _shift_watermark(patch, -1)
+
+
+def watermark_one_too_high(patch: Patch) -> None:
+    _shift_watermark(patch, 1)
+
+
+def watermark_of_the_whole_with_a_portion(patch: Patch) -> None:
+    """What is left over counts as published."""
+    patch.setattr(HeldPartition, "_published_before", lambda self, _: self._highest_number)
+
+
+def portion_from_the_end(patch: Patch) -> None:
+    """What leaves is no beginning of what is pending."""
+    right = HeldPartition.output
+
+    def faulty(self: HeldPartition, count: int) -> PartitionOutput:
+        output = right(self, count)
+        if output.outgoing:
+            self.attempt = output = msgspec.structs.replace(output, outgoing=self.unpublished[-count:])
+        return output
+
+    patch.setattr(HeldPartition, "output", faulty)
+
+
+def pending_not_stored(patch: Patch) -> None:
+    right = HeldPartition.next_commit
+
+    def faulty(self: HeldPartition, *arguments: Any) -> Any:
+        return msgspec.structs.replace(right(self, *arguments), added=())
+
+    patch.setattr(HeldPartition, "next_commit", faulty)
+
+
+def deadline_not_armed_after_a_restart(patch: Patch) -> None:
+    patch.setattr(Roster, "arm", lambda self, key, waits: self.waits.__setitem__(key, waits))
+
+
+def deadline_begins_anew_after_a_restart(patch: Patch) -> None:
+    right = resequencer.unit_codec.encode_entry
+
+    def faulty(stashed: Stashed) -> Any:
+        return right(msgspec.structs.replace(stashed, stashed_at=stashed.stashed_at + 60_000))
+
+    patch.setattr("resequencer.decision.encode_entry", faulty)
+
+
+def deadline_before_the_backlog_is_read(patch: Patch) -> None:
+    right = Backlog.hold
+    patch.setattr(Backlog, "hold", lambda self, key, end: right(self, key, -1))
+
+
+def retry_not_stored(patch: Patch) -> None:
+    patch.setattr(resequencer.unit_codec, "_stored_retry", lambda retry: None)
+
+
+def retry_never_woken(patch: Patch) -> None:
+    right = Roster.dues
+
+    def faulty(self: Roster, *arguments: Any) -> Any:
+        dues = right(self, *arguments)
+        retries = {key for key, waits in self.waits.items() if waits.kind is WaitKind.RETRY}
+        return msgspec.structs.replace(dues, wakes={key: wake for key, wake in dues.wakes.items() if key not in retries})
+
+    patch.setattr(Roster, "dues", faulty)
+
+
+def duplicate_counted_before_it_is_told(patch: Patch) -> None:
+    def faulty(copy: WorkingCopy, envelope: Any, digest: bytes) -> None:
+        try:
+            copy.state = copy.strategy.handled(copy.state, envelope)
+            copy.is_changed = True
+        except PermanentError:
+            pass
+        refuse_known(copy, envelope, digest)
+        for lane in copy.stash.names:
+            unstash(copy, lane)
+
+    patch.setattr("resequencer.turn.refuse_known", faulty)
+
+
+def duplicates_not_told(patch: Patch) -> None:
+    patch.setattr("resequencer.turn.find_known", lambda copy, envelope: None)
+
+
+def takeover_ignores_what_left_beyond(patch: Patch) -> None:
+    def faulty(header: Any, pending: Any, position: Position | None, log: range, *, is_durable: bool) -> Takeover:
+        known = position and Position(position.offset, position.metadata)
+        return plan_takeover(header, pending, known, log, is_durable=is_durable)
+
+    patch.setattr(guardian.partitions, "plan_takeover", faulty)
+
+
+def heal_not_noticed(patch: Patch) -> None:
+    patch.setattr("guardian.takeover._is_known", lambda metadata, header, beyond: True)
+
+
+def heal_does_not_mark(patch: Patch) -> None:
+    right = guardian.partitions.plan_takeover
+
+    def faulty(*arguments: Any, **named: Any) -> Takeover:
+        return msgspec.structs.replace(right(*arguments, **named), heal_offset=0)
+
+    patch.setattr(guardian.partitions, "plan_takeover", faulty)
+
+
+def stash_entry_not_removed(patch: Patch) -> None:
+    right = Effects.leave
+
+    def faulty(self: Effects, entry: Stashed) -> None:
+        right(self, entry)
+        self.removed.clear()
+
+    patch.setattr(Effects, "leave", faulty)
+
+
+def stash_entry_not_stored(patch: Patch) -> None:
+    patch.setattr(Effects, "stash", lambda self, entry: None)
+
+
+def unstashed_twice(patch: Patch) -> None:
+    def faulty(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> None:
+        attempt(copy, entry, is_forced=is_forced)
+        if entry.stashed_at < copy.now and copy.is_free:
+            attempt(copy, entry, is_forced=is_forced)
+
+    for module in ("release", "turn", "unstash"):
+        patch.setattr(f"resequencer.{module}.attempt", faulty)
+
+
+def attempts_counted_for_a_server(patch: Patch) -> None:
+    """That a server is unavailable is taken for a failure like any other."""
+    patch.setattr("resequencer.handling.DependencyUnavailable", type("NeverRaised", (Exception,), {}))
+
+
+def servers_never_tried_again(patch: Patch) -> None:
+    patch.setattr(Dependencies, "take", lambda self, now, limit: iter(()))
+
+
+def one_that_tried_in_vain_is_never_followed(patch: Patch) -> None:
+    """Who is at it is not noted to have ended."""
+    patch.setattr(Dependencies, "note", lambda self, key, name, now: None)
+
+
+def a_try_that_was_cut_counts_as_failed(patch: Patch) -> None:
+    """Its turn had let out its share before it came to call the server."""
+    patch.setattr(Dependencies, "put_back", lambda self, key, now: self.note(key, self._tried_for.get(key), now))
+
+
+def stash_released_while_its_server_is_away(patch: Patch) -> None:
+    """At its bound a unit gives up the one that waits for the server."""
+    patch.setattr("resequencer.release._AWAY", 1)
+
+
+def dead_letters_count_as_handled(patch: Patch) -> None:
+    """What comes again after a later dead letter is marked `late`."""
+    for module in ("sequence", "strict_sequence"):
+        patch.setattr(f"resequencer.strategies.{module}.with_handled_to", lambda observed, dead_ends, flow, highest: dead_ends)
+
+
+def a_release_goes_on_as_it_began(patch: Patch) -> None:
+    """Its head and all that follows it say what was missing at the deadline, whatever has come since."""
+
+    def faulty(copy: WorkingCopy, head: Stashed) -> None:
+        assert copy.tried is not None
+        copy.incomplete, copy.released_to = copy.tried.incomplete, 1 << 60
+        attempt(copy, head, is_forced=True)
+        unstash(copy, head.rank.lane)
+
+    patch.setattr("resequencer.turn.go_on", faulty)
+
+
+def every_second_dead_letter_left_out(patch: Patch) -> None:
+    right = HeldPartition.output
+
+    def faulty(self: HeldPartition, count: int) -> PartitionOutput:
+        output = right(self, count)
+        kept = tuple(each for each in output.outgoing if each.channel.value == "notifications" or each.number % 2)
+        return msgspec.structs.replace(output, outgoing=kept)
+
+    patch.setattr(HeldPartition, "output", faulty)
+
+
+def numbers_given_out_twice(patch: Patch) -> None:
+    right = HeldPartition._commit
+
+    def faulty(self: HeldPartition, *arguments: Any) -> Any:
+        return msgspec.structs.replace(right(self, *arguments), highest_number=self._highest_number)
+
+    patch.setattr(HeldPartition, "_commit", faulty)
+
+
+def rotated_without_noting_what_left(patch: Patch) -> None:
+    """What was appended and is not in the positions is in a file that nobody looks at after a crash."""
+
+    def faulty(self: FileSink) -> None:
+        for output in self._outputs.values():
+            if self._rotation.is_full(output):
+                self._rotation.rotate(output)
+        self._note_anew()
+
+    patch.setattr(FileSink, "_rotate", faulty)
+
+
+def begun_anew_without_noting_it(patch: Patch) -> None:
+    """What is appended to the new file lies below the length of the old one."""
+
+    def faulty(self: FileSink) -> None:
+        for output in self._outputs.values():
+            output.is_begun_anew = False
+
+    patch.setattr(FileSink, "_note_anew", faulty)

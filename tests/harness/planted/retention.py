@@ -1,0 +1,162 @@
+"""Faults of the clock by which idle units are forgotten, and of what forgets them: as mutations of the real code."""
+
+from collections.abc import Container, Sequence
+from typing import Any
+
+import msgspec
+from harness.planted.protocol import Patch
+
+import storage.embedded.partition
+from connectors.kafka.transport import KafkaTransport
+from connectors.port import Polled
+from domain.clock import Instant
+from guardian.actor_gateway import Actors
+from guardian.cycle import Arrivals, Cycle
+from guardian.messages import Active
+from guardian.owned_partition import HeldPartition
+from resequencer.messages import Decided
+from storage.embedded.partition import EmbeddedPartitionStore
+from storage.none.storage import NonePartitionStore
+from storage.port import Commit
+
+
+def retention_counted_by_the_wall_clock(patch: Patch) -> None:
+    """The old rule: a unit is forgotten when its last change is long ago, whatever lies unread."""
+
+    def faulty(self: HeldPartition, _: int, now: Instant) -> None:
+        self.caught_up_ms = max(self.caught_up_ms, now)
+
+    patch.setattr(HeldPartition, "note_reach", faulty)
+
+
+def a_step_without_bound(patch: Patch) -> None:
+    """A clock that is set forward, or a worker that stood still, counts in full."""
+    patch.setattr("guardian.owned_partition._LONGEST_STEP_MS", 1 << 60)
+
+
+def time_behind_a_backlog_counts(patch: Patch) -> None:
+    right = HeldPartition.note_reach
+    patch.setattr(HeldPartition, "note_reach", lambda self, _, now: right(self, self.read_to, now))
+
+
+def time_behind_a_hanging_transaction_counts(patch: Patch) -> None:
+    """What is not decided is taken for what is not there."""
+    right = Cycle._note_reach
+
+    def faulty(self: Cycle, polled_at: Instant, polled: Polled) -> None:
+        right(self, polled_at, msgspec.structs.replace(polled, log_ends=polled.ends))
+
+    patch.setattr(Cycle, "_note_reach", faulty)
+
+
+def deadlines_wait_for_a_hanging_transaction(patch: Patch) -> None:
+    right = Cycle._decide
+
+    def faulty(self: Cycle, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[Decided]:
+        return right(self, polled_at, msgspec.structs.replace(polled, ends=polled.log_ends), arrivals)
+
+    patch.setattr(Cycle, "_decide", faulty)
+
+
+def idle_units_let_the_position_go_behind_a_hanging_transaction(patch: Patch) -> None:
+    """More of such a unit may lie where it cannot be read yet."""
+    right = Cycle._decide
+
+    def faulty(self: Cycle, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[Decided]:
+        return right(self, polled_at, msgspec.structs.replace(polled, log_ends=polled.ends), arrivals)
+
+    patch.setattr(Cycle, "_decide", faulty)
+
+
+def no_ends_where_nothing_may_be_read(patch: Patch) -> None:
+    """A deadline that waits for its backlog waits for ever, and the room for what is done ahead is never free again."""
+    right = KafkaTransport.poll
+
+    def faulty(self: KafkaTransport, max_records: int, timeout_ms: int) -> Polled:
+        polled = right(self, max_records, timeout_ms)
+        return polled if max_records else msgspec.structs.replace(polled, ends={}, log_ends={})
+
+    patch.setattr(KafkaTransport, "poll", faulty)
+
+
+def units_in_memory_expire(patch: Patch) -> None:
+    """Behind the backs of their actors, whose next commit writes only what changed."""
+    patch.setattr(Actors, "active", lambda _: Active({}))
+
+
+def a_zombie_expires(patch: Patch) -> None:
+    """Nobody asks whose the partition is."""
+
+    def faulty(self: NonePartitionStore, until: int, spared: Container[str]) -> int:
+        with patch.context() as within:
+            within.setattr("storage.none.check_owner", lambda *_: None)
+            return right(self, until, spared)
+
+    right = NonePartitionStore.expire
+    patch.setattr(NonePartitionStore, "expire", faulty)
+
+
+def the_clock_begins_anew_at_a_takeover(patch: Patch) -> None:
+    right = HeldPartition.__init__
+
+    def faulty(self: HeldPartition, *arguments: Any, **named: Any) -> None:
+        right(self, *arguments, **named)
+        self.caught_up_ms = 0
+
+    patch.setattr(HeldPartition, "__init__", faulty)
+
+
+def a_takeover_counts_as_a_step(patch: Patch) -> None:
+    """As if whoever comes had been there before."""
+    right = HeldPartition.__init__
+
+    def faulty(self: HeldPartition, *arguments: Any, **named: Any) -> None:
+        right(self, *arguments, **named)
+        self._caught_up_at = 0
+
+    patch.setattr(HeldPartition, "__init__", faulty)
+
+
+def the_clock_is_not_stored(patch: Patch) -> None:
+    right = HeldPartition._commit
+
+    def faulty(self: HeldPartition, *arguments: Any) -> Commit:
+        return msgspec.structs.replace(right(self, *arguments), caught_up_ms=self.store.header.caught_up_ms)
+
+    patch.setattr(HeldPartition, "_commit", faulty)
+
+
+def expired_by_the_clock_of_another_partition(patch: Patch) -> None:
+    """By the one of the worker's partitions that is furthest."""
+
+    def faulty(self: Cycle) -> int:
+        helds = list(self.ownership.held.values())
+        before = [held.caught_up_ms for held in helds]
+        try:
+            for held in helds:
+                held.caught_up_ms = max(before)
+            return right(self)
+        finally:
+            for held, clock in zip(helds, before, strict=True):
+                held.caught_up_ms = clock
+
+    right = Cycle.expire
+    patch.setattr(Cycle, "expire", faulty)
+
+
+def waiting_units_expire_in_the_database(patch: Patch) -> None:
+    """As if they were idle."""
+    every = "SELECT id, unit FROM units WHERE partition = ? AND changed_at <= ? ORDER BY changed_at"
+    patch.setattr(storage.embedded.partition, "_OLD", every)
+
+
+def a_zombie_expires_in_the_database(patch: Patch) -> None:
+    """Nobody asks whose the partition is."""
+
+    def faulty(self: EmbeddedPartitionStore, until: int, spared: Container[str]) -> int:
+        with patch.context() as within:
+            within.setattr("storage.embedded.partition.check_owner", lambda *_: None)
+            return right(self, until, spared)
+
+    right = EmbeddedPartitionStore.expire
+    patch.setattr(EmbeddedPartitionStore, "expire", faulty)

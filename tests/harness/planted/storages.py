@@ -1,0 +1,285 @@
+"""Faults of storages, and of whoever trusts one: as mutations of the real code."""
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+from harness.planted.protocol import Patch
+from msgspec.structs import replace
+from simulation.shared_storage import SharedPartitionStore, SharedStorage
+from simulation.struck_storage import StruckPartitionStore
+
+import guardian.partitions
+from connectors.port import Channel, Position
+from domain.errors import OwnershipLost
+from domain.record import Partition
+from guardian.cycle import Cycle
+from guardian.done_offsets import Ahead
+from guardian.owned_partition import HeldPartition
+from guardian.partitions import Ownership
+from guardian.takeover import Takeover
+from guardian.unit_registry import Roster
+from resequencer.messages import Decided
+from storage.fencing import LastCommit
+from storage.fencing import is_done as right_is_done
+from storage.none.memory import KeptPartition, Memory
+from storage.port import Commit, Header, Pending, StorageUnavailable, UnitChange
+
+
+def no_compare_and_set(patch: Patch) -> None:
+    patch.setattr("storage.none.is_done", lambda *_: False)
+    patch.setattr("storage.none.check_owner", lambda *_: None)
+
+
+def owner_compared_without_the_number(patch: Patch) -> None:
+    """An epoch without a commit number: a late commit of the owner's own counts."""
+
+    def check_owner(stored: LastCommit, header: Header) -> None:
+        if stored.token != header.token:
+            raise OwnershipLost("another owner")
+
+    def is_done(stored: LastCommit, header: Header, commit: Commit) -> bool:
+        check_owner(stored, header)
+        return (stored.number, stored.attempt) == (commit.number, commit.attempt)
+
+    patch.setattr("storage.none.check_owner", check_owner)
+    patch.setattr("storage.none.is_done", is_done)
+
+
+def token_counted_instead_of_drawn(patch: Patch) -> None:
+    """After the storage went back in time a number comes again."""
+
+    def faulty(self: SharedStorage, partition: Partition) -> SharedPartitionStore:
+        kept = self._memory.partitions.get(partition)
+        token = str(int(kept.header.token) + 1 if kept else 1)
+        self._random_token = lambda: token
+        return right(self, partition)
+
+    right = SharedStorage.open
+    patch.setattr(SharedStorage, "open", faulty)
+
+
+def published_though_the_commit_was_refused(patch: Patch) -> None:
+    """A transaction includes the partitions whose commit failed."""
+
+    def faulty(self: SharedPartitionStore, commit: Commit) -> None:
+        try:
+            right(self, commit)
+        except OwnershipLost:
+            self._header = replace(self._header, commit=commit.number)
+
+    right = SharedPartitionStore.commit
+    patch.setattr(SharedPartitionStore, "commit", faulty)
+
+
+def a_commit_stored_in_two_steps(patch: Patch) -> None:
+    """First the units, then the header and what is pending."""
+
+    def faulty(self: StruckPartitionStore, commit: Commit) -> None:
+        sent: SharedPartitionStore = copy(self._inner)
+        self._line.ask("half a commit", lambda: half(sent, commit), StorageUnavailable("no answer to half a commit"))
+        right(self, commit)
+
+    def half(sent: SharedPartitionStore, commit: Commit) -> None:
+        sent.load(())
+        for change in commit.changes:
+            sent._memory._change(sent._kept, change, {entry.offset: entry.body for entry in change.stash_added})
+            sent._memory._file(sent._kept, change, commit.caught_up_ms)
+
+    right = StruckPartitionStore.commit
+    patch.setattr(StruckPartitionStore, "commit", faulty)
+
+
+def decided_anew_after_a_time_out(patch: Patch) -> None:
+    """Under the same number, in a storage that takes the number for the commit: two layers guard it."""
+
+    def is_done(stored: LastCommit, header: Header, commit: Commit) -> bool:
+        return right_is_done(stored._replace(attempt=commit.attempt), header, commit)
+
+    def is_committed(self: Cycle, held: HeldPartition, letters: Any, decided: Any) -> bool:
+        """What was not answered joins what the next poll brings."""
+        old_letters, old_decisions = carried.pop(id(held), ((), ()))
+        letters, decisions = (*old_letters, *letters), (*old_decisions, *decided.get(held.partition, ()))
+        left = [*letters, *(each for decision in decisions for each in decision.outgoing)]
+        commit = held.next_commit(left, decisions, self._tools.random_token())
+        try:
+            held.store.commit(commit)
+        except StorageUnavailable:
+            held.unpublished = ()
+            carried[id(held)] = letters, decisions
+            return False
+        except OwnershipLost as error:
+            self.ownership.lose(held.partition, error)
+            return False
+        held.note_committed(commit, decisions, self._tools.clock.now())
+        return True
+
+    carried: dict[int, tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
+    patch.setattr("storage.none.is_done", is_done)
+    patch.setattr(Cycle, "_is_committed", is_committed)
+
+
+def dead_letters_without_numbers(patch: Patch) -> None:
+    """They leave with their cycle or never: nothing of them is pending."""
+
+    def faulty(self: HeldPartition, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:
+        commit = right(self, attempt, changes)
+        letters = {each.number for each in self.unpublished if each.channel is Channel.DEAD_LETTERS}
+        return replace(commit, added=tuple(each for each in commit.added if each.number not in letters))
+
+    right = HeldPartition._commit
+    patch.setattr(HeldPartition, "_commit", faulty)
+
+
+def what_left_in_part_is_taken_for_done(patch: Patch) -> None:
+    """Where the source is the store, the position passes records of which something has not left."""
+    right = HeldPartition._position
+    patch.setattr(HeldPartition, "_position", lambda self, _: right(self, ()))
+
+
+def waiting_units_expire(patch: Patch) -> None:
+    """As if they were idle."""
+
+    def file(self: Memory, kept: KeptPartition, change: UnitChange, caught_up_ms: int) -> None:
+        right_file(self, kept, change, caught_up_ms)
+        kept.idle[change.unit] = caught_up_ms
+
+    def forget(self: KeptPartition, unit: str) -> None:
+        right_forget(self, unit)
+        self.waiting.pop(unit, None)
+
+    right_file, right_forget = Memory._file, KeptPartition.forget
+    patch.setattr(Memory, "_file", file)
+    patch.setattr(KeptPartition, "forget", forget)
+
+
+def no_first_position(patch: Patch) -> None:
+    """The first commit comes before a position that it could be compared with."""
+
+    def faulty(*arguments: Any, **named: Any) -> Takeover:
+        return replace(right(*arguments, **named), is_new=False)
+
+    right = guardian.partitions.plan_takeover
+    patch.setattr(guardian.partitions, "plan_takeover", faulty)
+
+
+def stopped_by_a_stranger(patch: Patch) -> None:
+    """A partition that was lost once is never taken over again."""
+
+    def lose(self: Ownership, partition: Partition, error: Exception) -> None:
+        right_lose(self, partition, error)
+        lost.add((id(self), partition))
+
+    def try_to_take_over(self: Ownership, partition: Partition) -> None:
+        if (id(self), partition) not in lost:
+            right_try(self, partition)
+
+    lost: set[tuple[int, Partition]] = set()
+    right_lose, right_try = Ownership.lose, Ownership._try_to_take_over
+    patch.setattr(Ownership, "lose", lose)
+    patch.setattr(Ownership, "_try_to_take_over", try_to_take_over)
+
+
+# When a storage has forgotten
+
+
+def forgetting_noticed_by_the_offset_alone(patch: Patch) -> None:
+    """A storage that knows an offset as high as the position's is believed to know everything."""
+
+    def faulty(
+        header: Header, pending: Sequence[Pending], position: Position | None, log: range, *, is_durable: bool
+    ) -> Takeover:
+        is_as_far = position is not None and (header.next_offset or 0) >= position.offset
+        with patch.context() as within:
+            within.setattr("guardian.takeover._is_known", lambda *_: is_as_far)
+            return right(header, pending, position, log, is_durable=is_durable)
+
+    right = guardian.partitions.plan_takeover
+    patch.setattr(guardian.partitions, "plan_takeover", faulty)
+
+
+def healed_by_whoever_comes(patch: Patch) -> None:
+    """A zombie may heal: nobody asks the group before."""
+
+    def faulty(self: Ownership, held: HeldPartition, _: Position) -> None:
+        commit = held.healing_commit(self._tools.random_token())
+        held.store.commit(commit)
+        held.note_committed(commit, (), self._tools.clock.now())
+        self.heals += 1
+
+    patch.setattr(Ownership, "_heal", faulty)
+
+
+def numbers_kept_when_healing(patch: Patch) -> None:
+    """What is pending may have left already: it leaves again, and nothing says so."""
+
+    def faulty(self: HeldPartition, attempt: str) -> Commit:
+        return self._commit(attempt)
+
+    patch.setattr(HeldPartition, "healing_commit", faulty)
+
+
+def position_goes_back_when_healing(patch: Patch) -> None:
+    def faulty(self: HeldPartition, _: Sequence[int]) -> tuple[int, Sequence[range]]:
+        return self.positions.acknowledged, self.positions.unsettled
+
+    patch.setattr(HeldPartition, "_position", faulty)
+
+
+# Where the source is the store
+
+
+def position_waits_for_stashes_only(patch: Patch) -> None:
+    """And not for the first record of each active unit: a duplicate behind it meets a unit that knows nothing."""
+    patch.setattr(HeldPartition, "note_active", lambda *_: None)
+
+
+def what_was_released_lets_the_position_go(patch: Patch) -> None:
+    """At once, as where a storage remembers it: a duplicate of it meets a unit that knows nothing."""
+
+    def faulty(self: Roster, decided: Decided, now: int) -> None:
+        right(self, decided, now)
+        if decided.decision.is_over:
+            self._over.append(decided.key)
+
+    right = Roster.note
+    patch.setattr(Roster, "note", faulty)
+
+
+def what_waits_is_taken_for_done(patch: Patch) -> None:
+    """The position waits, but what it says is done ahead includes what is stashed."""
+
+    def faulty(self: HeldPartition, _: Sequence[range]) -> Ahead:
+        return Ahead(max(self.read_to, before.end)) if (before := self._ahead) else Ahead(self.read_to)
+
+    patch.setattr(HeldPartition, "_ahead_beside", faulty)
+
+
+def what_is_done_ahead_forgotten(patch: Patch) -> None:
+    """Whoever reads on from a position notifies again."""
+
+    def faulty(*arguments: Any, **named: Any) -> Takeover:
+        return replace(right(*arguments, **named), ahead=None)
+
+    right = guardian.partitions.plan_takeover
+    patch.setattr(guardian.partitions, "plan_takeover", faulty)
+
+
+def done_ahead_forgotten_by_the_second_crash(patch: Patch) -> None:
+    """What was done and the first replay had not come to."""
+
+    def faulty(self: HeldPartition, unsettled: Sequence[range]) -> Ahead:
+        return Ahead(self.positions.acknowledged).advanced(self.read_to, unsettled)
+
+    patch.setattr(HeldPartition, "_ahead_beside", faulty)
+
+
+def a_full_position_is_not_read_again(patch: Patch) -> None:
+    """Where what is done ahead takes all the room that a position's metadata has."""
+
+    def faulty(self: HeldPartition) -> int | None:
+        room = right(self)
+        return 0 if room == 1 else room
+
+    right = HeldPartition.room.fget
+    patch.setattr(HeldPartition, "room", property(faulty))

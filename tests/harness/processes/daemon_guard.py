@@ -1,0 +1,43 @@
+"""Ends the daemons of a test run that was killed: nobody else is left to stop them."""
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from daemon.supervision.run_lock import find_holder
+
+
+def end_with_this_process(run_directory: Path) -> None:
+    """Whatever daemon is there when this process has ended, however it did, is killed."""
+    guard = _guard()
+    assert guard.stdin is not None
+    guard.stdin.write(f"{run_directory.absolute()}\n".encode())
+    guard.stdin.flush()
+
+
+@cache
+def _guard() -> "subprocess.Popen[bytes]":
+    """It reads from a pipe whose other end the kernel closes with this process. No signal of the terminal reaches it."""
+    command = [sys.executable, "-P", __file__]  # Beside this file lies a directory of the name of a package that it needs.
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    atexit.register(guard.communicate)
+    return guard
+
+
+def keep_watch(lines: Iterable[str]) -> None:
+    """They end with the process that writes them. A supervisor and its workers are one process group."""
+    for directory in {Path(line.removesuffix("\n")) for line in lines}:
+        holder = find_holder(directory)
+        if holder is not None and holder.isdecimal():
+            with suppress(ProcessLookupError):
+                os.killpg(int(holder), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    keep_watch(sys.stdin)

@@ -1,0 +1,222 @@
+"""The service as an operator has it: real processes in a directory of their own, on the file transport."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.driving import wire
+from harness.waiting import wait_until
+
+from connectors.line_format import Line, encode_line
+from daemon.status.file import StatusFile
+from daemon.status.report import State, StatusReport
+
+FLOW = "PaymentInitiationFlow"
+EVENTS = ("PaymentReceived", "PaymentValidated", "PaymentAccepted", "SettlementStarted", "PaymentSettled", "PaymentCompleted")
+"""By sequence, from 1; each has a row in the shipped settings."""
+
+NOTIFICATION = "payment-status-notification"
+RESEQUENCER = f"{NOTIFICATION}.resequencer"
+INGRESS = "ipf.processing-data.ingress"
+
+
+def envelope_line(unit: str, sequence: int, **objects: Any) -> bytes:
+    """A line, without its newline, that makes one notification."""
+    event = {"eventName": EVENTS[sequence - 1], "processFlowName": FLOW}
+    process = {"uniqueId": f"{unit}#{sequence}", "objectType": "PROCESS_FLOW_EVENT", "object": event}
+    value = wire(unit, FLOW, sequence, f"{unit}#{sequence}", processObjects=[process], **objects)
+    return encode_line(Line(value, unit.encode(), (("schema-version", b"2"),)))[:-1]
+
+
+class OperatedService:
+    """`python -m daemon …` in `directory`, with these overrides for every verb; one `run` at a time.
+
+    All of it is started with `environment`, or else with ours.
+    """
+
+    def __init__(
+        self, directory: Path, *overrides: str, config: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.directory = directory
+        self.environment = environment
+        self.arguments = [*(("--config", config) if config else ()), *(("--set", *overrides) if overrides else ())]
+        self.run_directory = directory / "run" / (Path(config).stem if config else "application")
+        self.in_directory = self.run_directory / "in"
+        self.out_directory = self.run_directory / "out"
+        self.log_file = directory / f"{self.run_directory.name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._beside: list[subprocess.Popen[bytes]] = []
+        directory.mkdir(parents=True, exist_ok=True)
+
+    # Its life
+
+    def start(self, *overrides: str, largest_file: int | None = None, alone: bool = True) -> OperatedService:
+        """Begin `run`, with more overrides if there are any; it cannot make a file grow beyond `largest_file` bytes.
+
+        By itself it is `alone`: its process is the worker, so that a kill strikes that.
+        """
+        assert self.process is None or self.process.poll() is not None, "it still runs"
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command("run", *(("--alone",) if alone else ()), *(("--set", *overrides) if overrides else ())),
+                cwd=self.directory,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=None if largest_file is None else _limiter(largest_file),
+            )
+        return self
+
+    def start_and_wait(self, *overrides: str) -> OperatedService:
+        self.start(*overrides)
+        self.wait_for_report(lambda report: report.state == State.READY, "ready")
+        return self
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def has_ended_after(self, number: int) -> Callable[[], bool]:
+        """A question that sends the signal and tells whether the process has ended."""
+
+        def ask() -> bool:
+            self.signal(number)
+            return self.process is not None and self.process.poll() is not None
+
+        return ask
+
+    def has_died(self) -> bool:
+        """As by `kill -9`."""
+        return self.process is not None and self.process.poll() == -signal.SIGKILL
+
+    def wait(self, seconds: float = 60) -> int:
+        """Its exit code, once it has ended."""
+        assert self.process is not None
+        return self.process.wait(seconds)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code, which must come within the 30 s that the contract grants."""
+        self.signal(signal.SIGTERM)
+        return self.wait(30)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def clear_away(self) -> None:
+        """At the end of a test, however it ended: no process of its own is left, not even a stopped one."""
+        self.kill()
+        for each in self._beside:
+            each.kill()
+            each.wait()
+
+    def allow_files_of(self, size: int) -> None:
+        """Room again, given from outside."""
+        assert self.process is not None
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    # What is asked of it
+
+    def verb(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+        """Another verb with the same configuration, waited for."""
+        command = self._command(*arguments)
+        return subprocess.run(
+            command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=seconds, check=False
+        )
+
+    def begin_verb(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Another verb beside the service; what it says is in `<verb>.log`."""
+        with (self.directory / f"{arguments[0]}.log").open("ab") as log:
+            command = self._command(*arguments)
+            self._beside.append(subprocess.Popen(command, cwd=self.directory, env=self.environment, stdout=log, stderr=log))
+        return self._beside[-1]
+
+    def wait_for_report(self, is_so: Callable[[StatusReport], bool], what: str, seconds: float = 60) -> StatusReport:
+        """The first report of the process that runs now of which this is so."""
+
+        def find() -> StatusReport | None:
+            assert self.process is not None
+            assert self.process.poll() is None, f"it ended with {self.process.returncode}: {self.log}"
+            report = StatusFile(self.run_directory).find()
+            return report if report is not None and report.process_id == self.process.pid and is_so(report) else None
+
+        found = wait_until(find, what, seconds)
+        assert found is not None
+        return found
+
+    def wait_until_idle(self) -> StatusReport:
+        """Until everything that was written has been read and nothing waits; the counts are those of this process only."""
+        ends = {
+            int(file.stem.removeprefix("partition-")): file.stat().st_size for file in self.in_directory.glob("partition-*.jsonl")
+        }
+
+        def is_idle(report: StatusReport) -> bool:
+            read = {int(each.partition.rpartition("-")[2]): each.read_to for each in report.partitions}
+            unpublished = sum(each.unpublished for each in report.partitions)
+            return read == ends and report.units.waiting == 0 and unpublished == 0 and report.state == State.READY
+
+        return self.wait_for_report(is_idle, "everything is read and nothing waits")
+
+    # What goes in and what comes out
+
+    def append(self, *lines: bytes, partition: int = 0) -> None:
+        self.in_directory.mkdir(parents=True, exist_ok=True)
+        with (self.in_directory / f"partition-{partition}.jsonl").open("ab") as file:
+            file.writelines(line + b"\n" for line in lines)
+
+    def tell(self, unit: str, *sequences: int) -> None:
+        """Envelopes of a unit in this order of arrival."""
+        self.append(*(envelope_line(unit, sequence) for sequence in sequences))
+
+    def notifications(self) -> list[dict[str, Any]]:
+        """What left, in order; a line without its end has not."""
+        return _lines(self.out_directory / "notifications.jsonl")
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        return _lines(self.out_directory / "dead-letters.jsonl")
+
+    def sequences(self, unit: str) -> list[int]:
+        """Which of the unit's envelopes were notified of, in the order in which they left."""
+        told = (each["headers"]["event-name"] for each in self.notifications() if each["key"] == unit)
+        return [EVENTS.index(event) + 1 for event in told]
+
+    def wait_for(self, unit: str, *sequences: int) -> None:
+        """Until these have left."""
+        self.wait_for_report(lambda _: len(self.sequences(unit)) >= len(sequences), f"{sequences} of {unit} leave")
+        assert self.sequences(unit) == [*sequences]
+
+    @property
+    def input_lines(self) -> int:
+        return sum(file.read_bytes().count(b"\n") for file in self.in_directory.glob("partition-*.jsonl"))
+
+    @property
+    def output_bytes(self) -> int:
+        """Of notifications, also of those that were rotated."""
+        return sum(file.stat().st_size for file in self.out_directory.glob("notifications.*jsonl"))
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text(encoding="utf-8") if self.log_file.exists() else ""
+
+    def _command(self, verb: str, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "daemon", verb, *self.arguments, *arguments]
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_bytes().split(b"\n")[:-1]] if file.exists() else []
+
+
+def _limiter(size: int) -> Callable[[], None]:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    return limit

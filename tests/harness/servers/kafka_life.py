@@ -1,0 +1,82 @@
+"""A whole worker on a real broker, in this process, from its start to its death."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from harness.driving import NoChance
+from harness.service_under_test import FakeClock, Teller
+from harness.waiting import wait_until
+
+from connectors.kafka.transport import KafkaTransport
+from daemon.system_clock import SystemClock
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from guardian.actor_gateway import Actors
+from guardian.cycle import Cycle
+from guardian.done_offsets import MOST_CHARACTERS
+from guardian.log_rate_limit import Recurring
+from guardian.owned_partition import HeldPartition
+from guardian.partitions import CycleSettings, Servers, Tools
+from guardian.retry import Patience, PatienceSettings
+from guardian.unit_registry import RosterSettings
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.turn_context import Rules
+from storage.none.storage import NoneSettings, NoneStorage
+from storage.port import Storage
+from tests.connectors.kafka.stage import KafkaStage
+
+_MOST_FAILURES = 50
+_tokens = count(1)
+
+
+def token() -> str:
+    return f"token-{next(_tokens)}"
+
+
+class KafkaLife:
+    """Strategy SEQUENCE. Without a storage the source is the store. To be closed, which is a death: nothing is drained.
+
+    `failures` counts the calls that were not answered.
+    """
+
+    def __init__(self, stage: KafkaStage, storage: Storage | None = None, producer: Mapping[str, Any] = {}) -> None:
+        strategy, decoder = make_strategy(StrategySettings("SEQUENCE")), EnvelopeDecoder(DecodingSettings(needs_sequence=True))
+        rules = Rules(strategy, Teller(FakeClock()), ResequencerSettings(), NoChance())
+        transport = KafkaTransport(stage.settings("slot", producer=producer), SystemClock())
+        actors = Actors(rules, decoder.decode, RosterSettings(can_reload=storage is not None))
+        self._servers = Servers(transport, storage or NoneStorage(NoneSettings(250_000), token), actors)
+        self.failures = 0
+        patience = Patience(PatienceSettings(1, 1), self._note_failure, lambda: self.failures > _MOST_FAILURES)
+        is_store = storage is None
+        settings = CycleSettings(strategy.name, 500, 50, is_store, MOST_CHARACTERS if is_store else None)
+        self.cycle = Cycle(self._servers, Tools(decoder, SystemClock(), patience, token, Recurring()), settings)
+
+    @property
+    def held(self) -> list[HeldPartition]:
+        return list(self.cycle.ownership.held.values())
+
+    def live_until_held(self) -> HeldPartition:
+        """The partition that it was given first."""
+        wait_until(lambda: self.held or (self.cycle.run_once() and None), "a partition")
+        return self.held[0]
+
+    def live_until_read(self) -> None:
+        """Everything, and what that let out has left, with the positions."""
+
+        def is_through() -> bool:
+            has_committed = self.cycle.run_once()
+            ends = self.cycle.figures.log_ends
+            is_read = bool(self.held) and all(each.read_to >= ends.get(each.partition, 1 << 62) for each in self.held)
+            return is_read and not has_committed and not any(each.unpublished or each.positions.has_moved() for each in self.held)
+
+        wait_until(is_through, "everything is read and has left", seconds=120)
+
+    def close(self) -> None:
+        for each in self._servers:
+            each.close()
+
+    def _note_failure(self, _: int) -> None:
+        self.failures += 1

@@ -1,0 +1,357 @@
+"""The whole service in one process, on real files and a real database, under a clock that only the test moves."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from harness.actors.watched import WatchedActors
+from harness.driving import NoChance, wire
+from harness.faltering import Mistakes, Place, faltering
+
+from connectors.files.operations import FileOperations, SystemFiles
+from connectors.files.scan import scan_output
+from connectors.files.settings import FileSettings
+from connectors.files.transport import FileTransport
+from connectors.line_format import Line, decode_line, encode_line
+from connectors.port import Transport
+from domain.clock import Instant
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope
+from domain.errors import DependencyUnavailable, PermanentError, TransientError
+from domain.notification import Notification
+from domain.record import Partition
+from guardian.cycle import Cycle
+from guardian.log_rate_limit import Recurring
+from guardian.messages import Survey, Surveyed
+from guardian.partitions import CycleSettings, Servers, Tools
+from guardian.retry import Patience, PatienceSettings
+from guardian.takeover_backoff import Later
+from guardian.unit_registry import RosterSettings
+from resequencer.handlers.port import Handled, Marks
+from resequencer.payment_data import PaymentData
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.turn_context import Rules
+from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
+from storage.none.storage import NoneSettings, NoneStorage
+from storage.port import Storage
+
+TOPIC = "IPF_PROCESSING_DATA"
+P0, P1, P2 = (Partition(TOPIC, number) for number in range(3))
+BEGINNING: Instant = 1_774_740_000_000
+DEADLINE_MS = 21_000
+
+
+class FakeClock:
+    """Stands still until it is told."""
+
+    def __init__(self, at: Instant = BEGINNING) -> None:
+        self.at = at
+
+    def now(self) -> Instant:
+        return self.at
+
+    def advance(self, milliseconds: int) -> None:
+        self.at += milliseconds
+
+
+STEP_MS = 5_000
+"""Between two looks for what is to be forgotten."""
+
+
+class Teller:
+    """A handler whose notifications tell what it was given.
+
+    It fails by envelope id: for a while until the instant in `away_until`, for ever where `never` says so, as nobody foresaw by
+    `mistakes` (which the strategy may have, too). That depends on nothing but the clock, so what is tried again after a crash
+    fares as it would have without one. What `needs_server` finds it unavailable while the clock is within `server_away`.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.away_until: dict[str, Instant] = {}
+        self.never: set[str] = set()
+        self.raises: dict[str, Exception] = {}
+        self.mistakes = Mistakes()
+        self.needs_server: frozenset[str] = frozenset()
+        self.server_away = range(0)
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        identity = envelope.envelope_id
+        if identity in self.raises:
+            raise self.raises[identity]
+        self.mistakes.look(Place.HANDLED, envelope)
+        if identity in self.never:
+            raise PermanentError("this can never be told")
+        if identity in self.needs_server and self._clock.now() in self.server_away:
+            raise DependencyUnavailable("server")
+        if self._clock.now() < self.away_until.get(identity, 0):
+            raise TransientError("the teller is away")
+        told = {"flow": envelope.flow, "sequence": envelope.sequence, "data": sorted(name for name, _ in data.mds)}
+        headers = [("notification-id", identity.encode())]
+        headers += [("incomplete", marks.incomplete.encode())] if marks.incomplete is not None else []
+        headers += [("late", b"true")] if marks.late else []
+        origin = envelope.record.origin
+        return Handled((Notification(identity, envelope.unit, "ACCP", msgspec.json.encode(told), tuple(headers), origin),))
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A notification as it stands in the output."""
+
+    number: str
+    unit: str
+    identity: str
+    sequence: int | None
+    data: tuple[str, ...]
+    incomplete: str | None
+    is_late: bool
+    is_possible_duplicate: bool
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """All that may not depend on crashes."""
+        return self.identity, self.sequence, self.data, self.incomplete, self.is_late
+
+
+class Dead(msgspec.Struct, frozen=True):
+    """A dead letter as it stands in the output; `value` is its exact bytes."""
+
+    position: str
+    reason: str
+    value: bytes
+    error: str
+    is_possible_duplicate: bool
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How a service is set up."""
+
+    strategy: str = "SEQUENCE"
+    storage: str = "embedded"
+    batch_size: int = 500
+    acknowledge_handled: bool = False
+    ahead_characters: int | None = None
+    resequencer: ResequencerSettings = ResequencerSettings()
+    roster: RosterSettings = RosterSettings()
+    retention_ms: int = 4 * 3_600_000
+    rotate_bytes: int | None = None
+    portion_bytes: int = 16 << 20
+
+
+class Service:
+    """A worker and its directory. `start`, `stop` and `kill` may follow each other as often as one likes.
+
+    `around_transport` and `around_storage` are put around the real ones at each start, `files` stands for the system's;
+    `forgotten` counts the units that were idle for long enough while it ran.
+    """
+
+    def __init__(self, directory: Path, plan: Plan = Plan(), **changes: Any) -> None:  # noqa: B008 - frozen.
+        self.directory = directory
+        self.plan = msgspec.structs.replace(plan, **changes)
+        self.clock = FakeClock()
+        self.handler = Teller(self.clock)
+        self.strategy = make_strategy(StrategySettings(self.plan.strategy))
+        self.files: FileOperations = SystemFiles()
+        self.around_transport: Callable[[Transport], Transport] = lambda transport: transport
+        self.around_storage: Callable[[Storage], Storage] = lambda storage: storage
+        self.is_stopping = False
+        self.pauses: list[int] = []
+        self.forgotten = 0
+        self.state_file = directory / "state.db"
+        self._tokens = count(1)
+        self._cycle: Cycle | None = None
+        self._servers: Servers | None = None
+        (directory / "in").mkdir(parents=True, exist_ok=True)
+
+    # Its life
+
+    @property
+    def cycle(self) -> Cycle:
+        assert self._cycle is not None, "it was not started"
+        return self._cycle
+
+    @property
+    def servers(self) -> Servers:
+        assert self._servers is not None, "it was not started"
+        return self._servers
+
+    def start(self) -> Service:
+        plan = self.plan
+        decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=self.strategy.needs_sequence))
+        mistakes = getattr(self.handler, "mistakes", Mistakes())
+        rules = Rules(faltering(self.strategy, mistakes), self.handler, plan.resequencer, NoChance())
+        storage = self._new_storage()
+        roster = msgspec.structs.replace(plan.roster, can_reload=storage.is_durable)
+        settings = FileSettings(TOPIC, self.directory / "in", self.directory / "out", rotate_bytes=plan.rotate_bytes)
+        transport = FileTransport(settings, self._wait, self.files)
+        self._servers = Servers(
+            self.around_transport(transport), self.around_storage(storage), WatchedActors(rules, decoder.decode, roster)
+        )
+        patience = Patience(PatienceSettings(), self._wait, lambda: self.is_stopping)
+        self.patience = patience
+        tools = Tools(decoder, self.clock, patience, lambda: f"token-{next(self._tokens)}", Recurring())
+        bounds = (plan.acknowledge_handled, plan.ahead_characters, plan.retention_ms, plan.portion_bytes)
+        cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, *bounds)
+        self._cycle = Cycle(self._servers, tools, cycle_settings)
+        # The clock stands still between two cycles.
+        self._cycle.ownership.later = Later(PatienceSettings(0, 0))
+        return self
+
+    def stop(self) -> None:
+        """Drain, and let go of everything."""
+        self.cycle.close()
+        self.kill()
+
+    def kill(self) -> None:
+        """Nothing is drained; what the system would close at the end of the process is closed."""
+        if self._servers is not None:
+            for each in self._servers:
+                each.close()
+        self._servers = self._cycle = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def run(self, cycles: int = 200, *, expires: bool = False) -> None:
+        """Cycles until nothing moves any more; after each it may look for what is to be forgotten."""
+        quiet = 0
+        for _ in range(cycles):
+            quiet = 0 if self.cycle.run_once() or self._has_to_go_on() else quiet + 1
+            self.forgotten += self.cycle.expire() if expires else 0
+            if quiet == 2:
+                return
+        raise AssertionError(f"still not quiet after {cycles} cycles")
+
+    def run_after(self, milliseconds: int) -> None:
+        self.clock.advance(milliseconds)
+        self.run()
+
+    def live(self, milliseconds: int) -> int:
+        """Time goes by in which nothing new comes: cycles, and what is idle is forgotten. How many units were."""
+        gone = 0
+        for _ in range(milliseconds // STEP_MS):
+            self.run_after(STEP_MS)
+            gone += self.cycle.expire()
+        return gone
+
+    def _has_to_go_on(self) -> bool:
+        """Something is to be taken over, or to leave, as soon as it can."""
+        ownership = self.cycle.ownership
+        return bool(ownership.later.untaken) or any(held.unpublished for held in ownership.held.values())
+
+    def survey(self) -> Surveyed:
+        return self.servers.actors.survey(Survey())
+
+    # What goes in
+
+    def put(self, *lines: bytes, partition: int = 0) -> None:
+        """Lines as they stand."""
+        with (self.directory / "in" / f"partition-{partition}.jsonl").open("ab") as file:
+            file.writelines(line + b"\n" for line in lines)
+
+    def tell(self, unit: str, *sequences: int, partition: int = 0, **what: Any) -> None:
+        """Envelopes of a unit, in order of arrival; the id of each is `unit#flow#sequence`."""
+        self.put(*(envelope_line(unit, sequence, **what) for sequence in sequences), partition=partition)
+
+    # What came out
+
+    @property
+    def told(self) -> list[Told]:
+        return [_told(line) for line in self._lines("notifications")]
+
+    @property
+    def dead(self) -> list[Dead]:
+        return [_dead(line) for line in self._lines("dead-letters")]
+
+    def sequences(self, unit: str) -> list[int | None]:
+        return [each.sequence for each in self.told if each.unit == unit]
+
+    @property
+    def numbers(self) -> list[str]:
+        """Of everything that left, over both outputs, in no order."""
+        return [line["number"] for channel in ("notifications", "dead-letters") for line in self._lines(channel)]
+
+    @property
+    def stored_positions(self) -> dict[int, int]:
+        document = json.loads((self.directory / "out" / "positions.json").read_bytes())
+        return {each["partition"]: each["offset"] for each in document["partitions"]}
+
+    def input_size(self, partition: int = 0) -> int:
+        return (self.directory / "in" / f"partition-{partition}.jsonl").stat().st_size
+
+    def kept_units(self) -> int:
+        """In the database."""
+        with closing(sqlite3.connect(self.state_file)) as connection:
+            return int(connection.execute("SELECT count(*) FROM units").fetchone()[0])
+
+    def forget_database(self) -> None:
+        """The storage is gone, as after a lost disk."""
+        for path in self.directory.glob("state.db*"):
+            path.unlink()
+
+    def _lines(self, channel: str) -> Iterator[dict[str, Any]]:
+        """With those that were rotated."""
+        path = self.directory / "out" / f"{channel}.jsonl"
+        return (json.loads(line.content) for _, line in scan_output(path, SystemFiles()))
+
+    def _new_storage(self) -> Storage:
+        if self.plan.storage == "none":
+            return NoneStorage(NoneSettings(1 << 40), lambda: f"token-{next(self._tokens)}")
+        return EmbeddedStorage(EmbeddedSettings(self.state_file), lambda: f"token-{next(self._tokens)}")
+
+    def _wait(self, milliseconds: int) -> None:
+        self.pauses.append(milliseconds)
+
+
+def envelope_line(unit: str, sequence: int | None, flow: str = "A", identity: str | None = None, **objects: Any) -> bytes:
+    """A line without its newline; `mds` names the message objects that the envelope carries."""
+    mds = [{"uniqueId": name, "objectType": name, "object": {"of": unit}} for name in objects.pop("mds", ())]
+    value = wire(unit, flow, sequence, identity or f"{unit}#{flow}#{sequence}", mdsObjects=mds, **objects)
+    return encode_line(Line(value, unit.encode(), (("schema-version", b"2"),)))[:-1]
+
+
+def value_of(line: bytes) -> bytes | None:
+    """Of the record that a line holds, None if it holds none."""
+    decoded = decode_line(line)
+    return decoded.value if isinstance(decoded, Line) else None
+
+
+def _told(line: dict[str, Any]) -> Told:
+    headers, value = line["headers"], line["value"]
+    return Told(
+        line["number"],
+        line["key"],
+        headers["notification-id"],
+        value["sequence"],
+        tuple(value["data"]),
+        headers.get("incomplete"),
+        "late" in headers,
+        "possible-duplicate" in headers,
+    )
+
+
+def _dead(line: dict[str, Any]) -> Dead:
+    decoded = _as_record(line)
+    headers = dict(decoded.headers)
+    return Dead(
+        headers["dead-letter-source-position"].decode(),
+        headers["dead-letter-reason"].decode(),
+        decoded.value,
+        headers["dead-letter-error"].decode(),
+        "possible-duplicate" in headers,
+    )
+
+
+def _as_record(line: dict[str, Any]) -> Line:
+    """The line as whoever requeues it reads it."""
+    decoded = decode_line(json.dumps(line).encode())
+    assert isinstance(decoded, Line), decoded
+    return decoded

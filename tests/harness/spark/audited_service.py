@@ -1,0 +1,132 @@
+"""A service that has worked off simulated payments, and what an audit says of it; faults are planted into what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from harness.service_under_test import DEADLINE_MS, TOPIC, Plan, Service
+
+import conf
+from connectors.files.settings import FileSettings
+from pipeline.audit.lines import find_scope, read_portion
+from pipeline.audit.overdue import overdue
+from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, UNIT, WAITING, Told, judge_rows
+from pipeline.audit.rules import AuditRules, AuditSettings
+from pipeline.audit.timing import Made, Timing, bucket_size
+from resequencer.handlers.notification_settings import parse_notification_settings
+from resequencer.handlers.settings import HandlerSettings, make_handler
+from resequencer.strategies.registry import StrategySettings
+from simulator.generate.plan import Plan as SimulatedPlan
+from simulator.generate.simulation import simulate
+
+Line = dict[str, Any]
+TABLE = (Path(conf.__file__).parent / "notification-settings.csv").read_text(encoding="utf-8")
+
+
+class AuditedService:
+    """Its files lie under `directory`."""
+
+    def __init__(self, directory: Path, strategy: str = "SEQUENCE", target_type: str = "report", **plan: Any) -> None:
+        self.directory = directory
+        self.strategy = strategy
+        self.handler_settings = HandlerSettings(target_type)
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.service = Service(directory, Plan(strategy=strategy, **plan))
+        self.service.handler = make_handler(self.handler_settings, parse_notification_settings(StringIO(TABLE), "settings"))
+
+    def live(self, **plan: Any) -> None:
+        """Simulated payments come, all deadlines pass, late ones come and everything is worked off."""
+        self.live_with(_let_be, **plan)
+
+    def live_with(self, trouble: Callable[[Service], object], **plan: Any) -> None:
+        """The same with trouble after the first cycle, before the late ones come and at the end."""
+        self._trouble = trouble
+        service = self.service
+        service.start()
+        planned = SimulatedPlan(**({"units": 40, "seed": 7, "window": 60, "losses": 0.02, "late": 0.02, "garbage": 0.01} | plan))
+        simulate(planned, self.directory / "in", self.directory / "expected.jsonl", _ignore, self._pass)
+        self._pass(DEADLINE_MS + 1)
+        service.stop()
+
+    def _pass(self, milliseconds: int) -> None:
+        if self._trouble is not _let_be:
+            self.service.cycle.run_once()
+        self._trouble(self.service)
+        self.service.run()
+        self.service.run_after(milliseconds)
+
+    def settings(self, settled: dict[int, int]) -> AuditSettings:
+        return AuditSettings(
+            StrategySettings(self.strategy),
+            self.handler_settings,
+            self.service.plan.resequencer,
+            TABLE,
+            str(self.directory / "lookups"),
+            TOPIC,
+            5 * 1024 * 1024,
+            settled,
+            grace_ms=0,
+        )
+
+    def file_settings(self) -> FileSettings:
+        return FileSettings(TOPIC, self.directory / "in", self.directory / "out")
+
+    def audit(self) -> list[Told]:
+        scope = find_scope(self.file_settings(), self.directory / "archive")
+        self.meanwhile()
+        rules = AuditRules(self.settings(scope.settled))
+        rows = [row for portion in scope.portions for row in read_portion(portion, rules)]
+        told = list(judge_rows(sorted(rows), rules))
+        waiting = [each for each in told if each.kind == WAITING]
+        return [*told, *overdue(waiting, timing_of(told), rules.settings)]
+
+    def findings(self) -> list[tuple[str | None, str | None]]:
+        """What deviates, and in which unit."""
+        return [(each.deviation, each.unit) for each in self.audit() if each.kind == FINDING]
+
+    def open(self) -> int:
+        return sum(each.open or 0 for each in self.audit() if each.kind == UNIT)
+
+    # Faults
+
+    @property
+    def notifications(self) -> Path:
+        return self.directory / "out" / "notifications.jsonl"
+
+    @property
+    def dead_letters(self) -> Path:
+        return self.directory / "out" / "dead-letters.jsonl"
+
+
+def timing_of(told: list[Told]) -> Timing:
+    """As the job gathers it, as the job does."""
+    lengths: dict[int, int] = {}
+    for each in told:
+        if each.kind == ARRIVAL and each.partition is not None and each.offset is not None:
+            lengths[each.partition] = max(each.offset + 1, lengths.get(each.partition, 0))
+    made: dict[tuple[int, int], list[int]] = {}
+    for each in told:
+        if each.kind == LET_OUT and each.partition is not None and each.offset is not None and each.made_at is not None:
+            bucket = each.offset // bucket_size(lengths[each.partition])
+            made.setdefault((each.partition, bucket), []).append(each.made_at)
+    return Timing((Made(*at, min(instants), max(instants)) for at, instants in made.items()), lengths)
+
+
+def _let_be(service: Service) -> None:
+    del service
+
+
+def _ignore(done: int, total: int) -> None:
+    del done, total
+
+
+def lines_of(path: Path) -> list[Line]:
+    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+
+
+def write_lines(path: Path, lines: list[Line]) -> None:
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))

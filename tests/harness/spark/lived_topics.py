@@ -1,0 +1,111 @@
+"""A service on a real broker that has worked off simulated payments, and what can be asked of what it left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.processes.operated_service import INGRESS, NOTIFICATION, OperatedService
+from harness.spark.options import fast_sources
+from kafka import TopicPartition
+from msgspec.structs import replace
+
+from connectors.kafka.settings import KafkaSettings
+from connectors.kafka.topic_names import KafkaTopics
+from daemon.commands.audit import audit_settings
+from daemon.configuration.configuration import load
+from daemon.status.report import State, StatusReport
+from pipeline.audit.counting import summarize
+from pipeline.audit.job import audit_records
+from pipeline.audit.kafka_scope import topics_scope
+from pipeline.audit.scope import Scope
+from pipeline.audit.summary import AuditSummary
+from servers.kafka.server import KafkaServer
+from tests.connectors.kafka.stage import KafkaStage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENCE_SECONDS = 300
+
+
+class Lived(NamedTuple):
+    """A service that has worked off simulated payments, and has ended."""
+
+    spark: SparkSession
+    stage: KafkaStage
+    service: OperatedService
+
+    def audit(self, scope: Scope, name: str) -> AuditSummary:
+        settings = audit_settings(load(self.service.directory / "service.conf"), dict(scope.settled))
+        return summarize(audit_records(self.spark, scope, settings, self.service.directory / name))
+
+    def scope(self, **topics: str) -> Scope:
+        return topics_scope(self.spark, self.settings(**topics), pause)
+
+    def settings(self, **topics: str) -> KafkaSettings:
+        """With other topics in the place of those that are named."""
+        settings = self.stage.settings()
+        names = {"input": settings.topics.input, "notifications": settings.topics.notifications} | topics
+        return replace(settings, topics=KafkaTopics(**names, dead_letters=settings.topics.dead_letters))
+
+
+@contextmanager
+def live(spark: SparkSession, kafka: KafkaServer, directory: Path) -> Iterator[Lived]:
+    """Its life takes seconds; it is there to be looked at by any number of tests."""
+    stage = KafkaStage(kafka)
+    fast_sources(directory)
+    names, clients = stage.topics, f'{{ bootstrap.servers = "{stage.bootstrap}", group.id = {stage.group} }}'
+    (directory / "service.conf").write_text(f"""
+        {INGRESS} {{ transport = kafka, kafka.consumer {{ topic = {names.input}, kafka-clients {clients} }} }}
+        {NOTIFICATION} {{
+          run-directory = "{directory}/run"
+          transport = kafka, kafka.producer.topic = {names.notifications}, dead-letters.topic = {names.dead_letters}
+          lookups.sources = "{directory}/fast.conf"
+          resequencer {{ storage-type = embedded, strategy = SEQUENCE, stash-timeout = 2s }}
+        }}
+    """)
+    service = OperatedService(directory, config="service.conf")
+    service.run_directory = directory / "run"
+    try:
+        service.start().wait_for_report(lambda report: report.state == State.READY, "ready", PATIENCE_SECONDS)
+        simulated = service.verb(
+            "simulate",
+            "--units",
+            "40",
+            "--seed",
+            "7",
+            "--late",
+            "0",
+            "--losses",
+            "5%",
+            "--garbage",
+            "2%",
+            seconds=PATIENCE_SECONDS,
+        )
+        assert simulated.returncode == 0, simulated.stderr
+        service.wait_for_report(has_nothing_left(stage), "everything is read and nothing waits", PATIENCE_SECONDS)
+        assert service.stop() == 0
+        yield Lived(spark, stage, service)
+    finally:
+        service.clear_away()
+        stage.close()
+
+
+def has_nothing_left(stage: KafkaStage) -> Callable[[StatusReport], bool]:
+    with closing(stage.reader()) as reader:
+        ends = reader.end_offsets([TopicPartition(*each) for each in stage.partitions])
+
+    def is_idle(report: StatusReport) -> bool:
+        read = {int(each.partition.rpartition("-")[2]): each.read_to for each in report.partitions}
+        is_read = read == {name.partition: end for name, end in ends.items()}
+        return is_read and not report.units.waiting and not any(each.unpublished for each in report.partitions)
+
+    return is_idle
+
+
+def pause(milliseconds: int) -> None:
+    sleep(milliseconds / 1_000)

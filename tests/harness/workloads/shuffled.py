@@ -1,0 +1,142 @@
+"""What comes in while a simulation runs: one seed gives the envelopes, their order, and when they come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+from harness.faltering import Place, drawn_mistakes
+from harness.service_under_test import BEGINNING, Plan, envelope_line
+
+from guardian.unit_registry import RosterSettings
+from resequencer.settings import ResequencerSettings
+
+_PARTS = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")
+
+
+class Phase(NamedTuple):
+    """The clock moves on, lines come (by partition), and the worker runs until nothing moves; in an outage it was down then.
+
+    In the partitions that are `hung` some of the lines lie in a transaction that stays open until the first phase in which they
+    are not. In a calm phase nothing befalls the worker.
+    """
+
+    advance_ms: int
+    lines: tuple[tuple[int, bytes], ...]
+    is_outage: bool
+    hung: frozenset[int] = frozenset()
+    is_calm: bool = False
+
+
+class Workload(NamedTuple):
+    """What comes in, and how the handler fares: it is away for these ids until then, and never tells those.
+
+    Where `mistakes` are, our own code fails; in a reference it says that it does. What `needs_server` is told by a server that
+    is `server_away` for a while.
+    """
+
+    plan: Plan
+    phases: tuple[Phase, ...]
+    away_until: Mapping[str, int]
+    never: frozenset[str]
+    mistakes: Mapping[str, Place] = {}
+    needs_server: frozenset[str] = frozenset()
+    server_away: range = range(0)
+
+
+def workload(seed: int, most_units: int = 7) -> Workload:
+    random = Random(f"workload {seed}")
+    strategy = random.choice(("SEQUENCE", "SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001"))
+    arrivals: list[tuple[int, bytes]] = []
+    identities: list[str] = []
+    for unit in range(random.randint(3, most_units)):
+        partition = random.randint(0, 1)
+        lines, ids = _unit(random, f"uow-{unit}", strategy)
+        arrivals += [(partition, line) for line in lines]
+        identities += ids
+    arrivals = _disordered(random, arrivals)
+    for _ in range(random.randint(0, 3)):
+        arrivals.insert(random.randint(0, len(arrivals)), (random.randint(0, 1), random.choice(_GARBAGE)))
+    plan = Plan(
+        strategy,
+        batch_size=500,
+        resequencer=ResequencerSettings(stash_limit=random.choice((2, 4, 1_000))),
+        roster=RosterSettings(
+            stash_bytes=random.choice((500, 1 << 20)), share_bytes=Random(f"share {seed}").choice((1, 2_500, 20 << 20))
+        ),
+        rotate_bytes=Random(f"rotation {seed}").choice((None, 1, 1_000)),
+        portion_bytes=Random(f"portions {seed}").choice((1, 3_000, 16 << 20)),
+    )
+    away, never = {}, frozenset[str]()
+    if random.random() < 0.6:
+        away = {each: BEGINNING + random.randint(0, 40_000) for each in identities if random.random() < 0.1}
+        never = frozenset(each for each in identities if random.random() < 0.04)
+    else:
+        # What is tried again meets a poll in the middle of its batches only where there are any.
+        plan = msgspec.structs.replace(plan, batch_size=random.choice((1, 3)))
+    mistakes = drawn_mistakes(Random(f"mistakes {seed}"), identities)
+    return Workload(plan, tuple(_phases(random, arrivals)), away, never, mistakes)
+
+
+def uncut(work: Workload) -> Workload:
+    """The same, where no turn is cut."""
+    roster = msgspec.structs.replace(work.plan.roster, share_bytes=1 << 40)
+    return work._replace(plan=msgspec.structs.replace(work.plan, roster=roster))
+
+
+_GARBAGE = (
+    b"no json at all",
+    b'{"key": "k", "value": {"processingContext": {}}}',
+    b'{"key": "k", "value-base64": "/wD+"}',
+    '{"key": "ü", "value": "kein Umschlag: ü€"}'.encode(),
+    b'{"key": "k", "headers": {"schema-version": "9"}, "value": {"flow": "A"}}',
+)
+
+
+def _unit(random: Random, unit: str, strategy: str) -> tuple[list[bytes], list[str]]:
+    """Its lines in the order of their making, some lost, some doubled, and the ids of those that were not lost."""
+    flows = ("A", "B")[: random.randint(1, 2)]
+    numbers: Counter[str] = Counter()
+    lines, ids = [], []
+    size = random.randint(2, 6)
+    lost = random.randint(1, size) if random.random() < 0.3 else None
+    for event in range(1, size + 1):
+        flow = random.choice(flows)
+        numbers[flow if strategy == "STRICT_SEQUENCE" else ""] += 1
+        sequence = numbers[flow] if strategy == "STRICT_SEQUENCE" else event
+        if event == lost:
+            continue
+        mds = _PARTS if event == 1 else random.choice(((), ("PAIN_001",)))
+        line = envelope_line(unit, sequence, flow, mds=mds)
+        lines += [line] * (1 if random.random() < 0.8 else 2)
+        ids.append(f"{unit}#{flow}#{sequence}")
+        if random.random() < 0.05:
+            lines.append(envelope_line(unit, sequence, flow, mds=("CONFLICT",)))
+    return lines, ids
+
+
+def _disordered(random: Random, arrivals: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    window = random.choice((1, 4, 12))
+    late = [each for each in arrivals if random.random() < 0.08]
+    rest = [each for each in arrivals if each not in late]
+    places = sorted(range(len(rest)), key=lambda place: place + random.uniform(0, window))
+    return [rest[place] for place in places] + late
+
+
+def _phases(random: Random, arrivals: Sequence[tuple[int, bytes]]) -> Iterator[Phase]:
+    rest = list(arrivals)
+    while rest:
+        count = random.randint(1, max(1, len(arrivals) // 3))
+        is_outage = random.random() < 0.15
+        advance_ms = random.choice((30_000, 60_000)) if is_outage else random.choice((0, 700, 3_000, 9_000, 22_000))
+        yield Phase(advance_ms, tuple(rest[:count]), is_outage)
+        del rest[:count]
+    for _ in range(6):
+        yield Phase(random.choice((12_000, 25_000)), (), is_outage=random.random() < 0.2)
+    # Until then everybody is served.
+    yield Phase(600_000, (), is_outage=False)
+    for _ in range(4):
+        yield Phase(25_000, (), is_outage=False)

@@ -1,0 +1,40 @@
+"""How late envelopes come behind later ones, and what notifications tell about time."""
+
+from harness.driving import Envelopes
+
+from pipeline.audit.lateness import Late, Lateness
+from pipeline.audit.timing import Made, Timing, bucket_size
+from resequencer.strategies.registry import StrategySettings, make_strategy
+
+
+def lateness_of(strategy, *numbers):
+    """Each `(number, flow)`, a second apart."""
+    envelopes, lateness = Envelopes(), Lateness(make_strategy(StrategySettings(strategy)))
+    return [lateness.of(envelopes(number, flow), at * 1_000) for at, (number, flow) in enumerate(numbers)]
+
+
+def test_what_comes_in_its_turn_is_not_late():
+    assert lateness_of("SEQUENCE", (1, "A"), (2, "A"), (4, "A")) == [Late(), Late(), Late()]
+
+
+def test_depth_is_counted_from_the_highest_and_time_from_the_first_later_one():
+    assert lateness_of("SEQUENCE", (3, "A"), (5, "A"), (2, "A"))[-1] == Late(depth=3, behind=2, ms=2_000)
+    assert lateness_of("SEQUENCE", (3, "A"), (5, "A"), (4, "A"))[-1] == Late(depth=1, behind=1, ms=1_000)
+
+
+def test_flows_are_compared_where_the_strategy_compares_them():
+    assert lateness_of("SEQUENCE", (3, "A"), (1, "B"))[-1].depth == 2
+    assert lateness_of("STRICT_SEQUENCE", (3, "A"), (1, "B"))[-1].depth == 0
+
+
+def test_a_record_was_read_before_anything_was_made_of_a_later_one():
+    timing = Timing([Made(0, 1, 5_000, 5_000), Made(0, 3, 2_000, 90_000), Made(0, 4, 70_000, 70_000)], {0: 1_024})
+    assert bucket_size(1_024) == 1
+    assert timing.find_waited_ms(0, 0) == 88_000
+    assert timing.find_waited_ms(0, 3) == 20_000
+
+
+def test_of_the_last_record_and_of_an_unknown_partition_nobody_knows():
+    timing = Timing([Made(0, 1, 5_000, 5_000)], {0: 1_024})
+    assert timing.find_waited_ms(0, 1) is None
+    assert timing.find_waited_ms(7, 1) is None

@@ -1,0 +1,92 @@
+"""One Spark for all tests of the jobs. It compiles nothing: for a handful of rows that takes longer than everything else.
+
+Where Spark is not installed (`make test` does it) there is nothing to collect here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from harness.processes.operated_service import NOTIFICATION, OperatedService
+from harness.spark.options import FAST, SHIPPED, fast_sources
+
+if TYPE_CHECKING:
+    from harness.spark.lived_topics import Lived
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.lookups.specs import LookupSpec
+    from servers.kafka.server import KafkaServer
+
+if find_spec("pyspark") is None:
+    collect_ignore_glob = ["test_*.py"]
+SMALL_BLOCKS = {"spark.sql.files.maxPartitionBytes": "16384", "spark.sql.files.openCostInBytes": "0"}
+"""So that a test's file has several."""
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from pipeline.spark.session import start_session
+
+    warehouse = str(tmp_path_factory.mktemp("warehouse"))
+    places = {"spark.sql.warehouse.dir": warehouse, "spark.local.dir": warehouse, **_drivers()}
+    session = start_session("local[2]", {**FAST, **SMALL_BLOCKS, **places})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def lived(spark: SparkSession, kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+    """One for all tests that only look at what it left."""
+    from harness.spark.lived_topics import live
+
+    with live(spark, kafka, tmp_path_factory.mktemp("lived")) as lived:
+        yield lived
+
+
+def _drivers() -> dict[str, str]:
+    """Those of Kafka, and of PostgreSQL where there is one to be asked: they have to be there when Spark starts."""
+    from harness.servers.postgresql import find_programs
+
+    from servers.java.jars import get_jars
+
+    names = ("spark-kafka", *(("postgresql",) if find_programs() is not None else ()))
+    return {"spark.jars": ",".join(str(jar) for name in names for jar in sorted(get_jars(name).glob("*.jar")))}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[OperatedService]:
+    """On files; its jobs use the shipped sources."""
+    application, sources = SHIPPED.with_name("application.conf"), fast_sources(tmp_path)
+    (tmp_path / "service.conf").write_text(f'include "{application}"\n{NOTIFICATION}.lookups.sources = "{sources.name}"\n')
+    made = OperatedService(tmp_path, config="service.conf")
+    yield made
+    made.clear_away()
+
+
+@pytest.fixture
+def rows_of(spark: SparkSession) -> Callable[..., DataFrame]:
+    """The rows of a lookup as its sources would give them; what a row does not say is null, but for its line."""
+    from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+    def rows_of(spec: LookupSpec, *rows: Mapping[str, object]) -> DataFrame:
+        kinds = {"source": IntegerType(), "line": LongType()}
+        names = ("source", "place", "line", "text", "flaw", *spec.columns)
+        schema = StructType([StructField(name, kinds.get(name, StringType())) for name in names])
+        given = [
+            tuple(({"source": 0, "place": "here", "line": line} | dict(row)).get(name) for name in names)
+            for line, row in enumerate(rows, 1)
+        ]
+        return spark.createDataFrame(given, schema)
+
+    return rows_of

@@ -1,0 +1,64 @@
+"""The audit on Spark: portions of files, units brought together, tables of what was found, and the summary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from harness.planted.output import FAULTS
+from harness.spark.audited_service import AuditedService
+
+import pipeline.audit.lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.audit.summary import AuditSummary
+
+
+def summary_of(spark: SparkSession, audited: AuditedService) -> AuditSummary:
+    from pipeline.audit.counting import summarize
+    from pipeline.audit.file_rows import files_scope
+    from pipeline.audit.job import audit_records
+
+    scope = files_scope(spark, audited.file_settings(), audited.directory / "archive")
+    return summarize(audit_records(spark, scope, audited.settings(dict(scope.settled)), audited.directory / "audit"))
+
+
+def test_nothing_is_found_where_nothing_is_wrong_however_the_files_are_cut_up(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline.audit.lines, "PORTION_BYTES", 50_000)
+    audited = AuditedService(tmp_path, "STRICT_SEQUENCE", rotate_bytes=100_000)
+    audited.live(partitions=2)
+    summary = summary_of(spark, audited)
+    assert summary.is_good, summary.examples
+    assert summary.units == 40
+    assert summary.open == 0
+    assert summary.incomplete > 0
+    assert sum(each.count for each in summary.depth) == summary.arrivals
+    assert sum(each.count for each in summary.statuses) == summary.notifications
+    assert {each.flow for each in summary.flows} == {"PaymentInitiationFlow", "FraudCheckFlow"}
+
+
+def test_all_faults_at_once_are_found_and_named(spark: SparkSession, tmp_path: Path) -> None:
+    audited = AuditedService(tmp_path)
+    audited.live(units=60, losses=0.03)
+    struck = [fault for fault in FAULTS if fault.name in AT_ONCE]
+    for fault in struck:
+        fault.strike(audited)
+    summary = summary_of(spark, audited)
+    found = {deviation for deviation, count in summary.counts.items() if count}
+    assert found >= {fault.deviation.value for fault in struck}
+    assert not summary.is_good
+    assert (audited.directory / "audit" / "result" / "kind=finding").is_dir()
+
+
+AT_ONCE = (
+    "a release is dropped with all that it let out",
+    "a notification is written again",
+    "a unit is notified of that never came",
+    "a late notification has no mark",
+    "a dead letter is dropped",
+)

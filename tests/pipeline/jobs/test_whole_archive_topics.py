@@ -1,0 +1,110 @@
+"""`resequencer archive-topics` as an operator has it: killed again and again under load, a second one, SIGTERM.
+
+`KILLS=20` strikes more often than in a common run, `KILL_SEED=N` at other moments.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Event, Thread
+from time import sleep
+
+import pytest
+from harness.processes.operated_service import INGRESS, NOTIFICATION, OperatedService
+from harness.spark.archived_topics import ArchivedTopics
+from harness.spark.options import fast_sources
+from harness.waiting import wait_until
+from kafka import KafkaProducer
+from pyspark.sql import SparkSession
+
+from servers.kafka.server import KafkaServer
+from tests.connectors.kafka.stage import KafkaStage
+
+KILLS = int(os.environ.get("KILLS", "2"))
+SEED = int(os.environ.get("KILL_SEED", "7"))
+PATIENCE_SECONDS = 600
+
+
+@pytest.fixture
+def topics(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> Iterator[ArchivedTopics]:
+    stage = KafkaStage(kafka)
+    yield ArchivedTopics(spark, stage, str(tmp_path / "run" / "service" / "records"))
+    stage.close()
+
+
+@pytest.fixture
+def service(topics: ArchivedTopics, tmp_path: Path) -> Iterator[OperatedService]:
+    """Its archiver works in small batches, on a Spark that compiles nothing."""
+    fast_sources(tmp_path)
+    names, clients = topics.stage.topics, f'{{ bootstrap.servers = "{topics.stage.bootstrap}", group.id = {topics.stage.group} }}'
+    (tmp_path / "service.conf").write_text(f"""
+        {INGRESS} {{ transport = kafka, kafka.consumer {{ topic = {names.input}, kafka-clients {clients} }} }}
+        {NOTIFICATION} {{
+          transport = kafka, kafka.producer.topic = {names.notifications}, dead-letters.topic = {names.dead_letters}
+          lookups.sources = "fast.conf", archive {{ every = 1s, batch-size = 400 }}
+        }}
+    """)
+    made = OperatedService(tmp_path, config="service.conf")
+    yield made
+    made.clear_away()
+
+
+class Load(Thread):
+    """Records into all topics until `end`, in transactions of which every third is aborted."""
+
+    def __init__(self, topics: ArchivedTopics) -> None:
+        super().__init__(daemon=True)
+        self._stage = topics.stage
+        self._is_over = Event()
+
+    def run(self) -> None:
+        number = 0
+        with closing(KafkaProducer(bootstrap_servers=self._stage.bootstrap, transactional_id=self._stage.group)) as producer:
+            producer.init_transactions()
+            while not self._is_over.wait(0.02):
+                producer.begin_transaction()
+                for topic in self._stage.topics.all:
+                    producer.send(topic, b"%d" % number, b"k", [("n", b"%d" % number)], number % 2)
+                producer.flush()
+                number += 1
+                (producer.abort_transaction if number % 3 == 0 else producer.commit_transaction)()
+
+    def end(self) -> None:
+        self._is_over.set()
+        self.join(PATIENCE_SECONDS)
+
+
+def test_whenever_it_is_killed_the_archive_is_what_the_topics_are(topics: ArchivedTopics, service: OperatedService) -> None:
+    batches = Path(topics.location) / "batches"
+    chance, load = random.Random(SEED), Load(topics)
+    load.start()
+    for _ in range(KILLS):
+        known = _count(batches)
+        archiving = service.begin_verb("archive-topics", "--continuous")
+        wait_until(lambda known=known: _count(batches) > known, "another batch", PATIENCE_SECONDS, 0.05)  # type: ignore[misc]
+        sleep(chance.uniform(0, 3))
+        archiving.kill()
+        archiving.wait()
+
+    known = _count(batches)
+    archiving = service.begin_verb("archive-topics", "--continuous")
+    wait_until(lambda: _count(batches) > known, "another batch", PATIENCE_SECONDS, 0.05)
+    second = service.verb("archive-topics", seconds=PATIENCE_SECONDS)
+    assert (second.returncode, "another process archives into it" in second.stderr) == (1, True), second.stderr
+    archiving.send_signal(signal.SIGTERM)
+    assert archiving.wait(PATIENCE_SECONDS) == 0
+
+    load.end()
+    ended = service.verb("archive-topics", seconds=PATIENCE_SECONDS)
+    assert (ended.returncode, ended.stderr.splitlines()) == (0, ["Starting Spark (local[*])"])
+    assert f"{topics.stage.topics.input} is archived up to 0: " in ended.stdout
+    topics.assert_archived()
+
+
+def _count(batches: Path) -> int:
+    return len(list(batches.glob("batch=*")))

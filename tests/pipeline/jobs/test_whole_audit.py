@@ -1,0 +1,71 @@
+"""`resequencer audit` as an operator has it: what a running service let out, and what somebody took away from it."""
+
+import json
+from pathlib import Path
+
+from harness.processes.operated_service import OperatedService
+from harness.waiting import wait_until
+
+from daemon.exit_code import ExitCode
+from daemon.supervision.run_lock import RunLock
+
+PATIENCE_SECONDS = 600
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    """What an audit wrote and others read."""
+    names = (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
+    return {
+        str(name): (directory / name).read_bytes()
+        for name in names
+        if not name.name.startswith("audit.lock") and name.parts[0] != ".building"
+    }
+
+
+def test_what_is_not_enough_to_judge_by_has_an_exit_code_of_its_own(service: OperatedService) -> None:
+    refused = service.verb("audit", seconds=PATIENCE_SECONDS)
+    assert refused.returncode == 5, refused.stdout + refused.stderr
+    assert "holds no input; is this the service's configuration?" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named(service: OperatedService) -> None:
+    service.start_and_wait()
+    assert service.verb("simulate", "--units", "30", "--seed", "7", "--late", "0").returncode == 0
+    service.wait_until_idle()
+    assert service.stop() == 0
+
+    sound = service.verb("audit", seconds=PATIENCE_SECONDS)
+    assert sound.returncode == 0, sound.stdout + sound.stderr
+    assert "Nothing lost, nothing doubled, nothing out of order, content as expected" in sound.stdout
+    assert [line.split(" ")[0] for line in sound.stderr.splitlines()] == ["Starting", "Reading"], sound.stderr
+    page = (service.run_directory / "audit" / "page.html").read_text()
+    assert page.count("<svg") == 3
+    assert "://" not in page
+
+    written = tree(service.run_directory / "audit")
+    killed = service.begin_verb("audit")
+    building = service.run_directory / "audit" / ".building" / "result"
+    wait_until(building.exists, "the tables are begun", PATIENCE_SECONDS)
+    killed.kill()
+    killed.wait()
+    assert tree(service.run_directory / "audit") == written, "a killed audit leaves what the last one wrote"
+
+    lock = RunLock(service.run_directory / "audit", "audit")
+    lock.acquire()
+    second = service.verb("audit", seconds=PATIENCE_SECONDS)
+    lock.release()
+    assert second.returncode == ExitCode.NOT_JUDGED
+    assert second.stderr.endswith("audit: another audit writes there; wait until it has ended, or name another --output\n")
+
+    output = service.run_directory / "out" / "notifications.jsonl"
+    first, *others = output.read_bytes().splitlines(keepends=True)
+    output.write_bytes(b"".join(others))
+    robbed = service.verb("audit", "--json", seconds=PATIENCE_SECONDS)
+    assert robbed.returncode == 1, robbed.stdout + robbed.stderr
+    said = json.loads(robbed.stdout)
+    assert said["good"] is False
+    assert said["counts"]["lost"] == 1
+    assert said["examples"][0]["unit"] == json.loads(first)["key"]
+    assert not building.parent.exists()
+    assert said == json.loads((service.run_directory / "audit" / "summary.json").read_bytes())

@@ -1,0 +1,76 @@
+"""From records on a real Kafka to a deadline that was learned from them, by processes as an operator starts them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from harness.processes.operated_service import EVENTS, FLOW, INGRESS, NOTIFICATION, RESEQUENCER, OperatedService, envelope_line
+from harness.spark.options import fast_sources
+from kafka import KafkaProducer
+
+from connectors.line_format import decode_line
+from daemon.status.report import StatusReport
+from daemon.system_clock import SystemClock
+from enrichment.shapes import ANY, PROFILES
+from servers.kafka.server import KafkaServer
+
+PATIENCE_SECONDS = 600
+LATE_BY_MS = 1_700
+UNITS = 20
+
+
+@pytest.fixture
+def service(kafka: KafkaServer, fresh_name: Callable[[str], str], tmp_path: Path) -> Iterator[OperatedService]:
+    """Without a profile it would wait for ten minutes, which is also the most that a profile may say."""
+    source, output, dead = fresh_name("in"), fresh_name("out"), fresh_name("dead")
+    kafka.create_topics(source, output, dead, partitions=1)
+    profiles = f"[{{ format = archive, least-late = {UNITS} }}]"
+    fast_sources(tmp_path, f"sources {{ institutions = [], {PROFILES} = {profiles} }}")
+    (tmp_path / "service.conf").write_text(
+        f"""
+        {INGRESS}.kafka.consumer.topic = {source}
+        {INGRESS}.kafka.consumer.kafka-clients {{ bootstrap.servers = "{kafka.bootstrap}", group.id = {fresh_name("group")} }}
+        {NOTIFICATION} {{ kafka.producer.topic = {output}, dead-letters.topic = {dead}, lookups.sources = "fast.conf" }}
+        {RESEQUENCER} {{ storage-type = embedded, strategy = SEQUENCE }}
+        {RESEQUENCER} {{ processing-timeout = 4m, handling-limit = 4m, idle-timeout = 4m }}
+        {RESEQUENCER} {{ stash-timeout = learned, learned-timeout {{ at-least = 1s, at-most = 10m }} }}
+        """
+    )
+    made = OperatedService(tmp_path, config="service.conf")
+    _send(kafka.bootstrap, source)
+    yield made
+    made.clear_away()
+
+
+def _send(bootstrap: str, topic: str) -> None:
+    """Twenty units of which the first came behind the second, by their own instants; and one of which it never comes."""
+    at = SystemClock().now() - 600_000
+    records = [(f"uow-{unit}", number, late_ms) for unit in range(UNITS) for number, late_ms in ((2, 0), (1, LATE_BY_MS))]
+    with closing(KafkaProducer(bootstrap_servers=bootstrap)) as producer:
+        for unit, number, late_ms in [*records, ("uow-lonely", 2, 0)]:
+            line = decode_line(envelope_line(unit, number) + b"\n")
+            producer.send(topic, line.value, line.key, list(line.headers), timestamp_ms=at + late_ms)
+        producer.flush()
+
+
+def test_what_never_comes_is_given_up_when_as_late_ones_would_have_come(service: OperatedService) -> None:
+    archived = service.verb("archive-topics", seconds=PATIENCE_SECONDS)
+    assert archived.returncode == 0, archived.stderr
+    built = service.verb("lookups", "build", seconds=PATIENCE_SECONDS)
+    assert built.returncode == 0, built.stderr
+    assert f"{2 * UNITS + 1} records of 30 days; 0 are no envelopes, 0 do not say when they came" in built.stdout
+    shown = service.verb("lookups", "show", PROFILES, ANY, FLOW)
+    assert shown.stdout.splitlines() == [
+        f"usual_ms: {LATE_BY_MS}", f"latest_ms: {LATE_BY_MS}", f"late: {UNITS}", "usual_events: 2", "most_events: 2",
+    ]  # fmt: skip
+
+    def has_given_up(report: StatusReport) -> bool:
+        return report.counts.get("released_units", 0) == 1
+
+    service.start()
+    report = service.wait_for_report(has_given_up, "the lonely one is given up, long before ten minutes")
+    assert sum(report.notifications.values()) == 2 * UNITS + 1, EVENTS
+    assert report.longest_wait_ms >= LATE_BY_MS
+    assert report.deadlines == "learned, 1 completion-profiles within 1s and 10m; 10m where they do not say"
+    assert service.stop() == 0

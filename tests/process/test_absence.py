@@ -1,0 +1,90 @@
+"""A service that is away for longer than its retention, while its input grows: it goes on as if it had not been away."""
+
+from collections.abc import Callable
+from time import monotonic
+
+import pytest
+from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
+from harness.waiting import wait_until
+
+from daemon.status.report import State, StatusReport
+
+pytestmark = pytest.mark.slow
+
+CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
+RETENTION_SECONDS = 3
+RETENTION = (
+    f"{RESEQUENCER}.processing-timeout=500ms",
+    f"{RESEQUENCER}.idle-timeout=1s",
+    f"{RESEQUENCER}.retention={RETENTION_SECONDS}s",
+)
+BACKLOG = ("simulate", "--backlog", "--units", "600", "--seed", "12", "--duplicates", "5%")
+"""So many that a service reads for a while: when it is stopped, what was handled is idle and what follows is unread."""
+
+AT_ONCE = 20
+SOME, MOST = 200, 3_000
+Make = Callable[..., OperatedService]
+
+
+def on_kafka(request: pytest.FixtureRequest, name: str) -> list[str]:
+    kafka = request.getfixturevalue("kafka")
+    source, output, dead = (f"{name}-{each}" for each in ("in", "out", "dead"))
+    kafka.create_topics(source, output, dead, partitions=2)
+    return [
+        f"{INGRESS}.transport=kafka",
+        f"{NOTIFICATION}.transport=kafka",
+        f"{INGRESS}.kafka.consumer.topic={source}",
+        f"{NOTIFICATION}.kafka.producer.topic={output}",
+        f"{NOTIFICATION}.dead-letters.topic={dead}",
+        f'{CLIENTS} {{ bootstrap.servers = "{kafka.bootstrap}", group.id = {name} }}',
+    ]
+
+
+def kept_in(request: pytest.FixtureRequest, storage: str, name: str) -> list[str]:
+    if storage == "none":
+        return [f"{RESEQUENCER}.acknowledge=when-handled"]
+    if storage == "redis":
+        url = request.getfixturevalue("redis_server").url
+        return [f"{NOTIFICATION}.storage.namespace={name}", f'{NOTIFICATION}.storage.redis.url="{url}"']
+    if storage == "infinispan":
+        url = request.getfixturevalue("infinispan").url
+        return [f"{NOTIFICATION}.storage.infinispan.cache={name}", f'{NOTIFICATION}.storage.infinispan.url="{url}"']
+    return []
+
+
+@pytest.fixture(params=["embedded on files", "none on kafka", "redis on kafka", "infinispan on kafka"])
+def service(request: pytest.FixtureRequest, new_service: Make, fresh_name: Callable[[str], str]) -> OperatedService:
+    storage, _, transport = request.param.split()
+    name = fresh_name("absence")
+    transports = on_kafka(request, name) if transport == "kafka" else []
+    return new_service(
+        f"{RESEQUENCER}.storage-type={storage}",
+        f"{INGRESS}.batch-size={AT_ONCE}",
+        *RETENTION,
+        *transports,
+        *kept_in(request, storage, name),
+    )
+
+
+def test_what_was_handled_before_a_long_stop_is_known_to_what_lay_unread_meanwhile(service: OperatedService) -> None:
+    assert service.verb(*BACKLOG).returncode == 0
+    service.start()
+    before = service.wait_for_report(lambda report: _handled(report) >= SOME, "some of it is handled")
+    assert service.stop() == 0
+    assert _handled(before) < MOST, "it was not stopped in the middle"
+    stopped_at = monotonic()
+    wait_until(lambda: monotonic() > stopped_at + 2 * RETENTION_SECONDS, "the stop is longer than the retention")
+    service.start()
+    service.wait_for_report(_is_done, "all is read and nothing waits")
+    assert service.stop() == 0
+    verified = service.verb("verify")
+    assert "every promise was held" in verified.stdout, verified.stdout
+
+
+def _handled(report: StatusReport) -> int:
+    return sum(report.notifications.values())
+
+
+def _is_done(report: StatusReport) -> bool:
+    is_read = bool(report.partitions) and all(each.lag == 0 and each.unpublished == 0 for each in report.partitions)
+    return report.state == State.READY and is_read and report.units.waiting == 0

@@ -1,0 +1,126 @@
+"""What a person has to mend is told before anything starts, and waited for by a service that runs; on real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from harness.processes.operated_daemon import Daemon
+from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER
+from harness.waiting import wait_until
+
+from daemon.status.report import State
+from servers.kafka.server import KafkaServer
+from servers.redis.server import RedisServer, RedisSettings
+
+pytestmark = pytest.mark.slow
+
+CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
+REDIS = f"{NOTIFICATION}.storage.redis"
+NewDaemon = Callable[..., Daemon]
+Naming = Callable[[str], str]
+
+
+def on_kafka(bootstrap: str, source: str, output: str, dead: str, group: str) -> list[str]:
+    return [
+        f"{INGRESS}.transport=kafka",
+        f"{NOTIFICATION}.transport=kafka",
+        f"{INGRESS}.kafka.consumer.topic={source}",
+        f"{NOTIFICATION}.kafka.producer.topic={output}",
+        f"{NOTIFICATION}.dead-letters.topic={dead}",
+        f'{CLIENTS} {{ bootstrap.servers = "{bootstrap}", group.id = {group}, metadata.max.age.ms = 1000 }}',
+    ]
+
+
+def test_all_that_is_missing_is_told_at_once_and_nothing_is_started(
+    new_daemon: NewDaemon, kafka: KafkaServer, redis_server: RedisServer, fresh_name: Naming
+) -> None:
+    topics = [fresh_name(each) for each in ("in", "out", "dead")]
+    wrong = (f"{RESEQUENCER}.storage-type=redis", f'{REDIS} {{ url = "{redis_server.url}", password = wrong }}')
+    service = new_daemon(*on_kafka(kafka.bootstrap, *topics, fresh_name("group")), *wrong).service
+    started = service.verb("start", seconds=30)
+    assert started.returncode == 1
+    for topic in topics:
+        assert f"resequencer: topic {topic}: this " in started.stderr
+    assert started.stderr.count("Make it (kafka-topics --create)") == len(topics)
+    assert "check storage.redis.username and password" in started.stderr
+    assert not service.run_directory.exists()
+    checked = service.verb("check", "--connect", seconds=30)
+    assert checked.returncode == 4
+    assert checked.stderr.splitlines() == started.stderr.splitlines()[:-1]
+
+
+def test_a_server_that_is_away_is_waited_for_and_that_is_said(
+    new_daemon: NewDaemon, own_server: Callable[..., RedisServer]
+) -> None:
+    server = own_server(RedisServer).start()
+    daemon = new_daemon(f"{RESEQUENCER}.storage-type=redis", f'{REDIS}.url="{server.url}"')
+    server.kill()
+    beside = daemon.service.begin_verb("start")
+    wait_until(lambda: "it is waited for: " in _said(daemon, "start.log"), "it is said")
+    daemon.wait_for(lambda report: report.state is State.STORAGE_AWAY, "it is missed")
+    server.start()
+    assert beside.wait(60) == 0
+    assert "ready: process" in _said(daemon, "start.log")
+
+
+def test_a_service_that_could_not_be_started_again_is_not_stopped(new_daemon: NewDaemon, redis_server: RedisServer) -> None:
+    daemon = new_daemon(f"{RESEQUENCER}.storage-type=redis", f'{REDIS}.url="{redis_server.url}"')
+    daemon.start()
+    worker = daemon.worker
+    restarted = daemon.service.verb("restart", "--set", f"{REDIS}.password=wrong")
+    assert restarted.returncode == 1
+    assert "check storage.redis.username and password" in restarted.stderr
+    assert daemon.worker == worker
+    assert daemon.service.verb("restart", seconds=90).returncode == 0
+    assert daemon.worker != worker
+
+
+def test_a_topic_that_is_deleted_while_the_service_runs_is_waited_for(
+    new_daemon: NewDaemon, kafka: KafkaServer, fresh_name: Naming
+) -> None:
+    source, output, dead = (fresh_name(each) for each in ("in", "out", "dead"))
+    kafka.create_topics(source, output, dead, partitions=2)
+    daemon = new_daemon(*on_kafka(kafka.bootstrap, source, output, dead, fresh_name("group")))
+    daemon.start()
+    worker = daemon.worker
+    with kafka.admin() as admin:
+        admin.delete_topics([output])
+    daemon.wait_for(lambda report: report.state is State.SOURCE_AWAY, "it waits")
+    wait_until(
+        lambda: f"topic {output}: this output topic does not exist" in daemon.service.verb("status").stdout, "it says for what"
+    )
+    kafka.create_topics(output, partitions=2)
+    wait_until(daemon.is_ready, "it goes on")
+    simulated = daemon.service.verb("simulate", "--units", "20", "--garbage", "0", "--late", "0", "--losses", "0")
+    assert simulated.returncode == 0, simulated.stderr
+    followed = daemon.service.verb("verify", "--follow", "--patience", "60s", seconds=120)
+    assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
+    assert daemon.worker == worker
+
+
+def test_a_password_that_is_changed_while_the_service_runs_is_waited_for(
+    new_daemon: NewDaemon, own_server: Callable[..., RedisServer]
+) -> None:
+    server = own_server(RedisServer, RedisSettings(user="app", password="before")).start()
+    daemon = new_daemon(
+        f"{RESEQUENCER}.storage-type=redis", f'{REDIS} {{ url = "{server.url}", username = app, password = before }}'
+    )
+    daemon.start()
+    worker = daemon.worker
+    with closing(server.client()) as client:
+        client.execute_command("ACL", "SETUSER", "app", "<before", ">after")
+        client.execute_command("CLIENT", "KILL", "USER", "app", "SKIPME", "yes")
+        daemon.service.tell("uow-1", 1)
+        said = "check storage.redis.username and password"
+        wait_until(lambda: said in daemon.service.verb("status").stdout, "it waits and says why")
+        assert daemon.report is not None
+        assert daemon.report.state is State.STORAGE_AWAY
+        client.execute_command("ACL", "SETUSER", "app", ">before")
+    wait_until(lambda: daemon.service.sequences("uow-1") == [1], "what came leaves")
+    assert daemon.worker == worker
+
+
+def _said(daemon: Daemon, name: str) -> str:
+    return (daemon.service.directory / name).read_text(encoding="utf-8")

@@ -1,0 +1,49 @@
+"""Kafka does not answer for a while: who feeds and who compares wait, as the service does, and say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import sleep
+
+import pytest
+from harness.processes.operated_daemon import Daemon
+from harness.processes.operated_service import INGRESS, NOTIFICATION
+from harness.waiting import wait_until
+
+from servers.kafka.server import KafkaServer
+
+pytestmark = pytest.mark.slow
+
+CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
+TOPICS = ("IPF_PROCESSING_DATA", "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS")
+PAUSE_SECONDS = 15
+
+
+def test_simulate_and_verify_wait_for_kafka_and_say_so(
+    new_daemon: Callable[..., Daemon], own_server: Callable[..., KafkaServer], tmp_path: Path
+) -> None:
+    broker = own_server(KafkaServer).start()
+    broker.create_topics(*TOPICS, partitions=2)
+    daemon = new_daemon(
+        f"{INGRESS}.transport=kafka", f"{NOTIFICATION}.transport=kafka", f'{CLIENTS}.bootstrap.servers = "{broker.bootstrap}"'
+    )
+    daemon.start()
+    service = daemon.service
+    simulating = service.begin_verb("simulate", "--units", "1000", "--rate", "400/s", "--late", "0", "--losses", "0")
+    wait_until(lambda: (service.run_directory / "expected.jsonl").exists(), "the expectations")
+    following = service.begin_verb("verify", "--follow", "--patience", f"{PAUSE_SECONDS - 5}s")
+    wait_until(lambda: "units complete" in _said(tmp_path, "verify"), "the first look")
+    broker.pause()
+    wait_until(lambda: "the output is away, trying again until it is back" in _said(tmp_path, "verify"), "verify says so")
+    wait_until(lambda: "the input is away, trying again until it is back" in _said(tmp_path, "simulate"), "simulate says so")
+    sleep(PAUSE_SECONDS)  # Longer than verify has patience for what does not move.
+    broker.resume()
+    assert simulating.wait(120) == 0, _said(tmp_path, "simulate")
+    assert following.wait(120) == 0, _said(tmp_path, "verify")
+    assert "the output is back" in _said(tmp_path, "verify")
+    assert "every promise was held" in _said(tmp_path, "verify")
+
+
+def _said(directory: Path, verb: str) -> str:
+    return (directory / f"{verb}.log").read_text(encoding="utf-8")

@@ -1,0 +1,196 @@
+"""Several workers of one service on a real broker and a real Redis, as an operator has them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from harness.processes.operated_daemon import Daemon, has_ended
+from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
+from harness.waiting import wait_until
+
+from daemon.status.report import State
+from daemon.status.service_report import ServiceReport, find_reports, service_report
+from daemon.system_clock import SystemClock
+
+if TYPE_CHECKING:
+    from servers.kafka.server import KafkaServer
+    from servers.redis.server import RedisServer
+
+pytestmark = pytest.mark.slow
+
+CONSUMER = f"{INGRESS}.kafka.consumer"
+
+
+@pytest.fixture
+def workers_on(
+    kafka: KafkaServer, redis_server: RedisServer, fresh_name: Callable[[str], str], tmp_path: Path
+) -> Iterator[Callable[..., Daemon]]:
+    """Services with topics, a group and a namespace of their own."""
+    made: list[Daemon] = []
+
+    def make(*overrides: str, count: int, partitions: int) -> Daemon:
+        name = fresh_name("workers")
+        topics = [f"{name}-{each}" for each in ("in", "out", "dead")]
+        kafka.create_topics(*topics, partitions=partitions)
+        service = OperatedService(
+            tmp_path,
+            f"{INGRESS}.transport=kafka",
+            f"{NOTIFICATION}.transport=kafka",
+            f'{CONSUMER}.kafka-clients.bootstrap.servers="{kafka.bootstrap}"',
+            f"{CONSUMER}.kafka-clients.group.id={name}",
+            f"{CONSUMER}.kafka-clients.group.instance.id={name}",
+            f"{CONSUMER}.topic={topics[0]}",
+            f"{NOTIFICATION}.kafka.producer.topic={topics[1]}",
+            f"{NOTIFICATION}.dead-letters.topic={topics[2]}",
+            f"{NOTIFICATION}.worker.count={count}",
+            f"{NOTIFICATION}.storage.namespace={name}",
+            f'{NOTIFICATION}.storage.redis.url="{redis_server.url}"',
+            f"{RESEQUENCER}.storage-type=redis",
+            f"{RESEQUENCER}.stash-timeout=2s",
+            *overrides,
+        )
+        made.append(Daemon(service))
+        return made[-1]
+
+    yield make
+    for daemon in made:
+        daemon.service.verb("stop", seconds=120)
+        daemon.service.clear_away()
+
+
+def test_two_workers_share_the_partitions_and_whichever_is_killed_nothing_is_lost_doubled_or_misplaced(
+    workers_on: Callable[..., Daemon],
+) -> None:
+    daemon = workers_on(count=2, partitions=4)
+    daemon.start()
+    _wait_until_shared(daemon)
+    simulated = daemon.service.verb("simulate", "--units", "300", "--late", "0", "--losses", "1%", "--seed", "5", seconds=120)
+    assert simulated.returncode == 0, simulated.stderr
+    for slot in (0, 1):
+        worker = _worker_in(daemon, slot)
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda killed=worker, of=slot: daemon.find_worker(of) not in (None, killed), "another one begins")
+        _wait_until_shared(daemon)
+    verified = lambda: daemon.service.verb("verify", seconds=120)  # noqa: E731 - Asked again until it is so.
+    wait_until(lambda: verified().returncode == 0, "every promise is held", 120, 1)
+    assert [each.restarts for _, each in _report(daemon).workers] == [1, 1]
+    assert daemon.service.verb("stop").returncode == 0
+    log = daemon.log_file.read_text()
+    assert "worker 0 was killed by SIGKILL" in log
+    assert "resequencer.daemon: ready [slot=0]" in log
+    assert "resequencer.daemon: drained [slot=1]" in log
+
+
+def test_a_worker_for_which_no_partition_is_left_stands_by_and_takes_over_when_another_one_hangs(
+    workers_on: Callable[..., Daemon],
+) -> None:
+    daemon = workers_on(f"{CONSUMER}.kafka-clients.session.timeout.ms=6000", count=2, partitions=1)
+    daemon.start()
+    wait_until(lambda: len(_holders(daemon)) == 1, "one holds it")
+    (holder,) = _holders(daemon)
+    told = rf"worker {1 - holder} \(process [0-9]+\): ready, no partition is left for it, it stands by"
+    assert re.search(told, daemon.service.verb("status").stdout)
+    hanging = _worker_in(daemon, holder)
+    os.kill(hanging, signal.SIGSTOP)
+    wait_until(lambda: _holders(daemon) == {1 - holder}, "the other one has taken over", 90)
+    wait_until(lambda: _report(daemon).state == "stale", "it is told that one says nothing")
+    os.kill(hanging, signal.SIGCONT)
+    wait_until(lambda: _report(daemon).state == State.READY, "both are ready", 90)
+
+
+def test_in_the_foreground_both_drain_on_one_signal(workers_on: Callable[..., Daemon]) -> None:
+    daemon = workers_on(count=2, partitions=2)
+    service = daemon.service.start(alone=False)
+    wait_until(lambda: find_reports(service.run_directory), "they report")
+    _wait_until_shared(daemon)
+    assert service.stop() == 0
+    assert "drained [slot=0]" in service.log
+    assert "drained [slot=1]" in service.log
+
+
+def test_workers_whose_supervisor_is_gone_end_and_a_start_waits_for_them(workers_on: Callable[..., Daemon]) -> None:
+    daemon = workers_on(count=2, partitions=2)
+    daemon.start()
+    workers = [_worker_in(daemon, slot) for slot in (0, 1)]
+    os.kill(daemon.supervisor, signal.SIGKILL)
+    daemon.start()
+    assert all(map(has_ended, workers))
+    _wait_until_shared(daemon)
+
+
+def _report(daemon: Daemon) -> ServiceReport:
+    reports = find_reports(daemon.service.run_directory)
+    assert reports
+    return service_report(reports, SystemClock().now(), is_running=True)
+
+
+def _wait_until_shared(daemon: Daemon) -> None:
+    wait_until(lambda: _report(daemon).state == State.READY and _holders(daemon) == {0, 1}, "both are ready and hold some", 90)
+
+
+def _holders(daemon: Daemon) -> set[int]:
+    return {each.slot for each in _report(daemon).whole.partitions}
+
+
+def _worker_in(daemon: Daemon, slot: int) -> int:
+    return wait_until(lambda: daemon.find_worker(slot), f"a worker in slot {slot}") or 0
+
+
+DEADLY_TARGET = """
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+def report(mapping):
+    \"\"\"The first ACTC that comes ends whichever worker makes it.\"\"\"
+    made = mapping["report"]
+    identity = made["CstmrPmtStsRpt"]["GrpHdr"]["MsgId"]
+    if "ACTC" in json.dumps(made):
+        with suppress(FileExistsError), Path("killer").open("x") as killer:
+            killer.write(identity)
+        if identity == Path("killer").read_text() and not Path("cured").exists():
+            with Path("calls").open("a") as calls:
+                calls.write("x")
+            os._exit(3)
+    return json.dumps(made).encode()
+"""
+
+
+def test_a_record_that_ends_whichever_worker_gets_it_is_set_aside_and_every_other_promise_is_held(
+    workers_on: Callable[..., Daemon],
+) -> None:
+    daemon = workers_on(f"{NOTIFICATION}.target-type=deadly_target:report", count=2, partitions=4)
+    directory, verb = daemon.service.directory, daemon.service.verb
+    (directory / "deadly_target.py").write_text(DEADLY_TARGET, encoding="utf-8")
+    daemon.start()
+    _wait_until_shared(daemon)
+    simulated = verb("simulate", "--units", "200", *none_of("late", "losses", "duplicates"), seconds=120)
+    assert simulated.returncode == 0, simulated.stderr
+    wait_until(lambda: "ended-its-worker" in verb("dead-letters", "list").stdout, "it is set aside", 120, 1)
+    assert (directory / "calls").stat().st_size == 3
+    (directory / "cured").touch()
+    _wait_until_shared(daemon)
+    assert sum(each.restarts for _, each in _report(daemon).workers) == 3
+    requeued = verb("dead-letters", "requeue", "--reason", "ended-its-worker")
+    assert (requeued.returncode, requeued.stdout.count(": requeued, now at ")) == (0, 1), requeued
+    as_a_report = ("--set", f"{NOTIFICATION}.target-type=report")
+    judged = lambda: json.loads(verb("verify", "--json", *as_a_report, seconds=120).stdout)  # noqa: E731 - Asked again.
+    wait_until(lambda: judged()["counts"]["lost"] == 0, "all have left", 120, 1)
+    assert {what: count for what, count in judged()["counts"].items() if count} == {
+        "dead letter unexpected": 1,
+        "marked incomplete or late without a cause": 1,
+    }, "what was requeued comes late, and nobody told the judge of its letter"
+
+
+def none_of(*kinds: str) -> list[str]:
+    """For `simulate`."""
+    return [word for kind in kinds for word in (f"--{kind}", "0")]

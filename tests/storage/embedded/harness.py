@@ -1,0 +1,36 @@
+"""Embedded storages that share one file."""
+
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
+from storage.port import Commit, PartitionStore
+
+
+def memory_directory() -> TemporaryDirectory[str]:
+    """In main memory where the system has such a place: what is synced thousands of times need not wait for the disk."""
+    return TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+
+
+class EmbeddedHarness:
+    """Each `make` is a connection of its own, as another process would have it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.file = directory / "state.db"
+        self.tokens = count()
+        self.made: list[EmbeddedStorage] = []
+
+    def make(self) -> EmbeddedStorage:
+        storage = EmbeddedStorage(EmbeddedSettings(self.file, 500), lambda: f"token-{next(self.tokens)}")
+        self.made.append(storage)
+        return storage
+
+    def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:
+        before = store.header
+        store.commit(commit)
+        store._header = before
+
+    def close(self) -> None:
+        for storage in self.made:
+            storage.close()

@@ -1,0 +1,241 @@
+"""The file of the embedded storage: how it comes to be, and what is refused rather than overwritten."""
+
+import os
+import sqlite3
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from storage.embedded.schema import FORMAT_VERSION, create
+from storage.port import Pending, StorageRefused, StorageUnavailable, UnitChange
+from tests.storage.contract import OTHER, PARTITION, expire_all, following, idle, put, waiting
+
+NOBODY = 65_534
+
+
+def filled(embedded):
+    storage = embedded.make()
+    store = storage.open(PARTITION)
+    put(store, *(UnitChange(f"unit-{number}", b"s" * 500, payment_data=b"d" * 3_000) for number in range(300)))
+    storage.close()
+    return embedded.file
+
+
+def refusal(embedded):
+    with pytest.raises(StorageRefused) as refused:
+        embedded.make().open(PARTITION)
+    assert refused.value.what == str(embedded.file)
+    return refused.value.problem
+
+
+def digest(file: Path) -> bytes:
+    return sha256(file.read_bytes()).digest()
+
+
+def execute(file: Path, statement: str) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute(statement).fetchall()
+
+
+def test_a_missing_file_is_created_for_its_owners_eyes_only_and_nothing_is_left_beside_it(embedded):
+    storage = embedded.make()
+    assert not embedded.file.exists()
+    storage.open(PARTITION)
+    for file in embedded.file.parent.iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600
+    storage.close()
+    assert [file.name for file in embedded.file.parent.iterdir()] == ["state.db"]
+
+
+def test_a_file_that_another_process_creates_meanwhile_stays(embedded):
+    before = digest(filled(embedded))
+    create(embedded.file)
+    assert digest(embedded.file) == before
+    assert len(list(embedded.file.parent.iterdir())) == 1
+
+
+def test_a_commit_is_synced_to_the_disk_before_it_is_answered(embedded):
+    storage = embedded.make()
+    storage.open(PARTITION)
+    (synchronous,) = storage._database._connection.execute("PRAGMA synchronous").fetchone()
+    (mode,) = storage._database._connection.execute("PRAGMA journal_mode").fetchone()
+    assert (synchronous, mode) == (2, "wal")
+
+
+def test_a_newer_format_is_refused_and_left_as_it_is(embedded):
+    execute(filled(embedded), f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+    before = digest(embedded.file)
+    assert "start the newer version" in refusal(embedded)
+    assert digest(embedded.file) == before
+
+
+def test_a_file_of_the_first_format_is_brought_up_to_date(embedded):
+    as_of_format_2(filled(embedded))
+    execute(embedded.file, "ALTER TABLE partitions DROP COLUMN source")
+    execute(embedded.file, "PRAGMA user_version = 1")
+    store = embedded.make().open(PARTITION)
+    assert store.header.next_offset is not None
+    assert store.header.source == ""
+    put(store, source="named")
+    assert embedded.make().open(PARTITION).header.source == "named"
+
+
+def as_of_format_2(file):
+    """`changed_at` was an instant of the wall clock, and no partition had a clock of its own."""
+    execute(file, "ALTER TABLE partitions DROP COLUMN caught_up_ms")
+    execute(file, "DROP INDEX idle")
+    execute(file, "CREATE INDEX idle ON units (changed_at) WHERE wakes_at IS NULL")
+    execute(file, "UPDATE units SET changed_at = 1774740835941 + changed_at")
+    execute(file, "PRAGMA user_version = 2")
+
+
+def test_what_an_older_format_remembers_stays_for_the_retention_of_the_caught_up_clock(embedded):
+    put(embedded.make().open(PARTITION), idle("a"), waiting("b"))
+    as_of_format_2(embedded.file)
+    store = embedded.make().open(PARTITION)
+    begins_at = store.header.caught_up_ms
+    assert begins_at == 1774740835941
+    assert store.expire(begins_at - 1, ()) == 0
+    put(store, idle("b"), caught_up_ms=begins_at + 5)
+    assert expire_all(store, begins_at) == 1
+    assert store.load("ab").keys() == {"b"}
+
+
+def test_a_format_that_never_was_is_refused(embedded):
+    execute(filled(embedded), "PRAGMA user_version = 0")
+    assert "restore it" in refusal(embedded)
+
+
+def test_another_programs_database_is_refused_and_left_as_it_is(embedded):
+    execute(embedded.file, "CREATE TABLE theirs (value)")
+    before = digest(embedded.file)
+    assert "another program's" in refusal(embedded)
+    assert digest(embedded.file) == before
+
+
+@pytest.mark.parametrize("content", [b"x", b"garbage " * 1_000, b"\x00" * 10_000, b"SQLite format 3\x00" + b"\xff" * 5_000])
+def test_a_file_of_garbage_is_refused_and_left_as_it_is(embedded, content):
+    embedded.file.write_bytes(content)
+    assert refusal(embedded)
+    assert embedded.file.read_bytes() == content
+
+
+def test_a_file_that_was_cut_to_nothing_is_refused(embedded):
+    os.truncate(filled(embedded), 0)
+    assert "it was cut" in refusal(embedded)
+    assert embedded.file.stat().st_size == 0
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.001, 0.01, 0.3, 0.5, 0.9, 0.999])
+def test_a_file_that_was_cut_anywhere_is_refused(embedded, share):
+    size = filled(embedded).stat().st_size
+    os.truncate(embedded.file, int(size * share))
+    assert "restore it" in refusal(embedded)
+
+
+def test_a_page_that_was_overwritten_is_refused_when_it_is_read(embedded):
+    with filled(embedded).open("r+b") as file:
+        # All but the first page, which holds the schema.
+        file.seek(4_096)
+        file.write(b"\xa5" * (embedded.file.stat().st_size - 4_096))
+    assert "restore it" in refusal(embedded)
+
+
+def test_a_log_without_its_database_is_refused(embedded):
+    embedded.file.with_name("state.db-wal").write_bytes(b"what was committed last")
+    assert "state.db-wal" in refusal(embedded)
+    assert not embedded.file.exists()
+
+
+def test_a_missing_directory_is_refused_rather_than_made(embedded):
+    embedded.file = embedded.file.parent / "not-mounted" / "state.db"
+    assert "directory does not exist" in refusal(embedded)
+
+
+def test_a_directory_in_the_place_of_the_file_is_refused(embedded):
+    embedded.file.mkdir()
+    assert "no file" in refusal(embedded)
+
+
+@contextmanager
+def without_roots_rights(directory: Path):
+    """Root may do everything: as root, be nobody meanwhile, whom the directory and what lies in it belong to."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for each in (directory, *directory.iterdir()):
+        os.chown(each, NOBODY, -1)
+    os.setresuid(NOBODY, NOBODY, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+def test_a_file_that_may_not_be_written_is_refused(embedded):
+    filled(embedded).chmod(0o400)
+    with without_roots_rights(embedded.file.parent):
+        assert "right to read and write" in refusal(embedded)
+
+
+def test_a_full_disk_is_unavailable_and_goes_on_once_there_is_room(embedded):
+    storage = embedded.make()
+    store = storage.open(PARTITION)
+    put(store, waiting("a"))
+    connection = storage._database._connection
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages + 10}")
+    commit = following(store, idle("a"), UnitChange("b", b"x" * 200_000), added=(Pending(1, b"one"),), highest_number=1)
+    for _ in range(3):
+        with pytest.raises(StorageUnavailable, match=r"state\.db.*full"):
+            store.commit(commit)
+        assert store.load(["a", "b"]).keys() == {"a"}
+        assert len(store.waiting()) == 1
+    connection.execute("PRAGMA max_page_count = 1000000")
+    store.commit(commit)
+    assert store.load(["a", "b"]).keys() == {"a", "b"}
+
+
+def test_a_file_that_another_process_is_writing_for_long_is_unavailable(embedded):
+    storage = embedded.make()
+    store = storage.open(PARTITION)
+    commit = following(store, idle("a"))
+    with embedded.make()._database.writing():
+        with pytest.raises(StorageUnavailable, match="locked"):
+            store.commit(commit)
+        with pytest.raises(StorageUnavailable, match="locked"):
+            embedded.make().open(OTHER)
+        # Readers never wait for a writer.
+        assert store.load(["a"]) == {}
+    store.commit(commit)
+
+
+def test_a_mistake_in_a_statement_is_neither_the_disk_s_nor_the_file_s_fault(embedded):
+    storage = embedded.make()
+    store = storage.open(PARTITION)
+    with pytest.raises(sqlite3.Error):
+        put(store, UnitChange("a", object()))
+    put(store, idle("a"))
+
+
+def test_what_expired_makes_room_and_the_file_shrinks(embedded):
+    filled(embedded)
+    before = embedded.file.stat().st_size
+    storage = embedded.make()
+    expire_all(storage.open(PARTITION), 10**6)
+    storage.close()
+    assert embedded.file.stat().st_size < before / 2
+
+
+@pytest.mark.slow
+def test_the_log_is_cut_back_after_an_outsize_commit(embedded):
+    storage = embedded.make()
+    store = storage.open(PARTITION)
+    log = embedded.file.with_name("state.db-wal")
+    put(store, UnitChange("a", b"x" * (80 * 2**20)))
+    assert log.stat().st_size > 80 * 2**20
+    for number in range(3):
+        put(store, idle(f"unit-{number}"))
+    assert log.stat().st_size <= 64 * 2**20

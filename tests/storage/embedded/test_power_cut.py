@@ -1,0 +1,113 @@
+"""The power goes at any call: the database comes back at the last commit that was answered, or at the one under way."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from errno import EIO
+from pathlib import Path
+from random import Random
+
+import pytest
+from harness.disk.faulty_disk import Call, FaultyDisk
+from harness.disk.power_cut import Disk, read_trace
+
+from tests.storage.embedded.hard_life import PARTITION, Life, check_store
+from tests.storage.embedded.harness import memory_directory
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = Path(__file__).with_name("hard_life.py")
+COMMITS = 4
+
+
+class Machine:
+    """Runs programs in `root` on a disk that is watched; afterwards the power may go at any event."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "root"
+        self.root.mkdir()
+        self.disk = FaultyDisk.make(directory / "faults", trace_of=self.root)
+
+    def commit(self, count: int, tries: int = 1, *settings: str) -> int:
+        """So many more commits, by another process; 9 if one of them failed so often."""
+        environment = {**self.disk.environment, "PYTHONPATH": f"{PROGRAM.parents[2]}:{PROGRAM.parents[3]}"}
+        command = [sys.executable, str(PROGRAM), "commit", str(self.root), str(count), str(tries), *settings]
+        return subprocess.run(command, env=environment, check=False).returncode
+
+    def cuts(self, *survivals: float) -> Iterator[tuple[str, int, Path]]:
+        """After each event: what happened, how many commits were answered by then, and a directory as the cut left it."""
+        model, answered = Disk(self.root), 0
+        for number, event in enumerate(read_trace(self.disk.trace)):
+            model.take(event)
+            if event.path.name == "answered":
+                answered = int(event.data or answered)
+                continue
+            for survival in survivals:
+                with memory_directory() as left:
+                    model.cut(Path(left), Random(number), survival)
+                    yield f"{number}: {event.call.name} of {event.path.name}, {survival}", answered, Path(left)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    with memory_directory() as directory:
+        yield Machine(Path(directory))
+
+
+def stored_in(directory: Path) -> int:
+    """The commit at which the database comes back, all of it; 0 before the first."""
+    storage = Life(directory).make()
+    try:
+        store = storage.open(PARTITION)
+        number = store.header.next_offset or 0
+        if number:
+            check_store(store, number)
+        return number
+    finally:
+        storage.close()
+
+
+def lost(machine: Machine, *survivals: float) -> list[str]:
+    found = []
+    for when, answered, left in machine.cuts(*survivals):
+        stored = stored_in(left)
+        if stored not in (answered, answered + 1):
+            found.append(f"{when}: commit {stored} where {answered} was answered")
+    return found
+
+
+CHECKPOINTS = "PRAGMA wal_autocheckpoint = 30"
+
+
+@pytest.mark.parametrize("settings", [(), (CHECKPOINTS,)])
+def test_the_power_may_go_at_any_call(machine: Machine, settings: tuple[str, ...]) -> None:
+    assert machine.commit(COMMITS, 1, *settings) == 0
+    assert lost(machine, 0, 0.5) == []
+
+
+def test_a_commit_that_was_not_synced_is_lost_by_this_model(machine: Machine) -> None:
+    """The fault is planted: what passes the other tests would show here."""
+    assert machine.commit(COMMITS, 1, "PRAGMA synchronous = NORMAL") == 0
+    assert lost(machine, 0) != []
+
+
+@pytest.mark.parametrize("settings", [(), (CHECKPOINTS,)])
+@pytest.mark.parametrize("skip", [3, 4])
+def test_what_a_failed_sync_took_is_written_again(machine: Machine, skip: int, settings: tuple[str, ...]) -> None:
+    fault = machine.disk.fail("state.db-wal", Call.SYNC, EIO, skip=skip, times=1)
+    assert machine.commit(COMMITS, 2, *settings) == 0
+    assert fault.struck == 1
+    assert lost(machine, 0) == []
+
+
+@pytest.mark.parametrize("settings", [(), (CHECKPOINTS,)])
+@pytest.mark.parametrize("skip", [3, 4])
+def test_what_a_failed_sync_took_is_written_again_though_the_process_died_of_it(
+    machine: Machine, skip: int, settings: tuple[str, ...]
+) -> None:
+    """The next one finds a commit that looks whole, and is not on the disk."""
+    fault = machine.disk.fail("state.db-wal", Call.SYNC, EIO, skip=skip, times=1)
+    assert machine.commit(COMMITS, 1, *settings) in (9, 0), "who checkpoints by itself may go on"
+    assert fault.struck == 1
+    assert machine.commit(COMMITS, 1, *settings) == 0
+    assert lost(machine, 0) == []

@@ -1,0 +1,63 @@
+"""Infinispan storages that share one namespace, on a cache in memory or on a real server."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from storage.infinispan.cache_port import Cache
+from storage.infinispan.settings import LayoutSettings
+from storage.infinispan.storage import InfinispanStorage
+from storage.port import Commit, PartitionStore, StorageUnavailable
+
+RETENTION_MS = 1_000
+
+SMALL = {
+    "window_bytes": 2_000,
+    "least_window_bytes": 1_000,
+    "window_segments": 3,
+    "least_fold_bytes": 300,
+    "page_memory_bytes": 2_000,
+    "page_bytes": 400,
+    "leaf_bytes": 200,
+    "few_units": 4,
+}
+"""A layout in which a handful of units needs all that a million would need."""
+
+
+class InfinispanHarness:
+    """Each `make` has a connection of its own, as another process would have it."""
+
+    def __init__(self, connect: Callable[[], Cache], **layout: int) -> None:
+        self.connect = connect
+        self.tokens = count()
+        self.settings = LayoutSettings(f"test-{uuid4().hex[:12]}", RETENTION_MS, **layout)
+        self.made: list[InfinispanStorage] = []
+
+    def make(self, **changes: object) -> InfinispanStorage:
+        settings = replace(self.settings, **changes)
+        storage = InfinispanStorage(settings, self.connect(), lambda: f"{settings.namespace}-{next(self.tokens)}")
+        self.made.append(storage)
+        return storage
+
+    def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:
+        """The counter moves, but whoever moved it never hears of it."""
+        cache = store._link._cache
+        moving = cache.compare_and_set
+
+        def unanswered(name: str, expected: int, update: int) -> bool:
+            moving(name, expected, update)
+            raise StorageUnavailable("the answer was lost")
+
+        cache.compare_and_set = unanswered
+        try:
+            with suppress(StorageUnavailable):
+                store.commit(commit)
+        finally:
+            cache.compare_and_set = moving
+
+    def close(self) -> None:
+        for storage in self.made:
+            storage.close()

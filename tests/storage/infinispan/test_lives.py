@@ -1,0 +1,299 @@
+"""Storage `infinispan`: random lives with failures at any request, and planted mistakes that these lives must notice."""
+
+import msgspec
+import pytest
+
+from domain.record import Partition
+from storage.infinispan import commit as infinispan_commit
+from storage.infinispan import unit_index
+from storage.infinispan.commit import Preparation
+from storage.infinispan.commit_attempt import Attempt
+from storage.infinispan.expiry import Forgotten, Horizon
+from storage.infinispan.index_block import Leaf
+from storage.infinispan.opening import Opening
+from storage.infinispan.page_table import Archive
+from storage.infinispan.partition import InfinispanPartitionStore
+from storage.infinispan.partition_keys import PartitionLink
+from storage.infinispan.partition_state import Contents
+from storage.infinispan.window import Window
+from tests.storage.infinispan.lives import RETENTION_MS, Life, live
+from tests.storage.infinispan.memory import MemoryServer
+
+OTHER = Partition("T", 1)
+STEPS = 120
+KINDS = ({}, {"failing": 0.05}, {"dying": 0.05}, {"failing": 0.03, "dying": 0.03})
+
+
+def life(seed: int) -> Life:
+    """Every fifth has another partition beside it, whose clock is far ahead."""
+    server = MemoryServer()
+    lived = Life(seed, server, **KINDS[seed % 4])
+    beside = [Life(-1 - seed, server, OTHER, ahead_ms=10**6)] if seed % 5 == 0 else []
+    live(STEPS, lived, *beside)
+    return lived
+
+
+@pytest.mark.parametrize("first", range(0, 60, 12))
+def test_whatever_fails_the_owner_is_told_what_was_committed(first):
+    for seed in range(first, first + 12):
+        life(seed)
+
+
+def test_units_with_the_same_fingerprint_are_told_apart(monkeypatch):
+    monkeypatch.setattr(unit_index, "_fingerprint", lambda unit: len(unit) * 7 % 3)
+    for seed in range(12):
+        live(STEPS, Life(seed, MemoryServer()))
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_nothing_is_left_in_the_cache_that_nobody_needs(seed):
+    lived = life(seed)
+    assert lived.owner.store._contents.archive.head > 50
+    assert lived.leaked() == set()
+
+
+def test_a_death_leaves_no_more_than_what_was_on_its_way():
+    for seed in range(2, 60, 4):
+        lived = life(seed)
+        assert len(lived.leaked()) <= 8 * lived.deaths
+
+
+# Mistakes.
+
+
+def counter_is_not_asked(patch):
+    def move(link, expected, update):
+        link._cache.compare_and_set(link.name, link.find_stand().packed(), update.packed())
+        return True
+
+    patch.setattr(PartitionLink, "move", move)
+
+
+def garbage_goes_before_the_commit_counts(patch):
+    make = Attempt.make
+
+    def make_too_early(attempt):
+        for name in attempt.prepared.segment.manifest.garbage:
+            attempt._link.delete(name)
+        make(attempt)
+
+    patch.setattr(Attempt, "make", make_too_early)
+
+
+def what_may_count_is_cleared_away(patch):
+    def clear_away(attempt):
+        attempt._is_unanswered = False
+        original(attempt)
+
+    original = Attempt._clear_away
+    patch.setattr(Attempt, "_clear_away", clear_away)
+
+
+def a_number_that_was_tried_is_decided_anew(patch):
+    prepare = InfinispanPartitionStore._see_that_it_is_next
+
+    def forget_what_was_tried(store, commit):
+        store._tried = None
+        prepare(store, commit)
+
+    patch.setattr(InfinispanPartitionStore, "_see_that_it_is_next", forget_what_was_tried)
+
+
+def dead_copies_are_not_noted(patch):
+    patch.setattr(Archive, "is_dead", lambda archive, page, slot: False)
+
+
+def dead_copies_are_noted_in_memory_only(patch):
+    original = infinispan_commit.leaf_of
+    patch.setattr(infinispan_commit, "leaf_of", lambda first, pages, woken, dead: original(first, pages, woken, ()))
+
+
+def woken_units_are_not_noted(patch):
+    original = infinispan_commit.leaf_of
+    patch.setattr(infinispan_commit, "leaf_of", lambda first, pages, woken, dead: original(first, pages, (), dead))
+
+
+def nothing_is_pinned(patch):
+    patch.setattr(Archive, "pin", lambda archive, pages: None)
+
+
+def pages_with_waiting_units_are_given_up(patch):
+    patch.setattr(Archive, "is_needed", lambda archive, page: page in archive._pins)
+
+
+def what_begins_anew_goes_on(patch):
+    patch.setattr(Contents, "is_forgotten", lambda contents, unit: False)
+
+
+def units_in_memory_are_not_spared(patch):
+    original = Forgotten.move
+    patch.setattr(Forgotten, "move", lambda forgotten, until, in_memory: original(forgotten, until, ()))
+
+
+def only_what_was_loaded_is_spared(patch):
+    def take_up(forgotten, horizon, changes):
+        original(forgotten, horizon, ())
+
+    original = Forgotten.take_up
+    patch.setattr(Forgotten, "take_up", take_up)
+
+
+def only_what_was_changed_is_spared(patch):
+    load = InfinispanPartitionStore.load
+
+    def load_unnoted(store, units):
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(Forgotten, "note_in_memory", lambda forgotten, record: None)
+            return load(store, units)
+
+    patch.setattr(InfinispanPartitionStore, "load", load_unnoted)
+
+
+def what_is_spared_is_not_written(patch):
+    original = Forgotten.next_horizon
+    patch.setattr(Forgotten, "next_horizon", lambda forgotten, changes: Horizon(original(forgotten, changes).until))
+
+
+def changes_at_the_horizon_are_not_spared(patch):
+    original = Forgotten.next_horizon
+    patch.setattr(Forgotten, "next_horizon", lambda forgotten, changes: original(forgotten, ()))
+
+
+def pages_of_spared_units_are_given_up(patch):
+    patch.setattr(Contents, "pin_spared", lambda contents: None)
+
+
+def spared_units_go_with_the_others(patch):
+    def move(forgotten, until, in_memory):
+        spared = dict(forgotten._spared)
+        original(forgotten, until, in_memory)
+        forgotten._spared = {unit: at for unit, at in forgotten._spared.items() if unit not in spared or unit in in_memory}
+
+    original = Forgotten.move
+    patch.setattr(Forgotten, "move", move)
+
+
+def spared_units_stay_for_good(patch):
+    class Everything:
+        def __contains__(self, unit):
+            return True
+
+    original = Forgotten.move
+    patch.setattr(Forgotten, "move", lambda forgotten, until, in_memory: original(forgotten, until, Everything()))
+
+
+def the_horizon_goes_back_with_the_retention(patch):
+    def move(forgotten, until, in_memory):
+        forgotten._next = -1
+        original(forgotten, until, in_memory)
+
+    original = Forgotten.move
+    patch.setattr(Forgotten, "move", move)
+
+
+def an_opener_begins_with_a_horizon_of_its_own(patch):
+    original = Opening._segment_on
+
+    def without_it(opening, last, row):
+        segment = original(opening, last, row)
+        return msgspec.structs.replace(segment, manifest=msgspec.structs.replace(segment.manifest, horizon=Horizon()))
+
+    patch.setattr(Opening, "_segment_on", without_it)
+
+
+def one_horizon_is_that_of_all_partitions(patch):
+    latest = []
+
+    def move(forgotten, until, in_memory):
+        latest.append(until)
+        original(forgotten, until, in_memory)
+
+    original = Forgotten.move
+    patch.setattr(Forgotten, "move", move)
+    has = Forgotten.has
+    patch.setattr(
+        Forgotten, "has", lambda forgotten, record: has(forgotten, record) or record.is_idle_since(max(latest, default=-1))
+    )
+
+
+def pages_are_given_up_a_retention_too_early(patch):
+    original = Archive.is_old
+    patch.setattr(Archive, "is_old", lambda archive, page, until: original(archive, page, until + RETENTION_MS))
+
+
+def bases_stay_after_a_fold(patch):
+    fold = Window.fold
+
+    def keep_bases(window, units, progress):
+        bases = {unit: recent.bases for unit in units if (recent := window._recent.get(unit)) is not None}
+        fold(window, units, progress)
+        for unit, pages in bases.items():
+            if unit in window:
+                window._recent[unit].bases = pages
+
+    patch.setattr(Window, "fold", keep_bases)
+
+
+def a_longer_leaf_forgets_its_beginning(patch):
+    patch.setattr(Leaf, "followed_by", lambda leaf, later: later)
+
+
+def what_is_pending_is_not_carried_on(patch):
+    def pending(preparation, commit):
+        return tuple((each.number, each.body) for each in commit.added if each.number > commit.published)
+
+    patch.setattr(Preparation, "_pending", pending)
+
+
+def an_opener_passes_over_the_last_segment(patch):
+    original = Opening._segment_on
+
+    def without_it(opening, last, row):
+        segment = original(opening, last, row)
+        manifest = segment.manifest
+        return msgspec.structs.replace(segment, manifest=msgspec.structs.replace(manifest, window=last.manifest.window))
+
+    patch.setattr(Opening, "_segment_on", without_it)
+
+
+FAULTS = (
+    counter_is_not_asked,
+    garbage_goes_before_the_commit_counts,
+    what_may_count_is_cleared_away,
+    a_number_that_was_tried_is_decided_anew,
+    dead_copies_are_not_noted,
+    dead_copies_are_noted_in_memory_only,
+    woken_units_are_not_noted,
+    nothing_is_pinned,
+    pages_with_waiting_units_are_given_up,
+    what_begins_anew_goes_on,
+    units_in_memory_are_not_spared,
+    only_what_was_loaded_is_spared,
+    only_what_was_changed_is_spared,
+    what_is_spared_is_not_written,
+    changes_at_the_horizon_are_not_spared,
+    pages_of_spared_units_are_given_up,
+    spared_units_go_with_the_others,
+    spared_units_stay_for_good,
+    the_horizon_goes_back_with_the_retention,
+    an_opener_begins_with_a_horizon_of_its_own,
+    one_horizon_is_that_of_all_partitions,
+    pages_are_given_up_a_retention_too_early,
+    bases_stay_after_a_fold,
+    a_longer_leaf_forgets_its_beginning,
+    what_is_pending_is_not_carried_on,
+    an_opener_passes_over_the_last_segment,
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: getattr(fault, "__name__", None))
+def test_a_planted_mistake_is_noticed(fault, monkeypatch):
+    fault(monkeypatch)
+    for seed in range(400):
+        try:
+            lived = life(seed)
+        except Exception:
+            return
+        if seed % 4 == 0 and lived.leaked():
+            return
+    raise AssertionError(f"nobody noticed that {fault.__name__.replace('_', ' ')}")

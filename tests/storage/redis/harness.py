@@ -1,0 +1,88 @@
+"""Redis storages that share one namespace of a real server or cluster."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import NamedTuple
+from uuid import uuid4
+
+import redis
+from msgspec.structs import replace
+from redis.exceptions import MovedError
+
+from servers.redis.server import RedisServer
+from storage.port import Commit, PartitionStore, StorageUnavailable
+from storage.redis.keys import RedisKeys
+from storage.redis.partition import RedisPartitionStore
+from storage.redis.settings import RedisSettings
+from storage.redis.storage import RedisStorage
+from storage.redis.url import RedisLogin, read_place
+from tests.storage.contract import PARTITION
+
+
+def is_answered(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except StorageUnavailable:
+        return False
+    return True
+
+
+class OwnRedis(NamedTuple):
+    """A server of one test, a client that looks into it, and storages on it that wait 300 ms for it."""
+
+    server: RedisServer
+    client: redis.Redis
+    harness: "RedisHarness"
+
+    def open(self, **changes: object) -> RedisPartitionStore:
+        return self.harness.make(timeout_ms=300, **changes).open(PARTITION)
+
+
+class RedisHarness:
+    """Each `make` has connections of its own, as another process would have them; its settings are those, with changes."""
+
+    def __init__(self, *clients: redis.Redis, url: str) -> None:
+        self.namespace = f"test-{uuid4().hex[:12]}"
+        self.clients = clients
+        self.tokens = count()
+        self.made: list[RedisStorage] = []
+        self.url = url
+        self.settings = RedisSettings(read_place(url, RedisLogin()), self.namespace)
+
+    def another(self) -> "RedisHarness":
+        """In a namespace of its own on the same servers."""
+        return RedisHarness(*self.clients, url=self.url)
+
+    def make(self, **changes: object) -> RedisStorage:
+        storage = RedisStorage(replace(self.settings, **changes), lambda: f"token-{next(self.tokens)}")
+        self.made.append(storage)
+        return storage
+
+    def client_of(self, keys: RedisKeys) -> redis.Redis:
+        """That of the node which keeps this partition."""
+        return next(each for each in self.clients if _is_kept_at(each, keys))
+
+    def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:
+        before = store.header
+        store.commit(commit)
+        store._header = before
+
+    def close(self) -> None:
+        for storage in self.made:
+            storage.close()
+
+    def clear_away(self) -> None:
+        self.close()
+        for client in self.clients:
+            clearing = client.pipeline(transaction=False)
+            for key in client.scan_iter(f"{{{self.namespace}:*", count=10_000):
+                clearing.unlink(key)
+            clearing.execute()
+
+
+def _is_kept_at(client: redis.Redis, keys: RedisKeys) -> bool:
+    try:
+        client.exists(keys.header)
+    except MovedError:
+        return False
+    return True

@@ -1,0 +1,319 @@
+"""Idle units in Redis: forgotten by the caught-up clock and not by the server; and what older versions left."""
+
+import logging
+from functools import partial
+
+import pytest
+
+from domain.errors import OwnershipLost
+from storage.port import Pending, Snapshot, StashEntry, StorageUnavailable, UnitChange
+from storage.redis import partition
+from storage.redis.keys import RedisKeys
+from tests.storage.contract import OTHER, PARTITION, WAITS, expire_all, idle, put, waiting
+from tests.storage.redis.format_1 import leave_as_format_1
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def client(redis):
+    return redis.clients[0]
+
+
+@pytest.fixture
+def keys(redis):
+    return RedisKeys(redis.namespace, PARTITION)
+
+
+@pytest.fixture
+def store(redis):
+    return redis.make().open(PARTITION)
+
+
+@pytest.fixture
+def said(caplog):
+    caplog.set_level(logging.WARNING, "resequencer.storage")
+    return lambda: [each.getMessage() for each in caplog.records if "append" not in each.getMessage()]
+
+
+def unit_key(keys, unit: str) -> bytes:
+    return keys.units([unit])[0]
+
+
+def indexed(client, keys) -> dict[bytes, float]:
+    """The idle units with the clock of their last change; the header must count as many."""
+    units = dict(client.zrange(keys.idle, 0, -1, withscores=True))
+    assert client.hget(keys.header, "idle") == b"%d" % len(units)
+    return units
+
+
+def expiring(client, keys) -> set[bytes]:
+    return {key for key in client.scan_iter(keys.tag.encode() + b"*", count=10_000) if client.ttl(key) != -1}
+
+
+# Who forgets, and what.
+
+
+def test_nothing_of_ours_expires_at_the_server(client, keys, store, redis):
+    put(store, waiting("a"), idle("b"), idle("c"), added=(Pending(1, b"one"),), highest_number=1)
+    put(store, idle("a"), waiting("b"), caught_up_ms=5)
+    store.load("abc")
+    store.expire(0, ())
+    redis.make().open(PARTITION)
+    assert expiring(client, keys) == set()
+
+
+def test_each_idle_unit_is_in_the_index_under_the_clock_of_its_last_change_and_no_waiting_one_is(client, keys, store):
+    put(store, idle("a"), waiting("b"), idle("c"))
+    assert indexed(client, keys) == {b"a": 0, b"c": 0}
+    put(store, waiting("a"), idle("b"), idle("d"), caught_up_ms=2**40)
+    assert indexed(client, keys) == {b"b": 2**40, b"c": 0, b"d": 2**40}
+    store.expire(2**40 - 1, ())
+    assert indexed(client, keys) == {b"b": 2**40, b"d": 2**40}
+
+
+def test_what_is_forgotten_leaves_nothing_behind(client, keys, store):
+    change = UnitChange("a", b"", None, (StashEntry(1, b"one"),), (), b"data")
+    put(store, change, *(idle(f"unit-{number}") for number in range(1_500)))
+    expire_all(store, 0)
+    assert set(client.scan_iter(keys.tag.encode() + b"*", count=10_000)) == {keys.header}
+    assert indexed(client, keys) == {}
+
+
+def test_what_waits_or_has_changed_since_it_was_found_is_not_forgotten(client, keys, store, monkeypatch):
+    put(store, idle("changed"), idle("waits"), idle("due"))
+    found = list(store._due(0))
+    put(store, idle("changed"), waiting("waits"), caught_up_ms=1)
+    monkeypatch.setattr(store, "_due", lambda _: iter(found))
+    assert store.expire(0, ()) == 1
+    assert store.load(["changed", "waits", "due"]).keys() == {"changed", "waits"}
+    assert indexed(client, keys) == {b"changed": 1}
+
+
+def test_an_owner_who_is_overtaken_between_finding_and_forgetting_forgets_nothing(client, keys, store, redis, monkeypatch):
+    put(store, idle("a"))
+    found = list(store._due(0))
+    owner = redis.make().open(PARTITION)
+    monkeypatch.setattr(store, "_due", lambda _: iter(found))
+    with pytest.raises(OwnershipLost):
+        store.expire(0, ())
+    assert owner.load(["a"]).keys() == {"a"}
+    assert indexed(client, keys) == {b"a": 0}
+
+
+def test_a_full_server_forgets_all_the_same(own_redis):
+    own = own_redis()
+    store = own.open()
+    put(store, *(UnitChange(f"unit-{number}", b"x" * 1_000) for number in range(100)), waiting("a"))
+    own.client.config_set("maxmemory", 1)
+    with pytest.raises(StorageUnavailable, match="memory is full"):
+        put(store, idle("b"))
+    assert store.expire(0, ()) == 100
+    own.client.config_set("maxmemory", 0)
+    put(store, idle("b"))
+    assert indexed(own.client, RedisKeys(own.harness.namespace, PARTITION)) == {b"b": 0}
+    assert store.load(["unit-1", "a", "b"]).keys() == {"a", "b"}
+
+
+def test_what_was_forgotten_while_the_server_did_not_answer_is_forgotten_once(own_redis):
+    own = own_redis(append="always")
+    store = own.open()
+    put(store, *(idle(f"unit-{number}") for number in range(1_500)), waiting("a"))
+    run = store._run
+
+    def run_unanswered(*arguments):
+        answer = run(*arguments)
+        if arguments[0] is partition.FORGET:
+            raise StorageUnavailable("no answer")
+        return answer
+
+    store._run = run_unanswered
+    with pytest.raises(StorageUnavailable):
+        store.expire(0, ())
+    del store._run
+    own.server.kill()
+    own.server.start()
+    with pytest.raises(StorageUnavailable):
+        store.expire(0, ())
+    assert (store.expire(0, ()), store.expire(0, ())) == (500, 0)
+    assert own.client.dbsize() == 3
+    assert indexed(own.client, RedisKeys(own.harness.namespace, PARTITION)) == {}
+
+
+def test_a_replica_that_takes_over_forgets_what_is_due_and_keeps_the_rest(own_redis):
+    own = own_redis(append="none")
+    replica = own_redis(append="none", replica_of=own.server.ports["redis"])
+    store = own.open()
+    put(store, idle("gone"))
+    put(store, idle("due"), idle("kept"), caught_up_ms=10)
+    put(store, UnitChange("kept", b"later"), caught_up_ms=20)
+    assert store.expire(0, ()) == 1
+    assert own.client.wait(1, 5_000) == 1
+    own.server.kill()
+    replica.client.replicaof("NO", "ONE")
+    taken = replica.open(namespace=own.harness.namespace)
+    assert taken.header.caught_up_ms == 20
+    assert (taken.expire(10, ()), taken.expire(10, ())) == (1, 0)
+    assert taken.load(["gone", "due", "kept"]).keys() == {"kept"}
+
+
+# Keys that were deleted by hand.
+
+
+def test_an_index_that_was_deleted_is_made_again_at_the_next_takeover(client, keys, store, redis, said):
+    put(store, waiting("a"), idle("b"))
+    put(store, idle("c"), idle("d"), caught_up_ms=7)
+    client.delete(keys.idle)
+    taken = redis.make().open(PARTITION)
+    assert indexed(client, keys) == {b"b": 7, b"c": 7, b"d": 7}
+    assert "its header says that 3 idle units are indexed, but there are 0" in said()[0]
+    assert taken.expire(6, ()) == 0
+    assert taken.expire(7, ()) == 3
+    assert taken.load("abcd").keys() == {"a"}
+
+
+def test_a_unit_that_was_taken_out_of_the_index_is_put_back_and_the_others_keep_their_clock(client, keys, store, redis):
+    put(store, idle("a"), idle("b"))
+    put(store, idle("c"), caught_up_ms=7)
+    client.zrem(keys.idle, "a")
+    redis.make().open(PARTITION)
+    assert indexed(client, keys) == {b"a": 7, b"b": 0, b"c": 7}
+
+
+def test_an_idle_unit_that_was_deleted_is_told_of_and_begins_anew(client, keys, store, said):
+    put(store, idle("a"), idle("b"))
+    client.delete(unit_key(keys, "a"))
+    assert store.load(["a", "b", "new"]).keys() == {"b"}
+    (text,) = said()
+    assert f"1 units of the index of idle ones are not there, one of them is Redis key {unit_key(keys, 'a').decode()}" in text
+    put(store, UnitChange("a", b"anew"), caught_up_ms=1)
+    assert store.load(["a"]) == {"a": Snapshot("a", b"anew", None, ())}
+    assert len(said()) == 1
+    assert indexed(client, keys) == {b"a": 1, b"b": 0}
+
+
+def test_an_index_entry_without_its_unit_goes_when_it_is_due(client, keys, store):
+    put(store, *(idle(f"unit-{number}") for number in range(1_200)), idle("b"))
+    client.delete(*(unit_key(keys, f"unit-{number}") for number in range(1_200)))
+    client.zadd(keys.idle, {b"\xff": 0})
+    client.hincrby(keys.header, "idle", 1)
+    expire_all(store, 0)
+    assert store.load(["b"]) == {}
+    assert indexed(client, keys) == {}
+
+
+def test_a_unit_that_waits_is_never_forgotten_whatever_the_index_says(client, keys, store, redis):
+    put(store, waiting("a"), idle("b"))
+    client.zadd(keys.idle, {"a": 0})
+    store = redis.make().open(PARTITION)
+    expire_all(store, 10)
+    assert store.load(["a", "b"]).keys() == {"a"}
+    assert indexed(client, keys) == {}
+
+
+# What an older version left: it had the server let idle units expire.
+
+
+def old(unit: str) -> Snapshot:
+    return Snapshot(unit, b"state of " + unit.encode(), b"data of " + unit.encode(), ())
+
+
+def check_old(store) -> None:
+    """All that lay there but the idle units."""
+    assert store.load(["w"]) == {"w": Snapshot("w", b"state of w", b"data of w", (StashEntry(7, b"seven"),))}
+    assert (store.waiting(), store.pending()) == ([("w", WAITS)], [Pending(1, b"one")])
+    header = store.header
+    assert (header.next_offset, header.highest_number, header.heal_offset, header.source) == (9, 1, 5, "topic-id")
+    assert (header.caught_up_ms, header.history) == (0, (("t1", 1), ("t2", 1)))
+
+
+@pytest.mark.parametrize("server", ["redis", "clustered"])
+@pytest.mark.parametrize("ttl_ms", [14_999_999, 60_000])
+def test_a_partition_of_format_1_loses_nothing_and_its_idle_units_stay_for_the_retention(request, server, ttl_ms):
+    harness = request.getfixturevalue(server)
+    keys = RedisKeys(harness.namespace, PARTITION)
+    client = harness.client_of(keys)
+    units = [f"unit-{number}" for number in range(5_000)]
+    leave_as_format_1(client, keys, *units, ttl_ms=ttl_ms)
+    store = harness.make().open(PARTITION)
+    check_old(store)
+    assert expiring(client, keys) == set()
+    assert indexed(client, keys) == {unit.encode(): 0 for unit in units}
+    assert client.hget(keys.header, "format") == b"2"
+    assert store.load(units) == {unit: old(unit) for unit in units}
+    put(store, UnitChange("unit-1", b"later"), caught_up_ms=1)
+    assert store.expire(-1, ()) == 0
+    expire_all(store, 0)
+    assert store.load([*units, "w"]).keys() == {"unit-1", "w"}
+
+
+def test_what_an_older_version_left_of_other_partitions_stays_as_it_is(client, keys, redis):
+    others = RedisKeys(redis.namespace, OTHER), RedisKeys(redis.another().namespace, PARTITION)
+    leave_as_format_1(client, keys, "a")
+    for each in others:
+        leave_as_format_1(client, each, "a")
+    redis.make().open(PARTITION)
+    assert [expiring(client, each) for each in (keys, *others)] == [set(), *({unit_key(each, "a")} for each in others)]
+    client.delete(*client.scan_iter(others[1].tag.encode() + b"*", count=10_000))
+
+
+def test_a_partition_of_format_1_that_was_never_committed_to_opens(client, keys, redis):
+    client.hset(keys.header, mapping={"format": 1, "token": "t1", "commit": 0, "history": "[]"})
+    store = redis.make().open(PARTITION)
+    assert store.header.is_empty
+    assert store.header.history == (("t1", 0),)
+    assert indexed(client, keys) == {}
+
+
+def test_an_upgrade_that_was_cut_off_is_taken_up_by_the_next_takeover(client, keys, redis, monkeypatch):
+    units = [f"unit-{number}" for number in range(50)]
+    leave_as_format_1(client, keys, *units)
+    monkeypatch.setattr(partition, "_INDEXED_AT_ONCE", 7)
+    cut, calls = redis.make(), []
+    run = cut._servers.run
+
+    def run_and_fail(script, *arguments, **options):
+        if script is partition.INDEX:
+            calls.append(script)
+            if len(calls) > 3:
+                raise StorageUnavailable("it went away")
+        return run(script, *arguments, **options)
+
+    monkeypatch.setattr(cut._servers, "run", run_and_fail)
+    with pytest.raises(StorageUnavailable, match="it went away"):
+        cut.open(PARTITION)
+    assert 0 < len(expiring(client, keys)) < 50
+    assert client.hmget(keys.header, "format", "idle") == [b"2", b""]
+    store = redis.make().open(PARTITION)
+    assert expiring(client, keys) == set()
+    assert len(indexed(client, keys)) == 50
+    assert store.load(units) == {unit: old(unit) for unit in units}
+    assert len(store.header.history) == 3
+
+
+def test_of_two_who_upgrade_at_the_same_moment_one_has_to_try_again(client, keys, redis, monkeypatch):
+    leave_as_format_1(client, keys, "a", "b")
+    first, second = redis.make(), redis.make()
+    scan = first._servers.scan
+
+    def be_overtaken(prefix):
+        second.open(PARTITION)
+        return scan(prefix)
+
+    monkeypatch.setattr(first._servers, "scan", be_overtaken)
+    with pytest.raises(StorageUnavailable, match="at the same moment"):
+        first.open(PARTITION)
+    monkeypatch.undo()
+    check = partial(indexed, client, keys)
+    assert check() == {b"a": 0, b"b": 0}
+    assert first.open(PARTITION).load("ab").keys() == {"a", "b"}
+    assert check() == {b"a": 0, b"b": 0}
+
+
+def test_a_partition_is_looked_through_once(client, keys, redis, monkeypatch):
+    leave_as_format_1(client, keys, "a")
+    redis.make().open(PARTITION)
+    again = redis.make()
+    monkeypatch.delattr(type(again._servers), "scan")
+    put(again.open(PARTITION), idle("b"))
+    redis.make().open(OTHER)
