@@ -11,7 +11,7 @@ from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
 from domain.record import Origin, Record
 from guardian.cycle import Cycle
-from guardian.messages import Prepare, Settle
+from guardian.messages import Decide, Prepare
 from resequencer.messages import UnitKey
 from storage.port import Snapshot, UnitChange
 
@@ -37,7 +37,7 @@ class Idle:
 
     def __init__(self, cycle: Cycle, lines: list[bytes]) -> None:
         self._cycle = cycle
-        self._held = cycle.ownership.held[PARTITION]
+        self._held = cycle.partitions.owned[PARTITION]
         self._names = _names()
         heard = {_unit_of(line): line for line in lines}
         snapshots = self._held.store.load(list(heard))
@@ -63,7 +63,7 @@ class Idle:
             known = {UnitKey(PARTITION, name): sample for name, sample in units}
             actors.prepare(Prepare(now, tuple(known), {}, {}))
             arrivals = {key: (envelope,) for key, (_, envelope) in known.items()}
-            settled = actors.settle(Settle(now, arrivals, {key: snapshot for key, (snapshot, _) in known.items()}))
+            settled = actors.settle(Decide(now, arrivals, {key: snapshot for key, (snapshot, _) in known.items()}))
             assert all(each.decision.change is None for each in settled.decisions), "they are duplicates"
 
     def _batches(self, count: int) -> Iterator[list[tuple[str, tuple[Snapshot, DataEnvelope]]]]:

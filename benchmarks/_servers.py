@@ -11,7 +11,7 @@ from uuid import uuid4
 import msgspec
 
 from benchmarks._workload import override
-from daemon.commands.simulate import new_patience
+from daemon.commands.simulate import new_retry
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import kafka_settings
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
@@ -117,7 +117,7 @@ def fill(servers: Addresses, topic: str, lines: list[bytes]) -> None:
     """Send the lines, each to its key's partition, and see them arrive."""
     make_topics(servers, topic)
     settings = kafka_settings(configured(servers, new_life(servers, topic), topic, "none"))
-    with KafkaInput(settings, new_patience()) as sink:
+    with KafkaInput(settings, new_retry()) as sink:
         for line in lines:
             sink.append(sink.partition_of(_key(line)), line)
 

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from benchmarks._workload import CONFIGURATION, TOPIC, override
 from connectors.files.sink import _encode
 from connectors.line_format import Line, decode_line
-from connectors.port import PartitionOutput, Polled, Position, Standing
+from connectors.port import PartitionOutput, Polled, Position, TransportStatus
 from daemon.composition import Parts, compose
 from daemon.configuration.configuration import load
-from daemon.supervision.in_flight_memory import HandMemory
+from daemon.supervision.in_flight_memory import InFlightMemory
 from daemon.supervision.suspects import Suspects
-from daemon.worker.in_flight import WorkerHand
+from daemon.worker.in_flight import WorkerInFlight
 from domain.record import Origin, Partition, Record
 from guardian.cycle import Cycle
 
@@ -50,8 +50,8 @@ class MemoryTransport:
         self._position: Position | None = None
         self.left: list[bytes] = []
 
-    def standing(self) -> Standing:
-        return Standing()
+    def standing(self) -> TransportStatus:
+        return TransportStatus()
 
     def assignment(self) -> list[Partition]:
         return [PARTITION]
@@ -84,7 +84,7 @@ class MemoryTransport:
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         for each in outputs:
-            self.left += [_encode(each.partition, outgoing) for outgoing in each.outgoing]
+            self.left += [_encode(each.partition, record) for record in each.records]
             self._position = each.position
 
     def close(self) -> None:
@@ -120,14 +120,14 @@ def composed(directory: Path, storage: str, *chosen: str) -> Parts:
     """
     where = (override("run-directory", directory), override("resequencer.storage-type", storage))
     patient = override("resequencer.stash-timeout", "1h")
-    hand = WorkerHand(HandMemory(), Suspects(directory))
+    hand = WorkerInFlight(InFlightMemory(), Suspects(directory))
     return compose(load(CONFIGURATION, [*where, patient, *chosen]), _must_not_wait, lambda: False, hand=hand)
 
 
 def run_through(cycle: Cycle, records: int) -> Spent:
     """Cycles until so many records in all were read, then the last positions; a cycle ends only when all of it has left."""
     watch = Stopwatch()
-    while cycle.figures.counts["records"] < records:
+    while cycle.metrics.counts["records"] < records:
         cycle.run_once()
     cycle.close()
     return watch.spent()

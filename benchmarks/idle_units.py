@@ -84,7 +84,7 @@ def _compared(
 
 
 def _cheapest(cycle: Cycle) -> float:
-    read = cycle.figures.counts["records"]
+    read = cycle.metrics.counts["records"]
     pieces = [run_through(cycle, read + PIECE * number).cpu for number in range(1, PIECES + 1)]
     return min(pieces) / PIECE * 1_000_000
 

@@ -2,7 +2,7 @@
 
 Requests: what one costs by what it carries, and a poll's 500 units as single entries and as one value.
 Commits of 500 units each, all of them new, into a cache on disk, synced with every write, on disk, and in memory: until every
-commit also folds as much as it brings. Then what lies idle grows; at each size, loads of 500 units at random among them, of 500
+commit also compacts as much as it brings; then what lies idle grows; at each size, loads of 500 random units among them, of 500
 that came last, of 500 that do not exist; the look for what is to be forgotten; and the takeover by a new process, also with many
 units that wait. The last 15 000 units are in memory, as with 500 units a second and an idle-timeout of 30 s.
 `client` is the CPU time of this process. Medians of the rounds, in milliseconds.
@@ -130,7 +130,7 @@ def of_commits(server: InfinispanServer, cache: str, size: int, rounds: int) -> 
         show(f"commit, {size} B, window not full", costs(20, filler.commit))
         while filler.store._contents.archive.head < 20:
             filler.commit()
-        show(f"commit, {size} B, and as much folded", costs(rounds, filler.commit))
+        show(f"commit, {size} B, and as much compacted", costs(rounds, filler.commit))
 
 
 def of_idle(server: InfinispanServer, sizes: list[int], waiting: int) -> None:

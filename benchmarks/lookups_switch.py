@@ -89,7 +89,7 @@ def _switch(lookups: str, pointers: str, every_ms: str) -> None:
 
 def _run(parts: Parts, lines: int) -> tuple[list[float], list[float]]:
     """As a worker does."""
-    cycles, taken, counts = [], [], parts.cycle.figures.counts
+    cycles, taken, counts = [], [], parts.cycle.metrics.counts
     while counts["records"] < lines:
         before, version, began = counts["records"], parts.handler.version, time.perf_counter()
         parts.cycle.run_once()

@@ -169,8 +169,8 @@ def taken_over(server: RedisServer, directory: Path) -> None:
     configuration = load(overrides=[f"{key} = {value}" for key, value in keys.items()])
     parts = compose(configuration, lambda _: None, lambda: False)
     try:
-        while not parts.cycle.ownership.held:
-            parts.cycle.ownership.follow_assignment()
+        while not parts.cycle.partitions.owned:
+            parts.cycle.partitions.follow_assignment()
     finally:
         parts.cycle.close()
         for each in parts.servers:

@@ -21,7 +21,7 @@ from benchmarks._servers import PARTITIONS, Addresses, configured, make_topics, 
 from benchmarks._worker import PARTITION
 from benchmarks._workload import made
 from benchmarks.servers_throughput import MEASURED, Job
-from daemon.commands.simulate import new_patience
+from daemon.commands.simulate import new_retry
 from daemon.configuration.kafka_settings import kafka_settings
 from simulator.generate.kafka_input import KafkaInput
 
@@ -64,7 +64,7 @@ def send(job: Job, lines: list[bytes], rate: float) -> None:
     """At the rate; what it is late it makes up for."""
     settings = kafka_settings(configured(job.servers, job.life, job.topic, "none"))
     settings = msgspec.structs.replace(settings, producer={**settings.producer, "linger_ms": 0})
-    with KafkaInput(settings, new_patience()) as sink:
+    with KafkaInput(settings, new_retry()) as sink:
         began = time.monotonic()
         for number, line in enumerate(lines):
             if (early := began + number / rate - time.monotonic()) > 0:

@@ -75,17 +75,17 @@ def worker(storage: str, job: Job) -> Spent:
     parts = compose(configured(job.servers, job.life, job.topic, storage, batch_size), _wait, lambda: False)
     cycle = parts.cycle
     calm_collector()
-    while len(cycle.ownership.held) < PARTITIONS:
+    while len(cycle.partitions.owned) < PARTITIONS:
         cycle.run_once()
     job.life.note_ready()
-    began_with, watch = cycle.figures.counts["records"], Stopwatch()
-    while cycle.figures.counts["records"] < job.envelopes:
+    began_with, watch = cycle.metrics.counts["records"], Stopwatch()
+    while cycle.metrics.counts["records"] < job.envelopes:
         cycle.run_once()
     spent = watch.spent()
     cycle.close()
     for each in parts.servers:
         each.close()
-    left = cycle.figures.notifications.total()
+    left = cycle.metrics.notifications.total()
     assert left == job.notifications, f"{left} notifications of {job.notifications} left"
     share = 1 - began_with / job.envelopes
     return Spent(spent.wall / share, spent.cpu / share)

@@ -56,7 +56,7 @@ def held(job: Job) -> Cost:
     """In a process of its own."""
     with _composed(job) as parts:
         calm_collector()
-        while not parts.cycle.ownership.held:
+        while not parts.cycle.partitions.owned:
             parts.cycle.run_once()
         cost = Cost(time.time() - job.began_at, time.process_time())
         parts.cycle.close()

@@ -6,7 +6,7 @@ orders, makes the pain.002 and encodes the line that leaves. What differs:
 
     bare loop, trusting   one loop over dicts (`_bare_loop.py`), believes its input: no checks, no actors, no time, no durability
     bare loop             the same with our decoder, which checks what the contract calls undecodable
-    core in process       actors, deadlines, retries, figures and a commit per poll, with storage none; lines stay in memory
+    core in process       actors, deadlines, retries, metrics and a commit per poll, with storage none; lines stay in memory
     whole worker          file transport and embedded SQLite: every commit and every publication is on the disk before the next
 
 A measurement has a process of its own. They take turns, `--rounds` times, and the best round of each counts: whatever else

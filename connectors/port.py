@@ -56,7 +56,7 @@ class Channel(StrEnum):
     DEAD_LETTERS = "dead-letters"
 
 
-class Outgoing(msgspec.Struct, frozen=True, gc=False):
+class OutputRecord(msgspec.Struct, frozen=True, gc=False):
     """One record that leaves.
 
     `number` counts from 1 within its partition, over both channels, and never repeats for another record: a transport may
@@ -82,10 +82,10 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class PartitionOutput(msgspec.Struct, frozen=True):
-    """What one cycle publishes of one partition: the outgoing by ascending number, and the position they stand on."""
+    """What one cycle publishes of one partition: the records by ascending number, and the position they stand on."""
 
     partition: Partition
-    outgoing: tuple[Outgoing, ...]
+    records: tuple[OutputRecord, ...]
     position: Position
 
 
@@ -107,7 +107,7 @@ class Polled(msgspec.Struct, frozen=True):
     log_ends: Mapping[Partition, int]
 
 
-class Standing(msgspec.Struct, frozen=True):
+class TransportStatus(msgspec.Struct, frozen=True):
     """How a transport stands at the moment, for operators.
 
     `has_joined` is False until its group has said for the first time what is ours, or that nothing is left for us; where there is
@@ -124,7 +124,7 @@ class Standing(msgspec.Struct, frozen=True):
 class Transport(Protocol):
     """Records in, one transaction out. Used from one thread."""
 
-    def standing(self) -> Standing:
+    def standing(self) -> TransportStatus:
         """By what is known; nobody is asked."""
         ...
 

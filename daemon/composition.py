@@ -23,22 +23,22 @@ from daemon.worker.enriched_handler import EnrichedHandler, find_current, make_e
 from daemon.worker.reported_handler import ReportedHandler
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import ConfigurationError
-from guardian.actor_gateway import Actors
+from guardian.actor_gateway import ActorGateway
 from guardian.cycle import Cycle
 from guardian.done_offsets import MOST_CHARACTERS
-from guardian.log_rate_limit import Recurring
+from guardian.log_rate_limit import LogRateLimit
 from guardian.partitions import CycleSettings, Servers, Tools
-from guardian.retry import Patience, PatienceSettings
-from guardian.unit_registry import RosterSettings
+from guardian.retry import BackoffSettings, RetryWithBackoff
+from guardian.unit_registry import UnitRegistrySettings
 from resequencer.handlers.enrichment import Enrichment
-from resequencer.handlers.in_flight_handler import HandlerInHand
+from resequencer.handlers.in_flight_handler import InFlightHandler
 from resequencer.handlers.notification_settings import NotificationSettings, parse_notification_settings
 from resequencer.handlers.overrun import OverrunCounter
 from resequencer.handlers.port import Handler
 from resequencer.handlers.process_object_handler import ProcessObjectHandler
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.handlers.time_budget import Spared
-from resequencer.in_flight import EmptyHand, Hand
+from resequencer.in_flight import InFlight, Untracked
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
@@ -59,10 +59,10 @@ class Parts(NamedTuple):
 
     cycle: Cycle
     servers: Servers
-    patience: Patience
+    retry: RetryWithBackoff
     overruns: OverrunCounter
     handler: EnrichedHandler
-    mishaps: Recurring
+    mishaps: LogRateLimit
 
 
 def compose(
@@ -70,26 +70,26 @@ def compose(
     wait: Callable[[int], None],
     is_stopping: Callable[[], bool],
     slot: int = 0,
-    hand: Hand | None = None,
+    in_flight: InFlight | None = None,
 ) -> Parts:
     """Make the worker of a slot; nothing is created or taken over yet, and nothing read but the settings or the lookups.
 
-    What it gives to a handler, or to a user's own strategy, stands in `hand` meanwhile.
+    What it gives to a handler, or to a user's own strategy, stands in `in_flight` meanwhile.
 
     Raises:
         ConfigurationError: Something named in the configuration cannot be used.
     """
     clock, resequencer = SystemClock(), configuration.resequencer
-    hand = hand or EmptyHand()
-    strategy, load = make_strategy_of(configuration, hand), partial(load_notification_settings, configuration)
+    in_flight = in_flight or Untracked()
+    strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
     overruns = OverrunCounter(Spared(handler, clock), clock, resequencer.processing_timeout_ms)
-    mishaps = Recurring()
-    held = HandlerInHand(ReportedHandler(overruns, mishaps, clock, resequencer.processing_timeout_ms), hand)
+    mishaps = LogRateLimit()
+    held = InFlightHandler(ReportedHandler(overruns, mishaps, clock, resequencer.processing_timeout_ms), in_flight)
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
     rules = Rules(strategy, held, resequencer_settings(configuration), SystemRandom(), handler)
     storage = _make_storage(configuration)
-    roster = RosterSettings(
+    registry = UnitRegistrySettings(
         resequencer.idle_timeout_ms,
         resequencer.stash_limit_bytes_per_worker,
         storage.is_durable,
@@ -98,17 +98,17 @@ def compose(
         output_bytes(configuration.ingress.max_record_bytes),
         rules.settings.longest_pause_ms,
     )
-    servers = Servers(_make_transport(configuration, wait, slot), storage, Actors(rules, decoder.decode, roster))
-    patience = Patience(PatienceSettings(), wait, is_stopping)
-    tools = Tools(decoder, clock, patience, _random_token, mishaps)
+    servers = Servers(_make_transport(configuration, wait, slot), storage, ActorGateway(rules, decoder.decode, registry))
+    retry = RetryWithBackoff(BackoffSettings(), wait, is_stopping)
+    tools = Tools(decoder, clock, retry, _random_token, mishaps)
     settings = CycleSettings(
         strategy.name,
         configuration.ingress.batch_size,
         acknowledge_handled=_waits_for_handled(configuration),
-        ahead_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
+        done_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
         retention_ms=resequencer.retention_ms,
     )
-    return Parts(Cycle(servers, tools, settings), servers, patience, overruns, handler, mishaps)
+    return Parts(Cycle(servers, tools, settings), servers, retry, overruns, handler, mishaps)
 
 
 def refuse_unusable(configuration: Configuration) -> None:
@@ -129,12 +129,12 @@ def refuse_unusable(configuration: Configuration) -> None:
         raise ConfigurationRefused(problems)
 
 
-def make_strategy_of(configuration: Configuration, hand: Hand | None = None) -> Strategy:
+def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = None) -> Strategy:
     """The configured strategy; a user's own is looked for in the working directory too."""
     _see_working_directory()
     resequencer = configuration.resequencer
     settings = StrategySettings(resequencer.strategy, resequencer.custom_data_keys, resequencer.pds_data_keys)
-    return make_strategy(settings, hand)
+    return make_strategy(settings, in_flight)
 
 
 def load_notification_settings(configuration: Configuration) -> NotificationSettings:

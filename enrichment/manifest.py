@@ -53,7 +53,7 @@ class Source(msgspec.Struct, frozen=True):
         return self.rows_read - self.rows_refused
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class ReleaseManifest(msgspec.Struct, frozen=True):
     """`version` is also the name of the release's directory; `job_version` that of the code that made it."""
 
     format: int
@@ -75,18 +75,18 @@ class _Format(msgspec.Struct):
     format: int
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: ReleaseManifest) -> bytes:
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1)
 
 
-def decode_manifest(content: bytes, file: Path) -> Manifest:
+def decode_manifest(content: bytes, file: Path) -> ReleaseManifest:
     """Raises ReleaseRefused if it is no manifest, or of a format that this version does not know."""
     try:
         found = msgspec.json.decode(content, type=_Format).format
         if found != FORMAT:
             remedy = "update the service" if found > FORMAT else "build the lookups anew"
             raise ReleaseRefused(file, f"has format {found}, this version reads {FORMAT}; {remedy}")
-        return msgspec.json.decode(content, type=Manifest)
+        return msgspec.json.decode(content, type=ReleaseManifest)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ReleaseRefused(file, f"is no manifest ({error}); build the lookups anew, or roll back") from error
 

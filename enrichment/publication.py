@@ -12,7 +12,7 @@ from pathlib import Path
 from domain.clock import Instant, instant_text
 from enrichment.directory import MANIFEST, LookupsDirectory, sync_directory
 from enrichment.errors import ReleaseRefused
-from enrichment.manifest import FORMAT, Manifest, Pointer, Source, Table, encode_manifest
+from enrichment.manifest import FORMAT, Pointer, ReleaseManifest, Source, Table, encode_manifest
 from enrichment.release import open_release
 
 
@@ -36,9 +36,9 @@ class Publication:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def publish(self, tables: dict[str, Table], sources: tuple[Source, ...]) -> Manifest:
+    def publish(self, tables: dict[str, Table], sources: tuple[Source, ...]) -> ReleaseManifest:
         """From now on readers use it."""
-        manifest = Manifest(FORMAT, self.version, instant_text(self._now), self._job_version, tables, sources)
+        manifest = ReleaseManifest(FORMAT, self.version, instant_text(self._now), self._job_version, tables, sources)
         pointer = self._seal(manifest)
         self._directory.releases.mkdir(exist_ok=True)
         self.path.rename(self._directory.release(self.version))
@@ -46,7 +46,7 @@ class Publication:
         self._directory.switch(pointer)
         return manifest
 
-    def _seal(self, manifest: Manifest) -> Pointer:
+    def _seal(self, manifest: ReleaseManifest) -> Pointer:
         content = encode_manifest(manifest)
         for name in manifest.tables:
             sync_directory(self.table_path(name))

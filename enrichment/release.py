@@ -9,7 +9,7 @@ from pathlib import Path
 
 from enrichment.directory import MANIFEST, LookupsDirectory
 from enrichment.errors import ReleaseRefused
-from enrichment.manifest import Manifest, Pointer, decode_manifest
+from enrichment.manifest import Pointer, ReleaseManifest, decode_manifest
 from enrichment.table import LookupTable
 
 _REMEDY = "build the lookups anew, or roll back"
@@ -18,7 +18,7 @@ _REMEDY = "build the lookups anew, or roll back"
 class Release:
     """Until it is closed nobody removes it. Its look-ups are of one version, whatever is published meanwhile."""
 
-    def __init__(self, manifest: Manifest, tables: dict[str, LookupTable], held: ExitStack) -> None:
+    def __init__(self, manifest: ReleaseManifest, tables: dict[str, LookupTable], held: ExitStack) -> None:
         self.manifest = manifest
         self.version = manifest.version
         self._tables = tables
@@ -55,7 +55,7 @@ def open_release(directory: LookupsDirectory, pointer: Pointer) -> Release:
         return Release(manifest, tables, opening.pop_all())
 
 
-def read_manifest(directory: LookupsDirectory, version: str) -> Manifest:
+def read_manifest(directory: LookupsDirectory, version: str) -> ReleaseManifest:
     """That of a release, for people: nothing is compared.
 
     Raises:
@@ -68,7 +68,7 @@ def read_manifest(directory: LookupsDirectory, version: str) -> Manifest:
         raise ReleaseRefused(file, f"cannot be read: {error.strerror or error}") from error
 
 
-def _hold_manifest(file: Path, pointer: Pointer, opening: ExitStack) -> Manifest:
+def _hold_manifest(file: Path, pointer: Pointer, opening: ExitStack) -> ReleaseManifest:
     try:
         stream = opening.enter_context(file.open("rb"))
         fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)

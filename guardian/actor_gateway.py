@@ -8,9 +8,9 @@ from thespian.actors import PoisonMessage
 from domain.errors import ResequencerError
 from guardian.actor_system import make_actor_system
 from guardian.guardian_actor import Escalated, Guardian
-from guardian.messages import Active, Arm, Drop, ListActive, Prepare, Prepared, Settle, Settled, Survey, Surveyed
+from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Prepare, Prepared, ReportUnits, UnitsReport
 from guardian.supervision import Failure
-from guardian.unit_registry import RosterSettings
+from guardian.unit_registry import UnitRegistrySettings
 from resequencer.actor import Resequencer
 from resequencer.turn_context import Rules
 from resequencer.unit_codec import Decode, UnitCodec
@@ -22,10 +22,10 @@ class ActorsFailed(ResequencerError):
     """The guardian itself failed; the worker ends without committing (`supervision`)."""
 
 
-class Actors:
+class ActorGateway:
     """One in-process actor system with its guardian. Everything runs in the thread that asks."""
 
-    def __init__(self, rules: Rules, decode: Decode, settings: RosterSettings) -> None:
+    def __init__(self, rules: Rules, decode: Decode, settings: UnitRegistrySettings) -> None:
         resequencer = type("WorkerResequencer", (Resequencer,), {"rules": rules, "codec": UnitCodec(rules.strategy, decode)})
         guardian = type("WorkerGuardian", (Guardian,), {"resequencer": resequencer, "settings": settings})
         self._system = make_actor_system()
@@ -40,20 +40,20 @@ class Actors:
     def prepare(self, message: Prepare) -> Prepared:
         return self._ask(message, Prepared)
 
-    def settle(self, message: Settle) -> Settled:
+    def decide(self, message: Decide) -> Decided:
         """Decide about a poll.
 
         Raises:
             Escalated: A unit failed in a way that the worker must not go on from.
             ActorsFailed: The guardian did.
         """
-        return self._ask(message, Settled)
+        return self._ask(message, Decided)
 
     def active(self) -> Active:
         return self._ask(ListActive(), Active)
 
-    def survey(self, message: Survey) -> Surveyed:
-        return self._ask(message, Surveyed)
+    def report_units(self, message: ReportUnits) -> UnitsReport:
+        return self._ask(message, UnitsReport)
 
     def close(self) -> None:
         self._system.shutdown()

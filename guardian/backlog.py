@@ -26,7 +26,7 @@ class Backlog:
         self._held.setdefault(key.partition, deque()).append((end, key))
         self._ends[key] = end
 
-    def let_go(self, read_to: Mapping[Partition, int]) -> Iterator[UnitKey]:
+    def caught_up(self, read_to: Mapping[Partition, int]) -> Iterator[UnitKey]:
         """The held ones whose backlog has been read; `read_to` is the offset up to which each partition was read."""
         for partition, held in self._held.items():
             offset = read_to.get(partition, -1)

@@ -3,7 +3,7 @@
 _FIRST = 50
 
 
-class Pace:
+class BatchSize:
     """Records a cycle may take, and units it may wake: as many as take about `target_ms`, from 1 to `limit`.
 
     What one costs is learned from the cycles before, half from the latest. Begins small: nobody knows yet how slow the

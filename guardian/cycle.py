@@ -20,13 +20,13 @@ from domain.errors import OwnershipLost
 from domain.notification import Notification
 from domain.printable import printable
 from domain.record import Partition
-from guardian.batch_size import Pace
-from guardian.messages import Prepare, Settle
-from guardian.metrics import CycleTimes, Figures
-from guardian.owned_partition import HeldPartition
-from guardian.partitions import CycleSettings, Ownership, Servers, Tools
-from guardian.publication_size import Portions
-from resequencer.messages import Decided, UnitKey
+from guardian.batch_size import BatchSize
+from guardian.messages import Decide, Prepare
+from guardian.metrics import CycleTimes, Metrics
+from guardian.owned_partition import OwnedPartition
+from guardian.partitions import CycleSettings, Partitions, Servers, Tools
+from guardian.publication_size import PublicationSize
+from resequencer.messages import TurnTaken, UnitKey
 from resequencer.unit import Decision
 from storage.port import Snapshot
 
@@ -62,10 +62,10 @@ class Cycle:
         self._settings = settings
         self._next_wake_at: Instant | None = None
         self._is_held_up = False
-        self.ownership = Ownership(servers, tools, settings)
-        self._pace = Pace(settings.batch_size, _CYCLE_MS)
-        self._portions = Portions(self._transport, tools.clock, settings.portion_bytes)
-        self.figures = Figures()
+        self.partitions = Partitions(servers, tools, settings)
+        self._batch_size = BatchSize(settings.batch_size, _CYCLE_MS)
+        self._portions = PublicationSize(self._transport, tools.clock, settings.portion_bytes)
+        self.metrics = Metrics()
         self.refusal: str | None = None
         """Why nothing may leave at the moment, though the output is there."""
 
@@ -76,13 +76,13 @@ class Cycle:
             Stopped: Told to stop while a server was away; nothing is lost.
             Escalated: A unit failed in a way that the worker must not go on from.
         """
-        self.ownership.follow_assignment()
+        self.partitions.follow_assignment()
         if self._owes():
-            self._publish([held for held in self.ownership.held.values() if held.unpublished])
+            self._publish([owned for owned in self.partitions.owned.values() if owned.unpublished])
             self._follow_group(0)
             return False
         polled_at = self._tools.clock.now()
-        polled = self._tools.patience.until_answered("source", partial(self._poll, polled_at))
+        polled = self._tools.retry.until_answered("source", partial(self._poll, polled_at))
         began_at = self._tools.clock.now()
         arrivals = self._decode(polled)
         self._note_reach(polled_at, polled)
@@ -91,7 +91,7 @@ class Cycle:
         committed = self._commit_all(polled.next_offsets, arrivals, decisions)
         committed_at = self._tools.clock.now()
         # Also of a partition in which nothing happened: its last positions may not have been due yet.
-        self._publish([held for held in self.ownership.held.values() if held.has_news(committed_at)])
+        self._publish([owned for owned in self.partitions.owned.values() if owned.has_news(committed_at)])
         self._note_times(polled, decisions, (polled_at, began_at, decided_at, committed_at, self._tools.clock.now()))
         return bool(committed)
 
@@ -101,55 +101,55 @@ class Cycle:
         To be called between two cycles, now and then; again soon where many went.
         """
         active, gone = self._actors.active().units, 0
-        for partition, held in list(self.ownership.held.items()):
-            until = held.caught_up_ms - self._settings.retention_ms
-            expire = partial(held.store.expire, until, active.get(partition, ()))
+        for partition, owned in list(self.partitions.owned.items()):
+            until = owned.caught_up_ms - self._settings.retention_ms
+            expire = partial(owned.store.expire, until, active.get(partition, ()))
             try:
-                gone += self._tools.patience.until_answered("storage", expire)
+                gone += self._tools.retry.until_answered("storage", expire)
             except OwnershipLost as error:
-                self.ownership.lose(partition, error)
+                self.partitions.lose(partition, error)
         return gone
 
     def close(self) -> None:
         """The last acknowledgement on the way down: positions that moved since they were last published."""
-        self._publish([held for held in self.ownership.held.values() if held.positions.has_moved()])
+        self._publish([owned for owned in self.partitions.owned.values() if owned.positions.has_moved()])
 
-    def _note_times(self, polled: Polled, decisions: Sequence[Decided], instants: Sequence[Instant]) -> None:
+    def _note_times(self, polled: Polled, decisions: Sequence[TurnTaken], instants: Sequence[Instant]) -> None:
         """Between two of the instants, a step each: poll, decide, commit, publish."""
         taken = max(len(polled.records), len(decisions))
         let_out = sum([each.decision.let_out for each in decisions])
-        self._pace.note(max(taken, let_out // _BYTES_OF_ONE), instants[-1] - instants[1])
-        self.figures.log_ends = polled.log_ends
+        self._batch_size.note(max(taken, let_out // _BYTES_OF_ONE), instants[-1] - instants[1])
+        self.metrics.log_ends = polled.log_ends
         if taken:
             spans = [max(0, after - before) for before, after in pairwise(instants)]
-            self.figures.last_cycle = CycleTimes(len(polled.records), *spans)
+            self.metrics.last_cycle = CycleTimes(len(polled.records), *spans)
 
     def _owes(self) -> bool:
         """Something was committed and may not leave yet: nothing is read before it has, or memory would grow."""
-        return any(held.unpublished for held in self.ownership.held.values())
+        return any(owned.unpublished for owned in self.partitions.owned.values())
 
     def _poll(self, now: Instant) -> Polled:
-        wakes_at = [each for each in (self._next_wake_at, self.ownership.later.next_at) if each is not None]
+        wakes_at = [each for each in (self._next_wake_at, self.partitions.put_off_takeovers.next_at) if each is not None]
         idle_ms = max(0, min([self._settings.idle_ms, *(each - now for each in wakes_at)]))
-        at_once = 1 if self._is_held_up else self._pace.at_once
+        at_once = 1 if self._is_held_up else self._batch_size.at_once
         rooms = self._rooms()
         full = [name for name, room in rooms.items() if not room]
         return self._transport.poll(min([at_once, *(room for room in rooms.values() if room)]), idle_ms, full)
 
     def _rooms(self) -> dict[Partition, int]:
-        """How many records each partition has room for, where what is done ahead rides in the position's metadata."""
-        rooms = {name: held.room for name, held in self.ownership.held.items()}
+        """How many records each partition has room for, where what is done beyond rides in the position's metadata."""
+        rooms = {name: owned.room for name, owned in self.partitions.owned.items()}
         return {name: room for name, room in rooms.items() if room is not None}
 
     def _decode(self, polled: Polled) -> Arrivals:
         envelopes: defaultdict[Partition, defaultdict[str, list[DataEnvelope]]] = defaultdict(partial(defaultdict, list))
         letters: defaultdict[Partition, list[DeadLetter]] = defaultdict(list)
         offsets: defaultdict[Partition, list[int]] = defaultdict(list)
-        now, counts, held = self._tools.clock.now(), self.figures.counts, self.ownership.held
+        now, counts, owned = self._tools.clock.now(), self.metrics.counts, self.partitions.owned
         decode = self._tools.decoder.decode
         for record in polled.records:
             partition, offset = record.origin
-            if partition not in held:
+            if partition not in owned:
                 continue  # It was assigned between the look at the assignment and the poll: it is read again once it is ours.
             offsets[partition].append(offset)
             decoded = decode(record)
@@ -160,31 +160,31 @@ class Cycle:
                 counts["differing_keys"] += 1  # It is accepted all the same: only the partition matters.
             envelopes[partition][decoded.unit].append(decoded)
         counts["records"] += len(polled.records)
-        for partition in polled.next_offsets.keys() & held.keys():
-            held[partition].note_read(offsets[partition], polled.next_offsets[partition])
+        for partition in polled.next_offsets.keys() & owned.keys():
+            owned[partition].note_read(offsets[partition], polled.next_offsets[partition])
         by_unit = {UnitKey(partition, unit): came for partition, units in envelopes.items() for unit, came in units.items()}
         return Arrivals(by_unit, letters)
 
     def _note_reach(self, polled_at: Instant, polled: Polled) -> None:
         for name, end in polled.log_ends.items():
-            if name in self.ownership.held:
-                self.ownership.held[name].note_reach(end, polled_at)
+            if name in self.partitions.owned:
+                self.partitions.owned[name].note_reach(end, polled_at)
 
-    def _decide(self, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[Decided]:
+    def _decide(self, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[TurnTaken]:
         # Where nothing more may be read, a deadline that waited for its backlog would wait for ever.
         read_to = {
-            name: held.read_to if held.room != 0 else polled.ends.get(name, held.read_to)
-            for name, held in self.ownership.held.items()
+            name: owned.read_to if owned.room != 0 else polled.ends.get(name, owned.read_to)
+            for name, owned in self.partitions.owned.items()
         }
-        question = Prepare(polled_at, tuple(arrivals.envelopes), read_to, polled.ends, self._pace.at_once)
+        question = Prepare(polled_at, tuple(arrivals.envelopes), read_to, polled.ends, self._batch_size.at_once)
         prepared = self._actors.prepare(question)
         snapshots = self._load(prepared.unknown)
-        held = self.ownership.held
+        owned = self.partitions.owned
         self._note_activity(prepared.stopped, arrivals, read_to, polled.log_ends)
-        known = {key: tuple(came) for key, came in arrivals.envelopes.items() if key.partition in held}
-        settled = self._actors.settle(Settle(self._tools.clock.now(), known, snapshots))
-        self._next_wake_at, self._is_held_up = settled.next_wake_at, settled.is_held_up
-        return settled.decisions
+        known = {key: tuple(came) for key, came in arrivals.envelopes.items() if key.partition in owned}
+        decided = self._actors.decide(Decide(self._tools.clock.now(), known, snapshots))
+        self._next_wake_at, self._is_held_up = decided.next_wake_at, decided.is_held_up
+        return decided.decisions
 
     def _note_activity(
         self,
@@ -196,14 +196,14 @@ class Cycle:
         """By the logs' own ends: what a transaction that hangs holds back may be of an idle unit, too."""
         if not self._settings.acknowledge_handled:
             return
-        held = self.ownership.held
+        owned = self.partitions.owned
         for key in stopped:
-            if key.partition in held:
-                held[key.partition].note_idle(key.unit, log_ends.get(key.partition, 0))
+            if key.partition in owned:
+                owned[key.partition].note_idle(key.unit, log_ends.get(key.partition, 0))
         for key, came in arrivals.envelopes.items():
-            if key.partition in held:
-                held[key.partition].note_active(key.unit, came[0].record.origin.offset)
-        for name, each in held.items():
+            if key.partition in owned:
+                owned[key.partition].note_active(key.unit, came[0].record.origin.offset)
+        for name, each in owned.items():
             each.let_idle_go(read_to[name])
 
     def _load(self, unknown: Iterable[UnitKey]) -> dict[UnitKey, Snapshot]:
@@ -213,45 +213,47 @@ class Cycle:
             wanted[key.partition].append(key.unit)
         snapshots: dict[UnitKey, Snapshot] = {}
         for partition, units in wanted.items():
-            load = partial(self.ownership.held[partition].store.load, units)
+            load = partial(self.partitions.owned[partition].store.load, units)
             try:
-                loaded = self._tools.patience.until_answered("storage", load)
+                loaded = self._tools.retry.until_answered("storage", load)
             except OwnershipLost as error:
-                self.ownership.lose(partition, error)
+                self.partitions.lose(partition, error)
             else:
                 snapshots |= {UnitKey(partition, unit): each for unit, each in loaded.items()}
         return snapshots
 
-    def _commit_all(self, moved: Collection[Partition], arrivals: Arrivals, decisions: Sequence[Decided]) -> list[HeldPartition]:
+    def _commit_all(
+        self, moved: Collection[Partition], arrivals: Arrivals, decisions: Sequence[TurnTaken]
+    ) -> list[OwnedPartition]:
         """Commit every partition in which something happened; those whose commit was answered."""
         decided: defaultdict[Partition, list[Decision]] = defaultdict(list)
         for each in decisions:
             decided[each.key.partition].append(each.decision)
-        touched = [held for name, held in self.ownership.held.items() if name in moved or name in decided]
-        return [held for held in touched if self._is_committed(held, arrivals.letters.get(held.partition, ()), decided)]
+        touched = [owned for name, owned in self.partitions.owned.items() if name in moved or name in decided]
+        return [owned for owned in touched if self._is_committed(owned, arrivals.letters.get(owned.partition, ()), decided)]
 
     def _is_committed(
-        self, held: HeldPartition, letters: Sequence[DeadLetter], decided: Mapping[Partition, Sequence[Decision]]
+        self, owned: OwnedPartition, letters: Sequence[DeadLetter], decided: Mapping[Partition, Sequence[Decision]]
     ) -> bool:
-        decisions = decided.get(held.partition, ())
-        left = [*letters, *(each for decision in decisions for each in decision.outgoing)]
-        commit = held.next_commit(left, decisions, self._tools.random_token())
+        decisions = decided.get(owned.partition, ())
+        left = [*letters, *(each for decision in decisions for each in decision.output)]
+        commit = owned.next_commit(left, decisions, self._tools.random_token())
         try:
-            self._tools.patience.until_answered("storage", partial(held.store.commit, commit))
+            self._tools.retry.until_answered("storage", partial(owned.store.commit, commit))
         except OwnershipLost as error:
-            self.ownership.lose(held.partition, error)
+            self.partitions.lose(owned.partition, error)
             return False
-        held.note_committed(commit, decisions, self._tools.clock.now())
-        self._account(held.partition, left, decisions)
+        owned.note_committed(commit, decisions, self._tools.clock.now())
+        self._account(owned.partition, left, decisions)
         return True
 
-    def _publish(self, news: Sequence[HeldPartition]) -> None:
+    def _publish(self, news: Sequence[OwnedPartition]) -> None:
         """Let a portion of it leave together, on Kafka in one transaction. What is left over leaves before anything is read."""
         if not news:
             self.refusal = None  # What was refused went away with its partition.
             return
         try:
-            self._tools.patience.until_answered("output", partial(self._portions.publish, news))
+            self._tools.retry.until_answered("output", partial(self._portions.publish, news))
         except PublishRefused as error:
             self._note_refused(error)
             return
@@ -262,19 +264,19 @@ class Cycle:
         if self.refusal is None:
             _log.warning("nothing may leave at the moment: %s", error)
         self.refusal = str(error)
-        self.figures.counts["publications_refused"] += 1
+        self.metrics.counts["publications_refused"] += 1
         self._follow_group(_REJOIN_MS)
 
     def _follow_group(self, timeout_ms: int) -> None:
         """Nothing is read, and who reads nothing for too long is thrown out of the group."""
-        self._tools.patience.until_answered("source", partial(self._transport.poll, 0, timeout_ms))
+        self._tools.retry.until_answered("source", partial(self._transport.poll, 0, timeout_ms))
 
     def _account(self, partition: Partition, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision]) -> None:
-        self.figures.add_outgoing(left)
+        self.metrics.add_outgoing(left)
         for each in left:
             if isinstance(each, DeadLetter):
                 self._note_dead(each)
-        self.figures.add_decisions(decisions)
+        self.metrics.add_decisions(decisions)
         for decision in decisions:
             for release in decision.releases:
                 _log.warning(

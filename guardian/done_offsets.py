@@ -24,7 +24,7 @@ _MORE = 32
 _start = attrgetter("start")
 
 
-class Ahead(msgspec.Struct, frozen=True):
+class DoneOffsets(msgspec.Struct, frozen=True):
     """Everything below `end` is done, but for `undone`: ascending ranges that do not touch, none of them empty.
 
     Seen from a position, below which everything is done without saying so.
@@ -41,44 +41,44 @@ class Ahead(msgspec.Struct, frozen=True):
         """Everything below `offset` that is not done."""
         return _joined(_common((*self.undone, range(self.end, max(self.end, offset))), (range(offset),)))
 
-    def advanced(self, read_to: int, unsettled: Iterable[range]) -> "Ahead":
+    def advanced(self, read_to: int, unsettled: Iterable[range]) -> "DoneOffsets":
         """After reading on to `read_to`, where `unsettled` is not settled this time: what was done once stays done."""
         news = _common((*self.undone, range(self.end, max(self.end, read_to))), tuple(unsettled))
         unread = _common(self.undone, (range(read_to, self.end),))
-        return Ahead(max(self.end, read_to), _joined((*news, *unread)))
+        return DoneOffsets(max(self.end, read_to), _joined((*news, *unread)))
 
 
-def encode(position: int, ahead: Ahead) -> str:
-    """`ahead` as text; empty where nothing beyond the position is done. What is not done begins at the position or later.
+def encode(position: int, done: DoneOffsets) -> str:
+    """`done` as text; empty where nothing beyond the position is done. What is not done begins at the position or later.
 
     Three parts: the distance to the end, the count of digits with six bits each (1 is not done), and for each range behind
     those bits its distance from the one before and how many offsets more than one it has.
     """
-    undone = ahead.undone
-    if ahead.end <= position or (undone and undone[0].start <= position and undone[0].stop >= ahead.end):
+    undone = done.undone
+    if done.end <= position or (undone and undone[0].start <= position and undone[0].stop >= done.end):
         return ""
     count = _cheapest(position, undone)
     digits = _digits(position, undone[:count])
     ranges = "".join(map(_number, _steps(position + 6 * len(digits), undone[count:])))
-    return _number(ahead.end - position) + _number(len(digits)) + "".join(digits) + ranges
+    return _number(done.end - position) + _number(len(digits)) + "".join(digits) + ranges
 
 
-def longest(position: int, ahead: Ahead) -> int:
-    """How many characters `encode` takes at most while more of `ahead` gets done, in whatever order, and the position moves on.
+def longest(position: int, done: DoneOffsets) -> int:
+    """How many characters `encode` takes at most while more of `done` gets done, in whatever order, and the position moves on.
 
     A range of which every other offset gets done becomes many: about a character for each of its offsets, or a bit.
     """
-    if ahead.end <= position:
+    if done.end <= position:
         return 0
-    bits = [0, *(_digits_to(position, each.stop) for each in ahead.undone)]
-    lasts = [position, *(each.stop for each in ahead.undone)]
-    sizes = [_most_characters(each.start - last, len(each)) for last, each in zip(lasts, ahead.undone, strict=False)]
+    bits = [0, *(_digits_to(position, each.stop) for each in done.undone)]
+    lasts = [position, *(each.stop for each in done.undone)]
+    sizes = [_most_characters(each.start - last, len(each)) for last, each in zip(lasts, done.undone, strict=False)]
     rests = [0, *accumulate(reversed(sizes))]
-    numbers = _size(ahead.end - position) + _size(_digits_to(position, ahead.end))
+    numbers = _size(done.end - position) + _size(_digits_to(position, done.end))
     return numbers + min(digits + rest for digits, rest in zip(bits, reversed(rests), strict=True))
 
 
-def decode(position: int, text: str) -> Ahead | None:
+def decode(position: int, text: str) -> DoneOffsets | None:
     """What `encode` made with this position; None for anything else, however much it looks like it."""
     try:
         digits = iter([_VALUES[digit] for digit in text])
@@ -89,10 +89,10 @@ def decode(position: int, text: str) -> Ahead | None:
         undone = _joined([*(range(each, each + 1) for each in close), *_ranges(position + 6 * count, list(numbers))])
     except (KeyError, ValueError, StopIteration, RuntimeError):
         return None
-    ahead = Ahead(end, undone)
+    done = DoneOffsets(end, undone)
     # One way of writing it counts: what is written differently is not ours.
-    is_ours = end < 2**63 and (not undone or undone[-1].stop <= end) and encode(position, ahead) == text
-    return ahead if is_ours else None
+    is_ours = end < 2**63 and (not undone or undone[-1].stop <= end) and encode(position, done) == text
+    return done if is_ours else None
 
 
 def _cheapest(position: int, undone: Sequence[range]) -> int:

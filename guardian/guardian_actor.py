@@ -13,16 +13,16 @@ from thespian.actors import ActorAddress, ActorExitRequest, ActorTypeDispatcher,
 from domain.envelope import DataEnvelope
 from domain.errors import ResequencerError
 from guardian.allowance import Allowance
-from guardian.messages import Active, Arm, Drop, ListActive, Prepare, Prepared, Settle, Settled, Survey, Surveyed
+from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Prepare, Prepared, ReportUnits, UnitsReport
 from guardian.supervision import SUPERVISION, Directive, Failure
-from guardian.unit_registry import Roster, RosterSettings
+from guardian.unit_registry import UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
-from resequencer.messages import Begin, Decide, Decided, Refused, UnitKey
+from resequencer.messages import Begin, Refused, TakeTurn, TurnTaken, UnitKey
 from resequencer.unit import Decision, Wake
 from storage.port import Snapshot
 
 _log = logging.getLogger("resequencer.guardian")
-_QUESTIONS = (Arm, Drop, ListActive, Prepare, Settle, Survey)
+_QUESTIONS = (Arm, Drop, ListActive, Prepare, Decide, ReportUnits)
 
 
 class Escalated(ResequencerError):
@@ -35,20 +35,20 @@ class Escalated(ResequencerError):
 
 
 class Guardian(ActorTypeDispatcher):
-    """Answers the cycle's questions, one at a time. The roster holds all that it decides by.
+    """Answers the cycle's questions, one at a time. The registry holds all that it decides by.
 
     The composition makes a subclass whose class attributes are its dependencies.
     """
 
     resequencer: ClassVar[type[Resequencer]]
-    settings: ClassVar[RosterSettings]
+    settings: ClassVar[UnitRegistrySettings]
 
     def __init__(self) -> None:
         super().__init__()
-        self._roster = Roster(self.settings)
+        self._registry = UnitRegistry(self.settings)
         self._children: dict[UnitKey, ActorAddress] = {}
         self._stopping: dict[str, UnitKey] = {}
-        self._kept: dict[UnitKey, list[Begin | Decide]] = {}
+        self._kept: dict[UnitKey, list[Begin | TakeTurn]] = {}
         self._wakes: Mapping[UnitKey, Wake] = {}
         self._asked_by: ActorAddress | None = None
         self._now = 0
@@ -56,8 +56,8 @@ class Guardian(ActorTypeDispatcher):
         self._arrivals: Mapping[UnitKey, tuple[DataEnvelope, ...]] = {}
         self._snapshots: Mapping[UnitKey, Snapshot] = {}
         self._allowance = Allowance(self.settings.share_bytes)
-        self._outstanding: dict[UnitKey, Decide] = {}
-        self._decisions: list[Decided] = []
+        self._outstanding: dict[UnitKey, TakeTurn] = {}
+        self._decisions: list[TurnTaken] = []
         self._failure: Escalated | None = None
         self._broken_by: Exception | None = None
         self._unavailable: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ class Guardian(ActorTypeDispatcher):
                 raise self._broken_by
             return
         try:
-            if type(message) is Decided:
+            if type(message) is TurnTaken:
                 # One comes per unit and poll; finding its receiver by name takes longer than receiving it.
                 self.receiveMsg_Decided(message, sender)
             else:
@@ -84,25 +84,25 @@ class Guardian(ActorTypeDispatcher):
 
     def receiveMsg_Arm(self, message: Arm, sender: ActorAddress) -> None:
         for key, waits in message.waiting:
-            self._roster.arm(key, waits)
+            self._registry.arm(key, waits)
         self.send(sender, message)
 
     def receiveMsg_Drop(self, message: Drop, sender: ActorAddress) -> None:
-        for key in self._roster.drop(message.partition):
+        for key in self._registry.drop(message.partition):
             self._stop(key)
         self._wakes = {key: wake for key, wake in self._wakes.items() if key.partition != message.partition}
         self.send(sender, message)
 
     def receiveMsg_Prepare(self, message: Prepare, sender: ActorAddress) -> None:
-        dues = self._roster.dues(message.polled_at, message.read_to, message.ends, message.limit, frozenset(message.units))
+        dues = self._registry.dues(message.polled_at, message.read_to, message.ends, message.limit, frozenset(message.units))
         for key in dues.stops:
-            self._roster.deactivate(key)
+            self._registry.deactivate(key)
             self._stop(key)
         self._wakes = dues.wakes
         unknown = tuple(key for key in dict.fromkeys((*message.units, *dues.wakes)) if key not in self._children)
         self.send(sender, Prepared(unknown, dues.stops))
 
-    def receiveMsg_Settle(self, message: Settle, sender: ActorAddress) -> None:
+    def receiveMsg_Decide(self, message: Decide, sender: ActorAddress) -> None:
         """One turn after the other, what was left over first, then whose time has come: what a turn may let out depends on those
         before it.
         """
@@ -115,30 +115,30 @@ class Guardian(ActorTypeDispatcher):
 
     def receiveMsg_ListActive(self, message: ListActive, sender: ActorAddress) -> None:
         del message
-        self.send(sender, Active(self._roster.active_units()))
+        self.send(sender, Active(self._registry.active_units()))
 
-    def receiveMsg_Survey(self, message: Survey, sender: ActorAddress) -> None:
+    def receiveMsg_ReportUnits(self, message: ReportUnits, sender: ActorAddress) -> None:
         self.send(
             sender,
-            Surveyed(
-                self._roster.active,
-                len(self._roster.waits),
-                self._roster.stashed,
-                self._roster.stashed_bytes,
-                self._roster.backlogged,
-                tuple(self._roster.longest(message.oldest)),
-                self._roster.unavailable,
+            UnitsReport(
+                self._registry.active,
+                len(self._registry.waits),
+                self._registry.stashed,
+                self._registry.stashed_bytes,
+                self._registry.backlogged,
+                tuple(self._registry.longest(message.oldest)),
+                self._registry.unavailable,
             ),
         )
 
     # What the resequencers answer
 
-    def receiveMsg_Decided(self, message: Decided, sender: ActorAddress) -> None:
+    def receiveMsg_Decided(self, message: TurnTaken, sender: ActorAddress) -> None:
         turn = self._outstanding.pop(message.key, None)
         if turn is None:
             return
         self._allowance.note(_bytes_of(message.decision), is_remainder=Wake.REMAINDER in turn.wakes)
-        self._roster.note(message, self._now)
+        self._registry.note(message, self._now)
         self._decisions.append(message)
         self._begin_next()
 
@@ -149,7 +149,7 @@ class Guardian(ActorTypeDispatcher):
         turn = message.poisonMessage
         if isinstance(turn, Begin):
             self._supervise(Failure.STATE, turn.key, str(message.details))
-        elif isinstance(turn, Decide):
+        elif isinstance(turn, TakeTurn):
             self._supervise(Failure.CAREFUL_TURN if turn.is_careful else Failure.TURN, turn.key, str(message.details))
 
     def receiveMsg_ChildActorExited(self, message: ChildActorExited, sender: ActorAddress) -> None:
@@ -165,20 +165,20 @@ class Guardian(ActorTypeDispatcher):
         while self._turns:
             key = self._turns.popleft()
             wakes = (self._wakes[key],) if key in self._wakes else ()
-            turn = Decide(key, self._arrivals.get(key, ()), wakes, self._now, self._share_of(key, wakes))
+            turn = TakeTurn(key, self._arrivals.get(key, ()), wakes, self._now, self._share_of(key, wakes))
             if turn.share or turn.envelopes:
                 self._outstanding[key] = turn
                 self._pass_on(turn)
                 return
-            self._roster.put_off(key, self._now)
+            self._registry.put_off(key, self._now)
         self._answer()
 
     def _share_of(self, key: UnitKey, wakes: tuple[Wake, ...]) -> int:
         if Wake.REMAINDER in wakes:
             return self._allowance.for_remainder()
-        return 0 if self._roster.has_remainder(key) else self._allowance.for_other()
+        return 0 if self._registry.has_remainder(key) else self._allowance.for_other()
 
-    def _pass_on(self, turn: Decide) -> None:
+    def _pass_on(self, turn: TakeTurn) -> None:
         child = self._children.get(turn.key)
         if child is not None:
             self.send(child, turn)
@@ -190,11 +190,11 @@ class Guardian(ActorTypeDispatcher):
             self._send_to_new(begin)
             self._send_to_new(turn)
 
-    def _send_to_new(self, message: Begin | Decide) -> None:
+    def _send_to_new(self, message: Begin | TakeTurn) -> None:
         key = message.key
         if isinstance(message, Begin):
             self._children[key] = self.createActor(self.resequencer)
-            self._roster.activate(key)
+            self._registry.activate(key)
         self.send(self._children[key], message)
 
     def _stop(self, key: UnitKey) -> None:
@@ -230,11 +230,11 @@ class Guardian(ActorTypeDispatcher):
             self.send(asked_by, self._failure)
         else:
             self._tell_of_servers()
-            self.send(asked_by, Settled(tuple(decisions), self._roster.next_wake_at, self._roster.is_held_up))
+            self.send(asked_by, Decided(tuple(decisions), self._registry.next_wake_at, self._registry.is_held_up))
 
     def _tell_of_servers(self) -> None:
         """Once when the first unit begins to wait for one, and once when none does any more."""
-        before, self._unavailable = self._unavailable, frozenset(self._roster.unavailable)
+        before, self._unavailable = self._unavailable, frozenset(self._registry.unavailable)
         for name in sorted(self._unavailable - before):
             _log.warning("%s is unavailable: units that need it wait and are tried again until it answers", name)
         for name in sorted(before - self._unavailable):

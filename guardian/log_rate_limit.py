@@ -13,7 +13,7 @@ _REST = "of other kinds"
 _LOG = logging.getLogger("resequencer.mishaps")
 
 
-class Recurring:
+class LogRateLimit:
     """A record that comes a million times must not write a million lines. `note` and `tell` are called from one thread."""
 
     def __init__(self) -> None:

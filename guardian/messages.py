@@ -7,7 +7,7 @@ import msgspec
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.record import Partition
-from resequencer.messages import Decided, UnitKey
+from resequencer.messages import TurnTaken, UnitKey
 from storage.port import Snapshot, Waits
 
 
@@ -47,7 +47,7 @@ class Prepared(msgspec.Struct, frozen=True):
     stopped: tuple[UnitKey, ...] = ()
 
 
-class Settle(msgspec.Struct, frozen=True):
+class Decide(msgspec.Struct, frozen=True):
     """Decide about what arrived, each unit's envelopes in order of arrival, and about whoever is to be woken."""
 
     now: Instant
@@ -55,13 +55,13 @@ class Settle(msgspec.Struct, frozen=True):
     snapshots: Mapping[UnitKey, Snapshot]
 
 
-class Settled(msgspec.Struct, frozen=True):
+class Decided(msgspec.Struct, frozen=True):
     """One decision per unit that took a turn, and when the guardian wants to be asked again at the latest.
 
     `is_held_up` when more was left over than a cycle lets out: until that has left, hardly anything should be read.
     """
 
-    decisions: tuple[Decided, ...]
+    decisions: tuple[TurnTaken, ...]
     next_wake_at: Instant | None
     is_held_up: bool = False
 
@@ -76,13 +76,13 @@ class Active(msgspec.Struct, frozen=True):
     units: Mapping[Partition, Collection[str]]
 
 
-class Survey(msgspec.Struct, frozen=True):
+class ReportUnits(msgspec.Struct, frozen=True):
     """What waits, for operators."""
 
     oldest: int = 10
 
 
-class Surveyed(msgspec.Struct, frozen=True):
+class UnitsReport(msgspec.Struct, frozen=True):
     """Units with an actor, units in which something waits, stashed envelopes and bytes, and the longest waits.
 
     `backlogged` counts the deadlines that have passed but wait for their backlog to be read. `unavailable` are the servers that

@@ -25,7 +25,7 @@ class CycleTimes(msgspec.Struct, frozen=True):
     publish_ms: int
 
 
-class Figures:
+class Metrics:
     """Counters that only grow, by name; `longest_wait_ms` is the longest that anything handled had been stashed.
 
     `last_cycle` is that of the last one that had anything to do; `log_ends` is where the logs ended when they were last

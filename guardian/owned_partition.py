@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from operator import attrgetter
 
-from connectors.port import Outgoing, PartitionOutput, Position, TransportRefused
+from connectors.port import OutputRecord, PartitionOutput, Position, TransportRefused
 from domain.clock import Instant
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
 from domain.record import Partition
-from guardian.done_offsets import CHARACTERS_PER_RECORD, Ahead, encode, longest
-from guardian.pending_output import from_pending, offset_behind, origin_of, outgoing, renumbered, size_of, to_pending
+from guardian.done_offsets import CHARACTERS_PER_RECORD, DoneOffsets, encode, longest
+from guardian.pending_output import from_pending, offset_behind, origin_of, output_record, renumbered, size_of, to_pending
 from guardian.positions import Positions
 from guardian.takeover import Metadata, Takeover, last_commit
 from resequencer.unit import Decision
@@ -19,14 +19,14 @@ _THROTTLE_MS = 1_000
 """A position that moved while nothing left is published no more often: the storage knows where to read on."""
 
 _MANY_RANGES = 10_000
-"""Beyond so many, what is done ahead takes longer to write than what is saved: after a crash it may be notified again."""
+"""Beyond so many, what is done beyond takes longer to write than what is saved: after a crash it may be notified again."""
 
 
 _LONGEST_STEP_MS = 10_000
-"""What lies between two cycles counts as caught up for no longer: one that was held up may have let records lie unread."""
+"""What lies between two cycles counts as caught up for no longer: one that was delayed may have let records lie unread."""
 
 
-class HeldPartition:
+class OwnedPartition:
     """The numbers of one partition. `read_to` is where reading goes on, `unpublished` what is committed and has not left yet;
     of that, `attempt` is what was tried and may have left.
 
@@ -46,14 +46,14 @@ class HeldPartition:
         *,
         is_durable: bool,
         waits_for_handled: bool,
-        ahead_characters: int | None = None,
+        done_characters: int | None = None,
     ) -> None:
         self.partition = partition
         self._source = source
         self.store = store
         self.read_to = plan.offset
         self.positions = Positions(plan.offset, _THROTTLE_MS)
-        self.unpublished: tuple[Outgoing, ...] = tuple(map(from_pending, plan.pending))
+        self.unpublished: tuple[OutputRecord, ...] = tuple(map(from_pending, plan.pending))
         self._highest_number = plan.highest_number
         self._offsets_behind = tuple(map(offset_behind, self.unpublished))
         self.attempt: PartitionOutput | None = None
@@ -61,8 +61,8 @@ class HeldPartition:
         self._just_read: Sequence[int] = ()
         self._is_durable = is_durable
         self._waits_for_handled = waits_for_handled
-        self._ahead_characters = ahead_characters
-        self._ahead = plan.ahead
+        self._done_characters = done_characters
+        self._done = plan.done
         self._idle: dict[str, int] = {}
         self.caught_up_ms = store.header.caught_up_ms
         self._caught_up_at: Instant | None = None
@@ -70,7 +70,7 @@ class HeldPartition:
     @property
     def done_to(self) -> int:
         """Up to where something was handled, before the restart or since."""
-        return max(self.read_to, self._ahead.end) if self._ahead is not None else self.read_to
+        return max(self.read_to, self._done.end) if self._done is not None else self.read_to
 
     @property
     def room(self) -> int | None:
@@ -78,17 +78,17 @@ class HeldPartition:
 
         What was done before the restart is read again in any case: it rides along already.
         """
-        if not self._waits_for_handled or self._ahead_characters is None:
+        if not self._waits_for_handled or self._done_characters is None:
             return None
-        ahead = self._ahead_beside(self.positions.unsettled)
-        room = (self._ahead_characters - longest(self.positions.acknowledged, ahead)) // CHARACTERS_PER_RECORD - 1
-        return max(room, 1 if self.read_to < ahead.end else 0)
+        done = self._done_beside(self.positions.unsettled)
+        room = (self._done_characters - longest(self.positions.acknowledged, done)) // CHARACTERS_PER_RECORD - 1
+        return max(room, 1 if self.read_to < done.end else 0)
 
     def note_active(self, unit: str, offset: int) -> None:
-        """A record of this unit is about to be decided."""
+        """A record of this unit is about to be settled."""
         if self._waits_for_handled:
             self._idle.pop(unit, None)
-            self.positions.hold(unit, offset)
+            self.positions.pin(unit, offset)
 
     def note_idle(self, unit: str, end: int) -> None:
         """The unit's actor is gone, when the log went on to `end`, whether or not that can be read yet: up to there more of the
@@ -103,7 +103,7 @@ class HeldPartition:
             if end > read_to:
                 return
             del self._idle[unit]
-            self.positions.let_go(unit)
+            self.positions.unpin(unit)
 
     @property
     def is_healing(self) -> bool:
@@ -133,10 +133,10 @@ class HeldPartition:
 
     def next_commit(self, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision], attempt: str) -> Commit:
         """All that this cycle changed; what leaves gets its numbers here."""
-        assert not self.unpublished, "what was committed leaves before anything else is decided"
-        news = left if self._ahead is None else [each for each in left if not self._ahead.is_done(origin_of(each).offset)]
+        assert not self.unpublished, "what was committed leaves before anything else is settled"
+        news = left if self._done is None else [each for each in left if not self._done.is_done(origin_of(each).offset)]
         first = self._highest_number + 1
-        self.unpublished = tuple(outgoing(number, each, self._heal_offset) for number, each in enumerate(news, first))
+        self.unpublished = tuple(output_record(number, each, self._heal_offset) for number, each in enumerate(news, first))
         self._offsets_behind = tuple(origin_of(each).offset for each in news)
         return self._commit(attempt, tuple(each.change for each in decisions if each.change is not None))
 
@@ -189,9 +189,9 @@ class HeldPartition:
         """The first `count` that are unpublished, with the position that they stand on."""
         leaves, stays = self.unpublished[:count], self._offsets_behind[count:]
         offset, undone = self._position(stays)
-        ahead = encode(offset, self._ahead_beside(undone)) if self._tells_ahead() else ""
-        published, at = self._published_before(count), offset if ahead else None
-        metadata = Metadata(*last_commit(self.store.header), published, ahead, at)
+        done = encode(offset, self._done_beside(undone)) if self._tells_done() else ""
+        published, at = self._published_before(count), offset if done else None
+        metadata = Metadata(*last_commit(self.store.header), published, done, at)
         output = PartitionOutput(self.partition, leaves, Position(offset, metadata.encode()))
         self.attempt = output if leaves else None
         return output
@@ -202,7 +202,7 @@ class HeldPartition:
 
     def note_published(self, output: PartitionOutput, now: Instant) -> None:
         """The transport answered: this has left."""
-        count = len(output.outgoing)
+        count = len(output.records)
         self.unpublished, self._offsets_behind = self.unpublished[count:], self._offsets_behind[count:]
         self.attempt = None
         self.positions.told(min(output.position.offset, self.positions.acknowledged), now)
@@ -223,12 +223,12 @@ class HeldPartition:
         first = max(min(stays), self.positions.last_told)
         return min(acknowledged, first), sorted([*unsettled, *undone], key=attrgetter("start"))
 
-    def _tells_ahead(self) -> bool:
-        return self._waits_for_handled and (self._ahead_characters is not None or len(self.positions.unsettled) < _MANY_RANGES)
+    def _tells_done(self) -> bool:
+        return self._waits_for_handled and (self._done_characters is not None or len(self.positions.unsettled) < _MANY_RANGES)
 
-    def _ahead_beside(self, unsettled: Sequence[range]) -> Ahead:
+    def _done_beside(self, unsettled: Sequence[range]) -> DoneOffsets:
         """What is done beyond the position, before the restart or since, but for these."""
-        before = self._ahead or Ahead(self.positions.acknowledged)
+        before = self._done or DoneOffsets(self.positions.acknowledged)
         return before.advanced(self.read_to, unsettled)
 
     def _commit(self, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:

@@ -11,13 +11,13 @@ from domain.clock import Clock
 from domain.decoding import EnvelopeDecoder
 from domain.errors import OwnershipLost, TransientError, Withheld
 from domain.record import Origin, Partition
-from guardian.actor_gateway import Actors
-from guardian.log_rate_limit import Recurring
+from guardian.actor_gateway import ActorGateway
+from guardian.log_rate_limit import LogRateLimit
 from guardian.messages import Arm, Drop
-from guardian.owned_partition import HeldPartition
-from guardian.retry import Patience, PatienceSettings, is_of_storage
+from guardian.owned_partition import OwnedPartition
+from guardian.retry import BackoffSettings, RetryWithBackoff, is_of_storage
 from guardian.takeover import Takeover, find_metadata, plan_takeover
-from guardian.takeover_backoff import Later
+from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.messages import UnitKey
 from resequencer.unit_codec import strategy_changed
 from storage.port import Header, PartitionStore, Storage, Waits
@@ -30,7 +30,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
 
     `strategy` is its name with its keys, as states carry it. With `acknowledge_handled` a position waits for the oldest
     stashed envelope of its partition: the source is the store. What is done beyond the position rides in its metadata, in
-    at most `ahead_characters`; None for as many as it takes, where it is left out rather than that the intake rests.
+    at most `done_characters`; None for as many as it takes, where it is left out rather than that the intake rests.
     A unit in which nothing waits is remembered for `retention_ms` of its partition's caught-up clock. At most `portion_bytes`
     leave at once.
     """
@@ -39,7 +39,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     batch_size: int = 500
     idle_ms: int = 500
     acknowledge_handled: bool = False
-    ahead_characters: int | None = None
+    done_characters: int | None = None
     retention_ms: int = 4 * 3_600_000
     portion_bytes: int = 16 << 20
 
@@ -49,7 +49,7 @@ class Servers(NamedTuple):
 
     transport: Transport
     storage: Storage
-    actors: Actors
+    actors: ActorGateway
 
 
 class Tools(NamedTuple):
@@ -57,48 +57,49 @@ class Tools(NamedTuple):
 
     decoder: EnvelopeDecoder
     clock: Clock
-    patience: Patience
+    retry: RetryWithBackoff
     random_token: Callable[[], str]
-    mishaps: Recurring
+    mishaps: LogRateLimit
 
 
-class Ownership:
-    """Which partitions are held, and which are `later`. `heals` counts how often a storage had forgotten, `losses` how often
-    a newer owner came.
+class Partitions:
+    """Which partitions are owned, and which takeovers are put off.
+
+    `heals` counts how often a storage had forgotten, `losses` how often a newer owner came.
     """
 
     def __init__(self, servers: Servers, tools: Tools, settings: CycleSettings) -> None:
         self._transport, self._storage, self._actors = servers
         self._tools = tools
         self._settings = settings
-        self.held: dict[Partition, HeldPartition] = {}
-        self.later = Later(PatienceSettings())
+        self.owned: dict[Partition, OwnedPartition] = {}
+        self.put_off_takeovers = TakeoverBackoff(BackoffSettings())
         self.heals = 0
         self.losses = 0
 
     @property
     def is_healing(self) -> bool:
         """Records that a storage has forgotten are being read again."""
-        return any(held.is_healing for held in self.held.values())
+        return any(owned.is_healing for owned in self.owned.values())
 
     def has_left(self, origin: Origin) -> bool:
         """What this record led to has left, and the record is not read again after a restart."""
-        held = self.held.get(origin.partition)
-        return held is not None and held.has_left(origin.offset)
+        owned = self.owned.get(origin.partition)
+        return owned is not None and owned.has_left(origin.offset)
 
     def follow_assignment(self) -> None:
         """Drop what is no longer assigned, take over what is new. What cannot be taken over yet is tried again later: a storage
         or an output that is away, or an undecided publication of its last owner, holds up no other partition.
         """
-        assigned = set(self._tools.patience.until_answered("source", self._transport.assignment))
-        for partition in self.held.keys() - assigned:
+        assigned = set(self._tools.retry.until_answered("source", self._transport.assignment))
+        for partition in self.owned.keys() - assigned:
             told = {"partition": str(partition)}
             _log.warning("%s is no longer ours: what waits in it stays in the storage until it is again", partition, extra=told)
             self._drop(partition)
-        for partition in self.later.untaken.keys() - assigned:
-            self.later.forget(partition)
-        for partition in sorted(assigned - self.held.keys()):
-            if self.later.is_due(partition, self._tools.clock.now()):
+        for partition in self.put_off_takeovers.untaken.keys() - assigned:
+            self.put_off_takeovers.forget(partition)
+        for partition in sorted(assigned - self.owned.keys()):
+            if self.put_off_takeovers.is_due(partition, self._tools.clock.now()):
                 self._try_to_take_over(partition)
 
     def lose(self, partition: Partition, error: Exception) -> None:
@@ -109,7 +110,7 @@ class Ownership:
 
     def _drop(self, partition: Partition) -> None:
         """Its units leave memory; nothing is committed: what is pending is the hand-over."""
-        del self.held[partition]
+        del self.owned[partition]
         self._actors.drop(Drop(partition))
         self._storage.release(partition)
 
@@ -121,52 +122,52 @@ class Ownership:
             self.losses += 1
             self._put_off(partition, "storage", error)
         except (TransientError, Withheld, PublishRefused) as error:
-            if isinstance(error, Withheld) and not self._tools.patience.can_wait_for(error):
+            if isinstance(error, Withheld) and not self._tools.retry.can_wait_for(error):
                 raise
             self._put_off(partition, "storage" if is_of_storage(error) else "output", error)
         else:
-            self.later.forget(partition)
+            self.put_off_takeovers.forget(partition)
 
     def _put_off(self, partition: Partition, what: str, error: Exception) -> None:
-        if self.later.put_off(partition, what, str(error), self._tools.clock.now()):
+        if self.put_off_takeovers.put_off(partition, what, str(error), self._tools.clock.now()):
             told = {"partition": str(partition)}
             _log.warning("the %s is away, taking %s over is tried again until it is back: %s", what, partition, error, extra=told)
 
     def take_over(self, partition: Partition) -> None:
-        """May be repeated from the start at any failure: until it is held, nothing of it is in memory."""
+        """May be repeated from the start at any failure: until it is owned, nothing of it is in memory."""
         position, source = self._transport.position(partition), self._transport.source(partition)
         store = self._storage.open(partition)
         _refuse_other_source(partition, store.header, source)
         waiting = store.waiting()
         self._refuse_other_strategy(waiting)
         _refuse_moved(partition, position)
-        held, is_news = self._reconcile(partition, store, position, source)
-        if held.done_to > held.read_to:
-            self._transport.seek(partition, held.done_to)  # Refused where the log is another one by now.
+        owned, is_news = self._reconcile(partition, store, position, source)
+        if owned.done_to > owned.read_to:
+            self._transport.seek(partition, owned.done_to)  # Refused where the log is another one by now.
         if is_news:
-            output = held.output(0)
+            output = owned.output(0)
             self._transport.publish([output])
-            held.note_published(output, self._tools.clock.now())
-        self._transport.seek(partition, held.read_to)
+            owned.note_published(output, self._tools.clock.now())
+        self._transport.seek(partition, owned.read_to)
         self._actors.arm(Arm([(UnitKey(partition, unit), waits) for unit, waits in waiting]))
-        self.held[partition] = held
-        told = {"partition": str(partition), "position": held.read_to}
-        _log.info("took over %s at offset %d; units that wait: %d", partition, held.read_to, len(waiting), extra=told)
+        self.owned[partition] = owned
+        told = {"partition": str(partition), "position": owned.read_to}
+        _log.info("took over %s at offset %d; units that wait: %d", partition, owned.read_to, len(waiting), extra=told)
 
     def _reconcile(
         self, partition: Partition, store: PartitionStore, position: Position | None, source: str
-    ) -> tuple[HeldPartition, bool]:
+    ) -> tuple[OwnedPartition, bool]:
         log = range(self._transport.start_offset(partition), self._transport.end_offset(partition))
         plan = plan_takeover(store.header, store.pending(), position, log, is_durable=self._storage.is_durable)
         _report_gone(partition, plan)
-        held = HeldPartition(
+        owned = OwnedPartition(
             partition,
             store,
             plan,
             source,
             is_durable=self._storage.is_durable,
             waits_for_handled=self._settings.acknowledge_handled,
-            ahead_characters=self._settings.ahead_characters,
+            done_characters=self._settings.done_characters,
         )
         if plan.must_heal:
             _log.warning(
@@ -174,16 +175,16 @@ class Ownership:
                 "what records below offset %d cause is marked possible-duplicate",
                 partition, plan.offset, plan.heal_offset, extra={"partition": str(partition)},
             )  # fmt: skip
-            self._heal(held, position or Position(plan.offset, ""))
-        return held, plan.is_new or plan.must_heal
+            self._heal(owned, position or Position(plan.offset, ""))
+        return owned, plan.is_new or plan.must_heal
 
-    def _heal(self, held: HeldPartition, position: Position) -> None:
+    def _heal(self, owned: OwnedPartition, position: Position) -> None:
         """The position as it was must be published once more before anything changes: a zombie may not heal."""
         same = Position(position.offset, position.metadata)
-        self._transport.publish([PartitionOutput(held.partition, (), same)])
-        commit = held.healing_commit(self._tools.random_token())
-        held.store.commit(commit)
-        held.note_committed(commit, (), self._tools.clock.now())
+        self._transport.publish([PartitionOutput(owned.partition, (), same)])
+        commit = owned.healing_commit(self._tools.random_token())
+        owned.store.commit(commit)
+        owned.note_committed(commit, (), self._tools.clock.now())
         self.heals += 1
 
     def _refuse_other_strategy(self, waiting: Iterable[tuple[str, Waits]]) -> None:
@@ -233,7 +234,7 @@ def _report_gone(partition: Partition, plan: Takeover) -> None:
             "Have the topic keep its records longer, or put back what was archived; to go on without them, reset the group's "
             "position to the earliest, or move positions.json away"
         )
-        if plan.ahead is not None:
+        if plan.done is not None:
             remedy += "; what was handled behind them is then notified once more"
         raise TransportRefused(str(partition), f"{which}. {remedy}")
     _log.error("%s: %s", partition, which, extra={"partition": str(partition)})

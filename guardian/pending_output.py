@@ -2,7 +2,7 @@
 
 import msgspec
 
-from connectors.port import Channel, Outgoing
+from connectors.port import Channel, OutputRecord
 from domain.clock import instant_text
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
@@ -33,42 +33,42 @@ def origin_of(what: Notification | DeadLetter) -> Origin:
     return what.origin if isinstance(what, Notification) else what.record.origin
 
 
-def offset_behind(each: Outgoing) -> int:
+def offset_behind(each: OutputRecord) -> int:
     """The offset of the record that caused it; where it does not say so, a negative one that nothing else has."""
     offset = dict(each.headers).get(_POSITION[each.channel], b"").rpartition(b"@")[2]
     return int(offset) if offset.isdigit() else -each.number
 
 
-def size_of(each: Outgoing) -> int:
+def size_of(each: OutputRecord) -> int:
     """What it costs to send, in bytes: a record takes about as long as so many more of them."""
     return _RECORD_BYTES + len(each.value) + len(each.key or b"") + sum([len(data) for _, data in each.headers])
 
 
-def outgoing(number: int, what: Notification | DeadLetter, heal_offset: int) -> Outgoing:
+def output_record(number: int, what: Notification | DeadLetter, heal_offset: int) -> OutputRecord:
     """The record of a notification or a dead letter; marked where a storage that forgot may make it repeat."""
     mark = (POSSIBLE_DUPLICATE,) if origin_of(what).offset < heal_offset else ()
     if isinstance(what, Notification):
-        return Outgoing(number, Channel.NOTIFICATIONS, what.unit.encode(), what.headers + mark, what.value)
-    return Outgoing(number, Channel.DEAD_LETTERS, what.record.key, _dead_letter_headers(what) + mark, what.record.value)
+        return OutputRecord(number, Channel.NOTIFICATIONS, what.unit.encode(), what.headers + mark, what.value)
+    return OutputRecord(number, Channel.DEAD_LETTERS, what.record.key, _dead_letter_headers(what) + mark, what.record.value)
 
 
-def to_pending(each: Outgoing) -> Pending:
+def to_pending(each: OutputRecord) -> Pending:
     return Pending(each.number, _encode(_Stored(each.channel, each.key, each.headers, each.value)))
 
 
-def from_pending(pending: Pending) -> Outgoing:
+def from_pending(pending: Pending) -> OutputRecord:
     try:
         stored = _decode(pending.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = f"what is stored of it is damaged ({error}); restore the storage from a backup"
         raise StorageRefused(f"number {pending.number} of what is still to leave", problem) from error
-    return Outgoing(pending.number, stored.channel, stored.key, stored.headers, stored.value)
+    return OutputRecord(pending.number, stored.channel, stored.key, stored.headers, stored.value)
 
 
-def renumbered(each: Outgoing, number: int) -> Outgoing:
+def renumbered(each: OutputRecord, number: int) -> OutputRecord:
     """The same under a new number, marked: whether it left under its old one is not known."""
     headers = each.headers if POSSIBLE_DUPLICATE in each.headers else (*each.headers, POSSIBLE_DUPLICATE)
-    return Outgoing(number, each.channel, each.key, headers, each.value)
+    return OutputRecord(number, each.channel, each.key, headers, each.value)
 
 
 def _dead_letter_headers(letter: DeadLetter) -> Headers:

@@ -30,8 +30,8 @@ class Positions:
         assert throttle_ms >= 0
         self._next_offset = next_offset
         self._throttle_ms = throttle_ms
-        # Ascending by offset, for names are held in the order in which they were read.
-        self._held: dict[str, int] = {}
+        # Ascending by offset, for names are kept in the order in which they were read.
+        self._pinned: dict[str, int] = {}
         # Two lists side by side: the first and the last offset of each unsettled range, ascending.
         self._firsts: list[int] = []
         self._lasts: list[int] = []
@@ -43,7 +43,7 @@ class Positions:
     def acknowledged(self) -> int:
         """The next offset to read after a restart: everything that was delivered before it is settled, and nobody holds it."""
         settled = self._firsts[0] if self._firsts else self._next_offset
-        return min(settled, next(iter(self._held.values()), settled))
+        return min(settled, next(iter(self._pinned.values()), settled))
 
     @property
     def last_told(self) -> int:
@@ -83,13 +83,13 @@ class Positions:
             self._head_since = now
         self._cut(at, offset)
 
-    def hold(self, name: str, offset: int) -> None:
+    def pin(self, name: str, offset: int) -> None:
         """The position waits at this offset, settled or not, until `name` is let go. Of a name the first offset counts."""
-        self._held.setdefault(name, offset)
+        self._pinned.setdefault(name, offset)
 
-    def let_go(self, name: str) -> None:
-        """Nothing waits for its sake any more; of a name that is not held it has no effect."""
-        self._held.pop(name, None)
+    def unpin(self, name: str) -> None:
+        """Nothing waits for its sake any more; of a name that is not kept it has no effect."""
+        self._pinned.pop(name, None)
 
     def has_moved(self) -> bool:
         """Whether there is something to acknowledge. The one question on the way down, where no throttle counts."""

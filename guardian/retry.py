@@ -17,21 +17,21 @@ class Stopped(ResequencerError):
     """The worker was told to stop while something was away. What was not answered is done again after a restart."""
 
 
-class PatienceSettings(msgspec.Struct, frozen=True):
+class BackoffSettings(msgspec.Struct, frozen=True):
     """The pause between two tries doubles from `first_pause_ms` up to `longest_pause_ms`."""
 
     first_pause_ms: int = 100
     longest_pause_ms: int = 5_000
 
 
-class Patience:
+class RetryWithBackoff:
     """Repeats a call that failed for a while; says so when it begins to fail, or something else does, and when it is answered.
 
     `away` names what is away at the moment (`storage`, `output`, `source`), None when nothing is. With `waits_for_people` what is
     withheld is waited for like what is away: a service that runs is not ended by a topic that was deleted, or by a new password.
     """
 
-    def __init__(self, settings: PatienceSettings, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> None:
+    def __init__(self, settings: BackoffSettings, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> None:
         self._settings = settings
         self._wait = wait
         self._is_stopping = is_stopping

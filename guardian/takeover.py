@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from connectors.port import Position
-from guardian.done_offsets import Ahead, decode
+from guardian.done_offsets import DoneOffsets, decode
 from storage.port import Header, Pending
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -20,14 +20,14 @@ _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 class Metadata(msgspec.Struct, frozen=True, array_like=True):
     """What a position says about the storage commit it stands on: its token and number, and the highest number published.
 
-    `ahead` tells what is done beyond the position, where the source is the store (guardian/done_offsets.py), and `position`
+    `done` tells what is done beyond the position, where the source is the store (guardian/done_offsets.py), and `position`
     beyond which one; None where nothing is, or an earlier version wrote it.
     """
 
     token: str
     commit: _Count
     published: _Count
-    ahead: str = ""
+    done: str = ""
     position: _Count | None = None
 
     def encode(self) -> str:
@@ -42,7 +42,7 @@ class Takeover(msgspec.Struct, frozen=True):
     `pending` gets new numbers, and this is committed before anything is published. `has_expired`: there is no position any more,
     which is what brokers do to a group that is away for long, and not what a person does. `is_new`: nothing was ever read.
     From the first to the last of `gone` are offsets that are not done and not there any more, for the log begins behind them.
-    What `ahead` says is done leaves no more.
+    What `done` says is done leaves no more.
     """
 
     offset: int
@@ -53,7 +53,7 @@ class Takeover(msgspec.Struct, frozen=True):
     must_heal: bool = False
     has_expired: bool = False
     gone: range = range(0)
-    ahead: Ahead | None = None
+    done: DoneOffsets | None = None
 
 
 def plan_takeover(
@@ -67,7 +67,7 @@ def plan_takeover(
     plan = _plan(header, pending, position, log, is_durable=is_durable)
     if plan.offset >= log.start:
         return plan
-    undone = (plan.ahead or Ahead(plan.offset)).undone_before(log.start)
+    undone = (plan.done or DoneOffsets(plan.offset)).undone_before(log.start)
     return replace(plan, offset=log.start, gone=range(undone[0].start, undone[-1].stop) if undone else range(0))
 
 
@@ -83,8 +83,8 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
         offset = header.next_offset if header.next_offset is not None else position.offset
         return Takeover(offset, highest, header.heal_offset, left)
     if not is_durable:
-        ahead = decode(position.offset, metadata.ahead) if position is not None and metadata is not None else None
-        return Takeover(position.offset if position else log.start, highest, 0, ahead=ahead)
+        done = decode(position.offset, metadata.done) if position is not None and metadata is not None else None
+        return Takeover(position.offset if position else log.start, highest, 0, done=done)
     # What left beyond its position was caused by records beyond it too: nobody knows by which.
     reached = position.offset if position is not None and metadata is not None and not beyond else log.stop
     heal_offset = max(header.heal_offset, reached)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from domain.clock import Instant
 from domain.record import Partition
-from guardian.retry import PatienceSettings
+from guardian.retry import BackoffSettings
 
 
 class Untaken(NamedTuple):
@@ -16,10 +16,10 @@ class Untaken(NamedTuple):
     pause_ms: int
 
 
-class Later:
+class TakeoverBackoff:
     """Puts takeovers off, each for twice as long as the last time, so that the partitions that can be served are."""
 
-    def __init__(self, settings: PatienceSettings) -> None:
+    def __init__(self, settings: BackoffSettings) -> None:
         self._settings = settings
         self.untaken: dict[Partition, Untaken] = {}
 

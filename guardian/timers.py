@@ -9,7 +9,7 @@ from domain.clock import Instant
 K = TypeVar("K")
 
 
-class Wakeups(Generic[K]):
+class Timers(Generic[K]):
     """One instant per key. One that moves later costs nothing until the old one is reached; one that moves earlier costs a
     heap entry, and the old entry goes when its own instant comes.
     """

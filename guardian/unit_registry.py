@@ -12,8 +12,8 @@ from domain.record import Partition
 from guardian.backlog import Backlog
 from guardian.dependencies import Dependencies
 from guardian.remainders import Remainders
-from guardian.timers import Wakeups
-from resequencer.messages import Decided, UnitKey
+from guardian.timers import Timers
+from resequencer.messages import TurnTaken, UnitKey
 from resequencer.unit import Wake
 from storage.port import WaitKind, Waits
 
@@ -31,7 +31,7 @@ AT_ONCE = 1_000
 """Where nothing else is said, so many units are woken or stopped at once: a million idle ones must not stop the intake."""
 
 
-class RosterSettings(msgspec.Struct, frozen=True):
+class UnitRegistrySettings(msgspec.Struct, frozen=True):
     """`stash_bytes` bounds what the units in memory hold of records and payment data; `can_reload` says whether the storage keeps
     what leaves memory.
 
@@ -56,15 +56,15 @@ class Dues(msgspec.Struct, frozen=True):
     stops: tuple[UnitKey, ...]
 
 
-class Roster:
+class UnitRegistry:
     """Keeps time and memory for a guardian.
 
     `waits` is in the order in which the units began to wait, `stashed` the number of envelopes in their stashes.
     """
 
-    def __init__(self, settings: RosterSettings) -> None:
+    def __init__(self, settings: UnitRegistrySettings) -> None:
         self._settings = settings
-        self._wakeups: Wakeups[UnitKey] = Wakeups()
+        self._timers: Timers[UnitKey] = Timers()
         self._backlog = Backlog()
         self._dependencies = Dependencies()
         self._remainders = Remainders()
@@ -106,7 +106,7 @@ class Roster:
     @property
     def next_wake_at(self) -> Instant | None:
         """When to ask again at the latest; 0 if not all that are due were told yet."""
-        known = [each for each in (self._wakeups.next_at(), self._dependencies.next_at) if each is not None]
+        known = [each for each in (self._timers.next_at(), self._dependencies.next_at) if each is not None]
         return 0 if self._is_behind or self._passed or self._remainders else min(known, default=None)
 
     @property
@@ -151,7 +151,7 @@ class Roster:
             self._data_bytes -= self._active.pop(key)
             self._stashed_bytes -= self._size(key)
 
-    def note(self, decided: Decided, now: Instant) -> None:
+    def note(self, decided: TurnTaken, now: Instant) -> None:
         """An active unit took a turn.
 
         A turn that changed nothing does not keep its actor alive: it must have stopped before its state expires in storage. One
@@ -170,8 +170,8 @@ class Roster:
             self._dependencies.note(key, _dependency(waits), now)
         if waits is None:
             self._remainders.note(key, None, has_let_out=False)
-            if decision.change is not None or not self._wakeups.is_armed(key):
-                self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
+            if decision.change is not None or not self._timers.is_armed(key):
+                self._timers.arm(key, now + self._settings.idle_timeout_ms)
         else:
             self._arm(key, waits, has_let_out=decision.let_out > 0)
         if self._settings.can_reload and (decision.is_over or self._is_heavy(waits)):
@@ -194,7 +194,7 @@ class Roster:
         wakes = dict.fromkeys(self._remainders.first(limit, self._settings.share_bytes), Wake.REMAINDER)
         over, self._over = self._over[:limit], self._over[limit:]
         stops = dict.fromkeys(key for key in over if key not in spoken_to)
-        due = list(islice(self._wakeups.due(now), limit))
+        due = list(islice(self._timers.due(now), limit))
         for key in due:
             waits = self.waits.get(key)
             if waits is None:
@@ -205,18 +205,18 @@ class Roster:
                 self._dependencies.queue(key, waits.waits_for)
             else:
                 self._backlog.hold(key, ends.get(key.partition, 0))
-        let_go = list(islice(self._backlog.let_go(read_to), limit))
+        caught_up = list(islice(self._backlog.caught_up(read_to), limit))
         passed, self._passed = self._passed, {}
-        for key in (*passed, *let_go):
+        for key in (*passed, *caught_up):
             waits = self.waits.get(key)
             if waits is None or waits.kind is not WaitKind.DEADLINE:
                 continue
             if waits.wakes_at <= now:
                 wakes[key] = Wake.DEADLINE
             else:  # It has begun to wait anew, or the clock was set back while its backlog was read.
-                self._wakeups.arm(key, waits.wakes_at)
+                self._timers.arm(key, waits.wakes_at)
         wakes |= dict.fromkeys(self._dependencies.take(now, limit), Wake.RETRY)
-        self._is_behind = max(len(due), len(let_go)) >= limit or bool(self._over)
+        self._is_behind = max(len(due), len(caught_up)) >= limit or bool(self._over)
         for key in (*self._heaviest(), *self._longest_silent()):
             if self._settings.can_reload:
                 stops[key] = None
@@ -236,7 +236,7 @@ class Roster:
                 self._arm(key, mended)
         if is_set_back:
             for key in [each for each in self._active if each not in self.waits]:
-                self._wakeups.arm(key, now + self._settings.idle_timeout_ms)
+                self._timers.arm(key, now + self._settings.idle_timeout_ms)
 
     def _by_this_clock(self, key: UnitKey, waits: Waits, now: Instant) -> Waits:
         """The same where its instants are possible. Else it begins to wait now, or when that was first seen."""
@@ -266,10 +266,10 @@ class Roster:
         self._dependencies.drop(partition)
         for key in gone:
             self.deactivate(key)
-            self._wakeups.disarm(key)
+            self._timers.disarm(key)
         for key in [key for key in self.waits if key.partition == partition]:
             self._remember(key, None)
-            self._wakeups.disarm(key)
+            self._timers.disarm(key)
         self._backlog.drop(partition)
         self._remainders.drop(partition)
         self._over = [key for key in self._over if key.partition != partition]
@@ -285,9 +285,9 @@ class Roster:
         """What was left over is due whatever the clock says; it waits in its line."""
         self._remainders.note(key, waits, has_let_out=has_let_out)
         if waits.kind is WaitKind.REMAINDER:
-            self._wakeups.disarm(key)
+            self._timers.disarm(key)
         else:
-            self._wakeups.arm(key, waits.wakes_at)
+            self._timers.arm(key, waits.wakes_at)
 
     def _remember(self, key: UnitKey, waits: Waits | None) -> Waits | None:
         """What was known before."""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from thespian.actors import Actor, ActorAddress
 
 from domain.errors import ConfigurationError
-from resequencer.messages import Begin, Decide, Decided, Refused
+from resequencer.messages import Begin, Refused, TakeTurn, TurnTaken
 from resequencer.poison import decide_without_culprits
 from resequencer.turn import decide
 from resequencer.turn_context import Rules
@@ -15,7 +15,7 @@ from storage.port import StorageRefused
 
 
 class Resequencer(Actor):
-    """Created by the guardian, told `Begin` once and `Decide` once a poll; answers each with one message.
+    """Created by the guardian, told `Begin` once and `TakeTurn` once a poll; answers each with one message.
 
     The composition makes a subclass per worker whose class attributes are its dependencies. A turn that raises leaves the
     unit as it was: Thespian calls again, then tells the guardian (`PoisonMessage`), which asks for a careful one.
@@ -29,7 +29,7 @@ class Resequencer(Actor):
         self._unit: Unit | None = None
 
     def receiveMessage(self, message: Any, sender: ActorAddress) -> None:
-        if isinstance(message, Decide):
+        if isinstance(message, TakeTurn):
             self._decide(message, sender)
         elif isinstance(message, Begin):
             self._begin(message, sender)
@@ -43,9 +43,9 @@ class Resequencer(Actor):
         except (StorageRefused, ConfigurationError) as error:
             self.send(sender, Refused(message.key, error))
 
-    def _decide(self, message: Decide, sender: ActorAddress) -> None:
+    def _decide(self, message: TakeTurn, sender: ActorAddress) -> None:
         if self._unit is None:
             return
         taken = decide_without_culprits if message.is_careful else decide
         self._unit, decision = taken(self._unit, message.envelopes, message.wakes, message.now, self.rules, message.share)
-        self.send(sender, Decided(message.key, decision))
+        self.send(sender, TurnTaken(message.key, decision))

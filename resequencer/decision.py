@@ -12,7 +12,7 @@ def decision_of(copy: WorkingCopy, after: Unit) -> Decision:
     effects, waits = copy.effects, _waits(copy)
     return Decision(
         _change(copy, after, waits) if copy.is_changed else None,
-        tuple(effects.outgoing),
+        tuple(effects.output),
         waits,
         tuple(effects.releases),
         effects.tally,

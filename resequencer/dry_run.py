@@ -17,7 +17,7 @@ class Led(NamedTuple):
     """The unit as it is now, what is to leave, in its order, and whether anything was handled or stashed."""
 
     unit: Unit
-    outgoing: Sequence[Notification | DeadLetter]
+    output: Sequence[Notification | DeadLetter]
     counts: bool
 
 
@@ -34,8 +34,8 @@ def lead(unit: Unit, envelope: DataEnvelope | None, rules: Rules) -> Led:
 
 def _lead(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], *, is_released: bool) -> Led:
     for each in envelopes:
-        copy.in_hand = each
+        copy.current = each
         receive(copy, each)
     if is_released:
         wake(copy, Wake.BOUND)
-    return Led(copy.unit(), copy.effects.outgoing, copy.effects.has_counted)
+    return Led(copy.unit(), copy.effects.output, copy.effects.has_counted)

@@ -12,14 +12,14 @@ from resequencer.unit import Release, Spoiled, Tally, Unit
 
 
 class Effects:
-    """The outgoing in order, the stash entries that came and went, the releases and the counts of one turn."""
+    """The output in order, the stash entries that came and went, the releases and the counts of one turn."""
 
     def __init__(self, before: Unit, now: Instant) -> None:
         self._before = before
         self._now = now
         self._arrived: set[int] = set()
         self._counts: defaultdict[str, int] = defaultdict(int)
-        self.outgoing: list[Notification | DeadLetter] = []
+        self.output: list[Notification | DeadLetter] = []
         self.releases: list[Release] = []
         self.added: dict[int, Stashed] = {}
         self.removed: list[int] = []
@@ -53,7 +53,7 @@ class Effects:
 
     def notify(self, entry: Stashed, handled: Handled, marks: Marks) -> None:
         """It was handled: its notifications leave, and it waits no more."""
-        self.outgoing += handled.notifications
+        self.output += handled.notifications
         self.let_out += sum([each.size for each in handled.notifications])
         self._counts["handled"] += 1
         if handled.unmatched:
@@ -69,7 +69,7 @@ class Effects:
     def bury(self, record: Record, reason: DeadLetterReason, error: str) -> None:
         """A record leaves as a dead letter."""
         letter = DeadLetter(record, reason, error, self._now)
-        self.outgoing.append(letter)
+        self.output.append(letter)
         self.let_out += letter.size
 
     def bury_entry(self, entry: Stashed, reason: DeadLetterReason, error: str) -> None:

@@ -11,7 +11,7 @@ def gather_with(copy: WorkingCopy, envelope: DataEnvelope) -> None:
     waiting = {each.envelope.offset: each.envelope for each in copy.stash} | {envelope.offset: envelope}
     for offset in sorted(waiting):
         if offset > copy.gathered_to:
-            copy.in_hand = waiting[offset]
-            copy.data = copy.data.absorb(copy.in_hand)
+            copy.current = waiting[offset]
+            copy.data = copy.data.absorb(copy.current)
             copy.gathered_to = offset
     copy.has_gathered = True

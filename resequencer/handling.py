@@ -19,13 +19,13 @@ _WORDS = 200
 
 
 def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> None:
-    """All of it leaves, or it is tried again later, or it is buried. In each case the unit goes on.
+    """All of it leaves, or it is tried again later, or it is dead-lettered. In each case the unit goes on.
 
     The entry is in the stash no more.
     """
     envelope, data, before = entry.envelope, copy.data, copy.tried_before(entry)
     attempts = 0 if before is None else before.attempts
-    copy.in_hand = envelope
+    copy.current = envelope
     try:
         marks = _marks(copy, envelope, is_forced=is_forced)
         data = _data_with(copy, envelope, marks)
@@ -49,9 +49,9 @@ def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> No
 
 
 def set_aside(copy: WorkingCopy, retry: Retry, why: str) -> None:
-    """What is under retry is tried no more: it is buried."""
+    """What is under retry is tried no more: it is dead-lettered."""
     envelope, data = retry.entry.envelope, copy.data
-    copy.in_hand, copy.retry, copy.is_changed = envelope, None, True
+    copy.current, copy.retry, copy.is_changed = envelope, None, True
     with suppress(PermanentError):
         data = _data_with(copy, envelope, _marks(copy, envelope, is_forced=retry.is_forced))
     _give_up(copy, retry.entry, PermanentError(why), data, is_forced=retry.is_forced)
@@ -93,7 +93,7 @@ def _postpone(copy: WorkingCopy, entry: Stashed, attempts: int, error: Transient
 
 
 def _give_up(copy: WorkingCopy, entry: Stashed, error: PermanentError, data: PaymentData, *, is_forced: bool) -> None:
-    """The envelope is buried, its id not remembered; its data counts, and its successors are not kept waiting for it."""
+    """The envelope is dead-lettered, its id not remembered; its data counts, and its successors are not kept waiting for it."""
     copy.data, told = data, str(error)
     try:
         counted = _counted(copy, entry.envelope, is_forced=is_forced)

@@ -6,7 +6,7 @@ from typing import Protocol
 from domain.envelope import DataEnvelope
 
 
-class Deed(IntEnum):
+class CallKind(IntEnum):
     """What is done with an envelope by code that may not be ours: a handler has it, or a user's strategy is asked about it."""
 
     HANDLING = 1
@@ -15,13 +15,13 @@ class Deed(IntEnum):
     @property
     def words(self) -> str:
         """The envelope follows."""
-        return "handling" if self is Deed.HANDLING else "asking the strategy about"
+        return "handling" if self is CallKind.HANDLING else "asking the strategy about"
 
 
-class Hand(Protocol):
+class InFlight(Protocol):
     """Holds at most one envelope: the one that such code is called with at the moment. Told around every call, so it is quick."""
 
-    def take(self, envelope: DataEnvelope, deed: Deed) -> None:
+    def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
         """The call begins.
 
         Raises:
@@ -33,19 +33,19 @@ class Hand(Protocol):
         """It was called in vain, and will be again: what is known of the envelope still counts."""
         ...
 
-    def let_go(self) -> None:
+    def clear(self) -> None:
         """The call is over, however it ended."""
         ...
 
 
-class EmptyHand:
+class Untracked:
     """For a dry run or a simulation: no supervisor looks."""
 
-    def take(self, envelope: DataEnvelope, deed: Deed) -> None:
+    def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
         pass
 
     def put_off(self, envelope: DataEnvelope) -> None:
         pass
 
-    def let_go(self) -> None:
+    def clear(self) -> None:
         pass

@@ -24,7 +24,7 @@ class Begin(msgspec.Struct, frozen=True, gc=False):
     snapshot: Snapshot | None
 
 
-class Decide(msgspec.Struct, frozen=True, gc=False):
+class TakeTurn(msgspec.Struct, frozen=True, gc=False):
     """Take your turn: these envelopes came, in order of arrival, then these wakes.
 
     It may let out about `share` bytes. With `is_careful` it was taken and raised: take it again, and set aside what it fails on.
@@ -38,7 +38,7 @@ class Decide(msgspec.Struct, frozen=True, gc=False):
     is_careful: bool = False
 
 
-class Decided(msgspec.Struct, frozen=True, gc=False):
+class TurnTaken(msgspec.Struct, frozen=True, gc=False):
     """What a turn led to; the unit stays with its actor."""
 
     key: UnitKey

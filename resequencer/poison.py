@@ -1,7 +1,7 @@
 """A turn that raised is taken again: the envelopes that it fails on are found one by one and set aside, each alone.
 
-What strategy or handler fail on is buried in its place, like anything that fails for good: its successors do not wait for it.
-Where a step of our own fails, nothing of the envelope in hand can be counted: it is taken out of what came, or out of the unit
+What strategy or handler fail on becomes a dead letter in its place, as all that fails for good: its successors do not wait.
+Where a step of our own fails, nothing of the envelope in flight can be counted: it is taken out of what came, or out of the unit
 as it was before, becomes a dead letter, and the turn is taken from its beginning once more.
 """
 
@@ -58,7 +58,7 @@ def without_culprits(
         try:
             return turn(copy, left.came)
         except Exception as error:
-            rest = None if copy.in_hand is None else left.without(copy.in_hand, our_mistake(error))
+            rest = None if copy.current is None else left.without(copy.current, our_mistake(error))
             if rest is None:
                 raise
             left = rest
@@ -72,7 +72,7 @@ class _Left(NamedTuple):
     aside: tuple[Spoiled, ...] = ()
 
     def begin(self, rules: Rules, now: Instant, share: int) -> WorkingCopy:
-        """What had waited is buried by the copy itself, for the unit says so."""
+        """What had waited is dead-lettered by the copy itself, for the unit says so."""
         copy = WorkingCopy(self.unit, rules, now, share)
         for each in self.aside:
             copy.effects.arrive(each.record.origin.offset)
@@ -103,5 +103,5 @@ def _each_written_down(copy: WorkingCopy, envelopes: Iterable[DataEnvelope]) -> 
     """What cannot be written down for the storage is found out here, while it is known what led to it."""
     for each in envelopes:
         yield each
-        copy.in_hand = each
+        copy.current = each
         decision_of(copy, copy.unit())

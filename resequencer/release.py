@@ -30,10 +30,10 @@ def release(copy: WorkingCopy, cause: Wake) -> None:
         return
     copy.is_changed = True
     copy.released_to = max(each.envelope.offset for each in copy.stash)
-    let_go(copy, cause)
+    release_stash(copy, cause)
 
 
-def let_go(copy: WorkingCopy, cause: Wake, *, is_rest: bool = False) -> None:
+def release_stash(copy: WorkingCopy, cause: Wake, *, is_rest: bool = False) -> None:
     """As far as the turn's share reaches. The rest of it is let go by the next turn, before what arrived since."""
     oldest, lowest = copy.stash.oldest, copy.stash.lowest
     if oldest is None or lowest is None:
@@ -57,7 +57,7 @@ def go_on(copy: WorkingCopy, head: Stashed) -> None:
     What has become acceptable is released no more, and what stands before the head goes before it. The head takes the data
     that has come, where that is gathered, and says what is missing still.
     """
-    copy.stash, copy.in_hand = copy.stash.add(head), head.envelope
+    copy.stash, copy.current = copy.stash.add(head), head.envelope
     unstash(copy, head.rank.lane)
     gather_with(copy, head.envelope)
     while copy.is_free and _waits(copy, head):
@@ -104,7 +104,7 @@ def _force(copy: WorkingCopy, entry: Stashed) -> None:
         if copy.is_spent:
             copy.cut_off()
             return
-        copy.in_hand = entry.envelope
+        copy.current = entry.envelope
         copy.incomplete = copy.missing(entry)
         copy.stash = copy.stash.without(entry)
         attempt(copy, entry, is_forced=True)

@@ -13,7 +13,7 @@ from resequencer.decision import decision_of
 from resequencer.duplicates import find_known, refuse_known
 from resequencer.gathering import gather_with
 from resequencer.handling import attempt
-from resequencer.release import go_on, is_beyond_bound, keep_bound, let_go, release
+from resequencer.release import go_on, is_beyond_bound, keep_bound, release, release_stash
 from resequencer.stash import UNRANKED, Stashed
 from resequencer.turn_context import Rules
 from resequencer.unit import Decision, Remainder, Unit, Wake
@@ -49,9 +49,9 @@ def take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], wakes: Itera
     """The turn on its working copy."""
     resume(copy)
     for envelope in envelopes:
-        copy.in_hand = envelope
+        copy.current = envelope
         receive(copy, envelope)
-    copy.in_hand = None
+    copy.current = None
     for each in wakes:
         wake(copy, each)
     after = copy.unit()
@@ -71,7 +71,7 @@ def resume(copy: WorkingCopy) -> None:
     elif left.lane is not None:
         unstash(copy, left.lane)
     if left.cause is not None:
-        let_go(copy, left.cause, is_rest=True)
+        release_stash(copy, left.cause, is_rest=True)
     _settle(copy)
     _take_queued(copy)
 
@@ -142,7 +142,7 @@ def _take_queued(copy: WorkingCopy) -> None:
     """In the order of arrival, until one of them leaves something over, or the turn has let out its share."""
     while copy.remainder is None and not copy.is_spent and (first := copy.queue.lowest) is not None:
         copy.queue = copy.queue.without(first)
-        copy.in_hand = first.envelope
+        copy.current = first.envelope
         _take(copy, first.envelope, first)
     if len(copy.queue) and copy.remainder is None:
         copy.remainder = Remainder()

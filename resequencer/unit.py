@@ -124,14 +124,14 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
 class Decision(msgspec.Struct, frozen=True, gc=False):
     """What is to be done after a turn.
 
-    `change` is None if the storage has nothing to learn. `outgoing` is in the order in which it must leave. `waits` tells
+    `change` is None if the storage has nothing to learn. `output` is in the order in which it must leave. `waits` tells
     when the unit wants to be woken and why, None if nothing waits. `stashed` are the offsets still in the stash that came
     in this turn, `unstashed` those that left it. `let_out` is about how many bytes leave, `data_bytes` how many the
     unit's payment data takes. `is_over` asks the actor to stop: its stash was released.
     """
 
     change: UnitChange | None
-    outgoing: tuple[Notification | DeadLetter, ...]
+    output: tuple[Notification | DeadLetter, ...]
     waits: Waits | None
     releases: tuple[Release, ...]
     tally: Tally

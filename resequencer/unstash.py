@@ -16,7 +16,7 @@ def unstash(copy: WorkingCopy, lane: str) -> None:
             copy.cut_off(lane)
             break
         gather_with(copy, top.envelope)
-        copy.in_hand = top.envelope
+        copy.current = top.envelope
         if top.envelope.offset > copy.released_to:
             copy.incomplete = None  # It came after the release, and what follows it misses no more than it does.
         copy.stash = copy.stash.without(top)

@@ -17,7 +17,7 @@ WITHOUT_END = 1 << 62
 class WorkingCopy:
     """Changed in place by what happens in the turn, beside what that leads to; nothing outside ever sees it half done.
 
-    `in_hand` is the envelope that is dealt with at the moment: what is raised concerns this one (`culprits`).
+    `current` is the envelope that is dealt with at the moment: what is raised concerns this one (`culprits`).
     `incomplete` is what was missing of what is being handled, `released_to` the highest offset of the release that this is
     part of. `tried` is what is tried again in this turn, `has_gathered` whether everything in the stash has given its data
     already, `is_changed` whether the storage has anything to learn. A turn lets out no more than about its `share` of bytes;
@@ -26,12 +26,12 @@ class WorkingCopy:
 
     __slots__ = (
         "before",
+        "current",
         "data",
         "effects",
         "gathered_to",
         "handled",
         "has_gathered",
-        "in_hand",
         "incomplete",
         "is_changed",
         "now",
@@ -60,7 +60,7 @@ class WorkingCopy:
         self.retry = unit.retry
         self.gathered_to = unit.gathered_to
         self.has_gathered = False
-        self.in_hand: DataEnvelope | None = None
+        self.current: DataEnvelope | None = None
         self.incomplete: str | None = None
         self.released_to = -1
         self.tried: Retry | None = None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from connectors.dead_letters.actions import Action, LetterId
-from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from domain.clock import Instant
 from domain.errors import ResequencerError
 
@@ -23,7 +23,7 @@ Sign: TypeAlias = Callable[[], Signature]
 class AskedFor(NamedTuple):
     """Of which dead letters anybody wants to hear: set aside at `since` or later, or with one of these `numbers`, else of all.
 
-    A desk may leave out others, and what was done with them, where that spares it reading them.
+    A store may leave out others, and what was done with them, where that spares it reading them.
     """
 
     since: Instant | None = None
@@ -38,14 +38,14 @@ class Outcome(NamedTuple):
     problem: str | None = None
 
 
-class OrdersUnderWay(ResequencerError):
+class DeadLettersInUse(ResequencerError):
     """Somebody else requeues or discards at this moment."""
 
     def __init__(self) -> None:
         super().__init__("another `dead-letters requeue` or `discard` is under way here; try again when it has ended")
 
 
-class Desk(Protocol):
+class DeadLetterStore(Protocol):
     """The dead letters of a service, which may be running. Used by one person, from one thread.
 
     Any call may raise TransportUnavailable or TransportRefused. What an order said is done is done; the same order again does
@@ -57,7 +57,7 @@ class Desk(Protocol):
         """Where the dead letters were read from, for people."""
         ...
 
-    def letters(self) -> Iterator[FiledLetter]:
+    def letters(self) -> Iterator[StoredDeadLetter]:
         """All of them, in the order in which they were set aside within each of their places, one at a time in memory."""
         ...
 
@@ -69,11 +69,11 @@ class Desk(Protocol):
         """Before any order. From the first step on nobody else's orders count; what a crash left begun is ended, and told.
 
         Raises:
-            OrdersUnderWay: Somebody else's are under way.
+            DeadLettersInUse: Somebody else's are under way.
         """
         ...
 
-    def requeue(self, letters: Iterable[FiledLetter]) -> Iterator[Outcome]:
+    def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
         """Put their records back into the input, each once. The caller has decided that they may be."""
         ...
 
@@ -84,6 +84,6 @@ class Desk(Protocol):
     def close(self) -> None: ...
 
 
-def last_actions(desk: Desk) -> dict[LetterId, Action]:
+def last_actions(store: DeadLetterStore) -> dict[LetterId, Action]:
     """The last action of each dead letter with which anything was done."""
-    return {action.letter_id: action for action in desk.actions()}
+    return {action.letter_id: action for action in store.actions()}

@@ -19,7 +19,7 @@ _FIRST_OF_OURS = "dead-letter-reason"
 _POSITION = re.compile(r"(.*)-(0|[1-9][0-9]{0,8})@(0|[1-9][0-9]{0,18})", re.DOTALL)
 
 
-class FiledLetter(msgspec.Struct, frozen=True):
+class StoredDeadLetter(msgspec.Struct, frozen=True):
     """A dead letter and what it is known by.
 
     `number` is what people name it by. `digest` is that of its line: in files numbers may begin again where all state was lost,
@@ -48,7 +48,7 @@ class FiledLetter(msgspec.Struct, frozen=True):
         return _find_unit(record.value) or (None if record.key is None else record.key.decode("utf-8", "replace"))
 
 
-def filed_letter(number: str, digest: str, key: bytes | None, headers: Headers, value: bytes) -> FiledLetter:
+def stored_dead_letter(number: str, digest: str, key: bytes | None, headers: Headers, value: bytes) -> StoredDeadLetter:
     """Of the record that left. Raises ValueError with what is wrong with it, if it is no dead letter."""
     ours = max((at for at, (name, _) in enumerate(headers) if name == _FIRST_OF_OURS), default=None)
     if ours is None:
@@ -57,7 +57,7 @@ def filed_letter(number: str, digest: str, key: bytes | None, headers: Headers, 
         said = {name: text.decode() for name, text in headers[ours:]}
         record = Record(_origin(said), value, key, headers[:ours], cut=_cut(said))
         reason, dead_at = DeadLetterReason(said[_FIRST_OF_OURS]), _instant(said["dead-letter-at"])
-        return FiledLetter(number, digest, headers, DeadLetter(record, reason, said["dead-letter-error"], dead_at))
+        return StoredDeadLetter(number, digest, headers, DeadLetter(record, reason, said["dead-letter-error"], dead_at))
     except (KeyError, ValueError) as error:
         raise ValueError(f"its headers cannot be read: {error}") from error
 

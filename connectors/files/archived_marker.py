@@ -20,7 +20,7 @@ class _Document(msgspec.Struct):
     to: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-class Beginning:
+class ArchivedMarker:
     """Of one partition file; beside it, so that the two are copied and moved together. Replaced as a whole."""
 
     def __init__(self, partition_file: Path, files: FileOperations) -> None:

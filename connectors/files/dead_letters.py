@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from connectors.dead_letters.stored_dead_letter import FiledLetter, filed_letter
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter, stored_dead_letter
 from connectors.files.dead_letter_actions import FILE_NAME
 from connectors.files.line_reader import FoundLine
 from connectors.files.numbers import find_number, format_number
@@ -27,14 +27,14 @@ class DeadLettersFile:
         self._files = files
         self._told: set[tuple[Path, int]] = set()
 
-    def letters(self) -> Iterator[FiledLetter]:
+    def letters(self) -> Iterator[StoredDeadLetter]:
         """Those whose lines are complete, in order, one at a time in memory.
 
         What is no dead letter is passed over, and logged once.
         """
         for path, line in scan_output(self.path, self._files):
             read = _read(line)
-            if isinstance(read, FiledLetter):
+            if isinstance(read, StoredDeadLetter):
                 yield read
             else:
                 self._tell(path, line.start, read)
@@ -53,7 +53,7 @@ class DeadLettersFile:
             _LOG.warning("%s: the line at byte %d is no dead letter: %s", path, start, defect.problem)
 
 
-def _read(line: FoundLine) -> FiledLetter | Defect:
+def _read(line: FoundLine) -> StoredDeadLetter | Defect:
     if line.cut:
         return Defect(f"it has {line.cut.length} bytes")
     number, read = find_number(line.content), decode_line(line.content)
@@ -63,6 +63,6 @@ def _read(line: FoundLine) -> FiledLetter | Defect:
         return Defect("it has no number")
     try:
         digest = blake2b(line.content, digest_size=16).hexdigest()
-        return filed_letter(format_number(*number), digest, read.key, read.headers, read.value)
+        return stored_dead_letter(format_number(*number), digest, read.key, read.headers, read.value)
     except ValueError as error:
         return Defect(str(error))

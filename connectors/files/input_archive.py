@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from connectors.files.archived_marker import Beginning
+from connectors.files.archived_marker import ArchivedMarker
 from connectors.files.errors import translated
 from connectors.files.gzip_file import CHUNK_BYTES, digest_of, find_packed_digest, pack
 from connectors.files.operations import FileOperations, sync_directory
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
     end: int
 
 
-class FileArchive:
+class InputArchive:
     """An archive directory. Only one may move something there at a time: whoever does holds a lock.
 
     A piece is moved in three steps, each durable before the next, so that a crash leaves every line in the input, in the
@@ -63,7 +63,7 @@ class FileArchive:
                 os.close(descriptor)
 
     def _move(self, source: "_Source", until: int) -> Iterator[Piece]:
-        beginning = Beginning(source.path, self._files)
+        beginning = ArchivedMarker(source.path, self._files)
         start = beginning.offset()
         # Where a crash came before the third step.
         source.give_back(start)

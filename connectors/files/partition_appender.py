@@ -22,7 +22,7 @@ class Wanted(NamedTuple):
     line: bytes | None
 
 
-class PartitionEnd:
+class PartitionAppender:
     """Only ever appends, for a producer may be appending too: what a failure leaves half written is completed, never cut off."""
 
     def __init__(self, path: Path, files: FileOperations) -> None:

@@ -8,11 +8,11 @@ from typing import TypeVar
 from connectors.dead_letters.actions import LetterId, Requeued, Requeueing
 from connectors.dead_letters.port import Outcome, Sign
 from connectors.dead_letters.requeue_batches import portions
-from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from connectors.files.dead_letter_actions import ActionsFile
 from connectors.files.dead_letters import DeadLettersFile
 from connectors.files.operations import FileOperations
-from connectors.files.partition_appender import PartitionEnd, Wanted
+from connectors.files.partition_appender import PartitionAppender, Wanted
 from connectors.line_format import Line, encode_line
 from connectors.port import TransportRefused
 
@@ -48,7 +48,7 @@ class Requeue:
             lines = {each.letter_id: _line(each) for each in self._letters.letters() if each.letter_id in begun}
             yield from self._settle(list(begun.values()), lines)
 
-    def requeue(self, letters: Iterable[FiledLetter]) -> Iterator[Outcome]:
+    def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
         """Requeue them in this order, a portion at a time; the outcomes of a portion come when it is durable."""
         for portion in portions(letters):
             begun, refused = self._begin(portion)
@@ -57,7 +57,7 @@ class Requeue:
             yield from refused
             yield from self._settle(begun, {each.letter_id: _line(each) for each in portion})
 
-    def _begin(self, letters: Sequence[FiledLetter]) -> tuple[list[Requeueing], list[Outcome]]:
+    def _begin(self, letters: Sequence[StoredDeadLetter]) -> tuple[list[Requeueing], list[Outcome]]:
         """The intents, and the outcome of those whose input cannot be appended to."""
         begun, refused, sign = list[Requeueing](), list[Outcome](), self._sign()
         for partition, group in _by_partition(letters, lambda each: each.letter.record.origin.partition.number):
@@ -98,8 +98,8 @@ class Requeue:
             if each.number not in found:
                 yield Outcome(each.number, None, _MINGLED if wanted[each.number].line else f"{_GONE} {self._letters.path}")
 
-    def _end(self, partition: int) -> PartitionEnd:
-        return PartitionEnd(self._in_directory / f"partition-{partition}.jsonl", self._files)
+    def _end(self, partition: int) -> PartitionAppender:
+        return PartitionAppender(self._in_directory / f"partition-{partition}.jsonl", self._files)
 
 
 _MINGLED = "somebody else wrote to the input at the same moment and took its line in. Try again"
@@ -112,7 +112,7 @@ def _by_partition(items: Iterable[_Item], partition: Callable[[_Item], int]) -> 
     return ((number, list(group)) for number, group in groupby(sorted(items, key=partition), partition))
 
 
-def _line(letter: FiledLetter) -> bytes:
+def _line(letter: StoredDeadLetter) -> bytes:
     return encode_line(Line(letter.letter.record.value, letter.letter.record.key, letter.headers_to_requeue))
 
 

@@ -12,7 +12,7 @@ from connectors.files.positions import Positions, PositionsFile
 from connectors.files.rotation import Rotation
 from connectors.files.settings import FileSettings
 from connectors.line_format import Line, encode_line
-from connectors.port import Channel, Outgoing, PartitionOutput, Position
+from connectors.port import Channel, OutputRecord, PartitionOutput, Position
 from domain.record import Partition
 
 _NONE: frozenset[int] = frozenset()
@@ -59,7 +59,7 @@ class FileSink:
         positions = self._positions | {each.partition: self._moved(each) for each in outputs}
         self._write(positions)
         for each in outputs:
-            self._left_to[each.partition] = max([self._left_to.get(each.partition, 0), *(left.number for left in each.outgoing)])
+            self._left_to[each.partition] = max([self._left_to.get(each.partition, 0), *(left.number for left in each.records)])
 
     def close(self) -> None:
         for output in self._outputs.values():
@@ -112,17 +112,17 @@ class FileSink:
 
     def _append(self, channel: Channel, output: OutputFile, outputs: Sequence[PartitionOutput]) -> None:
         fresh = [
-            (each.partition, outgoing)
+            (each.partition, record)
             for each in outputs
-            for outgoing in each.outgoing
-            if outgoing.channel is channel and not self._has_left(each.partition, outgoing.number)
+            for record in each.records
+            if record.channel is channel and not self._has_left(each.partition, record.number)
         ]
         if not fresh:
             return
-        output.append(b"".join(_encode(partition, outgoing) for partition, outgoing in fresh))
+        output.append(b"".join(_encode(partition, record) for partition, record in fresh))
         numbers: dict[Partition, set[int]] = {}
-        for partition, outgoing in fresh:
-            numbers.setdefault(partition, set()).add(outgoing.number)
+        for partition, record in fresh:
+            numbers.setdefault(partition, set()).add(record.number)
         self._note(numbers)
 
     def _note(self, numbers: Mapping[Partition, frozenset[int] | set[int]]) -> None:
@@ -139,8 +139,8 @@ class FileSink:
 
     def _moved(self, output: PartitionOutput) -> Position:
         beyond = self._beyond(output.partition)
-        if output.outgoing and beyond:
-            highest = max(each.number for each in output.outgoing)
+        if output.records and beyond:
+            highest = max(each.number for each in output.records)
             beyond = frozenset(number for number in beyond if number > highest)
         return Position(output.position.offset, output.position.metadata, beyond)
 
@@ -150,11 +150,11 @@ class FileSink:
         self._positions = positions
 
 
-def _encode(partition: Partition, outgoing: Outgoing) -> bytes:
-    number = format_number(partition, outgoing.number)
-    is_dead = outgoing.channel is Channel.DEAD_LETTERS
-    value = outgoing.value if is_dead else _on_one_line(outgoing.value)
-    return encode_line(Line(value, outgoing.key, outgoing.headers), number=number, verbatim=is_dead)
+def _encode(partition: Partition, record: OutputRecord) -> bytes:
+    number = format_number(partition, record.number)
+    is_dead = record.channel is Channel.DEAD_LETTERS
+    value = record.value if is_dead else _on_one_line(record.value)
+    return encode_line(Line(value, record.key, record.headers), number=number, verbatim=is_dead)
 
 
 def _on_one_line(value: bytes) -> bytes:

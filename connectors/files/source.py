@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from connectors.files.archived_marker import Beginning
+from connectors.files.archived_marker import ArchivedMarker
 from connectors.files.errors import translated
 from connectors.files.operations import FileOperations
 from connectors.files.partition import PartitionFile
@@ -43,7 +43,7 @@ class FileSource:
     def start_offset(self, partition: Partition) -> int:
         """Of the first line that is still there: behind what was moved to an archive."""
         path = self._path(partition.number)
-        offset = Beginning(path, self._files).offset()
+        offset = ArchivedMarker(path, self._files).offset()
         if offset:
             _LOG.info("%s begins at offset %d: what lies before is in the archive, and not read again", path, offset)
         return offset

@@ -6,7 +6,7 @@ from connectors.files.operations import FileOperations, SystemFiles
 from connectors.files.settings import FileSettings
 from connectors.files.sink import FileSink
 from connectors.files.source import FileSource
-from connectors.port import PartitionOutput, Polled, Position, Standing
+from connectors.port import PartitionOutput, Polled, Position, TransportStatus
 from domain.record import Partition
 
 
@@ -27,8 +27,8 @@ class FileTransport:
         """The names in the input directory that are no partition's."""
         return self._source.ignored
 
-    def standing(self) -> Standing:
-        return Standing()
+    def standing(self) -> TransportStatus:
+        return TransportStatus()
 
     def assignment(self) -> list[Partition]:
         return self._source.assignment()

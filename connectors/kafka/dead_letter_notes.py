@@ -7,7 +7,7 @@ retention takes a note before its letter.
 import msgspec
 
 from connectors.dead_letters.actions import Action
-from connectors.kafka.records import Sending
+from connectors.kafka.records import ProducerRecord
 from domain.record import Headers
 
 HEADER = "dead-letter-action"
@@ -20,9 +20,9 @@ def is_note(headers: Headers) -> bool:
     return len(headers) == 1 and headers[0][0] == HEADER
 
 
-def note_of(topic: str, action: Action) -> Sending:
+def note_of(topic: str, action: Action) -> ProducerRecord:
     """Its key is the number of the dead letter, its value the action as JSON."""
-    return Sending(topic, action.number.encode(), ((HEADER, action.state.encode()),), msgspec.json.encode(action))
+    return ProducerRecord(topic, action.number.encode(), ((HEADER, action.state.encode()),), msgspec.json.encode(action))
 
 
 def read_note(value: bytes) -> Action:

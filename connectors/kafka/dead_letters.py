@@ -10,7 +10,7 @@ from kafka import TopicPartition
 from connectors.dead_letters.actions import Action, Discarded, LetterId
 from connectors.dead_letters.port import AskedFor, Outcome, Sign
 from connectors.dead_letters.requeue_batches import portions
-from connectors.dead_letters.stored_dead_letter import FiledLetter, filed_letter
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter, stored_dead_letter
 from connectors.files.numbers import format_number
 from connectors.kafka.dead_letter_notes import is_note, read_note
 from connectors.kafka.requeue import KafkaRequeue
@@ -27,11 +27,11 @@ _MOST_TOLD = 1_000
 _LOG = logging.getLogger(__name__)
 
 
-class KafkaDesk:
-    """As `Desk` says. A letter's number is its place in the topic; what was done with it is noted there too, behind it.
+class KafkaDeadLetterStore:
+    """As `DeadLetterStore` says. A letter's number is its place in the topic; what was done with it is noted there, behind it.
 
     Each `letters` and `actions` reads the topic again, from where those begin that were asked for up to where it ended when
-    the desk was opened, or when orders began.
+    the store was opened, or when orders began.
     """
 
     def __init__(self, settings: KafkaSettings, asked_for: AskedFor, sign: Sign) -> None:
@@ -48,11 +48,11 @@ class KafkaDesk:
     def where(self) -> str:
         return f"topic {self._topic}"
 
-    def letters(self) -> Iterator[FiledLetter]:
+    def letters(self) -> Iterator[StoredDeadLetter]:
         for number, each, headers in self._records():
             if not is_note(headers):
                 try:
-                    yield filed_letter(number, "", each.key, headers, each.value or b"")
+                    yield stored_dead_letter(number, "", each.key, headers, each.value or b"")
                 except ValueError as error:
                     self._tell(number, error)
 
@@ -70,7 +70,7 @@ class KafkaDesk:
         self._ends = self._reader.decided_ends()
         return iter(())
 
-    def requeue(self, letters: Iterable[FiledLetter]) -> Iterator[Outcome]:
+    def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
         for portion in portions(letters):
             yield from self._ordering().requeue(portion)
 

@@ -38,7 +38,7 @@ class _Known(NamedTuple):
     membership: Membership
 
 
-class Custody:
+class Fencing:
     """Keeps, for each partition, the position that was last read or written and under which membership that was."""
 
     def __init__(self) -> None:
@@ -124,6 +124,6 @@ class Custody:
             self._lost.add(partition)
         self._sought.discard(partition)
 
-    def strangers(self, partitions: Collection[Partition]) -> list[Partition]:
+    def not_owned(self, partitions: Collection[Partition]) -> list[Partition]:
         """Those of them that are not ours."""
         return sorted(each for each in partitions if not self.is_ours(each))

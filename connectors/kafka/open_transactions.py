@@ -1,4 +1,4 @@
-"""Partitions that stand still because a producer left a transaction open in them. Pure."""
+"""Partitions that do not advance because a producer left a transaction open in them. Pure."""
 
 import logging
 from collections.abc import Mapping
@@ -13,52 +13,52 @@ _NOTED_AFTER_MS = 5_000
 _LOG = logging.getLogger(__name__)
 
 
-class _Stand(NamedTuple):
+class _Stalled(NamedTuple):
     offset: int
     since: Instant
     behind: int
     is_told: bool
 
 
-class Undecided:
+class OpenTransactions:
     """Sees, poll by poll, where what is decided ends before the log does, and since when it ends there."""
 
     def __init__(self) -> None:
-        self._stands: dict[Partition, _Stand] = {}
+        self._stalled: dict[Partition, _Stalled] = {}
 
     @property
     def notes(self) -> tuple[str, ...]:
         """A sentence for each partition that has stood for a while."""
-        return tuple(_text(partition, each) for partition, each in sorted(self._stands.items()) if each.is_told)
+        return tuple(_text(partition, each) for partition, each in sorted(self._stalled.items()) if each.is_told)
 
     def note(self, ends: Mapping[Partition, int], log_ends: Mapping[Partition, int], now: Instant) -> None:
         """`ends` is where the decided part of each log ends, `log_ends` where the log does."""
         open_in = {each: end for each, end in ends.items() if end < log_ends[each]}
-        stands = {each: _Stand(end, now, log_ends[each] - end, is_told=False) for each, end in open_in.items()}
-        for partition, stand in stands.items():
-            before = self._stands.get(partition)
-            if before is not None and before.offset == stand.offset:
-                stands[partition] = self._gone_on(partition, before, stand)
-        for partition, before in self._stands.items():
-            if before.is_told and (partition not in stands or not stands[partition].is_told):
+        stalled = {each: _Stalled(end, now, log_ends[each] - end, is_told=False) for each, end in open_in.items()}
+        for partition, at in stalled.items():
+            before = self._stalled.get(partition)
+            if before is not None and before.offset == at.offset:
+                stalled[partition] = self._gone_on(partition, before, at)
+        for partition, before in self._stalled.items():
+            if before.is_told and (partition not in stalled or not stalled[partition].is_told):
                 _LOG.warning("%s: the transaction at offset %d has ended, or is not ours to see", partition, before.offset)
-        self._stands = stands
+        self._stalled = stalled
 
-    def _gone_on(self, partition: Partition, before: _Stand, now: _Stand) -> _Stand:
+    def _gone_on(self, partition: Partition, before: _Stalled, now: _Stalled) -> _Stalled:
         is_told = before.is_told or now.since - before.since >= _NOTED_AFTER_MS
-        stand = _Stand(now.offset, min(before.since, now.since), now.behind, is_told)
+        at = _Stalled(now.offset, min(before.since, now.since), now.behind, is_told)
         if is_told and not before.is_told:
-            _LOG.warning("%s", _text(partition, stand), extra={"partition": str(partition)})
-        return stand
+            _LOG.warning("%s", _text(partition, at), extra={"partition": str(partition)})
+        return at
 
 
-def _text(partition: Partition, stand: _Stand) -> str:
-    what = f"{stand.behind} offset{'' if stand.behind == 1 else 's'} from there on cannot be read before it ends"
+def _text(partition: Partition, at: _Stalled) -> str:
+    what = f"{at.behind} offset{'' if at.behind == 1 else 's'} from there on cannot be read before it ends"
     where = f"--topic {partition.topic} --partition {partition.number}"
     ask = f"kafka-transactions.sh --bootstrap-server … describe-producers {where}"
-    end = f"abort {where} --start-offset {stand.offset}"
+    end = f"abort {where} --start-offset {at.offset}"
     return (
-        f"{partition} stands at offset {stand.offset} since {instant_text(stand.since)}: a producer left a transaction open, and "
+        f"{partition} stands at offset {at.offset} since {instant_text(at.since)}: a producer left a transaction open, and "
         f"{what}. The brokers end it at that producer's transaction.timeout.ms. '{ask}' names the producer; the same script ends "
         f"its transaction by '{end}'"
     )

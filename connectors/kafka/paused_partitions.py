@@ -11,7 +11,7 @@ class _Problem(NamedTuple):
     next_try_at: float
 
 
-class Aside:
+class PausedPartitions:
     """Each is tried again after `retry_seconds`: brokers that were mended, or another leader, make it readable."""
 
     def __init__(self, retry_seconds: float) -> None:

@@ -20,7 +20,7 @@ from connectors.kafka.client import make_client
 from connectors.kafka.errors import translated
 from connectors.kafka.fencing import Committed
 from connectors.kafka.quick_producer import QuickProducer
-from connectors.kafka.records import Sending
+from connectors.kafka.records import ProducerRecord
 from connectors.kafka.time_limit import Bounded
 from domain.record import Partition
 
@@ -53,7 +53,7 @@ class TransactionalProducer:
             self.discard()
             raise
 
-    def commit(self, sendings: Sequence[Sending], positions: Positions, group: ConsumerGroupMetadata) -> None:
+    def commit(self, records: Sequence[ProducerRecord], positions: Positions, group: ConsumerGroupMetadata) -> None:
         """All of it in one transaction.
 
         Raises:
@@ -62,16 +62,16 @@ class TransactionalProducer:
                 committed.
         """
         try:
-            self._commit(sendings, positions, group)
+            self._commit(records, positions, group)
         except errors.KafkaError as error:
             raise _first_failure(error) from error.__cause__
 
-    def _commit(self, sendings: Sequence[Sending], positions: Positions, group: ConsumerGroupMetadata) -> None:
+    def _commit(self, records: Sequence[ProducerRecord], positions: Positions, group: ConsumerGroupMetadata) -> None:
         until = monotonic() + self._timeout_ms / 1000
         offsets = {TopicPartition(*each): OffsetAndMetadata(*position, -1) for each, position in positions.items()}
         self._producer.begin_transaction()
         self._within(until, lambda: self._producer.send_offsets_to_transaction(offsets, group))
-        futures = [self._send(at, each) for at, each in enumerate(sendings)]
+        futures = [self._send(at, each) for at, each in enumerate(records)]
         self._await(futures, until)
         self._within(until, self._producer.commit_transaction)
 
@@ -86,9 +86,9 @@ class TransactionalProducer:
         self._bounded.close()
         Thread(target=_close_at_last, args=(self._producer,), name="kafka-discard", daemon=True).start()
 
-    def _send(self, at: int, sending: Sending) -> Any:
+    def _send(self, at: int, record: ProducerRecord) -> Any:
         try:
-            return self._producer.send(sending.topic, sending.value, sending.key, list(sending.headers))
+            return self._producer.send(record.topic, record.value, record.key, list(record.headers))
         except errors.MessageSizeTooLargeError as error:
             raise NotTaken(at, error) from error
 

@@ -12,10 +12,10 @@ from kafka import errors
 
 from connectors.kafka.consumer import as_group_metadata
 from connectors.kafka.errors import text_of, to_transport_error
-from connectors.kafka.fencing import Committed, Custody
+from connectors.kafka.fencing import Committed, Fencing
 from connectors.kafka.offsets import LogReader
 from connectors.kafka.producer import NotTaken, TransactionalProducer
-from connectors.kafka.records import Sending
+from connectors.kafka.records import ProducerRecord
 from connectors.kafka.settings import KafkaSettings
 from connectors.port import NothingLeft, PublishRefused, TransportRefused, TransportUnavailable
 from domain.record import Partition
@@ -31,10 +31,10 @@ _LOG = logging.getLogger(__name__)
 class Publisher:
     """Holds the producer, and what is not decided. `attempts` counts what may have moved positions."""
 
-    def __init__(self, settings: KafkaSettings, log: LogReader, custody: Custody) -> None:
+    def __init__(self, settings: KafkaSettings, log: LogReader, fencing: Fencing) -> None:
         self._settings = settings
         self._log = log
-        self._custody = custody
+        self._fencing = fencing
         self._producer: TransactionalProducer | None = None
         self._undecided: dict[Partition, Committed] = {}
         self._left: dict[Partition, Committed] = {}
@@ -78,7 +78,7 @@ class Publisher:
         failed, self._failed = self._failed, {}
         return any(failed.get(each) == position for each, position in positions.items())
 
-    def commit(self, sendings: Sequence[Sending], positions: Mapping[Partition, Committed]) -> None:
+    def commit(self, records: Sequence[ProducerRecord], positions: Mapping[Partition, Committed]) -> None:
         """One transaction, under the group as it is; `settle` comes before.
 
         Raises:
@@ -88,7 +88,7 @@ class Publisher:
             TransportRefused: Two workers use the same transactional id, or a right is missing.
         """
         assert not self._undecided
-        membership = self._custody.membership
+        membership = self._fencing.membership
         if membership is None or membership.generation < 0:
             raise PublishRefused("not a member of the group")
         producer = self.connect()
@@ -96,7 +96,7 @@ class Publisher:
         for each in positions:
             self._left.pop(each, None)
         try:
-            producer.commit(sendings, positions, as_group_metadata(self._settings.group_id, membership))
+            producer.commit(records, positions, as_group_metadata(self._settings.group_id, membership))
         except NotTaken:
             self._discard(producer)
             raise
@@ -113,7 +113,7 @@ class Publisher:
             raise
         else:
             for partition, position in positions.items():
-                self._custody.note_position(partition, position)
+                self._fencing.note_position(partition, position)
 
     def close(self) -> None:
         if self._producer is not None:
@@ -127,18 +127,18 @@ class Publisher:
         self.settle()
         if all(self.has_left(*each) for each in positions.items()):
             return
-        if lost := self._custody.strangers(positions):
+        if lost := self._fencing.not_owned(positions):
             raise PublishRefused(f"somebody else has moved the position of {', '.join(map(str, lost))}")
         self._failed = {}
         problem = to_transport_error("the output", error)
         raise (NothingLeft(str(problem)) if isinstance(problem, TransportUnavailable) else problem) from error
 
     def _settle(self, partition: Partition, tried: Committed, found: Committed | None) -> None:
-        before = self._custody.find_position(partition)
+        before = self._fencing.find_position(partition)
         if found == tried != before:
-            self._custody.note_position(partition, tried)
+            self._fencing.note_position(partition, tried)
             self._left[partition] = tried
-        elif self._custody.compare(partition, found):
+        elif self._fencing.compare(partition, found):
             self._failed[partition] = tried
 
     def _refuse_twins(self, error: errors.KafkaError) -> None:
@@ -155,4 +155,4 @@ class Publisher:
         self._producer = None
 
     def asked_under(self) -> tuple[object, int]:
-        return self._custody.membership, self.attempts
+        return self._fencing.membership, self.attempts

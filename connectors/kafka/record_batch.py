@@ -10,7 +10,7 @@ from kafka.errors import CorruptRecordError
 from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from kafka.record.util import decode_varint
 
-from connectors.kafka.records import RawHeaders, SpoiledHeaders
+from connectors.kafka.records import RawHeaders, UndecodableHeaders
 
 
 class _Content(NamedTuple):
@@ -24,7 +24,7 @@ class _Content(NamedTuple):
 
 
 class RecordBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python ships no types.
-    """Of format 2. A record that cannot be read comes with `SpoiledHeaders`; if nothing of it can, its value is all its bytes.
+    """Of format 2. A record that cannot be read has `UndecodableHeaders`; if nothing of it can, its value is all its bytes.
 
     Raises CorruptRecordError where it cannot be told any more where the next record begins.
     """
@@ -66,7 +66,7 @@ class RecordBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python shi
             if content.place is not None:
                 defects += (f"its batch has it at offset {offset}, which is another record's",)
             offset = self._next_place
-        headers = SpoiledHeaders(content.headers, "; ".join(defects)) if defects else content.headers
+        headers = UndecodableHeaders(content.headers, "; ".join(defects)) if defects else content.headers
         return DefaultRecord(len(frame), offset, self.max_timestamp, self.timestamp_type, content.key, content.value, headers)
 
 

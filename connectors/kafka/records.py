@@ -16,7 +16,7 @@ RawHeaders = list[tuple[str, bytes | None]]
 """As the client has them."""
 
 
-class SpoiledHeaders(RawHeaders):
+class UndecodableHeaders(RawHeaders):
     """Those of a record that is not as it should be, and `defect` says how. No other part of a record gets past the client."""
 
     def __init__(self, headers: RawHeaders, defect: str) -> None:
@@ -24,7 +24,7 @@ class SpoiledHeaders(RawHeaders):
         self.defect = defect
 
 
-class Sending(NamedTuple):
+class ProducerRecord(NamedTuple):
     """One record that leaves."""
 
     topic: str
@@ -43,7 +43,7 @@ def to_records(partition: Partition, fetched: Iterable[Any], max_value_bytes: in
 def _to_record(origin: Origin, fetched: Any, max_value_bytes: int) -> Record:
     headers: Headers = tuple([(name, data or b"") for name, data in fetched.headers or ()])
     record = to_record(origin, fetched.key, fetched.value, headers, max_value_bytes)
-    if isinstance(fetched.headers, SpoiledHeaders):
+    if isinstance(fetched.headers, UndecodableHeaders):
         return msgspec.structs.replace(record, defect=fetched.headers.defect)
     return record
 

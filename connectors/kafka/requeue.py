@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 from kafka import KafkaProducer, errors
 
 from connectors.dead_letters.actions import Action, Requeued
-from connectors.dead_letters.port import OrdersUnderWay, Outcome, Sign
-from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from connectors.kafka.client import make_client
 from connectors.kafka.dead_letter_notes import note_of
 from connectors.kafka.errors import text_of, to_transport_error, translated
@@ -40,14 +40,14 @@ class KafkaRequeue:
         self._producer: KafkaProducer | None = None
         self._begin()
 
-    def requeue(self, letters: Sequence[FiledLetter]) -> Iterator[Outcome]:
+    def requeue(self, letters: Sequence[StoredDeadLetter]) -> Iterator[Outcome]:
         """All of them in one transaction, without those that cannot be.
 
         Raises:
-            OrdersUnderWay: Somebody else began to order; nothing of this was done.
+            DeadLettersInUse: Somebody else began to order; nothing of this was done.
             TransportUnavailable: Nothing was done, or that is not known: the topic will tell.
         """
-        refused, left = list[Outcome](), list[FiledLetter]()
+        refused, left = list[Outcome](), list[StoredDeadLetter]()
         partitions = len(self._partitions())
         for each in letters:
             problem = _why_not(each, self._settings.topics.input, partitions)
@@ -74,7 +74,7 @@ class KafkaRequeue:
             with suppress(errors.KafkaError):
                 producer.close(timeout=_CLOSE_SECONDS)
 
-    def _sent(self, letters: Sequence[FiledLetter]) -> list[Requeued]:
+    def _sent(self, letters: Sequence[StoredDeadLetter]) -> list[Requeued]:
         def send() -> list[Requeued]:
             futures = [self._send_letter(at, each) for at, each in enumerate(letters)]
             self._flush(futures)
@@ -95,7 +95,7 @@ class KafkaRequeue:
 
         return self._within_transaction(send)  # type: ignore[no-any-return]  # What `send` returns.
 
-    def _send_letter(self, at: int, letter: FiledLetter) -> Any:
+    def _send_letter(self, at: int, letter: StoredDeadLetter) -> Any:
         record, topic = letter.letter.record, self._settings.topics.input
         try:
             return self._connected().send(
@@ -139,7 +139,7 @@ class KafkaRequeue:
     def _give_up(self, error: errors.KafkaError) -> NoReturn:
         self.close()
         if isinstance(error, _FENCED) or any(each.__name__ in str(error) for each in _FENCED):
-            raise OrdersUnderWay from error
+            raise DeadLettersInUse from error
         problem = to_transport_error(self._settings.topics.input, error)
         if isinstance(problem, TransportRefused):
             raise problem from error
@@ -173,7 +173,7 @@ def _partition_of(number: str) -> Partition:
     return Partition(topic, int(partition))
 
 
-def _why_not(letter: FiledLetter, topic: str, partitions: int) -> str | None:
+def _why_not(letter: StoredDeadLetter, topic: str, partitions: int) -> str | None:
     """Why it cannot go back to where it came from."""
     headers, origin = dict(letter.letter.record.headers), letter.letter.record.origin
     if "notification-id" in headers:

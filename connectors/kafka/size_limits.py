@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
-from connectors.kafka.records import BEGINNING_BYTES, Sending, size_of
+from connectors.kafka.records import BEGINNING_BYTES, ProducerRecord, size_of
 from connectors.kafka.topic_names import KafkaTopics
-from connectors.port import Channel, Outgoing
+from connectors.port import Channel, OutputRecord
 from domain.clock import Instant, instant_text
 from domain.dead_letter import DeadLetterReason
 from domain.record import Headers
@@ -14,25 +14,25 @@ _OURS, _MARK = "dead-letter-", "possible-duplicate"
 _LENGTH, _SHA256 = "dead-letter-value-length", "dead-letter-value-sha256"
 
 
-class Fitting:
+class SizeLimits:
     """`limits` says how many bytes a batch of each output topic may have; uncompressed, to be sure."""
 
     def __init__(self, topics: KafkaTopics, limits: Mapping[str, int]) -> None:
         self._topics = topics
         self._limits = limits
 
-    def fit(self, each: Outgoing, now: Instant) -> Sending:
+    def fit(self, each: OutputRecord, now: Instant) -> ProducerRecord:
         """The record that leaves under its number."""
-        sending = self._sending(each)
-        size, limit = size_of(sending.key, sending.headers, sending.value), self._limits[sending.topic]
+        record = self._producer_record(each)
+        size, limit = size_of(record.key, record.headers, record.value), self._limits[record.topic]
         if size <= limit:
-            return sending
+            return record
         if each.channel is Channel.NOTIFICATIONS:
-            problem = f"the notification takes {size} bytes, {sending.topic} at most {limit}"
+            problem = f"the notification takes {size} bytes, {record.topic} at most {limit}"
             return self.letter(each, f"{problem}; raise its max.message.bytes and the producer's max.request.size", now)
-        return next(shorter for shorter in self._shorter(sending) if self._fits(shorter))
+        return next(shorter for shorter in self._shorter(record) if self._fits(shorter))
 
-    def letter(self, each: Outgoing, problem: str, now: Instant) -> Sending:
+    def letter(self, each: OutputRecord, problem: str, now: Instant) -> ProducerRecord:
         """The dead letter of a notification that its topic does not take."""
         source = next((value for name, value in each.headers if name == "source-position"), b"")
         ours = (
@@ -41,15 +41,15 @@ class Fitting:
             ("dead-letter-source-position", source),
             ("dead-letter-at", instant_text(now).encode()),
         )
-        return self.fit(Outgoing(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
+        return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
 
-    def _sending(self, each: Outgoing) -> Sending:
-        return Sending(self._topics.output(each.channel), each.key, each.headers, each.value)
+    def _producer_record(self, each: OutputRecord) -> ProducerRecord:
+        return ProducerRecord(self._topics.output(each.channel), each.key, each.headers, each.value)
 
-    def _fits(self, sending: Sending) -> bool:
-        return size_of(sending.key, sending.headers, sending.value) <= self._limits[sending.topic]
+    def _fits(self, record: ProducerRecord) -> bool:
+        return size_of(record.key, record.headers, record.value) <= self._limits[record.topic]
 
-    def _shorter(self, letter: Sending) -> Iterator[Sending]:
+    def _shorter(self, letter: ProducerRecord) -> Iterator[ProducerRecord]:
         """Ever less of it: of its value first, then of the headers that it came with, of its key at last."""
         cut = letter._replace(headers=_with_cut(letter.headers, letter.value))
         room = self._limits[letter.topic] - size_of(cut.key, cut.headers, b"")

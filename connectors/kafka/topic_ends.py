@@ -16,7 +16,7 @@ from domain.record import Partition
 _TRIES_SECONDS = 5
 
 
-class Survey(msgspec.Struct, frozen=True):
+class TopicEnds(msgspec.Struct, frozen=True):
     """`starts` and `ends` are those of the logs' decided parts. `positions` are those of the group in the input, as far as
     there are any. All that was sent because of records before them lies before `written`.
     """
@@ -32,7 +32,7 @@ class Survey(msgspec.Struct, frozen=True):
         return all(self.ends[each] >= end for each, end in self.written.items())
 
 
-class Surveyor:
+class TopicEndsReader:
     """Needs Read on the topics and Describe on the group, and no more.
 
     Any call but `close` raises TransportUnavailable or TransportRefused.
@@ -44,22 +44,22 @@ class Surveyor:
         self._committed = LogReader(settings)
         self._written = LogReader(settings.uncommitted())
 
-    def look(self) -> Survey:
+    def look(self) -> TopicEnds:
         """Positions are asked for first: what they stand on was written before, though it may not be decided yet."""
         topics = self._settings.topics
         self._topics.look()
         positions = self._positions(self._committed.partitions(topics.input))
         partitions = [each for topic in topics.all for each in self._committed.partitions(topic)]
         written = self._written.ends(partitions)
-        return Survey(self._committed.starts(partitions), self._committed.ends(partitions), written, positions)
+        return TopicEnds(self._committed.starts(partitions), self._committed.ends(partitions), written, positions)
 
-    def again(self, survey: Survey) -> Survey:
+    def again(self, topic_ends: TopicEnds) -> TopicEnds:
         """The same with the ends as they are now: in the end all is decided that had been written."""
-        return msgspec.structs.replace(survey, ends=self._committed.ends(survey.written))
+        return msgspec.structs.replace(topic_ends, ends=self._committed.ends(topic_ends.written))
 
-    def find_since(self, survey: Survey, instant: Instant) -> Mapping[Partition, int]:
+    def find_since(self, topic_ends: TopicEnds, instant: Instant) -> Mapping[Partition, int]:
         """The first offset whose record says that it was written then or later, of those partitions that have one."""
-        return self._committed.find_since(survey.written, instant)
+        return self._committed.find_since(topic_ends.written, instant)
 
     def close(self) -> None:
         for each in (self._topics, self._committed, self._written):

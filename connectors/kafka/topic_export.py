@@ -11,7 +11,7 @@ from connectors.line_format import Line, encode_line
 from connectors.port import Channel
 
 
-class KafkaMirror:
+class TopicExport:
     """Reads from the beginnings of the topics, and appends to `<channel>.jsonl`.
 
     The records of a partition keep their order. What people noted beside dead letters is left out.

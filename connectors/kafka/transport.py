@@ -8,27 +8,27 @@ from time import monotonic
 
 from connectors.kafka.consumer import Fetched, GroupMember
 from connectors.kafka.errors import to_transport_error
-from connectors.kafka.fencing import Committed, Custody
+from connectors.kafka.fencing import Committed, Fencing
 from connectors.kafka.input_topic import Input
 from connectors.kafka.offsets import LogReader
-from connectors.kafka.open_transactions import Undecided
-from connectors.kafka.paused_partitions import Aside
+from connectors.kafka.open_transactions import OpenTransactions
+from connectors.kafka.paused_partitions import PausedPartitions
 from connectors.kafka.producer import NotTaken
 from connectors.kafka.publisher import Publisher
-from connectors.kafka.records import Sending, to_records
+from connectors.kafka.records import ProducerRecord, to_records
 from connectors.kafka.settings import KafkaSettings
-from connectors.kafka.size_limits import Fitting
+from connectors.kafka.size_limits import SizeLimits
 from connectors.kafka.topics import Topics
 from connectors.port import (
     Channel,
     NothingLeft,
-    Outgoing,
+    OutputRecord,
     PartitionOutput,
     Polled,
     Position,
     PublishRefused,
-    Standing,
     TransportRefused,
+    TransportStatus,
     TransportUnavailable,
 )
 from domain.clock import Clock
@@ -47,15 +47,15 @@ class KafkaTransport:
     def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._custody = Custody()
+        self._fencing = Fencing()
         self._topics = Topics(settings)
         self._input = Input(settings, self._topics)
         self._log = LogReader(settings)
         self._written = LogReader(settings.uncommitted())
-        self._publisher = Publisher(settings, self._log, self._custody)
-        self._fitting = Fitting(settings.topics, {})
-        self._aside = Aside(settings.look_interval_ms / 1000)
-        self._undecided = Undecided()
+        self._publisher = Publisher(settings, self._log, self._fencing)
+        self._size_limits = SizeLimits(settings.topics, {})
+        self._paused = PausedPartitions(settings.look_interval_ms / 1000)
+        self._undecided = OpenTransactions()
         self._member: GroupMember | None = None
         self._next_offsets: dict[Partition, int] = {}
         self._waiting: dict[Partition, int] = {}
@@ -65,24 +65,24 @@ class KafkaTransport:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences for an operator: what is not as it should be, and goes on all the same."""
-        return (*self._input.notes, *self._aside.notes, *self._undecided.notes)
+        return (*self._input.notes, *self._paused.notes, *self._undecided.notes)
 
-    def standing(self) -> Standing:
+    def standing(self) -> TransportStatus:
         """Who was given nothing may be just about to get what others give up for it, and hears of it with a heartbeat."""
-        snapshot = self._custody.snapshot
+        snapshot = self._fencing.snapshot
         is_settled = self._empty_since is None or monotonic() - self._empty_since > self._settings.settling_seconds
-        return Standing(snapshot is not None and is_settled, self.notes, self._input.misplaced)
+        return TransportStatus(snapshot is not None and is_settled, self.notes, self._input.misplaced)
 
     def assignment(self) -> list[Partition]:
         self._connected()
-        return self._custody.assignment()
+        return self._fencing.assignment()
 
     def position(self, partition: Partition) -> Position | None:
         """As the port says. What another program wrote there is handed out without its text."""
         self._connected()
         self._publisher.settle()
         committed = self._log.position(partition, self._publisher.asked_under())
-        self._custody.note_position(partition, committed)
+        self._fencing.note_position(partition, committed)
         if committed is not None:
             return self._input.position(partition, committed)
         if not self._settings.begins_at_earliest:
@@ -107,33 +107,33 @@ class KafkaTransport:
         """
         member = self._connected()
         _refuse_outside(partition, offset, self.start_offset(partition), self.end_offset(partition))
-        if not self._custody.is_known(partition):
+        if not self._fencing.is_known(partition):
             self.position(partition)
-        if self._custody.note_sought(partition):
+        if self._fencing.note_sought(partition):
             self._next_offsets[partition] = offset
             member.seek(partition, offset)
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
-        member, custody = self._connected(), self._custody
+        member, fencing = self._connected(), self._fencing
         self._look_now_and_then()
         # Before the records, for ends may not be later than they; and if there is no answer, nothing is lost. Also where no
         # record may be read: an end that is not known must not be taken for one that was reached.
-        ends, log_ends = self._ends(custody.sought)
+        ends, log_ends = self._ends(fencing.sought)
         self._undecided.note(ends, log_ends, self._clock.now())
         now = monotonic()
-        sought = custody.sought.difference(resting)
-        readable = [each for each in sought if custody.is_readable(each) and self._aside.is_readable(each, now)]
+        sought = fencing.sought.difference(resting)
+        readable = [each for each in sought if fencing.is_readable(each) and self._paused.is_readable(each, now)]
         try:
             fetched = member.poll(readable, max_records, timeout_ms)
             snapshot = member.find_snapshot()
-            custody.note_group(snapshot, member.take_disturbed())
+            fencing.note_group(snapshot, member.take_disturbed())
             self._note_share()
             self._look_again()
         except BaseException:
             # What came is not handed out, so it has to come again.
             self._put_back(member, readable)
             raise
-        delivered = [each for each in fetched.next_offsets if snapshot is not None and custody.is_readable(each)]
+        delivered = [each for each in fetched.next_offsets if snapshot is not None and fencing.is_readable(each)]
         self._put_back(member, fetched.next_offsets.keys() - set(delivered))
         moved = {each: fetched.next_offsets[each] for each in delivered}
         self._next_offsets |= moved
@@ -150,12 +150,12 @@ class KafkaTransport:
         if not rest:
             return
         self._look_again()
-        if strangers := self._custody.strangers([each.partition for each in rest]):
-            raise PublishRefused(f"not ours at the moment: {', '.join(map(str, strangers))}")
+        if not_owned := self._fencing.not_owned([each.partition for each in rest]):
+            raise PublishRefused(f"not ours at the moment: {', '.join(map(str, not_owned))}")
         positions = {each.partition: positions[each.partition] for each in rest}
         if self._publisher.take_failed(positions):
             raise NothingLeft("the last transaction was not committed, as has been found out")
-        self._commit([each for output in rest for each in output.outgoing], positions)
+        self._commit([each for output in rest for each in output.records], positions)
 
     def close(self) -> None:
         """Leaves the group. What cannot be closed in good order ends with the process."""
@@ -168,17 +168,17 @@ class KafkaTransport:
     def _connected(self) -> GroupMember:
         if self._member is None:
             self._input.connect()
-            self._fitting = self._fitted()
+            self._size_limits = self._fitted()
             self._log.connect()
             self._written.connect()
             self._publisher.connect()
             self._member = GroupMember(self._settings)
         return self._member
 
-    def _fitted(self) -> Fitting:
+    def _fitted(self) -> SizeLimits:
         """By what the topics take now."""
         most = self._settings.max_request_bytes
-        return Fitting(self._settings.topics, {topic: min(limit, most) for topic, limit in self._topics.limits().items()})
+        return SizeLimits(self._settings.topics, {topic: min(limit, most) for topic, limit in self._topics.limits().items()})
 
     def _ends(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
         """Where the decided part of each log ends, and where the log does.
@@ -191,7 +191,7 @@ class KafkaTransport:
         return ends, {each: max(end, ends[each]) for each, end in written.items()}
 
     def _note_share(self) -> None:
-        if self._custody.snapshot is None or self._custody.snapshot.assigned:
+        if self._fencing.snapshot is None or self._fencing.snapshot.assigned:
             self._empty_since = None
         elif self._empty_since is None:
             self._empty_since = monotonic()
@@ -207,7 +207,7 @@ class KafkaTransport:
         One that cannot be told yet is looked at again the next time, and is neither read nor published for until then. Those that
         were looked at least often come first: nobody's wait keeps another from its turn.
         """
-        suspects = self._custody.suspects()
+        suspects = self._fencing.suspects()
         self._waiting = {each: tries for each, tries in self._waiting.items() if each in suspects}
         until = monotonic() + 2 * self._settings.undecided_wait_ms / 1000
         if suspects:
@@ -224,51 +224,51 @@ class KafkaTransport:
                 _LOG.info("%s waits: %s", partition, error)
             self._waiting[partition] = self._waiting.get(partition, 0) + 1
             return False
-        if not self._custody.compare(partition, found):
+        if not self._fencing.compare(partition, found):
             _LOG.warning("%s was another worker's in the meantime: it is taken over anew", partition)
         return True
 
     def _put_back(self, member: GroupMember, partitions: Iterable[Partition]) -> None:
         """What came of them is not handed out: it is read again."""
-        for each in self._custody.sought.intersection(partitions):
+        for each in self._fencing.sought.intersection(partitions):
             member.seek(each, self._next_offsets[each])
 
     def _set_aside(self, fetched: Fetched, log_ends: Mapping[Partition, int]) -> None:
         """What cannot be read costs its partition: the others go on."""
-        sought = self._custody.sought
+        sought = self._fencing.sought
         behind = {each for each in sought if self._next_offsets[each] < log_ends.get(each, inf)}
-        self._aside.keep(behind - fetched.next_offsets.keys())
+        self._paused.keep(behind - fetched.next_offsets.keys())
         for partition in sought & fetched.unreadable.keys():
             what = f"{partition} is not read from offset {self._next_offsets[partition]} on, other partitions are"
             text = str(to_transport_error(what, fetched.unreadable[partition]))
-            if self._aside.note(partition, text, monotonic()):
+            if self._paused.note(partition, text, monotonic()):
                 _LOG.error("%s", text)
 
     def _records(self, fetched: Fetched, delivered: Sequence[Partition]) -> tuple[Record, ...]:
         limit = self._settings.max_value_bytes
         return tuple(record for each in delivered for record in to_records(each, fetched.records.get(each, ()), limit))
 
-    def _commit(self, outgoing: Sequence[Outgoing], positions: Mapping[Partition, Committed]) -> None:
+    def _commit(self, output: Sequence[OutputRecord], positions: Mapping[Partition, Committed]) -> None:
         """What a topic does not take leaves as a dead letter under the same number."""
         now = self._clock.now()
-        sendings = [self._fitting.fit(each, now) for each in outgoing]
+        records = [self._size_limits.fit(each, now) for each in output]
         while True:
             try:
-                self._publisher.commit(sendings, positions)
+                self._publisher.commit(records, positions)
             except NotTaken as error:
-                sendings[error.at] = self._instead(outgoing[error.at], sendings[error.at], error)
+                records[error.at] = self._instead(output[error.at], records[error.at], error)
             else:
                 return
 
-    def _instead(self, outgoing: Outgoing, sending: Sending, error: NotTaken) -> Sending:
-        self._fitting = self._fitted()
-        if outgoing.channel is Channel.NOTIFICATIONS:
-            letter = self._fitting.letter(outgoing, str(error), self._clock.now())
+    def _instead(self, output: OutputRecord, record: ProducerRecord, error: NotTaken) -> ProducerRecord:
+        self._size_limits = self._fitted()
+        if output.channel is Channel.NOTIFICATIONS:
+            letter = self._size_limits.letter(output, str(error), self._clock.now())
         else:
-            letter = self._fitting.fit(outgoing, self._clock.now())
-        if sending.topic == letter.topic and len(sending.value) <= len(letter.value):
-            problem = f"it does not take a dead letter of {len(sending.value)} bytes ({error})"
-            raise TransportRefused(f"topic {sending.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
+            letter = self._size_limits.fit(output, self._clock.now())
+        if record.topic == letter.topic and len(record.value) <= len(letter.value):
+            problem = f"it does not take a dead letter of {len(record.value)} bytes ({error})"
+            raise TransportRefused(f"topic {record.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
         return letter
 
 

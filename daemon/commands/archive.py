@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 from time import sleep
 
-from connectors.files.input_archive import FileArchive, Piece
+from connectors.files.input_archive import InputArchive, Piece
 from connectors.files.operations import SystemFiles
 from connectors.files.settings import FileSettings
 from connectors.files.source import FileSource
@@ -55,7 +55,7 @@ def _archive(partition: Partition, configuration: Configuration, *, as_json: boo
     limit = ArchiveLimit(configuration, _pause).find(partition)
     file, pieces = ingress.file_directory / f"partition-{partition.number}.jsonl", list[Piece]()
     try:
-        for piece in FileArchive(ingress.archive_directory, SystemFiles()).move(file, limit.offset):
+        for piece in InputArchive(ingress.archive_directory, SystemFiles()).move(file, limit.offset):
             pieces.append(piece)
     finally:
         # Also what was moved before something failed.

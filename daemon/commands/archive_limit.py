@@ -14,7 +14,7 @@ from domain.record import Partition
 from guardian.takeover import find_metadata
 from storage.embedded.progress import Progress, find_progress
 
-_PATIENCE_MS = 5_000
+_LONGEST_WAIT_MS = 5_000
 _LOOK_MS = 100
 
 
@@ -70,7 +70,7 @@ class ArchiveLimit:
             yield Limit(progress.oldest_stashed, "this one is set aside and waits")
 
     def _position_once_left(self, partition: Partition, progress: Progress) -> Position | None:
-        for _ in range(_PATIENCE_MS // _LOOK_MS):
+        for _ in range(_LONGEST_WAIT_MS // _LOOK_MS):
             position = self._position(partition)
             if position is None or _tells_of(position, progress.highest_number):
                 return position

@@ -25,7 +25,7 @@ from simulator.generate.simulation import Summary, simulate
 
 _UNITS = 3_000
 _STASH_TIMEOUT = "3s"
-_PATIENCE_SECONDS = 120
+_STALL_SECONDS = 120
 _LOOK_SECONDS = 0.1
 
 _ALL_IN_THE_RUN_DIRECTORY = (
@@ -152,16 +152,16 @@ class _Run:
 
     def _watch(self, is_done: Callable[[StatusReport], bool], what: str) -> None:
         assert self._service is not None
-        until, before = monotonic() + _PATIENCE_SECONDS, None
+        until, before = monotonic() + _STALL_SECONDS, None
         while monotonic() < until:
             self._service.check()
             report = self._status.find()
             if report is not None and is_done(report):
                 return
             if report is not None and (reached := (report.counts.get("records", 0), report.units.waiting)) != before:
-                until, before = monotonic() + _PATIENCE_SECONDS, reached
+                until, before = monotonic() + _STALL_SECONDS, reached
             sleep(_LOOK_SECONDS)
-        raise TookTooLong(f"the service did not get on for {_PATIENCE_SECONDS} s with {what}; see {self._directory}/service.log")
+        raise TookTooLong(f"the service did not get on for {_STALL_SECONDS} s with {what}; see {self._directory}/service.log")
 
 
 def _progress(console: Console) -> Progress:

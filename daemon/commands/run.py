@@ -13,7 +13,7 @@ from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.schema import NOTIFICATION
 from daemon.exit_code import ExitCode
 from daemon.status.report import Identity
-from daemon.supervision.in_flight_memory import HandMemory
+from daemon.supervision.in_flight_memory import InFlightMemory
 from daemon.supervision.lifeline import Lifeline
 from daemon.supervision.locks import acquire_locks
 from daemon.supervision.log_format import configure_logs
@@ -34,9 +34,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--alone", action="store_true", help="in one process, without a supervisor: for debuggers")
     parser.add_argument("--slot", type=int, default=0, help=SUPPRESS)
     parser.add_argument("--lifeline", type=int, help=SUPPRESS)
-    parser.add_argument("--hand", type=int, help=SUPPRESS)
+    parser.add_argument("--in-flight", type=int, help=SUPPRESS)
     parser.add_argument("--restarts", type=int, default=0, help=SUPPRESS)
-    parser.add_argument("--last-death", help=SUPPRESS)
+    parser.add_argument("--last-exit", help=SUPPRESS)
     add_archive_flag(parser)
 
 
@@ -70,12 +70,14 @@ def run(arguments: Namespace) -> int:
             str(configuration.file),
             SystemClock().now(),
             arguments.restarts,
-            arguments.last_death,
+            arguments.last_exit,
             arguments.slot,
             configuration.worker_count,
             os.getpid(),
         )
-        worker = Worker(configuration, stop.wait, lambda: stop.is_set, identity, archiving.look, HandMemory(arguments.hand))
+        worker = Worker(
+            configuration, stop.wait, lambda: stop.is_set, identity, archiving.look, InFlightMemory(arguments.in_flight)
+        )
         calm_collector()
         worker.run()
     return ExitCode.DONE

@@ -17,7 +17,7 @@ from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.sections import TransportType
 from daemon.exit_code import ExitCode
 from domain.errors import ConfigurationError
-from guardian.retry import Patience, PatienceSettings
+from guardian.retry import BackoffSettings, RetryWithBackoff
 from simulator.arguments import Judge, plan_from
 from simulator.generate.input import Input
 from simulator.generate.input_files import InputFiles
@@ -68,9 +68,9 @@ def pause(milliseconds: int) -> None:
     sleep(milliseconds / 1_000)
 
 
-def new_patience() -> Patience:
+def new_retry() -> RetryWithBackoff:
     """For verbs that wait for servers until they are back, or until Ctrl-C; what is away is said on stderr."""
-    return Patience(PatienceSettings(), pause, lambda: False)
+    return RetryWithBackoff(BackoffSettings(), pause, lambda: False)
 
 
 def _open_input(plan: Plan, configuration: Configuration) -> Input:
@@ -78,7 +78,7 @@ def _open_input(plan: Plan, configuration: Configuration) -> Input:
         return InputFiles(configuration.ingress.file_directory, plan.partitions)
     from simulator.generate.kafka_input import KafkaInput  # Here, for Kafka's client takes a third of a second to import.
 
-    return KafkaInput(kafka_settings(configuration), new_patience())
+    return KafkaInput(kafka_settings(configuration), new_retry())
 
 
 def _write(plan: Plan, pacer: Pacer, configuration: Configuration, expected: Path) -> Summary:

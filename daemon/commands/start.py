@@ -109,7 +109,7 @@ def _wait_until_ready(supervisor: subprocess.Popen[bytes], configuration: Config
             sys.stdout.write(f"ready: process {supervisor.pid}, log {log}\n")
             return ExitCode.DONE
     state = report.state if report is not None else State.STARTING
-    why = report and (report.whole.reason or report.whole.last_death)
+    why = report and (report.whole.reason or report.whole.last_exit)
     reason = f": {why}" if why else ""
     sys.stderr.write(f"resequencer: not ready within {_START_SECONDS} s, and still trying: {state}{reason}; log {log}\n")
     return ExitCode.NOT_SO

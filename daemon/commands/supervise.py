@@ -14,13 +14,13 @@ from daemon.composition import refuse_unusable
 from daemon.configuration.configuration import Configuration, load
 from daemon.status.file import StatusFile
 from daemon.status.report import Identity
-from daemon.supervision.exits import Deaths
+from daemon.supervision.exits import Exits
 from daemon.supervision.locks import acquire_locks
 from daemon.supervision.run_lock import AlreadyRunning
 from daemon.supervision.service_log import ServiceLog
 from daemon.supervision.supervisor import Supervisor
 from daemon.supervision.suspects import Suspects
-from daemon.supervision.watchdog import WatchedHand
+from daemon.supervision.watchdog import Watchdog
 from daemon.supervision.worker_slot import WorkerSlot
 from daemon.system_clock import SystemClock
 
@@ -54,9 +54,9 @@ def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[i
     command = [sys.executable, "-m", "daemon", "run", *told_again(arguments)]
     run_directory, count, clock = configuration.notification.run_directory, configuration.worker_count, SystemClock()
     ours = Identity(os.getpid(), str(configuration.file), clock.now(), worker_count=count)
-    deaths = [Deaths(StatusFile(run_directory, slot), msgspec.structs.replace(ours, slot=slot), clock) for slot in range(count)]
+    exits = [Exits(StatusFile(run_directory, slot), msgspec.structs.replace(ours, slot=slot), clock) for slot in range(count)]
     suspects, limit_ms = Suspects(run_directory), configuration.resequencer.handling_limit_ms
-    return [WorkerSlot(command, locks, log, each, WatchedHand(suspects, limit_ms)) for each in deaths]
+    return [WorkerSlot(command, locks, log, each, Watchdog(suspects, limit_ms)) for each in exits]
 
 
 def _acquire_patiently(configuration: Configuration) -> list[int]:

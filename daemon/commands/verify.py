@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from daemon.commands.simulate import expected_file, new_patience, pause, steady_ms
+from daemon.commands.simulate import expected_file, new_retry, pause, steady_ms
 from daemon.composition import resequencer_settings
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import kafka_settings
@@ -55,10 +55,10 @@ def verify_output(configuration: Configuration, expected: Path, strategy: str | 
 
 
 def _follow(arguments: Namespace, configuration: Configuration, expected: Path) -> Verdict:
-    patience_ms = arguments.patience
-    if patience_ms is None:
+    longest_wait_ms = arguments.retry
+    if longest_wait_ms is None:
         settings = resequencer_settings(configuration)
-        patience_ms = Judge(settings.longest_deadline_ms, configuration.ingress.max_record_bytes).late_after_ms + _MINUTE_MS
+        longest_wait_ms = Judge(settings.longest_deadline_ms, configuration.ingress.max_record_bytes).late_after_ms + _MINUTE_MS
 
     def say(look: Look) -> None:
         sys.stdout.write(_told(look, as_json=arguments.json))
@@ -69,7 +69,7 @@ def _follow(arguments: Namespace, configuration: Configuration, expected: Path) 
         _output(configuration, waiting.until_answered) as output,
         closing(Following(_rules(configuration, arguments.strategy), _compared(output, expected), output.catch_up)) as following,
     ):
-        return keep_watch(following, Watch(arguments.interval, patience_ms), waiting.steady_ms, pause, say)
+        return keep_watch(following, Watch(arguments.interval, longest_wait_ms), waiting.steady_ms, pause, say)
 
 
 def _at_once(call: Callable[[], _Answer]) -> _Answer:
@@ -80,13 +80,13 @@ class _Waiting:
     """Waits for the brokers, says so, and does not count it as time in which nothing moved."""
 
     def __init__(self) -> None:
-        self._patience = new_patience()
+        self._retry = new_retry()
         self._waited_ms = 0
 
     def until_answered(self, call: Callable[[], _Answer]) -> _Answer:
         began_ms = steady_ms()
         try:
-            return self._patience.until_answered("output", call)
+            return self._retry.until_answered("output", call)
         finally:
             self._waited_ms += steady_ms() - began_ms
 
@@ -107,13 +107,13 @@ def _output(configuration: Configuration, answered: _Asking = _at_once) -> Itera
     if configuration.ingress.transport is TransportType.FILE:
         yield _Output(configuration.notification.output_directory, lambda: None)
         return
-    from connectors.kafka.topic_export import KafkaMirror  # Here, for Kafka's client takes a third of a second to import.
+    from connectors.kafka.topic_export import TopicExport  # Here, for Kafka's client takes a third of a second to import.
 
     with (
         TemporaryDirectory(prefix="resequencer-verify-") as directory,
-        closing(answered(lambda: KafkaMirror(kafka_settings(configuration), Path(directory)))) as mirror,
+        closing(answered(lambda: TopicExport(kafka_settings(configuration), Path(directory)))) as export,
     ):
-        yield _Output(Path(directory), lambda: answered(mirror.catch_up))
+        yield _Output(Path(directory), lambda: answered(export.catch_up))
 
 
 def _compared(output: _Output, expected: Path) -> Compared:

@@ -8,13 +8,13 @@ from operator import itemgetter
 
 import msgspec
 
-from connectors.port import Standing
+from connectors.port import TransportStatus
 from domain.clock import Instant
 from domain.record import Partition
 from guardian.cycle import Cycle
-from guardian.messages import Surveyed
+from guardian.messages import UnitsReport
 from guardian.metrics import CycleTimes
-from guardian.owned_partition import HeldPartition
+from guardian.owned_partition import OwnedPartition
 from guardian.takeover_backoff import Untaken
 from resequencer.messages import UnitKey
 from storage.port import Waits
@@ -88,7 +88,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
 
     `process_id` is the service's, `worker_process_id` the worker's own; None where no worker has reported yet, or it ended.
-    `restarts` counts the workers that died in this slot under this supervisor, `last_death` is how the last of them did.
+    `restarts` counts the workers that died in this slot under this supervisor, `last_exit` is how the last of them did.
     `unavailable` are the servers that handlers cannot reach, with how many units wait for each.
     `deadlines` says how long what is stashed waits, where that is learned. `notes` are sentences: what is not as it should be,
     and goes on all the same.
@@ -108,7 +108,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     dead_letters: Mapping[str, int] = {}
     longest_wait_ms: int = 0
     restarts: int = 0
-    last_death: str | None = None
+    last_exit: str | None = None
     slot: int = 0
     worker_count: int = 1
     untaken: tuple[UntakenPartition, ...] = ()
@@ -135,14 +135,14 @@ class Identity(msgspec.Struct, frozen=True):
     configuration: str
     started_at: Instant
     restarts: int = 0
-    last_death: str | None = None
+    last_exit: str | None = None
     slot: int = 0
     worker_count: int = 1
     worker_process_id: int | None = None
 
 
 def report(identity: Identity, state: State, reason: str | None, now: Instant) -> StatusReport:
-    """A report without figures: before there are any, and after the end."""
+    """A report without metrics: before there are any, and after the end."""
     return StatusReport(
         state,
         reason,
@@ -151,34 +151,38 @@ def report(identity: Identity, state: State, reason: str | None, now: Instant) -
         instant_text(identity.started_at),
         instant_text(now),
         restarts=identity.restarts,
-        last_death=identity.last_death,
+        last_exit=identity.last_exit,
         slot=identity.slot,
         worker_count=identity.worker_count,
         worker_process_id=identity.worker_process_id,
     )
 
 
-def with_figures(plain: StatusReport, cycle: Cycle, surveyed: Surveyed, standing: Standing, overruns: int) -> StatusReport:
-    figures, ownership = cycle.figures, cycle.ownership
+def with_metrics(
+    plain: StatusReport, cycle: Cycle, units_report: UnitsReport, standing: TransportStatus, overruns: int
+) -> StatusReport:
+    metrics, partitions = cycle.metrics, cycle.partitions
     counts = {
-        **figures.counts,
-        "heals": ownership.heals,
-        "ownership_lost": ownership.losses,
+        **metrics.counts,
+        "heals": partitions.heals,
+        "ownership_lost": partitions.losses,
         "overruns": overruns,
         "misplaced_records": standing.misplaced,
     }
     return msgspec.structs.replace(
         plain,
-        units=Units(surveyed.active, surveyed.waiting, surveyed.stashed, surveyed.stashed_bytes, surveyed.backlogged),
-        oldest_waits=tuple(_unit_wait(key, waits) for key, waits in surveyed.oldest),
-        partitions=tuple(_partition_status(held, plain.slot, figures.log_ends) for held in ownership.held.values()),
+        units=Units(
+            units_report.active, units_report.waiting, units_report.stashed, units_report.stashed_bytes, units_report.backlogged
+        ),
+        oldest_waits=tuple(_unit_wait(key, waits) for key, waits in units_report.oldest),
+        partitions=tuple(_partition_status(owned, plain.slot, metrics.log_ends) for owned in partitions.owned.values()),
         counts=counts,
-        notifications=dict(figures.notifications),
-        dead_letters=dict(figures.dead_letters),
-        longest_wait_ms=figures.longest_wait_ms,
-        untaken=tuple(_untaken_partition(name, each, plain.slot) for name, each in ownership.later.untaken.items()),
-        last_cycle=figures.last_cycle,
-        unavailable=dict(nlargest(_SERVERS, surveyed.unavailable.items(), key=itemgetter(1))),
+        notifications=dict(metrics.notifications),
+        dead_letters=dict(metrics.dead_letters),
+        longest_wait_ms=metrics.longest_wait_ms,
+        untaken=tuple(_untaken_partition(name, each, plain.slot) for name, each in partitions.put_off_takeovers.untaken.items()),
+        last_cycle=metrics.last_cycle,
+        unavailable=dict(nlargest(_SERVERS, units_report.unavailable.items(), key=itemgetter(1))),
         notes=standing.notes,
     )
 
@@ -197,16 +201,16 @@ def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
     return UnitWait(key.unit, str(key.partition), waits.waits_for, waits.kind.value, since, until, waits.stashed)
 
 
-def _partition_status(held: HeldPartition, slot: int, log_ends: Mapping[Partition, int]) -> PartitionStatus:
-    positions, head, end = held.positions, held.positions.head, log_ends.get(held.partition)
+def _partition_status(owned: OwnedPartition, slot: int, log_ends: Mapping[Partition, int]) -> PartitionStatus:
+    positions, head, end = owned.positions, owned.positions.head, log_ends.get(owned.partition)
     return PartitionStatus(
-        str(held.partition),
-        held.read_to,
+        str(owned.partition),
+        owned.read_to,
         positions.acknowledged,
-        len(held.unpublished),
+        len(owned.unpublished),
         head.offset if head else None,
         slot,
-        None if end is None else max(0, end - held.read_to),
+        None if end is None else max(0, end - owned.read_to),
     )
 
 

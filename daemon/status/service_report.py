@@ -107,7 +107,7 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
         dead_letters=_added(reports, lambda each: each.dead_letters),
         longest_wait_ms=max(each.longest_wait_ms for each in reports),
         restarts=sum(each.restarts for each in reports),
-        last_death=next((f"worker {each.slot} {each.last_death}" for each in reports if each.last_death), None),
+        last_exit=next((f"worker {each.slot} {each.last_exit}" for each in reports if each.last_exit), None),
         untaken=tuple(each for of_one in reports for each in of_one.untaken),
         last_cycle=None,
         lookups_version=", ".join(sorted({each.lookups_version for each in reports if each.lookups_version})) or None,

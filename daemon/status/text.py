@@ -19,7 +19,7 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
     yield f"process {whole.process_id}{worker} since {whole.started_at}, reported at {whole.reported_at}"
     yield from _restarts(whole)
     yield from (() if is_alone else _workers(service))
-    yield from _figures(whole)
+    yield from _metrics(whole)
     yield from () if whole.lookups_version is None else (f"lookups: {whole.lookups_version}",)
     yield from () if whole.deadlines is None else (f"deadlines: {whole.deadlines}",)
     yield f"on disk: {on_disk}"
@@ -52,10 +52,10 @@ def _restarts(report: StatusReport) -> Iterator[str]:
     if report.restarts:
         times = "once" if report.restarts == 1 else f"{report.restarts} times"
         before = "the worker before " if report.worker_count == 1 else ""
-        yield f"started again {times}: {before}{report.last_death}"
+        yield f"started again {times}: {before}{report.last_exit}"
 
 
-def _figures(report: StatusReport) -> Iterator[str]:
+def _metrics(report: StatusReport) -> Iterator[str]:
     units, counts = report.units, report.counts
     pending = sum(each.unpublished for each in report.partitions)
     yield f"units: {units.active} active, {units.waiting} waiting with {units.stashed_envelopes} stashed envelopes"

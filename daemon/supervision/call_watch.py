@@ -5,7 +5,7 @@ _LOOKS = 10
 """Within a limit it is looked so often at least."""
 
 
-class HandWatch:
+class CallWatch:
     """Counts the time between two looks that found the same call.
 
     A pause of the watcher itself (a suspended machine) counts as two intervals at most: the worker could do nothing meanwhile.

@@ -2,8 +2,8 @@
 
 import signal
 
-from daemon.supervision.in_flight_memory import InHand
-from daemon.supervision.suspects import DEATHS_OF_ONE, REMEDY, Suspect
+from daemon.supervision.in_flight_memory import InFlightEnvelope
+from daemon.supervision.suspects import EXITS_OF_ONE, REMEDY, Suspect
 from domain.dead_letter import DeadLetterReason
 
 _OF_ITS_OWN = frozenset(
@@ -21,16 +21,14 @@ def is_own_doing(code: int) -> bool:
     return -code in _OF_ITS_OWN if code < 0 else code not in _TOLD_TO_END
 
 
-def blame(held: InHand, suspect: Suspect | None) -> str:
+def blame(held: InFlightEnvelope, suspect: Suspect | None) -> str:
     """What goes on after how the worker ended; `suspect` is None where the death could not be counted."""
     told = f"while {held}"
     if suspect is None:
         return told
     if not suspect.is_condemned:
-        return f"{told} (death {suspect.deaths} of {DEATHS_OF_ONE} on this record; after the last one it is set aside)"
-    if suspect.deaths == DEATHS_OF_ONE:
-        how = f"death {DEATHS_OF_ONE} of {DEATHS_OF_ONE} on this record"
+        return f"{told} (death {suspect.exits} of {EXITS_OF_ONE} on this record; after the last one it is set aside)"
+    if suspect.exits == EXITS_OF_ONE:
+        how = f"death {EXITS_OF_ONE} of {EXITS_OF_ONE} on this record"
         return f"{told} ({how}): the record is set aside as a dead letter {_REASON}; {REMEDY}"
-    return (
-        f"{told} (death {suspect.deaths} on this record, which was not set aside after {DEATHS_OF_ONE}: report it with the log)"
-    )
+    return f"{told} (death {suspect.exits} on this record, which was not set aside after {EXITS_OF_ONE}: report it with the log)"

@@ -6,11 +6,11 @@ import msgspec
 
 from daemon.status.file import StatusFile
 from daemon.status.report import Identity, State, instant_text, report
-from daemon.supervision.restart_policy import MOST_DEATHS, WITHIN_MS
+from daemon.supervision.restart_policy import MOST_EXITS, WITHIN_MS
 from domain.clock import Clock
 
 
-class Deaths:
+class Exits:
     """Kept by the supervisor. What a worker said of its own end is in its last report, before the next one begins."""
 
     def __init__(self, status: StatusFile, identity: Identity, clock: Clock) -> None:
@@ -36,7 +36,7 @@ class Deaths:
     def arguments(self) -> list[str]:
         """What the next worker is told of those before it."""
         identity = self._identity
-        last = ("--last-death", identity.last_death) if identity.last_death else ()
+        last = ("--last-exit", identity.last_exit) if identity.last_exit else ()
         return ["--restarts", str(identity.restarts), *last]
 
     def how(self, code: int, hung_seconds: float | None = None) -> str:
@@ -52,7 +52,7 @@ class Deaths:
 
     def note(self, told: str) -> None:
         """This is how it ended: for the next worker, and for the status until that one has begun."""
-        self._identity = msgspec.structs.replace(self._identity, restarts=self._identity.restarts + 1, last_death=told)
+        self._identity = msgspec.structs.replace(self._identity, restarts=self._identity.restarts + 1, last_exit=told)
         self._tell(State.STARTING, f"{self.name} {told}")
 
     def tell_slow(self, reason: str) -> None:
@@ -63,8 +63,8 @@ class Deaths:
 
     def note_the_last(self) -> str:
         """No worker is started any more; why."""
-        often = f"the {MOST_DEATHS}th time within {WITHIN_MS // 1_000} s: it is not started again"
-        reason = f"{self.name} {self._identity.last_death}; {often}"
+        often = f"the {MOST_EXITS}th time within {WITHIN_MS // 1_000} s: it is not started again"
+        reason = f"{self.name} {self._identity.last_exit}; {often}"
         self._tell(State.STOPPED, reason)
         return reason
 

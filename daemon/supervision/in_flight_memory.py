@@ -1,4 +1,4 @@
-"""A page of memory that a worker and its supervisor share: which envelope the worker has in hand."""
+"""A page of memory that a worker and its supervisor share: which envelope the worker has in flight."""
 
 import mmap
 import os
@@ -9,12 +9,12 @@ import msgspec
 from domain.envelope import DataEnvelope
 from domain.identifiers import shown
 from domain.record import Origin, Partition
-from resequencer.in_flight import Deed
+from resequencer.in_flight import CallKind
 
 _SIZE = 4_096
 _FIXED = Struct("<Qqq8s8sHHBB")
-"""The number of the call, partition, offset, hash and digest of the envelope, the lengths of unit and topic, the deed, whether
-it is in hand. The last byte is written last, and first when it is let go: what is in hand is always whole.
+"""The number of the call, partition, offset, hash and digest of the envelope, the lengths of unit and topic, the call's kind,
+and whether it is in flight. The last byte is written last, and cleared first: what is in flight is always whole.
 """
 _CALL = Struct("<Q")
 _IS_HELD = _FIXED.size - 1
@@ -22,7 +22,7 @@ _TOPIC = 128
 _UNIT = 512
 
 
-class InHand(msgspec.Struct, frozen=True):
+class InFlightEnvelope(msgspec.Struct, frozen=True):
     """An envelope that a worker was given to foreign code, in its `call`-th call.
 
     `identity` is of its id and its content: another record may have the same position once a topic was made anew.
@@ -31,7 +31,7 @@ class InHand(msgspec.Struct, frozen=True):
     call: int
     origin: Origin
     unit: str
-    deed: Deed
+    kind: CallKind
     identity: str
 
     @property
@@ -40,7 +40,7 @@ class InHand(msgspec.Struct, frozen=True):
         return {"unit": self.unit, "partition": str(self.origin.partition), "position": str(self.origin)}
 
     def __str__(self) -> str:
-        return f"{self.deed.words} {self.origin} of unit {shown(self.unit)}"
+        return f"{self.kind.words} {self.origin} of unit {shown(self.unit)}"
 
 
 def identity_of(envelope: DataEnvelope) -> str:
@@ -48,7 +48,7 @@ def identity_of(envelope: DataEnvelope) -> str:
     return (envelope.id_hash + envelope.digest).hex()
 
 
-class HandMemory:
+class InFlightMemory:
     """Not a file on a disk: a full or failing one must not end the worker, for that would look like the envelope's doing.
 
     It is made by the supervisor, and passed on by its descriptor; without one it is this process's own.
@@ -61,15 +61,15 @@ class HandMemory:
         self._topic: str | None = None
         self._call = 0
 
-    def put(self, envelope: DataEnvelope, deed: Deed) -> None:
-        """Nothing is in hand before. Called around every call of a handler: half a microsecond."""
+    def put(self, envelope: DataEnvelope, kind: CallKind) -> None:
+        """Nothing is in flight before. Called around every call of a handler: half a microsecond."""
         (topic, number), offset = envelope.record.origin
         if topic != self._topic:
             self._write_topic(topic)
         page, unit = self._page, envelope.unit.encode()
         page[_UNIT : _UNIT + len(unit)] = unit
         self._call += 1
-        _FIXED.pack_into(page, 0, self._call, number, offset, envelope.id_hash, envelope.digest, len(unit), len(topic), deed, 1)
+        _FIXED.pack_into(page, 0, self._call, number, offset, envelope.id_hash, envelope.digest, len(unit), len(topic), kind, 1)
 
     def clear(self) -> None:
         self._page[_IS_HELD] = 0
@@ -80,14 +80,14 @@ class HandMemory:
         call: int = _CALL.unpack_from(self._page)[0]
         return call if self._page[_IS_HELD] else None
 
-    def find(self) -> InHand | None:
-        """What is in hand, None if nothing is. Right of a worker that has ended, or does not move."""
+    def find(self) -> InFlightEnvelope | None:
+        """What is in flight, None if nothing is. Right of a worker that has ended, or does not move."""
         call, number, offset, id_hash, digest, unit_length, topic_length, code, is_held = _FIXED.unpack_from(self._page)
         if not is_held:
             return None
         topic = self._page[_TOPIC : _TOPIC + topic_length].decode("utf-8", "replace")
         unit = self._page[_UNIT : _UNIT + unit_length].decode("utf-8", "replace")
-        return InHand(call, Origin(Partition(topic, number), offset), unit, Deed(code), (id_hash + digest).hex())
+        return InFlightEnvelope(call, Origin(Partition(topic, number), offset), unit, CallKind(code), (id_hash + digest).hex())
 
     def _write_topic(self, topic: str) -> None:
         """All records of a service are of one."""
@@ -98,6 +98,6 @@ class HandMemory:
 
 def new_descriptor() -> int:
     """Of memory that other processes can share; it is gone with the last of them."""
-    descriptor = os.memfd_create("resequencer-hand")
+    descriptor = os.memfd_create("resequencer-in_flight")
     os.ftruncate(descriptor, _SIZE)
     return descriptor

@@ -7,21 +7,21 @@ from domain.clock import Instant
 
 FIRST_PAUSE_MS = 200
 LONGEST_PAUSE_MS = 2_000
-MOST_DEATHS = 10
+MOST_EXITS = 10
 WITHIN_MS = 60_000
 
 
 class RestartPolicy:
-    """The pause before a restart doubles while deaths follow each other; after too many within a minute there is none."""
+    """The pause before a restart doubles while exits follow each other; after too many within a minute there is none."""
 
     def __init__(self) -> None:
-        self._deaths: deque[Instant] = deque(maxlen=MOST_DEATHS)
-        self._explained: deque[Instant] = deque(maxlen=MOST_DEATHS)
+        self._exits: deque[Instant] = deque(maxlen=MOST_EXITS)
+        self._explained: deque[Instant] = deque(maxlen=MOST_EXITS)
 
-    def note_death(self, now: Instant) -> int | None:
+    def note_exit(self, now: Instant) -> int | None:
         """Milliseconds to wait before the next start; None if it is to end instead."""
-        self._deaths.append(now)
-        return None if _recent(self._deaths, now) >= MOST_DEATHS else self._pause_ms(now)
+        self._exits.append(now)
+        return None if _recent(self._exits, now) >= MOST_EXITS else self._pause_ms(now)
 
     def note_explained(self, now: Instant) -> int:
         """The same of a death that an envelope is counted for: it makes the pause longer, and ends nothing."""
@@ -29,9 +29,9 @@ class RestartPolicy:
         return self._pause_ms(now)
 
     def _pause_ms(self, now: Instant) -> int:
-        recent = _recent(self._deaths, now) + _recent(self._explained, now)
+        recent = _recent(self._exits, now) + _recent(self._explained, now)
         return min(FIRST_PAUSE_MS << (max(recent, 1) - 1), LONGEST_PAUSE_MS)
 
 
-def _recent(deaths: Iterable[Instant], now: Instant) -> int:
-    return sum(0 <= now - death < WITHIN_MS for death in deaths)
+def _recent(exits: Iterable[Instant], now: Instant) -> int:
+    return sum(0 <= now - death < WITHIN_MS for death in exits)

@@ -128,7 +128,7 @@ class Supervisor:
         elif code in _FINAL and not slot.has_culprit:
             _log.error("%s ended with %d: starting it again cannot help", slot.name, code)
             self._fail(ExitCode(code))
-        elif not slot.note_death(code):
+        elif not slot.note_exit(code):
             self._fail(ExitCode.NOT_SO)
 
     def _fail(self, code: int) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from daemon.supervision.in_flight_memory import InHand
+from daemon.supervision.in_flight_memory import InFlightEnvelope
 from domain.record import Origin, Partition
-from resequencer.in_flight import Deed
+from resequencer.in_flight import CallKind
 
 _log = logging.getLogger("resequencer.supervisor")
 
-DEATHS_OF_ONE = 3
-"""After so many deaths of workers the same envelope is set aside."""
+EXITS_OF_ONE = 3
+"""After so many exits of workers the same envelope is set aside."""
 
 REMEDY = "correct what fails on it, then requeue it"
 
@@ -30,10 +30,10 @@ class Suspect(msgspec.Struct, frozen=True):
     partition: int
     offset: int
     unit: str
-    deed: Deed
+    kind: CallKind = msgspec.field(name="deed")
     identity: str
-    deaths: int
-    last_death: str
+    exits: int = msgspec.field(name="deaths")
+    last_exit: str = msgspec.field(name="last_death")
 
     @property
     def origin(self) -> Origin:
@@ -42,7 +42,7 @@ class Suspect(msgspec.Struct, frozen=True):
     @property
     def is_condemned(self) -> bool:
         """No worker is given to it any more."""
-        return self.deaths >= DEATHS_OF_ONE
+        return self.exits >= EXITS_OF_ONE
 
 
 class Suspects:
@@ -54,12 +54,12 @@ class Suspects:
     def __init__(self, run_directory: Path) -> None:
         self._directory = run_directory / "suspects"
 
-    def count(self, held: InHand, death: str) -> Suspect | None:
-        """One more worker has ended with this envelope in its hand. None if that could not be made durable."""
+    def count(self, held: InFlightEnvelope, death: str) -> Suspect | None:
+        """One more worker has ended with this envelope in flight. None if that could not be made durable."""
         known = self._read(self._path(held.origin))
-        deaths = known.deaths if known is not None and known.identity == held.identity else 0
+        exits = known.exits if known is not None and known.identity == held.identity else 0
         (topic, number), offset = held.origin
-        suspect = Suspect(topic, number, offset, held.unit, held.deed, held.identity, deaths + 1, death)
+        suspect = Suspect(topic, number, offset, held.unit, held.kind, held.identity, exits + 1, death)
         try:
             self._write(suspect)
         except OSError as error:

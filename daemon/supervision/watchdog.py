@@ -1,27 +1,27 @@
-"""A worker's hand as its supervisor sees it: what has been in it for too long, and what is counted for which envelope."""
+"""The watchdog of a worker: how long it has had an envelope in flight, and which envelope it died of."""
 
 from pathlib import Path
 from time import monotonic
 
-from daemon.supervision.call_watch import HandWatch
+from daemon.supervision.call_watch import CallWatch
 from daemon.supervision.exit_cause import is_own_doing
-from daemon.supervision.in_flight_memory import HandMemory, InHand, new_descriptor
+from daemon.supervision.in_flight_memory import InFlightEnvelope, InFlightMemory, new_descriptor
 from daemon.supervision.suspects import Suspect, Suspects
 
 _TOLD_MS = 5_000
-"""What has been in hand for so long is told in the status, which is stale soon."""
+"""What has been in flight for so long is told in the status, which is stale soon."""
 
 
-class WatchedHand:
+class Watchdog:
     """Of one slot, for all workers in it, one after the other. `descriptor` is what a worker is given."""
 
     def __init__(self, suspects: Suspects, handling_limit_ms: int) -> None:
         self.descriptor = new_descriptor()
         self.limit_seconds = handling_limit_ms / 1_000
         self._suspects = suspects
-        self._memory = HandMemory(self.descriptor)
-        self._watch = HandWatch(handling_limit_ms)
-        self._hung: InHand | None = None
+        self._memory = InFlightMemory(self.descriptor)
+        self._watch = CallWatch(handling_limit_ms)
+        self._hung: InFlightEnvelope | None = None
 
     @property
     def interval_seconds(self) -> float:
@@ -30,17 +30,17 @@ class WatchedHand:
 
     @property
     def is_hung(self) -> bool:
-        """Its worker is to be ended for what it has in hand."""
+        """Its worker is to be ended for what it has in flight."""
         return self._hung is not None
 
     def begin(self) -> None:
-        """Another worker begins, with nothing in hand."""
+        """Another worker begins, with nothing in flight."""
         self._memory.clear()
-        self._watch = HandWatch(round(self.limit_seconds * 1_000))
+        self._watch = CallWatch(round(self.limit_seconds * 1_000))
         self._hung = None
 
-    def look(self, process_id: int) -> InHand | None:
-        """What has been in hand for longer than the limit, told once."""
+    def look(self, process_id: int) -> InFlightEnvelope | None:
+        """What has been in flight for longer than the limit, told once."""
         self._watch.look(self._memory.call, round(monotonic() * 1_000))
         # A worker that is halted from outside cannot go on.
         if self._watch.elapsed_ms and _is_halted(process_id):
@@ -50,15 +50,15 @@ class WatchedHand:
         self._hung = self._memory.find()
         return self._hung
 
-    def find_slow(self) -> InHand | None:
-        """What has been in hand for long enough to be told."""
+    def find_slow(self) -> InFlightEnvelope | None:
+        """What has been in flight for long enough to be told."""
         return self._memory.find() if self._watch.elapsed_ms > _TOLD_MS else None
 
-    def find_culprit(self, code: int) -> InHand | None:
-        """What its worker died of, None if that was of nothing in its hand. `code` is how it ended, negative for a signal."""
+    def find_culprit(self, code: int) -> InFlightEnvelope | None:
+        """What its worker died of, None if that was of nothing in flight. `code` is how it ended, negative for a signal."""
         return self._hung or (self._memory.find() if is_own_doing(code) else None)
 
-    def count(self, held: InHand, death: str) -> Suspect | None:
+    def count(self, held: InFlightEnvelope, death: str) -> Suspect | None:
         """One more worker has ended with it. None if that could not be written down."""
         return self._suspects.count(held, death)
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from time import monotonic
 
 from daemon.supervision.exit_cause import blame
-from daemon.supervision.exits import Deaths
-from daemon.supervision.in_flight_memory import InHand
+from daemon.supervision.exits import Exits
+from daemon.supervision.in_flight_memory import InFlightEnvelope
 from daemon.supervision.restart_policy import RestartPolicy
 from daemon.supervision.service_log import ServiceLog
-from daemon.supervision.suspects import DEATHS_OF_ONE
-from daemon.supervision.watchdog import WatchedHand
+from daemon.supervision.suspects import EXITS_OF_ONE
+from daemon.supervision.watchdog import Watchdog
 
 _log = logging.getLogger("resequencer.supervisor")
 _ABORT_SECONDS = 2
@@ -26,19 +26,19 @@ _LONGEST_LINE_BYTES = 1024 * 1024
 class WorkerSlot:
     """Starts workers, keeps what they say, and knows when the next one is due. Nothing here waits.
 
-    `command` starts a worker when its slot, `--lifeline` and `--hand` with a descriptor each, and what it is told of the deaths
+    `command` starts a worker when its slot, `--lifeline` and `--in-flight` with a descriptor each, and what it is told of exits
     before are appended; `descriptors` are the locks, which it holds too so that nobody takes its place before it has ended.
     """
 
     def __init__(
-        self, command: Sequence[str], descriptors: Sequence[int], log: ServiceLog, deaths: Deaths, hand: WatchedHand
+        self, command: Sequence[str], descriptors: Sequence[int], log: ServiceLog, exits: Exits, in_flight: Watchdog
     ) -> None:
         self._command = command
         self._descriptors = descriptors
         self._service_log = log
-        self._deaths = deaths
-        self._hand = hand
-        self._culprit: InHand | None = None
+        self._exits = exits
+        self._in_flight = in_flight
+        self._culprit: InFlightEnvelope | None = None
         self._aborted_at: float | None = None
         self._policy = RestartPolicy()
         self._worker: subprocess.Popen[bytes] | None = None
@@ -49,7 +49,7 @@ class WorkerSlot:
 
     @property
     def name(self) -> str:
-        return self._deaths.name
+        return self._exits.name
 
     @property
     def said(self) -> int | None:
@@ -69,11 +69,11 @@ class WorkerSlot:
         theirs, self._lifeline = os.pipe()
         self._said, speaking = os.pipe()
         os.set_blocking(self._said, False)
-        self._hand.begin()
+        self._in_flight.begin()
         self._aborted_at = None
-        shared = ["--lifeline", str(theirs), "--hand", str(self._hand.descriptor)]
-        command = [*self._command, "--slot", str(self._deaths.slot), *shared, *self._deaths.arguments]
-        passed = (theirs, self._hand.descriptor, *self._descriptors)
+        shared = ["--lifeline", str(theirs), "--in-flight", str(self._in_flight.descriptor)]
+        command = [*self._command, "--slot", str(self._exits.slot), *shared, *self._exits.arguments]
+        passed = (theirs, self._in_flight.descriptor, *self._descriptors)
         try:
             self._worker = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked before.
                 command, stdin=subprocess.DEVNULL, stdout=speaking, stderr=speaking, pass_fds=passed
@@ -100,10 +100,10 @@ class WorkerSlot:
     @property
     def look_seconds(self) -> float | None:
         """How often to `look`; None while there is nothing to look at."""
-        return None if self._worker is None else self._hand.interval_seconds
+        return None if self._worker is None else self._in_flight.interval_seconds
 
     def look(self) -> None:
-        """Whether it goes on with what it has in hand. If it does not for too long it is aborted, which prints its stack: even
+        """Whether it goes on with what it has in flight. If it does not for too long it is aborted, which prints its stack: even
         native code that lets no thread of Python run cannot hold that up. What does not end then is killed.
         """
         if self._worker is None:
@@ -112,14 +112,14 @@ class WorkerSlot:
             if monotonic() - self._aborted_at > _ABORT_SECONDS:
                 self._worker.kill()
             return
-        held = self._hand.look(self._worker.pid)
+        held = self._in_flight.look(self._worker.pid)
         if held is not None:
             told = "%s has been %s for more than %g s (handling-limit): it is ended. Its stack follows; correct what hangs"
-            _log.error(told, self._deaths.name, held, self._hand.limit_seconds, extra=held.places)
+            _log.error(told, self._exits.name, held, self._in_flight.limit_seconds, extra=held.places)
             self._worker.send_signal(signal.SIGABRT)
             self._aborted_at = monotonic()
-        elif (slow := self._hand.find_slow()) is not None:
-            self._deaths.tell_slow(f"{slow}; after {self._hand.limit_seconds:g} s of that (handling-limit) it is ended")
+        elif (slow := self._in_flight.find_slow()) is not None:
+            self._exits.tell_slow(f"{slow}; after {self._in_flight.limit_seconds:g} s of that (handling-limit) it is ended")
 
     def find_end(self) -> int | None:
         """How it ended, negative for a signal; once. None while it runs, and while there is none."""
@@ -132,7 +132,7 @@ class WorkerSlot:
         if self._said is not None:
             os.close(self._said)
         self._worker = self._said = None
-        self._culprit = self._hand.find_culprit(code)
+        self._culprit = self._in_flight.find_culprit(code)
         self._cut()
         return code
 
@@ -141,29 +141,29 @@ class WorkerSlot:
         """The last worker died of an envelope."""
         return self._culprit is not None
 
-    def note_death(self, code: int) -> bool:
+    def note_exit(self, code: int) -> bool:
         """Whether another one is started, after a pause. If not, the status says why."""
-        hung_seconds = self._hand.limit_seconds if self._hand.is_hung else None
-        told, now = self._deaths.how(code, hung_seconds), round(monotonic() * 1_000)
+        hung_seconds = self._in_flight.limit_seconds if self._in_flight.is_hung else None
+        told, now = self._exits.how(code, hung_seconds), round(monotonic() * 1_000)
         suspect, held = None, self._culprit
         if held is not None:
-            suspect = self._hand.count(held, told)
+            suspect = self._in_flight.count(held, told)
             told = f"{told} {blame(held, suspect)}"
-        self._deaths.note(told)
-        is_explained = suspect is not None and suspect.deaths <= DEATHS_OF_ONE
-        pause_ms = self._policy.note_explained(now) if is_explained else self._policy.note_death(now)
+        self._exits.note(told)
+        is_explained = suspect is not None and suspect.exits <= EXITS_OF_ONE
+        pause_ms = self._policy.note_explained(now) if is_explained else self._policy.note_exit(now)
         if pause_ms is None:
-            _log.error("%s", self._deaths.note_the_last())
+            _log.error("%s", self._exits.note_the_last())
             return False
         places = {} if held is None else held.places
-        _log.warning("%s %s; it is started again in %.1f s", self._deaths.name, told, pause_ms / 1_000, extra=places)
+        _log.warning("%s %s; it is started again in %.1f s", self._exits.name, told, pause_ms / 1_000, extra=places)
         self._starts_at = monotonic() + pause_ms / 1_000
         return True
 
     def drain(self) -> None:
         """Let it finish its cycle; no other one follows."""
         if self._starts_at is not None:
-            self._deaths.note_stopped()
+            self._exits.note_stopped()
             self._starts_at = None
         self._cut()
 
@@ -183,4 +183,4 @@ class WorkerSlot:
             lines, rest = [*lines, rest], b""
         self._begun = rest
         for line in lines:
-            self._service_log.write(line, self._deaths.told_slot)
+            self._service_log.write(line, self._exits.told_slot)

@@ -1,25 +1,25 @@
-"""A worker's hand: its supervisor sees what is in it, and what too many workers died of is not taken up again."""
+"""What a worker has in flight: its supervisor sees it, and what too many workers died of is not taken up again."""
 
 import logging
 from collections.abc import Callable, Mapping
 
-from daemon.supervision.in_flight_memory import HandMemory, identity_of
+from daemon.supervision.in_flight_memory import InFlightMemory, identity_of
 from daemon.supervision.suspects import REMEDY, Suspect, Suspects
 from domain.envelope import DataEnvelope
 from domain.errors import EndedItsWorker
 from domain.identifiers import shown
 from domain.record import Origin
-from resequencer.in_flight import Deed
+from resequencer.in_flight import CallKind
 
 _log = logging.getLogger("resequencer.daemon")
 
 
-class WorkerHand:
+class WorkerInFlight:
     """`look` is called before each cycle and `forget_those_that` after it: another worker may have died of what is ours now."""
 
-    def __init__(self, memory: HandMemory, suspects: Suspects) -> None:
+    def __init__(self, memory: InFlightMemory, suspects: Suspects) -> None:
         self._put = memory.put
-        self.let_go = memory.clear
+        self.clear = memory.clear
         self._suspects = suspects
         self._known: Mapping[Origin, Suspect] = {}
         self._settled: dict[Origin, Suspect] = {}
@@ -28,10 +28,10 @@ class WorkerHand:
         """Who is suspected by now."""
         self._known = self._suspects.find_all()
 
-    def take(self, envelope: DataEnvelope, deed: Deed) -> None:
+    def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
         if self._known:
-            self._look_closer(envelope, deed)
-        self._put(envelope, deed)
+            self._look_closer(envelope, kind)
+        self._put(envelope, kind)
 
     def put_off(self, envelope: DataEnvelope) -> None:
         self._settled.pop(envelope.record.origin, None)
@@ -41,7 +41,7 @@ class WorkerHand:
         for origin in [each for each in self._settled if have_left(each)]:
             self._suspects.forget(self._settled.pop(origin))
 
-    def _look_closer(self, envelope: DataEnvelope, deed: Deed) -> None:
+    def _look_closer(self, envelope: DataEnvelope, kind: CallKind) -> None:
         origin = envelope.record.origin
         suspect = self._known.get(origin)
         if suspect is None:
@@ -49,8 +49,8 @@ class WorkerHand:
         if suspect.identity != identity_of(envelope):
             self._suspects.forget(suspect)  # Its topic was made anew, or its file: this is another record.
             return
-        is_refused = suspect.is_condemned and suspect.deed == deed
-        if is_refused or deed is Deed.HANDLING:
+        is_refused = suspect.is_condemned and suspect.kind == kind
+        if is_refused or kind is CallKind.HANDLING:
             self._settled[origin] = suspect
         if is_refused:
             self._refuse(suspect)
@@ -58,7 +58,7 @@ class WorkerHand:
     def _refuse(self, suspect: Suspect) -> None:
         """It leaves as a dead letter."""
         error = EndedItsWorker(
-            f"{suspect.deed.words} it ended {suspect.deaths} workers, the last of which {suspect.last_death}; {REMEDY}"
+            f"{suspect.kind.words} it ended {suspect.exits} workers, the last of which {suspect.last_exit}; {REMEDY}"
         )
         places = {"unit": suspect.unit, "partition": str(suspect.origin.partition), "position": str(suspect.origin)}
         _log.error("%s of unit %s is set aside: %s", suspect.origin, shown(suspect.unit), error, extra=places)

@@ -3,7 +3,7 @@
 from domain.clock import Clock, Instant
 from domain.envelope import DataEnvelope
 from domain.errors import DependencyUnavailable, TransientError, words_of
-from guardian.log_rate_limit import Recurring, kind_of
+from guardian.log_rate_limit import LogRateLimit, kind_of
 from resequencer.handlers.overrun import OverrunCounter
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
@@ -12,7 +12,7 @@ from resequencer.payment_data import PaymentData
 class ReportedHandler:
     """A handler around another. An unavailable server is reported where it is waited for."""
 
-    def __init__(self, handler: OverrunCounter, mishaps: Recurring, clock: Clock, processing_timeout_ms: int) -> None:
+    def __init__(self, handler: OverrunCounter, mishaps: LogRateLimit, clock: Clock, processing_timeout_ms: int) -> None:
         self._handler = handler
         self._mishaps = mishaps
         self._clock = clock

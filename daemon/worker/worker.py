@@ -9,14 +9,14 @@ from daemon.composition import Parts, compose, resequencer_settings
 from daemon.configuration.configuration import Configuration
 from daemon.status.deadline_text import deadline_words
 from daemon.status.file import StatusFile
-from daemon.status.report import Identity, State, report, with_figures
-from daemon.supervision.in_flight_memory import HandMemory
+from daemon.status.report import Identity, State, report, with_metrics
+from daemon.supervision.in_flight_memory import InFlightMemory
 from daemon.supervision.suspects import Suspects
 from daemon.system_clock import SystemClock
-from daemon.worker.in_flight import WorkerHand
+from daemon.worker.in_flight import WorkerInFlight
 from domain.clock import Instant
 from guardian.actor_gateway import ActorsFailed
-from guardian.messages import Survey
+from guardian.messages import ReportUnits
 from guardian.retry import Stopped
 
 _log = logging.getLogger("resequencer.daemon")
@@ -31,7 +31,7 @@ _MANY = 100
 class Worker:
     """Runs cycles until it is told to stop; reports twice a second, also while it waits for something that is away.
 
-    `beside` is called after each cycle, and must not wait. In `memory` its supervisor sees what it has in hand.
+    `beside` is called after each cycle, and must not wait. In `memory` its supervisor sees what it has in flight.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Worker:
         is_stopping: Callable[[], bool],
         identity: Identity,
         beside: Callable[[Instant], None] | None = None,
-        memory: HandMemory | None = None,
+        memory: InFlightMemory | None = None,
     ) -> None:
         self._clock = SystemClock()
         self._is_stopping = is_stopping
@@ -55,10 +55,10 @@ class Worker:
         self._told: State | None = None
         self._parts: Parts | None = None
         self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
-        self._hand = WorkerHand(memory or HandMemory(), Suspects(configuration.notification.run_directory))
-        self._parts = compose(configuration, self._wait, is_stopping, identity.slot, self._hand)
+        self._in_flight = WorkerInFlight(memory or InFlightMemory(), Suspects(configuration.notification.run_directory))
+        self._parts = compose(configuration, self._wait, is_stopping, identity.slot, self._in_flight)
         # The first one of a service that just starts says at once what a person has to give; later ones wait for it.
-        self._parts.patience.waits_for_people = identity.restarts > 0
+        self._parts.retry.waits_for_people = identity.restarts > 0
 
     def run(self) -> None:
         """Until told to stop; drains and lets go of everything in the end.
@@ -88,12 +88,12 @@ class Worker:
         """
         parts = self._get_parts()
         has_joined = parts.servers.transport.standing().has_joined
-        self._hand.look()
+        self._in_flight.look()
         parts.cycle.run_once()
-        self._hand.forget_those_that(parts.cycle.ownership.has_left)
+        self._in_flight.forget_those_that(parts.cycle.partitions.has_left)
         if has_joined and not self._has_begun:
-            parts.patience.until_answered("storage", parts.servers.storage.connect)
-            self._has_begun = parts.patience.waits_for_people = True
+            parts.retry.until_answered("storage", parts.servers.storage.connect)
+            self._has_begun = parts.retry.waits_for_people = True
 
     def _get_parts(self) -> Parts:
         assert self._parts is not None
@@ -124,7 +124,7 @@ class Worker:
         try:
             self._report(now, State.STOPPED, reason)
         except ActorsFailed:
-            # A guardian that failed has no figures any more; what it failed with is being raised.
+            # A guardian that failed has no metrics any more; what it failed with is being raised.
             self._status.write(report(self._identity, State.STOPPED, reason, now))
         for each in parts.servers:
             each.close()
@@ -140,8 +140,8 @@ class Worker:
     def _report(self, now: Instant, state: State, reason: str | None = None) -> None:
         parts = self._get_parts()
         plain = report(self._identity, state, reason or self._reason(state), now)
-        surveyed, standing = parts.servers.actors.survey(Survey()), parts.servers.transport.standing()
-        figured = with_figures(plain, parts.cycle, surveyed, standing, parts.overruns.overruns)
+        units_report, standing = parts.servers.actors.report_units(ReportUnits()), parts.servers.transport.standing()
+        figured = with_metrics(plain, parts.cycle, units_report, standing, parts.overruns.overruns)
         version, deadlines = parts.handler.version, deadline_words(self._settings, parts.handler.profile_count)
         self._status.write(msgspec.structs.replace(figured, lookups_version=version, deadlines=deadlines))
         self._reported_at = now
@@ -155,22 +155,22 @@ class Worker:
 
     def _reason(self, state: State) -> str | None:
         parts = self._get_parts()
-        untaken = next(iter(parts.cycle.ownership.later.untaken.values()), None)
-        why = parts.patience.reason or (untaken.reason if untaken else parts.cycle.refusal)
+        untaken = next(iter(parts.cycle.partitions.put_off_takeovers.untaken.values()), None)
+        why = parts.retry.reason or (untaken.reason if untaken else parts.cycle.refusal)
         if why is None and state is State.STARTING and not parts.servers.transport.standing().has_joined:
             return _NOT_JOINED
         return why or _REASONS.get(state)
 
     def _state(self) -> State:
         parts = self._get_parts()
-        if parts.patience.away is not None:
-            return State(f"{parts.patience.away} away")
-        untaken = parts.cycle.ownership.later.untaken
+        if parts.retry.away is not None:
+            return State(f"{parts.retry.away} away")
+        untaken = parts.cycle.partitions.put_off_takeovers.untaken
         if untaken:
             return State(f"{next(iter(untaken.values())).what} away")
         if parts.cycle.refusal is not None:
             return State.OUTPUT_AWAY
-        if parts.cycle.ownership.is_healing:
+        if parts.cycle.partitions.is_healing:
             return State.HEALING
         if self._is_stopping():
             return State.DRAINING

@@ -2,29 +2,29 @@
 
 from collections.abc import Mapping
 
-from connectors.kafka.topic_ends import Survey
+from connectors.kafka.topic_ends import TopicEnds
 from domain.record import Partition
 from pipeline.archive.errors import ArchiveRefused
 from pipeline.archive.manifest import Ends
 
 
-def beginning(ends: Ends, survey: Survey, place: str) -> dict[str, dict[int, int]]:
+def beginning(ends: Ends, topic_ends: TopicEnds, place: str) -> dict[str, dict[int, int]]:
     """An offset for each partition; one that is new is read from its beginning.
 
     Raises:
         ArchiveRefused: What follows is no longer there, or the topic is another one than that which was archived.
     """
     offsets: dict[str, dict[int, int]] = {}
-    for partition, start in sorted(survey.starts.items()):
+    for partition, start in sorted(topic_ends.starts.items()):
         archived = ends.get(partition.topic, {}).get(partition.number)
-        offset = start if archived is None else _checked(archived, partition, survey, place)
+        offset = start if archived is None else _checked(archived, partition, topic_ends, place)
         offsets.setdefault(partition.topic, {})[partition.number] = offset
-    _refuse_lost_partitions(ends, survey.starts, place)
+    _refuse_lost_partitions(ends, topic_ends.starts, place)
     return offsets
 
 
-def _checked(archived: int, partition: Partition, survey: Survey, place: str) -> int:
-    start, end = survey.starts[partition], survey.written[partition]
+def _checked(archived: int, partition: Partition, topic_ends: TopicEnds, place: str) -> int:
+    start, end = topic_ends.starts[partition], topic_ends.written[partition]
     other = "name another payment-status-notification.archive.directory to begin a new archive with what is there"
     if archived < start:
         raise ArchiveRefused(

@@ -10,7 +10,7 @@ from domain.clock import Clock
 from pipeline.archive.choice import FULL_BYTES, LEAST, Sized, worthwhile
 from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
 from pipeline.archive.layout import RECORDS, WORK, Archive, path_of
-from pipeline.archive.manifest import NAME, ArchivedTopic, Manifest, encode
+from pipeline.archive.manifest import NAME, ArchivedTopic, DirectoryManifest, encode
 from pipeline.archive.settings import Tell
 from pipeline.archive.span import Span
 from pipeline.archive.writer import LAYOUT, ORDER, WRITING
@@ -91,7 +91,7 @@ class Compactor:
             self._archive.place.delete(name)
         return [each.name for each in removed]
 
-    def _make_one(self, manifests: list[Manifest]) -> str:
+    def _make_one(self, manifests: list[DirectoryManifest]) -> str:
         span = Span(manifests[0].first, manifests[-1].last)
         work = f"{COMPACTING}/{uuid4().hex}"
         try:
@@ -101,7 +101,7 @@ class Compactor:
         finally:
             self._archive.place.remove(work)
 
-    def _rewritten(self, manifests: list[Manifest], span: Span, name: str) -> str:
+    def _rewritten(self, manifests: list[DirectoryManifest], span: Span, name: str) -> str:
         place = self._archive.place
         topics = _counted(manifests)
         if topics:
@@ -109,13 +109,13 @@ class Compactor:
         found = {topic: ArchivedTopic(count, place.size(f"{name}/topic={topic}")) for topic, count in topics.items()}
         positions = next((each.positions for each in reversed(manifests) if each.positions is not None), None)
         newest = manifests[-1]
-        manifest = Manifest(span.first, span.last, self._clock.now(), found, newest.starts, newest.ends, positions)
+        manifest = DirectoryManifest(span.first, span.last, self._clock.now(), found, newest.starts, newest.ends, positions)
         place.make(name)
         place.write(f"{name}/{NAME}", encode(manifest))
         place.publish(name, path_of(span))  # If it is there already, somebody else has made the same.
         return span.name
 
-    def _write(self, manifests: list[Manifest], target: str, expected: int) -> None:
+    def _write(self, manifests: list[DirectoryManifest], target: str, expected: int) -> None:
         """Refused if it is not as many records as were archived: then a file is gone, and must not be covered up."""
         place = self._archive.place
         paths = [place.at(path_of(Span(each.first, each.last))) for each in manifests if each.records]
@@ -130,7 +130,7 @@ class Compactor:
             )
 
 
-def _counted(manifests: list[Manifest]) -> dict[str, int]:
+def _counted(manifests: list[DirectoryManifest]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for manifest in manifests:
         for topic, archived in manifest.topics.items():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pipeline.archive.manifest import NAME, Manifest, decode
+from pipeline.archive.manifest import NAME, DirectoryManifest, decode
 from pipeline.archive.place import Place
 from pipeline.archive.span import Span, find_span, visible
 
@@ -37,12 +37,12 @@ class Archive:
         """
         return visible(self.all_spans())
 
-    def find_newest(self) -> Manifest | None:
+    def find_newest(self) -> DirectoryManifest | None:
         """None while nothing was archived."""
         spans = self.spans()
         return self.manifest(spans[-1]) if spans else None
 
-    def manifest(self, span: Span) -> Manifest:
+    def manifest(self, span: Span) -> DirectoryManifest:
         name = f"{path_of(span)}/{NAME}"
         return decode(self.place.read(name), self.place.at(name))
 

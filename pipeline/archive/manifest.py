@@ -21,7 +21,7 @@ class ArchivedTopic(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class DirectoryManifest(msgspec.Struct, frozen=True):
     """`starts` and `ends` say from where and up to where the topics were archived when this batch was. `positions`, if there are
     some, are positions of the service's group: all that was sent because of records before them is in this batch or before it.
     """
@@ -44,11 +44,11 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum(each.records for each in self.topics.values())
 
 
-def encode(manifest: Manifest) -> str:
+def encode(manifest: DirectoryManifest) -> str:
     return msgspec.json.format(msgspec.json.encode(manifest)).decode() + "\n"
 
 
-def decode(text: str, where: str) -> Manifest:
+def decode(text: str, where: str) -> DirectoryManifest:
     """`where` names the file in an error.
 
     Raises:
@@ -58,7 +58,7 @@ def decode(text: str, where: str) -> Manifest:
         given = msgspec.json.decode(text, type=_Format).format
         if given > FORMAT:
             raise ArchiveRefused(f"{where}: it has format {given}; read it with the newer version that wrote it")
-        return msgspec.json.decode(text, type=Manifest)
+        return msgspec.json.decode(text, type=DirectoryManifest)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise ArchiveRefused(f"{where}: it is damaged ({error}); restore the directory from a copy") from error
 

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.archive.errors import ArchiveRefused
 from pipeline.archive.layout import Archive, path_of
-from pipeline.archive.manifest import Manifest
+from pipeline.archive.manifest import DirectoryManifest
 from pipeline.archive.span import Span
 from pipeline.spark.topics import SCHEMA
 
@@ -25,7 +25,7 @@ class ArchiveSnapshot:
         self._spark = spark
         self._archive = Archive(spark, directory)
         self._spans = self._archive.spans()
-        self._manifests: dict[Span, Manifest] = {}
+        self._manifests: dict[Span, DirectoryManifest] = {}
 
     @property
     def starts(self) -> dict[str, dict[int, int]]:
@@ -71,10 +71,10 @@ class ArchiveSnapshot:
             )
 
     @cached_property
-    def _newest(self) -> Manifest | None:
+    def _newest(self) -> DirectoryManifest | None:
         return self._manifest(self._spans[-1]) if self._spans else None
 
-    def _manifest(self, span: Span) -> Manifest:
+    def _manifest(self, span: Span) -> DirectoryManifest:
         if span not in self._manifests:
             self._manifests[span] = self._archive.manifest(span)
         return self._manifests[span]

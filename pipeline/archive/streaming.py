@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from connectors.kafka.settings import KafkaSettings
-from connectors.kafka.topic_ends import Survey, Surveyor
+from connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.clock import Clock
 from pipeline.archive.beginning import beginning
@@ -42,7 +42,7 @@ class Archiver:
         self._spark = spark
         self._settings = settings
         self._archive = Archive(spark, settings.location)
-        self._surveyor = Surveyor(kafka)
+        self._reader = TopicEndsReader(kafka)
         self._clock = clock
         self._pause = pause
         self.records = 0
@@ -60,14 +60,14 @@ class Archiver:
             ArchiveUnavailable, TransportUnavailable: Brokers or file system are away; trying again goes on where this ended.
             ArchiveRefused, TransportRefused, NotShared: A person has to do something.
         """
-        survey = self._surveyor.look() if is_continuous else self._survey(tell)
+        topic_ends = self._reader.look() if is_continuous else self._topic_ends(tell)
         self._clear()
         work = f"{ARCHIVING}/{uuid4().hex}"
-        known = iter([_known(survey)])
+        known = iter([_known(topic_ends)])
         writer = BatchWriter(
             self._archive, work, self._settings.topics, self._clock, lambda: next(known, None) or self._look(), tell
         )
-        starting = beginning(writer.ends, survey, str(self._archive.place))
+        starting = beginning(writer.ends, topic_ends, str(self._archive.place))
         query = None
         try:
             self._archive.place.make(f"{work}/{_OWNER}")
@@ -84,7 +84,7 @@ class Archiver:
             self._archive.place.remove(work)
 
     def close(self) -> None:
-        self._surveyor.close()
+        self._reader.close()
 
     def _begin(self, writer: BatchWriter, work: str, starting: str, *, is_continuous: bool) -> StreamingQuery:
         settings = self._settings
@@ -95,20 +95,20 @@ class Archiver:
         checkpoint = self._archive.place.at(work, "checkpoint")
         return stream.option("checkpointLocation", checkpoint).trigger(**trigger).start()
 
-    def _survey(self, tell: Tell) -> Survey:
+    def _topic_ends(self, tell: Tell) -> TopicEnds:
         """Once all is decided that anybody has written by now; or without that, if somebody's transaction stays open."""
-        survey, until = self._surveyor.look(), monotonic() + _DECIDED_SECONDS
-        while not survey.is_decided:
+        topic_ends, until = self._reader.look(), monotonic() + _DECIDED_SECONDS
+        while not topic_ends.is_decided:
             if monotonic() > until:
                 tell("somebody's transaction stays open: what lies behind it is archived when it is decided")
                 break
             self._pause(round(_LOOK_SECONDS * 1_000))
-            survey = self._surveyor.again(survey)
-        return survey
+            topic_ends = self._reader.again(topic_ends)
+        return topic_ends
 
     def _look(self) -> Known | None:
         try:
-            return _known(self._surveyor.look())
+            return _known(self._reader.look())
         except TransportUnavailable:
             return None
 
@@ -125,9 +125,9 @@ class Archiver:
             return error
         cause = cause_of(error)
         try:
-            survey = self._surveyor.look()
-            beginning(self.ends, survey, str(self._archive.place))
-            if "overflow" in cause and (problem := too_late(self._surveyor.find_since(survey, LATEST_MS + 1))):
+            topic_ends = self._reader.look()
+            beginning(self.ends, topic_ends, str(self._archive.place))
+            if "overflow" in cause and (problem := too_late(self._reader.find_since(topic_ends, LATEST_MS + 1))):
                 return ArchiveRefused(problem)
         except (TransportUnavailable, TransportRefused, ArchiveRefused) as better:
             return better
@@ -142,8 +142,8 @@ def _follow(query: StreamingQuery, writer: BatchWriter, is_stopping: Callable[[]
             return
 
 
-def _known(survey: Survey) -> Known:
+def _known(topic_ends: TopicEnds) -> Known:
     ends: dict[str, dict[int, int]] = {}
-    for partition, end in survey.written.items():
+    for partition, end in topic_ends.written.items():
         ends.setdefault(partition.topic, {})[partition.number] = end
-    return Known({each.number: offset for each, offset in survey.positions.items()}, ends)
+    return Known({each.number: offset for each, offset in topic_ends.positions.items()}, ends)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from domain.clock import Clock
 from pipeline.archive.errors import ArchiveRefused
 from pipeline.archive.layout import RECORDS, Archive, path_of
-from pipeline.archive.manifest import NAME, ArchivedTopic, Ends, Manifest, covers, encode, from_their_beginning, joined
+from pipeline.archive.manifest import NAME, ArchivedTopic, DirectoryManifest, Ends, covers, encode, from_their_beginning, joined
 from pipeline.archive.settings import Tell
 from pipeline.archive.span import Span
 from pipeline.spark.topics import as_records
@@ -89,7 +89,7 @@ class BatchWriter:
         topics = {topic: ArchivedTopic(count, place.size(f"{name}/topic={topic}")) for topic, count in counts.items()}
         positions = self._positions() if self._is_known(ends) else None
         starts = joined([from_their_beginning(ends), self._starts])
-        manifest = Manifest(span.first, span.last, self._clock.now(), topics, starts, ends, positions)
+        manifest = DirectoryManifest(span.first, span.last, self._clock.now(), topics, starts, ends, positions)
         place.make(name)
         place.write(f"{name}/{NAME}", encode(manifest))
         place.make(RECORDS)
@@ -126,6 +126,6 @@ def another_archives(archive: Archive) -> ArchiveRefused:
     return ArchiveRefused(f"{archive.place}: another process archives into it too; stop one of them, or name another directory")
 
 
-def _told(manifest: Manifest) -> str:
+def _told(manifest: DirectoryManifest) -> str:
     each = (f"{topic} {counted.records:,}" for topic, counted in sorted(manifest.topics.items()))
     return f"batch {manifest.last}: {', '.join(each) or 'nothing new but positions'}"

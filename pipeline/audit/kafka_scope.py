@@ -6,7 +6,7 @@ from time import monotonic
 from pyspark.sql import DataFrame, SparkSession
 
 from connectors.kafka.settings import KafkaSettings
-from connectors.kafka.topic_ends import Survey, Surveyor
+from connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
 from connectors.kafka.topic_names import KafkaTopics
 from domain.record import Partition
 from pipeline.archive.reading import ArchiveSnapshot
@@ -30,8 +30,8 @@ def topics_scope(spark: SparkSession, kafka: KafkaSettings, wait: Callable[[int]
         AuditRefused: A topic's beginning is gone, somebody's transaction stays undecided, or Spark cannot hold a timestamp.
         TransportUnavailable, TransportRefused: The brokers are away, or do not let us look.
     """
-    survey = _survey(kafka, wait)
-    for partition, start in sorted(survey.starts.items()):
+    topic_ends = _topic_ends(kafka, wait)
+    for partition, start in sorted(topic_ends.starts.items()):
         if start > 0:
             raise AuditRefused(
                 f"{partition}: the brokers' first offset is {start}; what lay before is gone, and with it what could show that "
@@ -41,10 +41,10 @@ def topics_scope(spark: SparkSession, kafka: KafkaSettings, wait: Callable[[int]
     client = java_options(kafka.consumer)
 
     def read(topic: str) -> DataFrame:
-        return read_topic(spark, client, topic, _ends_of(topic, survey.ends))
+        return read_topic(spark, client, topic, _ends_of(topic, topic_ends.ends))
 
-    settled = {partition.number: offset for partition, offset in survey.positions.items()}
-    return _scope(settled, sum(survey.ends.values()), kafka.topics, read)
+    settled = {partition.number: offset for partition, offset in topic_ends.positions.items()}
+    return _scope(settled, sum(topic_ends.ends.values()), kafka.topics, read)
 
 
 def archive_scope(spark: SparkSession, location: str, topics: KafkaTopics) -> Scope:
@@ -71,23 +71,23 @@ def archive_scope(spark: SparkSession, location: str, topics: KafkaTopics) -> Sc
     return _scope(archived.positions, records, topics, archived.read)
 
 
-def _survey(kafka: KafkaSettings, wait: Callable[[int], object]) -> Survey:
+def _topic_ends(kafka: KafkaSettings, wait: Callable[[int], object]) -> TopicEnds:
     """Once all is decided that anybody has written by now."""
-    surveyor, until = Surveyor(kafka), monotonic() + _DECIDED_SECONDS
+    reader, until = TopicEndsReader(kafka), monotonic() + _DECIDED_SECONDS
     try:
-        survey = surveyor.look()
-        while not survey.is_decided:
+        topic_ends = reader.look()
+        while not topic_ends.is_decided:
             if monotonic() > until:
                 raise AuditRefused(
                     "somebody's transaction stays open, so nobody knows what was sent; end it, or wait, and audit again"
                 )
             wait(_LOOK_MS)
-            survey = surveyor.again(survey)
-        if problem := too_late(surveyor.find_since(survey, LATEST_MS + 1)):
+            topic_ends = reader.again(topic_ends)
+        if problem := too_late(reader.find_since(topic_ends, LATEST_MS + 1)):
             raise AuditRefused(problem)
-        return survey
+        return topic_ends
     finally:
-        surveyor.close()
+        reader.close()
 
 
 def _scope(settled: Mapping[int, int], records: int, topics: KafkaTopics, read: Callable[[str], DataFrame]) -> Scope:

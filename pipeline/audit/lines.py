@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from connectors.files.archived_marker import Beginning
+from connectors.files.archived_marker import ArchivedMarker
 from connectors.files.line_reader import FoundLine, LineReader
 from connectors.files.operations import SystemFiles
 from connectors.files.positions import PositionsFile
@@ -106,7 +106,7 @@ def _output(kind: int, path: Path) -> Iterator[Portion]:
 
 
 def _input(path: Path, partition: int, archive: Path) -> Iterator[Portion]:
-    beginning, reached = Beginning(path, SystemFiles()).offset(), 0
+    beginning, reached = ArchivedMarker(path, SystemFiles()).offset(), 0
     name = re.compile(rf"{re.escape(path.stem)}\.([0-9]{{16,18}})-([0-9]{{16,18}})\.jsonl\.gz", re.ASCII)
     found = sorted((int(match[1]), int(match[2]), each) for each in archive.glob("*.gz") if (match := name.fullmatch(each.name)))
     for start, end, packed in found:

@@ -97,7 +97,7 @@ class Courses:
 
     def is_heard_of(self, course: Course) -> bool:
         """Whether the release of what waits would let anything out; of one that would not nobody can tell whether it was."""
-        return bool(course.unit.stash.lanes and lead(course.unit, None, self._rules.rules).outgoing)
+        return bool(course.unit.stash.lanes and lead(course.unit, None, self._rules.rules).output)
 
     def _branch(self) -> None:
         """Where a release may have been."""
@@ -133,7 +133,7 @@ class Courses:
 
         A user's own target type may have been called again in between.
         """
-        made = [each.notification_id for each in led.outgoing if isinstance(each, Notification)]
+        made = [each.notification_id for each in led.output if isinstance(each, Notification)]
         marked = [seen for each in made if (seen := self._output.find(each)) is not None and seen.incomplete is not None]
         if self._rules.handler.is_foreign or any(each.created_at is None for each in marked):
             return True
@@ -142,7 +142,7 @@ class Courses:
 
     def _after(self, course: Course, led: Led, trigger: int, counted_at: int | None = None) -> Course:
         _, score, highest, last, explained, is_guessed, before = course
-        for each in led.outgoing:
+        for each in led.output:
             emission, rated, place, is_right = self._rated(each, trigger, highest)
             score, highest, last = score + rated, max(highest, place), Link(last, emission)
             explained = explained + (place >= 0) if is_right and explained is not None else None

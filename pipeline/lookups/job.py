@@ -14,7 +14,7 @@ from domain.clock import Instant
 from domain.printable import without_password
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, ReleaseRefused
-from enrichment.manifest import Manifest, Source, Table
+from enrichment.manifest import ReleaseManifest, Source, Table
 from enrichment.publication import Publication
 from enrichment.release import read_manifest
 from enrichment.shapes import CUSTOMERS, REASONS
@@ -217,7 +217,7 @@ class _Job:
             )
 
 
-def _find_before(directory: LookupsDirectory) -> Manifest | None:
+def _find_before(directory: LookupsDirectory) -> ReleaseManifest | None:
     """What the current release says of itself; nothing where it is damaged, for the next is to take its place."""
     try:
         return read_manifest(directory, directory.get_current().version)

@@ -43,9 +43,9 @@ def column_names(
             near = _find_near(found[name], header, _LIKE)
             meant = f"; did you mean {near!r}?" if near else ""
             raise JobRefused(f"{place}: the column {found[name]!r} is missing, there are {has}{meant}")
-    strangers = [name for name in header if name not in found.values()]
+    not_owned = [name for name in header if name not in found.values()]
     for name in wanted:
-        near = _find_near(name, strangers, _ALMOST_THE_SAME) if name not in header and name not in renamed else None
+        near = _find_near(name, not_owned, _ALMOST_THE_SAME) if name not in header and name not in renamed else None
         if near:
             raise JobRefused(
                 f"{place}: the column {name!r} is missing, and {near!r} is almost called like it; write {name} = {near!r} under "

@@ -1,21 +1,21 @@
-"""The envelope that is handled stands in a hand meanwhile."""
+"""The envelope that is handled stands in a in_flight meanwhile."""
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import TransientError
 from resequencer.handlers.port import Handled, Handler, Marks
-from resequencer.in_flight import Deed, Hand
+from resequencer.in_flight import CallKind, InFlight
 from resequencer.payment_data import PaymentData
 
-_HANDLING = Deed.HANDLING
+_HANDLING = CallKind.HANDLING
 
 
-class HandlerInHand:
+class InFlightHandler:
     """A handler around another. Each attempt passes here, be it of what just came, of the stash, or at a deadline."""
 
-    def __init__(self, handler: Handler, hand: Hand) -> None:
+    def __init__(self, handler: Handler, in_flight: InFlight) -> None:
         self._handler = handler
-        self._hand = hand
+        self._in_flight = in_flight
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         """As the handler around which it is.
@@ -23,11 +23,11 @@ class HandlerInHand:
         Raises:
             EndedItsWorker: Too many workers ended while they handled this envelope.
         """
-        self._hand.take(envelope, _HANDLING)
+        self._in_flight.take(envelope, _HANDLING)
         try:
             return self._handler.handle(envelope, data, marks, now)
         except TransientError:
-            self._hand.put_off(envelope)
+            self._in_flight.put_off(envelope)
             raise
         finally:
-            self._hand.let_go()
+            self._in_flight.clear()

@@ -7,7 +7,7 @@ import msgspec
 
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, words_of
-from resequencer.in_flight import Deed, EmptyHand, Hand
+from resequencer.in_flight import CallKind, InFlight, Untracked
 from resequencer.strategies.port import Rank, Strategy, StrategyState
 
 _Answer = TypeVar("_Answer")
@@ -20,16 +20,16 @@ class ForeignStrategy:
     """Passes every question on and turns whatever is raised into a `PermanentError`: one dead letter, the unit goes on.
 
     How a unit begins is asked once, when it is made: that is no envelope's affair. With every other question the envelope stands
-    in `hand` until it is answered.
+    in `in_flight` until it is answered.
     """
 
-    def __init__(self, strategy: Strategy, name: str, hand: Hand | None = None) -> None:
+    def __init__(self, strategy: Strategy, name: str, in_flight: InFlight | None = None) -> None:
         """Raises whatever it raises, and TypeError if it cannot be asked everything: that must not be found out at a deadline."""
         lacking = [question for question in _QUESTIONS if not callable(getattr(strategy, question, None))]
         if lacking:
             raise TypeError(f"it has no {', '.join(lacking)}")
         self._strategy = strategy
-        self._hand = hand or EmptyHand()
+        self._in_flight = in_flight or Untracked()
         self.name = name
         self.needs_sequence = bool(strategy.needs_sequence)
         self.gathers = bool(strategy.gathers)
@@ -76,7 +76,7 @@ class ForeignStrategy:
         return state
 
     def _ask(self, envelope: DataEnvelope, question: Callable[[], _Answer]) -> _Answer:
-        self._hand.take(envelope, Deed.ASKING)
+        self._in_flight.take(envelope, CallKind.ASKING)
         try:
             return question()
         except KeyboardInterrupt:
@@ -84,7 +84,7 @@ class ForeignStrategy:
         except BaseException as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
             raise PermanentError(f"strategy {self.name} failed: {words_of(error)}") from error
         finally:
-            self._hand.let_go()
+            self._in_flight.clear()
 
 
 def _checked_rank(rank: Any) -> Rank:

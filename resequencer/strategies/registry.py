@@ -6,7 +6,7 @@ from importlib import import_module
 import msgspec
 
 from domain.errors import ConfigurationError, words_of
-from resequencer.in_flight import Hand
+from resequencer.in_flight import InFlight
 from resequencer.strategies.completeness import Completeness
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.port import Strategy
@@ -33,17 +33,17 @@ STRATEGIES: dict[str, Callable[[StrategySettings], Strategy]] = {
 }
 
 
-def make_strategy(settings: StrategySettings, hand: Hand | None = None) -> Strategy:
-    """The strategy that the settings name; what a user's own is asked about stands in `hand` meanwhile.
+def make_strategy(settings: StrategySettings, in_flight: InFlight | None = None) -> Strategy:
+    """The strategy that the settings name; what a user's own is asked about stands in `in_flight` meanwhile.
 
     Raises:
         ConfigurationError: Nobody knows it, or the user's class cannot be imported, made or used.
     """
     known = STRATEGIES.get(settings.strategy)
-    return known(settings) if known else _foreign(settings, hand)
+    return known(settings) if known else _foreign(settings, in_flight)
 
 
-def _foreign(settings: StrategySettings, hand: Hand | None) -> Strategy:
+def _foreign(settings: StrategySettings, in_flight: InFlight | None) -> Strategy:
     module_name, colon, class_name = settings.strategy.partition(":")
     if not (module_name and colon and class_name):
         raise ConfigurationError(
@@ -51,7 +51,7 @@ def _foreign(settings: StrategySettings, hand: Hand | None) -> Strategy:
         )
     try:
         made = getattr(import_module(module_name), class_name)(settings)
-        return ForeignStrategy(made, settings.strategy, hand)
+        return ForeignStrategy(made, settings.strategy, in_flight)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # Foreign code may raise anything.

@@ -27,7 +27,7 @@ def controller_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **_ALONE, "listeners": listener}
 
 
-def let_go_of_predecessor(command: Sequence[str], log: Path, note: Path) -> None:
+def unregister_predecessor(command: Sequence[str], log: Path, note: Path) -> None:
     """Runs the controller by itself until it has. `note` names its process meanwhile.
 
     One that was let go already, by a start that died, is waited for in vain for a few seconds. Whatever goes wrong shows when

@@ -18,7 +18,7 @@ from servers.certificates import Certificates
 from servers.java.jars import get_jars
 from servers.java.log import write_log_configuration
 from servers.java.program import QUICK_JAVA, find_java
-from servers.kafka.predecessor import controller_properties, let_go_of_predecessor
+from servers.kafka.predecessor import controller_properties, unregister_predecessor
 from servers.kafka.probe import knows_a_broker
 from servers.kafka.properties import SCRAM, kafka_properties
 from servers.ports import LOOPBACK
@@ -101,7 +101,7 @@ class KafkaServer(Server):
         self._format(java, path, data)
         if (data / "__cluster_metadata-0").exists() and not (data / ".kafka_cleanshutdown").exists():
             alone = _written(controller_properties(properties), configuration / "controller.properties")
-            let_go_of_predecessor([*java, "kafka.Kafka", str(alone)], self.log, self.directory / PROCESS)
+            unregister_predecessor([*java, "kafka.Kafka", str(alone)], self.log, self.directory / PROCESS)
         return [*java, "kafka.Kafka", str(path)], os.environ
 
     def _format(self, java: Sequence[str], properties: Path, data: Path) -> None:

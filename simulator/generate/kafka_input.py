@@ -11,7 +11,7 @@ from connectors.kafka.errors import to_transport_error, translated
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topics import Topics
 from connectors.line_format import Defect, Line, decode_line
-from guardian.retry import Patience
+from guardian.retry import RetryWithBackoff
 
 _LINES_PER_FLUSH = 5_000
 _FLUSH_SECONDS = 300
@@ -22,12 +22,12 @@ _SAY_SECONDS = 5
 class KafkaInput:
     """A line's key, headers and value as a record; a line that is none is the value of a record, as its bytes stand.
 
-    Keys pick partitions as all of Kafka's clients do. `patience` says so while the brokers do not answer.
+    Keys pick partitions as all of Kafka's clients do. `retry` says so while the brokers do not answer.
     """
 
-    def __init__(self, settings: KafkaSettings, patience: Patience) -> None:
+    def __init__(self, settings: KafkaSettings, retry: RetryWithBackoff) -> None:
         self._topic = settings.topics.input
-        self._patience = patience
+        self._retry = retry
         topics = Topics(settings)
         try:
             self._partitions = topics.look().partitions
@@ -64,7 +64,7 @@ class KafkaInput:
 
     def flush(self) -> None:
         """What was sent has arrived, or the error says why not."""
-        self._patience.until_answered("input", self._flush_for_a_while)
+        self._retry.until_answered("input", self._flush_for_a_while)
         failed = next((each for each in self._sent if each.failed()), None)
         self._sent = []
         if failed is not None:

@@ -12,13 +12,13 @@ class Watch(NamedTuple):
     """How often to look, and for how long nothing may move while something is outstanding."""
 
     interval_ms: int
-    patience_ms: int
+    longest_wait_ms: int
 
 
 def keep_watch(following: Following, watch: Watch, now: Callable[[], int], pause: Pause, say: Callable[[Look], None]) -> Verdict:
-    """Say what each look found; end when everything expected has come, at the first deviation, or out of patience.
+    """Say what each look found; end at completeness, at the first deviation, or without progress.
 
-    Out of patience, what is outstanding is lost. `now` is in milliseconds and never goes back.
+    What is outstanding then is lost. `now` is in milliseconds and never goes back.
     """
     moved_ms = now()
     while True:
@@ -28,7 +28,7 @@ def keep_watch(following: Following, watch: Watch, now: Callable[[], int], pause
             return following.verdict()
         if look.has_moved:
             moved_ms = now()
-        elif now() - moved_ms >= watch.patience_ms:
+        elif now() - moved_ms >= watch.longest_wait_ms:
             following.give_up()
             return following.verdict()
         if not look.is_behind:

@@ -118,14 +118,14 @@ class Database:
                 yield
         except StorageUnavailable as error:
             if is_read_only(error.__cause__):
-                self._let_go_of_read_only()
+                self._close_read_only()
             raise
         except StorageRefused:
             self.close()
             see_that_it_is_read(self.file)
             raise
 
-    def _let_go_of_read_only(self) -> None:
+    def _close_read_only(self) -> None:
         # SQLite makes do with reading where opening for writing failed, were it only for a while; or for what the header says.
         self.close()
         if self._was_read_only:

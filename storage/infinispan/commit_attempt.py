@@ -4,16 +4,16 @@ from contextlib import suppress
 
 from domain.errors import OwnershipLost
 from storage.infinispan.commit import Prepared
-from storage.infinispan.partition_keys import PartitionLink
-from storage.infinispan.segment import Stand
+from storage.infinispan.partition_keys import PartitionKeys
+from storage.infinispan.segment import CommitVersion
 from storage.infinispan.value_framing import cut
 from storage.port import StorageUnavailable
 
 
-class Attempt:
+class CommitAttempt:
     """Remembers how far it came. Until the counter moved, nothing that counts has changed."""
 
-    def __init__(self, link: PartitionLink, expected: Stand, prepared: Prepared) -> None:
+    def __init__(self, link: PartitionKeys, expected: CommitVersion, prepared: Prepared) -> None:
         self._link = link
         self._expected = expected
         self._written = 0
@@ -30,13 +30,13 @@ class Attempt:
         for value in self.prepared.values[self._written :]:
             self._link.write(value)
             self._written += 1
-        if not self._is_moved() and (now := self._link.find_stand()) != self.prepared.stand:
+        if not self._swap_version() and (now := self._link.find_version()) != self.prepared.version:
             self._clear_away()
             raise OwnershipLost(f"we are at {self._expected}, the counter of {self._link.name} is at {now}")
 
-    def _is_moved(self) -> bool:
+    def _swap_version(self) -> bool:
         try:
-            return self._link.move(self._expected, self.prepared.stand)
+            return self._link.move(self._expected, self.prepared.version)
         except StorageUnavailable:
             self._is_unanswered = True
             raise

@@ -1,14 +1,14 @@
-"""Folding: what a commit moves from the window, and from the oldest pages, into new pages. Pure but for the pages it reads."""
+"""Compaction: what a commit moves from the window, and from the oldest pages, into new pages. Pure but for the pages it reads."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from storage.infinispan.expiry import Forgotten
+from storage.infinispan.expiry import ExpiredUnits
 from storage.infinispan.index_block import DeadCopy
 from storage.infinispan.page import Page, packed
-from storage.infinispan.page_table import Archive
+from storage.infinispan.page_table import PageTable
 from storage.infinispan.records import UnitRecord, combined
 from storage.infinispan.window import Progress, Window
 
@@ -18,18 +18,18 @@ _PAGES_MOVED = 2
 ReadPage = Callable[[int], Page]
 
 
-class FoldLimits(msgspec.Struct, frozen=True):
-    """Folding begins beyond `window_bytes` or `window_segments`, and one commit moves about `budget_bytes` at most.
+class CompactionLimits(msgspec.Struct, frozen=True):
+    """Compaction begins beyond `window_bytes` or `window_segments`, and one commit moves about `budget_bytes` at most.
 
-    A page is closed at `page_bytes`: up to it a request costs the same whatever it carries. A leaf is not added to any more
-    at `leaf_bytes`. Beyond `few_units` in pages, the oldest pages are written anew while more copies are dead than alive.
+    A page is closed at `page_bytes`: up to it a request costs the same whatever it carries. A block is not added to any more
+    at `index_block_bytes`. Beyond `few_units` in pages, the oldest pages are written anew while more copies are dead than alive.
     """
 
     window_bytes: int
     window_segments: int
     budget_bytes: int
     page_bytes: int
-    leaf_bytes: int
+    index_block_bytes: int
     few_units: int
 
 
@@ -41,11 +41,11 @@ class Copy(NamedTuple):
     record: UnitRecord
 
 
-class Fold(msgspec.Struct, frozen=True):
+class Compacted(msgspec.Struct, frozen=True):
     """What is to be done, all of it or nothing.
 
     `pages` are new, numbered from `first_page`; they have all that the window has of `units`. `dead` and `woken` are as in a
-    leaf. Pages below `tail` are given up.
+    block. Pages below `tail` are given up.
     """
 
     first_page: int
@@ -64,12 +64,12 @@ class Fold(msgspec.Struct, frozen=True):
         return {record.unit: number for number, page in self.numbered_pages for record in page.records}
 
 
-def find_copy(archive: Archive, pages: Iterable[int], read: ReadPage, unit: str) -> Copy | None:
+def find_copy(page_table: PageTable, pages: Iterable[int], read: ReadPage, unit: str) -> Copy | None:
     """The live copy of the unit, if one of these pages has one."""
     for number in pages:
         page = read(number)
         slot = page.find_slot(unit)
-        if slot is not None and not archive.is_dead(number, slot):
+        if slot is not None and not page_table.is_dead(number, slot):
             return Copy(number, slot, page.records[slot])
     return None
 
@@ -81,12 +81,12 @@ class Lookup(Protocol):
     def find_copy(self, unit: str) -> Copy | None: ...
 
 
-class Folding:
-    """Gathers a fold. Units that are forgotten are left out."""
+class Compaction:
+    """Gathers a compaction. Units that are forgotten are left out."""
 
-    def __init__(self, window: Window, archive: Archive, lookup: Lookup, forgotten: Forgotten) -> None:
+    def __init__(self, window: Window, page_table: PageTable, lookup: Lookup, forgotten: ExpiredUnits) -> None:
         self._window = window
-        self._archive = archive
+        self._page_table = page_table
         self._lookup = lookup
         self._forgotten = forgotten
         self._units: set[str] = set()
@@ -94,16 +94,16 @@ class Folding:
         self._dead: list[DeadCopy] = []
         self._woken: list[str] = []
         self._progress = Progress()
-        self._tail = archive.tail
+        self._tail = page_table.tail
         self._size = 0
 
-    def fold(self, limits: FoldLimits) -> Fold:
+    def compaction(self, limits: CompactionLimits) -> Compacted:
         """At most a few pages beyond the budget, for a unit is never cut."""
         self._give_up_pages(limits.few_units)
         if self._window.size > limits.window_bytes or len(self._window) > limits.window_segments:
             self._empty_window(limits)
-        return Fold(
-            self._archive.head,
+        return Compacted(
+            self._page_table.head,
             tuple(packed(self._records, limits.page_bytes)),
             frozenset(self._units),
             tuple(copy for copy in self._dead if copy.page >= self._tail),
@@ -113,11 +113,11 @@ class Folding:
         )
 
     def _give_up_pages(self, few_units: int) -> None:
-        archive, moved = self._archive, 0
-        for page in range(archive.tail, min(archive.head, archive.tail + _PAGES_GIVEN_UP)):
-            is_old = archive.is_old(page, self._forgotten.until)
-            if not (archive.is_empty(page) or (is_old and not archive.is_needed(page))):
-                if moved == _PAGES_MOVED or not (is_old or self._archive.is_mostly_dead(few_units)):
+        page_table, moved = self._page_table, 0
+        for page in range(page_table.tail, min(page_table.head, page_table.tail + _PAGES_GIVEN_UP)):
+            is_old = page_table.is_old(page, self._forgotten.until)
+            if not (page_table.is_empty(page) or (is_old and not page_table.is_needed(page))):
+                if moved == _PAGES_MOVED or not (is_old or self._page_table.is_mostly_dead(few_units)):
                     return
                 moved += 1
                 self._move(page)
@@ -125,10 +125,10 @@ class Folding:
 
     def _move(self, number: int) -> None:
         for slot, record in enumerate(self._lookup.read_page(number).records):
-            if not self._archive.is_dead(number, slot) and record.unit not in self._units:
+            if not self._page_table.is_dead(number, slot) and record.unit not in self._units:
                 self._take(record.unit, Copy(number, slot, record), may_go=record.unit not in self._window)
 
-    def _empty_window(self, limits: FoldLimits) -> None:
+    def _empty_window(self, limits: CompactionLimits) -> None:
         # Of many small segments half are taken at once, so that pages do not become small, too.
         is_long = len(self._window) > limits.window_segments
         segments_left = limits.window_segments // 2 if is_long else limits.window_segments

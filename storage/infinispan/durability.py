@@ -20,7 +20,7 @@ LOCAL_DEFINITION: Mapping[str, Any] = {"local-cache": _SETTINGS}
 _HEALED = "the loss is noticed and healed, and notifications may then repeat, marked possible-duplicate"
 
 
-class CachePromise(msgspec.Struct, frozen=True):
+class CacheDurability(msgspec.Struct, frozen=True):
     """`owners` is None where it is not known, or every server has everything. `is_seen`: all of its configuration was seen."""
 
     is_clustered: bool
@@ -63,14 +63,14 @@ class CachePromise(msgspec.Struct, frozen=True):
         return "on disk, synced with every write" if self.is_synced else "on disk"
 
 
-def promise_of(overview: Mapping[str, Any]) -> CachePromise:
+def durability_of(overview: Mapping[str, Any]) -> CacheDurability:
     """From what the server says of the cache: to an administrator with its configuration, to others without."""
     if (configuration := overview.get("configuration")) is None:
         return _from_overview(overview)
     (named,) = configuration.values()
     (kind, settings), *_ = named.items()
     store = _store(settings.get("persistence") or {})
-    return CachePromise(
+    return CacheDurability(
         is_clustered=kind != "local-cache",
         is_asynchronous=_upper(settings.get("mode")) == "ASYNC",
         owners=int(settings.get("owners", 2)) if kind == "distributed-cache" else None,
@@ -81,13 +81,13 @@ def promise_of(overview: Mapping[str, Any]) -> CachePromise:
     )
 
 
-def _from_overview(overview: Mapping[str, Any]) -> CachePromise:
+def _from_overview(overview: Mapping[str, Any]) -> CacheDurability:
     is_on_disk = _is_true(overview.get("persistent"))
     settings: dict[str, Any] = {"encoding": {"media-type": overview.get("value_storage")}}
     if _is_true(overview.get("bounded")):
         settings["memory"] = {"when-full": "REMOVE"}
     kind = str(overview.get("type"))
-    return CachePromise(
+    return CacheDurability(
         is_clustered=kind != "local-cache",
         is_asynchronous=_upper(overview.get("mode")).endswith("ASYNC"),
         owners=None,

@@ -13,7 +13,7 @@ _REFUSALS: dict[int, str] = {
     httpx.codes.UNAUTHORIZED: "it refuses the login; set storage.infinispan.username and password to a user that it knows",
     httpx.codes.FORBIDDEN: "the user may not do this; give it the role application (deployer, to let it make the cache)",
     httpx.codes.REQUEST_ENTITY_TOO_LARGE: "it takes no bodies of this size; let its REST endpoint (max-content-length), or what "
-    "stands before it, take 10 MB",
+    "versions before it, take 10 MB",
     httpx.codes.NOT_FOUND: "it is no REST endpoint of Infinispan, version 2; set storage.infinispan.url to one",
     httpx.codes.METHOD_NOT_ALLOWED: "it is no REST endpoint of Infinispan, version 2; set storage.infinispan.url to one",
 }

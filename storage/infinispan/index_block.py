@@ -1,4 +1,4 @@
-"""Leaves: what an opener must know of pages without reading them. Pure."""
+"""Blocks: what an opener must know of pages without reading them. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,11 +37,11 @@ class PageRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     parts: int
 
 
-class Leaf(msgspec.Struct, frozen=True, array_like=True):
-    """What some folds did. The last one is written anew, longer and under a new name, by each fold, until it is full.
+class IndexBlock(msgspec.Struct, frozen=True, array_like=True):
+    """What some compactions did. The last one is written anew, longer and under a new name, by each compaction, until it is full.
 
     It has the pages from `first_page` on, the units that were put there, and what ended elsewhere. `entries` are those of the
-    directory; `waits` says what waits in these pages; `woken` are units that waited in older pages and wait no more; `dead` are
+    unit_index; `waits` says what waits in these pages; `woken` are units that waited in older pages and wait no more; `dead` are
     the copies that lost their place, in older pages or these.
     """
 
@@ -67,34 +67,34 @@ class Leaf(msgspec.Struct, frozen=True, array_like=True):
     def says_nothing(self) -> bool:
         return not (self.rows or self.woken or self.dead)
 
-    def directory_entries(self) -> Entries:
+    def index_entries(self) -> Entries:
         return from_bytes(self.entries)
 
     def dead_copies(self) -> list[DeadCopy]:
         slots = 2**_SLOT_BITS
         return [DeadCopy(each >> _SLOT_BITS + 1, (each >> 1) % slots, bool(each & 1)) for each in self.dead]
 
-    def followed_by(self, later: "Leaf") -> "Leaf":
+    def followed_by(self, later: "IndexBlock") -> "IndexBlock":
         """Both as one. `later` begins where this one ends."""
         assert later.first_page == self.end
         woken = set(later.woken)
         waits = {unit: row for unit, row in self.waits if unit not in woken} | dict(later.waits)
-        return Leaf(
+        return IndexBlock(
             self.first_page,
             self.rows + later.rows,
-            to_bytes(merged(self.directory_entries(), later.directory_entries())),
+            to_bytes(merged(self.index_entries(), later.index_entries())),
             tuple(waits.items()),
             tuple(unit for unit in dict.fromkeys(self.woken + later.woken) if unit not in waits),
             self.dead + later.dead,
         )
 
 
-def leaf_of(
+def index_block_of(
     first_page: int, pages: Sequence[tuple[Sequence[UnitRecord], int]], woken: Sequence[str], dead: Sequence[DeadCopy]
-) -> Leaf:
-    """Of one fold; `pages` are the records of each and in how many parts it was written."""
+) -> IndexBlock:
+    """Of one compaction; `pages` are the records of each and in how many parts it was written."""
     placed = [(record.unit, number) for number, (records, _) in enumerate(pages, first_page) for record in records]
-    return Leaf(
+    return IndexBlock(
         first_page,
         tuple(_row(records, parts) for records, parts in pages),
         to_bytes(entries_of(placed)),
@@ -109,15 +109,15 @@ def _row(records: Sequence[UnitRecord], parts: int) -> PageRow:
     return PageRow(len(records), len(records) - len(idle), min(idle, default=NEVER), max(idle, default=NEVER), parts)
 
 
-encode_leaf = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Leaf).decode
+encode_index_block = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(IndexBlock).decode
 
 
-def decode_leaf(name: str, payload: bytes) -> Leaf:
+def decode_index_block(name: str, payload: bytes) -> IndexBlock:
     """Raises StorageRefused if it is none."""
     try:
-        leaf = _decode(payload)
-        leaf.directory_entries()
+        block = _decode(payload)
+        block.index_entries()
     except (msgspec.DecodeError, ValueError) as error:
         raise undecodable(name, error) from error
-    return leaf
+    return block

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from domain.errors import OwnershipLost
 from storage.fencing import succeeded
-from storage.infinispan.data_loss import Loss
-from storage.infinispan.expiry import Horizon
-from storage.infinispan.partition_keys import PartitionLink, page_name, segment_name
-from storage.infinispan.partition_state import Contents, read_contents
-from storage.infinispan.segment import Manifest, Segment, Stand, WindowRow, encode_segment, token_of, token_text
+from storage.infinispan.data_loss import DataLoss
+from storage.infinispan.expiry import ExpiryWatermark
+from storage.infinispan.partition_keys import PartitionKeys, page_name, segment_name
+from storage.infinispan.partition_state import PartitionState, read_partition_state
+from storage.infinispan.segment import CommitVersion, Segment, SegmentManifest, WindowRow, encode_segment, token_of, token_text
 from storage.infinispan.value_framing import Kind, Missing, Value, count_parts, part_names
 from storage.port import Header, StorageUnavailable
 
@@ -21,51 +21,51 @@ class Opening:
     To be kept until it succeeded: what was written for a try that was not answered is cleared away by the next.
     """
 
-    def __init__(self, link: PartitionLink, loss: Loss, random_token: Callable[[], str]) -> None:
+    def __init__(self, link: PartitionKeys, loss: DataLoss, random_token: Callable[[], str]) -> None:
         self._link = link
         self._loss = loss
         self._random_token = random_token
         self._unanswered: set[str] = set()
 
-    def open(self) -> Contents:
+    def open(self) -> PartitionState:
         """Raises StorageUnavailable also where others open it again and again."""
         for _ in range(_TRIES):
             if (root := self._claim()) is None:
                 continue
             try:
-                return read_contents(self._link, root)
+                return read_partition_state(self._link, root)
             except Missing as missing:
                 self._begin_anew(root, missing)
         raise StorageUnavailable(f"{self._link.name}: others open it at the same time, again and again")
 
     def _begin_anew(self, root: Segment, missing: Missing) -> None:
         try:
-            self._loss.see_that_it_is_one(self._link, root.stand, missing)
+            self._loss.see_that_it_is_one(self._link, root.version, missing)
         except OwnershipLost as error:
             raise StorageUnavailable(f"somebody else opened {self._link.name} at the same time: {error}") from error
         self._loss.forget(self._link, root)
 
     def _claim(self) -> Segment | None:
         """The segment under which it is ours, or None if somebody else was quicker."""
-        if (before := self._link.find_stand()) is None:
+        if (before := self._link.find_version()) is None:
             self._link.create_counter()
-            before = Stand(0, 0)
+            before = CommitVersion(0, 0)
         segment = self._segment_after(before)
         if segment is None:
             return None
-        name = segment_name(segment.stand)
+        name = segment_name(segment.version)
         self._unanswered.add(name)
         self._link.write(Value(Kind.SEGMENT, name, encode_segment(segment)))
-        if self._link.move(before, segment.stand):
+        if self._link.move(before, segment.version):
             self._unanswered.clear()
             return segment
         self._link.delete(name)
         self._unanswered.remove(name)
         return None
 
-    def _segment_after(self, before: Stand) -> Segment | None:
+    def _segment_after(self, before: CommitVersion) -> Segment | None:
         """None if the partition moved while it was looked at."""
-        if before == Stand(0, 0):
+        if before == CommitVersion(0, 0):
             return self._first_segment()
         name = segment_name(before)
         try:
@@ -80,7 +80,8 @@ class Opening:
 
     def _first_segment(self) -> Segment:
         return Segment(
-            succeeded(None, self._new_token(None)), manifest=Manifest(garbage=tuple(self._unanswered), horizon=Horizon())
+            succeeded(None, self._new_token(None)),
+            manifest=SegmentManifest(garbage=tuple(self._unanswered), watermark=ExpiryWatermark()),
         )
 
     def _segment_on(self, last: Segment, row: WindowRow) -> Segment:
@@ -91,22 +92,22 @@ class Opening:
             window = (*window, row)
         else:
             garbage += part_names(row.name, row.parts)
-        manifest = Manifest(window, old.leaves, old.origins, old.tail, old.head, tuple(garbage), old.horizon)
+        manifest = SegmentManifest(window, old.blocks, old.origins, old.tail, old.head, tuple(garbage), old.watermark)
         header = succeeded(last.header, self._new_token(last.header))
         return Segment(header, None, manifest, last.pending)
 
     def _abandoned(self, last: Segment) -> list[str]:
         """What a commit left behind that never counted: its owner died, or comes too late."""
-        stand = last.stand
-        name = segment_name(Stand(stand.token, stand.commit + 1))
+        version = last.version
+        name = segment_name(CommitVersion(version.token, version.commit + 1))
         try:
             segment, size = self._link.read_segment(name)
         except Missing:
             return []
-        known = {row.name for row in last.manifest.leaves}
-        leaves = [part for row in segment.manifest.leaves if row.name not in known for part in part_names(row.name, row.parts)]
-        pages = [page_name(stand.token, page) for page in range(last.manifest.head, segment.manifest.head)]
-        return [*part_names(name, count_parts(size)), *leaves, *pages]
+        known = {row.name for row in last.manifest.blocks}
+        blocks = [part for row in segment.manifest.blocks if row.name not in known for part in part_names(row.name, row.parts)]
+        pages = [page_name(version.token, page) for page in range(last.manifest.head, segment.manifest.head)]
+        return [*part_names(name, count_parts(size)), *blocks, *pages]
 
     def _new_token(self, header: Header | None) -> str:
         """One that no owner had, as far as the header remembers: under its names something may lie."""

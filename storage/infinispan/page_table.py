@@ -1,4 +1,4 @@
-"""The archive: what an owner knows of the pages without reading them. Pure."""
+"""The page table: what an owner knows of the pages without reading them. Pure."""
 
 from bisect import bisect_right
 from collections import deque
@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from storage.infinispan.expiry import NEVER
-from storage.infinispan.index_block import Leaf, PageRow
-from storage.infinispan.segment import LeafRow, Manifest
-from storage.infinispan.unit_index import Directory
+from storage.infinispan.index_block import IndexBlock, PageRow
+from storage.infinispan.segment import IndexBlockRow, SegmentManifest
+from storage.infinispan.unit_index import UnitIndex
 
 
 class _PageState:
@@ -22,38 +22,38 @@ class _PageState:
         self.dead: set[int] = set()
 
 
-class _LeafState(NamedTuple):
-    row: LeafRow
+class _IndexBlockState(NamedTuple):
+    row: IndexBlockRow
     end: int
 
 
-class OpenLeaf(NamedTuple):
-    """A leaf that can become longer; `row` names it as it is."""
+class OpenIndexBlock(NamedTuple):
+    """A block that can become longer; `row` names it as it is."""
 
-    row: LeafRow
-    leaf: Leaf
+    row: IndexBlockRow
+    block: IndexBlock
 
 
-class Archive:
+class PageTable:
     """The pages from `tail` up to `head`, in the order of their writing. They are given up in that order, too.
 
-    So a copy of a unit goes before any later copy of it, and what a leaf says of older pages is needed no longer than the leaf.
+    So a copy of a unit goes before any later copy of it, and what a block says of older pages is needed no longer than the block.
     """
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: SegmentManifest) -> None:
         self.tail = self.head = manifest.tail
         self._origins = manifest.origins
         self._units = 0
         self._dead = 0
         self._pins: set[int] = set()
-        self._last_leaf: Leaf | None = None
-        self._leaves: deque[_LeafState] = deque()
+        self._last_block: IndexBlock | None = None
+        self._leaves: deque[_IndexBlockState] = deque()
         self._pages: dict[int, _PageState] = {}
-        self._directory = Directory()
+        self._unit_index = UnitIndex()
 
     def find(self, unit: str) -> list[int]:
         """The pages that may have it, the newest first. None of them need have it."""
-        return self._directory.find(unit, self.tail)
+        return self._unit_index.find(unit, self.tail)
 
     def row(self, page: int) -> PageRow:
         return self._pages[page].row
@@ -96,31 +96,31 @@ class Archive:
         is_new = writer is not None and (not needed or needed[-1][1] != writer)
         return (*needed, (self.head, writer)) if writer is not None and is_new else needed
 
-    def leaf_rows(self, tail: int) -> tuple[LeafRow, ...]:
+    def index_block_rows(self, tail: int) -> tuple[IndexBlockRow, ...]:
         """Those that are needed once the pages below `tail` are given up."""
         return tuple(each.row for each in self._leaves if each.end > tail)
 
-    def left_behind(self, tail: int) -> list[LeafRow]:
+    def left_behind(self, tail: int) -> list[IndexBlockRow]:
         return [each.row for each in self._leaves if each.end <= tail]
 
-    def find_open_leaf(self, tail: int, full_bytes: int) -> OpenLeaf | None:
-        """The last leaf, if it is not full and still needed once the pages below `tail` are given up."""
-        if self._last_leaf is None or self._last_leaf.size >= full_bytes or self._last_leaf.end <= tail:
+    def find_open_block(self, tail: int, full_bytes: int) -> OpenIndexBlock | None:
+        """The last block, if it is not full and still needed once the pages below `tail` are given up."""
+        if self._last_block is None or self._last_block.size >= full_bytes or self._last_block.end <= tail:
             return None
-        return OpenLeaf(self._leaves[-1].row, self._last_leaf)
+        return OpenIndexBlock(self._leaves[-1].row, self._last_block)
 
     def pin(self, pages: Iterable[int]) -> None:
         """What lies there is needed, however old it is."""
         self._pins.update(page for page in pages if page >= self.tail)
 
-    def add(self, row: LeafRow, leaf: Leaf, end: Leaf) -> None:
-        """Take up a leaf of which only `end` is new; the one that it was before is given up."""
-        if end is not leaf:
+    def add(self, row: IndexBlockRow, block: IndexBlock, end: IndexBlock) -> None:
+        """Take up a block of which only `end` is new; the one that it was before is given up."""
+        if end is not block:
             self._leaves.pop()
-        self._leaves.append(_LeafState(row, leaf.end))
-        self._last_leaf = leaf
-        self.head = leaf.end
-        self._directory.add(end.directory_entries(), end.end - 1)
+        self._leaves.append(_IndexBlockState(row, block.end))
+        self._last_block = block
+        self.head = block.end
+        self._unit_index.add(end.index_entries(), end.end - 1)
         for page, each in enumerate(end.rows, end.first_page):
             if page >= self.tail:
                 self._pages[page] = _PageState(each)
@@ -142,11 +142,11 @@ class Archive:
         while self._leaves and self._leaves[0].end <= tail:
             self._leaves.popleft()
         if not self._leaves:
-            self._last_leaf = None
+            self._last_block = None
 
     def tidy(self) -> None:
         """A little of what makes finding quicker; with each commit."""
-        self._directory.tidy(self.tail)
+        self._unit_index.tidy(self.tail)
 
 
 def _first_page(origin: tuple[int, int]) -> int:

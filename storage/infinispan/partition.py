@@ -5,13 +5,13 @@ from contextlib import contextmanager
 
 from domain.errors import OwnershipLost
 from storage.infinispan.commit import Preparation, records_of, take_up
-from storage.infinispan.commit_attempt import Attempt
-from storage.infinispan.compaction import FoldLimits
-from storage.infinispan.data_loss import Loss
-from storage.infinispan.partition_keys import PartitionLink, page_name
-from storage.infinispan.partition_state import Contents
+from storage.infinispan.commit_attempt import CommitAttempt
+from storage.infinispan.compaction import CompactionLimits
+from storage.infinispan.data_loss import DataLoss
+from storage.infinispan.partition_keys import PartitionKeys, page_name
+from storage.infinispan.partition_state import PartitionState
 from storage.infinispan.records import snapshot_of
-from storage.infinispan.segment import MOST_COMMITS, stand_of_header
+from storage.infinispan.segment import MOST_COMMITS, version_of_header
 from storage.infinispan.value_framing import Missing
 from storage.port import Commit, Header, Pending, Snapshot, StorageUnavailable, Waits
 
@@ -24,12 +24,14 @@ class InfinispanPartitionStore:
     `limits` are those of a commit of so many bytes.
     """
 
-    def __init__(self, link: PartitionLink, contents: Contents, loss: Loss, limits: Callable[[int], FoldLimits]) -> None:
+    def __init__(
+        self, link: PartitionKeys, contents: PartitionState, loss: DataLoss, limits: Callable[[int], CompactionLimits]
+    ) -> None:
         self._link = link
         self._contents = contents
         self._loss = loss
         self._limits = limits
-        self._tried: Attempt | None = None
+        self._tried: CommitAttempt | None = None
 
     @property
     def header(self) -> Header:
@@ -63,7 +65,7 @@ class InfinispanPartitionStore:
         self._tried.make()
         prepared, self._tried = self._tried.prepared, None
         take_up(self._contents, prepared)
-        self._delete_garbage(_DELETED_PER_COMMIT + len(prepared.fold.pages) + len(self._contents.garbage) // 50)
+        self._delete_garbage(_DELETED_PER_COMMIT + len(prepared.compaction.pages) + len(self._contents.garbage) // 50)
 
     def expire(self, until: int, spared: Container[str]) -> int:
         """Nothing goes now: the next commit says it, and the commits after it give back what was forgotten."""
@@ -71,14 +73,14 @@ class InfinispanPartitionStore:
         self._contents.forgotten.move(until, spared)
         return 0
 
-    def _prepare(self, commit: Commit) -> Attempt:
+    def _prepare(self, commit: Commit) -> CommitAttempt:
         with self._losses_explained():
             records = records_of(self._contents, commit)
             limits = self._limits(sum(record.size for record in records))
             prepared = Preparation(self._contents, limits).prepare(commit, records)
-        for number, page in prepared.fold.numbered_pages:
-            self._link.remember_page(page_name(prepared.stand.token, number), page)
-        return Attempt(self._link, stand_of_header(self.header), prepared)
+        for number, page in prepared.compaction.numbered_pages:
+            self._link.remember_page(page_name(prepared.version.token, number), page)
+        return CommitAttempt(self._link, version_of_header(self.header), prepared)
 
     def _see_that_it_is_next(self, commit: Commit) -> None:
         """A number that was tried belongs to its attempt: what was written for it may count already, or soon."""
@@ -89,9 +91,9 @@ class InfinispanPartitionStore:
             raise OwnershipLost(f"commit {header.token}/{commit.number} of {self._link.name} was tried with another attempt")
 
     def _check_owner(self) -> None:
-        stand = stand_of_header(self.header)
-        if (now := self._link.find_stand()) != stand:
-            raise OwnershipLost(f"we are at {stand}, the counter of {self._link.name} is at {now}")
+        version = version_of_header(self.header)
+        if (now := self._link.find_version()) != version:
+            raise OwnershipLost(f"we are at {version}, the counter of {self._link.name} is at {now}")
 
     @contextmanager
     def _losses_explained(self) -> Iterator[None]:
@@ -99,7 +101,7 @@ class InfinispanPartitionStore:
             yield
         except Missing as missing:
             root = self._contents.as_root()
-            self._loss.see_that_it_is_one(self._link, root.stand, missing)
+            self._loss.see_that_it_is_one(self._link, root.version, missing)
             self._loss.forget(self._link, root)
             raise OwnershipLost(f"{missing} is lost; the partition is to be taken over anew") from missing
 

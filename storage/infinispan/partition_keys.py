@@ -3,24 +3,24 @@
 from domain.record import Partition
 from storage.infinispan.cache_port import Cache
 from storage.infinispan.page import Page, PageMemory, decode_page
-from storage.infinispan.segment import Segment, Stand, decode_segment, stand_of, token_text
+from storage.infinispan.segment import CommitVersion, Segment, decode_segment, token_text, version_of
 from storage.infinispan.value_framing import Kind, Missing, Value, cut, joined
 
 
-def segment_name(stand: Stand) -> str:
-    return f"{Kind.SEGMENT.value}:{token_text(stand.token)}:{stand.commit}"
+def segment_name(version: CommitVersion) -> str:
+    return f"{Kind.SEGMENT.value}:{token_text(version.token)}:{version.commit}"
 
 
 def page_name(token: int, number: int) -> str:
     return f"{Kind.PAGE.value}:{token_text(token)}:{number}"
 
 
-def leaf_name(stand: Stand) -> str:
-    """Of the leaf that a commit wrote."""
-    return f"{Kind.LEAF.value}:{token_text(stand.token)}:{stand.commit}"
+def index_block_name(version: CommitVersion) -> str:
+    """Of the block that a commit wrote."""
+    return f"{Kind.INDEX_BLOCK.value}:{token_text(version.token)}:{version.commit}"
 
 
-class PartitionLink:
+class PartitionKeys:
     """Names are relative to the partition. What is named is written once, under its writer's token, and then only deleted."""
 
     def __init__(self, cache: Cache, namespace: str, partition: Partition, memory: PageMemory) -> None:
@@ -28,15 +28,15 @@ class PartitionLink:
         self._memory = memory
         self.name = f"{namespace}:{partition.topic}:{partition.number}"
 
-    def find_stand(self) -> Stand | None:
+    def find_version(self) -> CommitVersion | None:
         """What the counter holds; None if there is none."""
         value = self._cache.find_counter(self.name)
-        return None if value is None else stand_of(value)
+        return None if value is None else version_of(value)
 
     def create_counter(self) -> None:
         self._cache.create_counter(self.name)
 
-    def move(self, expected: Stand, update: Stand) -> bool:
+    def move(self, expected: CommitVersion, update: CommitVersion) -> bool:
         """The compare-and-set that makes a commit valid."""
         return self._cache.compare_and_set(self.name, expected.packed(), update.packed())
 

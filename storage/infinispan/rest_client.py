@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from storage.infinispan.durability import BINARY, CLUSTERED_DEFINITION, LOCAL_DEFINITION, CachePromise, promise_of
+from storage.infinispan.durability import BINARY, CLUSTERED_DEFINITION, LOCAL_DEFINITION, CacheDurability, durability_of
 from storage.infinispan.errors import refuse, translated
 from storage.infinispan.login import Login
 from storage.infinispan.settings import ServerSettings
@@ -27,7 +27,7 @@ _Answer = TypeVar("_Answer")
 class InfinispanRest:
     """One cache of one server, or cluster behind one address. Connects on first use; used from one thread.
 
-    `promise` is what the cache is known to promise: None before `set_up`, and where the user may not look at it.
+    `durability` is what the cache is known to guarantee: None before `set_up`, and where the user may not look at it.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -36,11 +36,11 @@ class InfinispanRest:
         self._root = f"{self._server}/rest/v2"
         self._values = f"{self._root}/caches/{_escaped(settings.cache)}"
         self._client: httpx.Client | None = None
-        self.promise: CachePromise | None = None
+        self.durability: CacheDurability | None = None
 
     @property
     def may_lag(self) -> bool:
-        return self.promise is not None and self.promise.is_asynchronous
+        return self.durability is not None and self.durability.is_asynchronous
 
     def get(self, key: str) -> bytes | None:
         response = self._ask("GET", f"{self._values}/{_escaped(key)}", {200, 404})
@@ -74,17 +74,17 @@ class InfinispanRest:
         Raises:
             StorageRefused: It expires, evicts or changes its entries.
         """
-        promise = self.look()
-        if promise is None:
+        durability = self.look()
+        if durability is None:
             self._create()
-            promise = self.look()
-        if promise is not None and promise != self.promise:
-            _log.info("cache %s: %s", self._settings.cache, promise)
-            for each in promise.shortcomings():
+            durability = self.look()
+        if durability is not None and durability != self.durability:
+            _log.info("cache %s: %s", self._settings.cache, durability)
+            for each in durability.shortcomings():
                 _log.warning("cache %s: %s", self._settings.cache, each)
-        self.promise = promise
+        self.durability = durability
 
-    def look(self) -> CachePromise | None:
+    def look(self) -> CacheDurability | None:
         """What the cache promises, None if there is none. Changes nothing.
 
         Raises: as `set_up`.
@@ -92,10 +92,10 @@ class InfinispanRest:
         response = self._ask("GET", self._values, {200, 404})
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
-        promise = promise_of(self._read(response, dict[str, Any]))
-        if promise.objections:
-            raise StorageRefused(f"{self._server}: cache {self._settings.cache}", "; ".join(promise.objections))
-        return promise
+        durability = durability_of(self._read(response, dict[str, Any]))
+        if durability.objections:
+            raise StorageRefused(f"{self._server}: cache {self._settings.cache}", "; ".join(durability.objections))
+        return durability
 
     def inspect(self) -> list[str]:
         """What a user should know before the service is started; a sentence each. Changes nothing.
@@ -103,12 +103,12 @@ class InfinispanRest:
         Raises:
             StorageUnavailable, StorageRefused: As the service would meet them.
         """
-        name, promise = f"cache {self._settings.cache}", self.look()
+        name, durability = f"cache {self._settings.cache}", self.look()
         self.find_counter("is-there-none")
-        if promise is None:
+        if durability is None:
             return [f"{name}: it is not there and will be made, for which the user needs the role deployer or admin"]
         self.get("is-there-none")
-        return [f"{name}: {each}" for each in (promise, *promise.shortcomings())]
+        return [f"{name}: {each}" for each in (durability, *durability.shortcomings())]
 
     def close(self) -> None:
         if self._client is not None:

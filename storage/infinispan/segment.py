@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from storage.infinispan.expiry import Horizon
+from storage.infinispan.expiry import ExpiryWatermark
 from storage.infinispan.records import UnitRecord
 from storage.infinispan.value_framing import undecodable
 from storage.port import Header
@@ -14,7 +14,7 @@ MOST_COMMITS = 2**32 - 1
 """Under one token. Whoever gets so far takes the partition over anew, with another token."""
 
 
-class Stand(NamedTuple):
+class CommitVersion(NamedTuple):
     """What a partition's counter holds: under which token how many commits were made. Token 0: it was never opened."""
 
     token: int
@@ -24,8 +24,8 @@ class Stand(NamedTuple):
         return self.token << 32 | self.commit
 
 
-def stand_of(counter: int) -> Stand:
-    return Stand(counter >> 32, counter & MOST_COMMITS)
+def version_of(counter: int) -> CommitVersion:
+    return CommitVersion(counter >> 32, counter & MOST_COMMITS)
 
 
 def token_of(text: str) -> int:
@@ -38,8 +38,8 @@ def token_text(token: int) -> str:
     return f"{token:08x}"
 
 
-def stand_of_header(header: Header) -> Stand:
-    return Stand(int(header.token, 16), header.commit)
+def version_of_header(header: Header) -> CommitVersion:
+    return CommitVersion(int(header.token, 16), header.commit)
 
 
 class WindowRow(msgspec.Struct, frozen=True, array_like=True):
@@ -47,29 +47,29 @@ class WindowRow(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     parts: int
-    folded: int
+    compacted: int
 
 
-class LeafRow(msgspec.Struct, frozen=True, array_like=True):
+class IndexBlockRow(msgspec.Struct, frozen=True, array_like=True):
     name: str
     parts: int
 
 
-class Manifest(msgspec.Struct, frozen=True, array_like=True):
+class SegmentManifest(msgspec.Struct, frozen=True, array_like=True):
     """What a segment builds on, beside itself.
 
     The pages are those from `tail` up to `head`; the writer of a page is the token of the last of `origins` that begins at it
-    or before. `garbage` names what nobody needs any more and may not have been deleted yet. `horizon` says which idle units are
+    or before. `garbage` names what nobody needs any more and may not have been deleted yet. `watermark` says which idle units are
     forgotten; None where an older version wrote it, which counted on the wall clock.
     """
 
     window: tuple[WindowRow, ...] = ()
-    leaves: tuple[LeafRow, ...] = ()
+    blocks: tuple[IndexBlockRow, ...] = ()
     origins: tuple[tuple[int, int], ...] = ()
     tail: int = 0
     head: int = 0
     garbage: tuple[str, ...] = ()
-    horizon: Horizon | None = None
+    watermark: ExpiryWatermark | None = None
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True):
@@ -77,14 +77,14 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
 
     header: Header
     attempt: str | None = None
-    manifest: Manifest = Manifest()
+    manifest: SegmentManifest = SegmentManifest()
     pending: tuple[tuple[int, bytes], ...] = ()
     pins: tuple[int, ...] = ()
     changes: tuple[UnitRecord, ...] = ()
 
     @property
-    def stand(self) -> Stand:
-        return stand_of_header(self.header)
+    def version(self) -> CommitVersion:
+        return version_of_header(self.header)
 
 
 encode_segment = msgspec.msgpack.Encoder().encode

@@ -25,7 +25,7 @@ class LayoutSettings(msgspec.Struct, frozen=True):
     """How much lies where.
 
     `window_bytes` is shared by the partitions of a worker, each of which may have `least_window_bytes`; it is in memory, and
-    what an opener reads. A commit of n bytes moves up to `least_fold_bytes` + 2 n into pages. For the rest see `FoldLimits`.
+    what an opener reads. A commit of n bytes moves up to `least_compaction_bytes` + 2 n into pages. See `CompactionLimits`.
     `retention_ms` is asked only for partitions that an older version left (`storage/infinispan/wall_clock.py`).
     """
 
@@ -34,8 +34,8 @@ class LayoutSettings(msgspec.Struct, frozen=True):
     window_bytes: int = 32 * 2**20
     least_window_bytes: int = 2 * 2**20
     window_segments: int = 128
-    least_fold_bytes: int = 2**20
+    least_compaction_bytes: int = 2**20
     page_memory_bytes: int = 32 * 2**20
     page_bytes: int = 128 * 2**10
-    leaf_bytes: int = 256 * 2**10
+    index_block_bytes: int = 256 * 2**10
     few_units: int = 10_000

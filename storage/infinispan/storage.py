@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from domain.record import Partition
 from storage.infinispan.cache_port import Cache
-from storage.infinispan.compaction import FoldLimits
-from storage.infinispan.data_loss import Loss
+from storage.infinispan.compaction import CompactionLimits
+from storage.infinispan.data_loss import DataLoss
 from storage.infinispan.opening import Opening
 from storage.infinispan.page import PageMemory
 from storage.infinispan.partition import InfinispanPartitionStore
-from storage.infinispan.partition_keys import PartitionLink
+from storage.infinispan.partition_keys import PartitionKeys
 from storage.infinispan.settings import LayoutSettings
 from storage.infinispan.wall_clock import WallClock
 
@@ -24,7 +24,7 @@ class InfinispanStorage:
         self._memory = PageMemory(settings.page_memory_bytes)
         self._stores: dict[Partition, InfinispanPartitionStore] = {}
         self._openings: dict[Partition, Opening] = {}
-        self._loss = Loss(random_token)
+        self._loss = DataLoss(random_token)
         self._wall_clock = WallClock(cache, settings.namespace, settings.retention_ms)
 
     @property
@@ -36,7 +36,7 @@ class InfinispanStorage:
 
     def open(self, partition: Partition) -> InfinispanPartitionStore:
         self._cache.set_up()
-        link = PartitionLink(self._cache, self._settings.namespace, partition, self._memory)
+        link = PartitionKeys(self._cache, self._settings.namespace, partition, self._memory)
         opening = self._openings.setdefault(partition, Opening(link, self._loss, self._random_token))
         contents = opening.open()
         if contents.counts_on_wall_clock:
@@ -51,8 +51,10 @@ class InfinispanStorage:
     def close(self) -> None:
         self._cache.close()
 
-    def _limits(self, commit_bytes: int) -> FoldLimits:
+    def _limits(self, commit_bytes: int) -> CompactionLimits:
         settings = self._settings
         window = max(settings.least_window_bytes, settings.window_bytes // max(1, len(self._stores)))
-        budget = settings.least_fold_bytes + 2 * commit_bytes
-        return FoldLimits(window, settings.window_segments, budget, settings.page_bytes, settings.leaf_bytes, settings.few_units)
+        budget = settings.least_compaction_bytes + 2 * commit_bytes
+        return CompactionLimits(
+            window, settings.window_segments, budget, settings.page_bytes, settings.index_block_bytes, settings.few_units
+        )

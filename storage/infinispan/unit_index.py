@@ -1,4 +1,4 @@
-"""The directory: in which pages a unit may lie, in eight bytes per unit. Pure."""
+"""The unit index: in which pages a unit may lie, in eight bytes per unit. Pure."""
 
 import sys
 from array import array
@@ -27,7 +27,7 @@ class _Run(NamedTuple):
     last_page: int
 
 
-class Directory:
+class UnitIndex:
     """Sorted runs of entries. A page that is named for a unit need not hold it: units may share a fingerprint."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ class Kind(Enum):
 
     SEGMENT = "s"
     PAGE = "p"
-    LEAF = "l"
+    INDEX_BLOCK = "l"
 
 
 class Value(NamedTuple):

@@ -3,32 +3,32 @@
 from msgspec.structs import replace
 
 from storage.infinispan.cache_port import Cache
-from storage.infinispan.expiry import NEVER, Forgotten, Horizon
-from storage.infinispan.partition_state import Contents
+from storage.infinispan.expiry import NEVER, ExpiredUnits, ExpiryWatermark
+from storage.infinispan.partition_state import PartitionState
 from storage.port import StorageRefused
 
 
 class WallClock:
-    """The horizon that older versions kept in the cache, one instant for all partitions of a namespace. Read, never written."""
+    """The watermark that older versions kept in the cache, one instant for all partitions of a namespace. Read, never written."""
 
     def __init__(self, cache: Cache, namespace: str, retention_ms: int) -> None:
         self._cache = cache
         self._key = f"{namespace}::forgotten-until"
         self._retention_ms = retention_ms
 
-    def leave(self, contents: Contents) -> None:
+    def leave(self, contents: PartitionState) -> None:
         """Have the caught-up clock begin at the instant at which the older version looked last for what is to be forgotten.
 
         So nothing is forgotten at once that was not forgotten then, and everything goes a retention after its last change.
         Where that instant is not known, that of the last change takes its place. Until the next commit the cache says
         nothing of it, and the next owner does the same again.
         """
-        until = self._find_horizon()
+        until = self._find_watermark()
         begin = contents.last_change if until is None else until + self._retention_ms
         contents.header = replace(contents.header, caught_up_ms=max(begin, contents.header.caught_up_ms))
-        contents.forgotten = Forgotten(Horizon(NEVER if until is None else until))
+        contents.forgotten = ExpiredUnits(ExpiryWatermark(NEVER if until is None else until))
 
-    def _find_horizon(self) -> int | None:
+    def _find_watermark(self) -> int | None:
         body = self._cache.get(self._key)
         try:
             return None if body is None else int(body)

@@ -11,14 +11,14 @@ from storage.infinispan.segment import WindowRow
 
 
 class Progress(NamedTuple):
-    """How far a fold came: so many whole segments from the oldest on, and so many changes of the next one."""
+    """How far a compaction came: so many whole segments from the oldest on, and so many changes of the next one."""
 
     segments: int = 0
     changes: int = 0
 
 
 class Candidate(NamedTuple):
-    """A unit whose change is next to be folded, and the progress once it is.
+    """A unit whose change is next to be compacted, and the progress once it is.
 
     `is_done`: a page has the change already. `is_last`: the window has no later change of the unit.
     """
@@ -30,18 +30,18 @@ class Candidate(NamedTuple):
 
 
 class _Segment:
-    """`ordinal` counts what was added to the window; the first `folded` of `units` are in pages."""
+    """`ordinal` counts what was added to the window; the first `compacted` of `units` are in pages."""
 
-    __slots__ = ("folded", "name", "ordinal", "parts", "size", "units")
+    __slots__ = ("compacted", "name", "ordinal", "parts", "size", "units")
 
     def __init__(self, row: WindowRow, ordinal: int, records: Sequence[UnitRecord], size: int) -> None:
-        self.name, self.parts, self.folded = row.name, row.parts, row.folded
+        self.name, self.parts, self.compacted = row.name, row.parts, row.compacted
         self.ordinal = ordinal
         self.units = [record.unit for record in records]
         self.size = size
 
-    def row(self, folded: int) -> WindowRow:
-        return WindowRow(self.name, self.parts, folded)
+    def row(self, compacted: int) -> WindowRow:
+        return WindowRow(self.name, self.parts, compacted)
 
 
 class _Recent:
@@ -59,7 +59,7 @@ class _Recent:
 
 
 class Window:
-    """Units are folded in the order of their changes, each with all that the window has of it."""
+    """Units are compacted in the order of their changes, each with all that the window has of it."""
 
     def __init__(self) -> None:
         self._segments: deque[_Segment] = deque()
@@ -89,7 +89,7 @@ class Window:
         return max((recent.changes[-1][1].changed_at for recent in self._recent.values()), default=NEVER)
 
     def find_bases(self, unit: str) -> Sequence[int] | None:
-        """The pages in which it may lie, the newest first; None where the directory must be asked."""
+        """The pages in which it may lie, the newest first; None where the unit index must be asked."""
         recent = self._recent.get(unit)
         return recent.bases if recent is not None else None
 
@@ -110,20 +110,20 @@ class Window:
             recent.changes.append((segment.ordinal, record))
 
     def rows(self, progress: Progress) -> tuple[WindowRow, ...]:
-        """What a manifest names once a fold came so far."""
-        rows = [each.row(each.folded) for each in islice(self._segments, progress.segments, None)]
+        """What a manifest names once a compaction came so far."""
+        rows = [each.row(each.compacted) for each in islice(self._segments, progress.segments, None)]
         if progress.changes:
             rows[0] = self._segments[progress.segments].row(progress.changes)
         return tuple(rows)
 
     def left_behind(self, progress: Progress) -> list[WindowRow]:
-        """The segments that nobody needs once a fold came so far."""
-        return [each.row(each.folded) for each in islice(self._segments, progress.segments)]
+        """The segments that nobody needs once a compaction came so far."""
+        return [each.row(each.compacted) for each in islice(self._segments, progress.segments)]
 
     def candidates(self) -> Iterator[Candidate]:
         """The oldest change first."""
         for count, segment in enumerate(self._segments):
-            for index in range(segment.folded, len(segment.units)):
+            for index in range(segment.compacted, len(segment.units)):
                 recent = self._recent[segment.units[index]]
                 is_last = recent.changes[-1][0] == segment.ordinal
                 progress = Progress(count + 1) if index + 1 == len(segment.units) else Progress(count, index + 1)
@@ -132,8 +132,8 @@ class Window:
     def size_after(self, progress: Progress) -> int:
         return self.size - sum(each.size for each in islice(self._segments, progress.segments))
 
-    def fold(self, units: Collection[str], progress: Progress) -> None:
-        """Pages have all of these units now, and the fold came so far."""
+    def compaction(self, units: Collection[str], progress: Progress) -> None:
+        """Pages have all of these units now, and the compaction came so far."""
         for unit in units:
             if (recent := self._recent.get(unit)) is not None:
                 recent.covered = recent.changes[-1][0]
@@ -141,7 +141,7 @@ class Window:
         for _ in range(progress.segments):
             self._leave(self._segments.popleft())
         if progress.changes:
-            self._segments[0].folded = progress.changes
+            self._segments[0].compacted = progress.changes
 
     def _leave(self, segment: _Segment) -> None:
         self.size -= segment.size

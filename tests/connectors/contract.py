@@ -9,7 +9,7 @@ from typing import Protocol
 import pytest
 from harness.waiting import wait_until
 
-from connectors.port import Channel, Outgoing, PartitionOutput, Polled, Position, Transport, TransportRefused
+from connectors.port import Channel, OutputRecord, PartitionOutput, Polled, Position, Transport, TransportRefused
 from domain.record import Headers, Partition, Record
 
 
@@ -68,12 +68,12 @@ class Reading:
         return [each.value for each in self.records]
 
 
-def notification(number: int, value: bytes, key: bytes | None = b"unit", headers: Headers = ()) -> Outgoing:
-    return Outgoing(number, Channel.NOTIFICATIONS, key, headers, value)
+def notification(number: int, value: bytes, key: bytes | None = b"unit", headers: Headers = ()) -> OutputRecord:
+    return OutputRecord(number, Channel.NOTIFICATIONS, key, headers, value)
 
 
-def letter(number: int, value: bytes) -> Outgoing:
-    return Outgoing(number, Channel.DEAD_LETTERS, None, (("dead-letter-reason", b"undecodable"),), value)
+def letter(number: int, value: bytes) -> OutputRecord:
+    return OutputRecord(number, Channel.DEAD_LETTERS, None, (("dead-letter-reason", b"undecodable"),), value)
 
 
 class TransportContract:
@@ -195,8 +195,8 @@ class TransportContract:
         transport = made()
         transport.position(one)
         headers = (("notification-id", b"N1"), ("event-name", "Zürich".encode()))
-        outgoing = (notification(1, b'{"a":1}', b"unit", headers), letter(2, b"\xff\x00"), notification(3, b'{"a":2}'))
-        transport.publish([PartitionOutput(one, outgoing, Position(0, "m"))])
+        records = (notification(1, b'{"a":1}', b"unit", headers), letter(2, b"\xff\x00"), notification(3, b'{"a":2}'))
+        transport.publish([PartitionOutput(one, records, Position(0, "m"))])
         left = harness.left(Channel.NOTIFICATIONS)
         assert [(each.key, each.value) for each in left] == [(b"unit", b'{"a":1}'), (b"unit", b'{"a":2}')]
         assert tuple(left[0].headers) == headers

@@ -9,7 +9,7 @@ from harness import published_lookups
 from harness.published_lookups import Rows
 
 from enrichment.directory import LookupsDirectory
-from enrichment.manifest import Manifest
+from enrichment.manifest import ReleaseManifest
 
 
 @pytest.fixture
@@ -18,12 +18,12 @@ def directory(tmp_path: Path) -> LookupsDirectory:
 
 
 @pytest.fixture
-def publish(directory: LookupsDirectory) -> Callable[..., Manifest]:
+def publish(directory: LookupsDirectory) -> Callable[..., ReleaseManifest]:
     """Publishes tables, each `{key: value}`, as the next release: `publish({"t": {b"k": b"v"}}, shards=2)`."""
     numbers = iter(range(1, 1_000_000))
     publish_at = partial(published_lookups.publish, directory)
 
-    def publish(tables: Mapping[str, Rows], shards: int = 1) -> Manifest:
+    def publish(tables: Mapping[str, Rows], shards: int = 1) -> ReleaseManifest:
         return publish_at(tables, shards, published_lookups.NOW + 1_000 * next(numbers))
 
     return publish

@@ -8,11 +8,11 @@ from harness.waiting import wait_until
 
 from enrichment.directory import LookupsDirectory
 from enrichment.follower import Follower
-from enrichment.manifest import Manifest
+from enrichment.manifest import ReleaseManifest
 from enrichment.publication import roll_back
 from enrichment.release import Release, open_release
 
-Publish = Callable[..., Manifest]
+Publish = Callable[..., ReleaseManifest]
 
 
 @pytest.fixture

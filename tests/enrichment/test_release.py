@@ -10,12 +10,12 @@ import pytest
 from enrichment import publication
 from enrichment.directory import MANIFEST, LookupsDirectory
 from enrichment.errors import NoRelease, PublishingRefused, ReleaseRefused
-from enrichment.manifest import FORMAT, Manifest, decode_manifest, encode_manifest
+from enrichment.manifest import FORMAT, ReleaseManifest, decode_manifest, encode_manifest
 from enrichment.publication import Publication, roll_back
 from enrichment.release import Release, open_release
 
 ROWS = {b"k%05d" % number: b"v%d" % number for number in range(2_000)}
-Publish = Callable[..., Manifest]
+Publish = Callable[..., ReleaseManifest]
 
 
 def opened(directory: LookupsDirectory) -> Release:

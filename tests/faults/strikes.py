@@ -18,16 +18,16 @@ Strike = Callable[[Stage, Random], None]
 _MOST_DEATHS, _WITHIN_SECONDS = 8, 61
 """A supervisor gives up at the tenth death in a slot within a minute."""
 
-_deaths: defaultdict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=_MOST_DEATHS))
+_exits: defaultdict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=_MOST_DEATHS))
 
 
 def kill_worker(stage: Stage, chance: Random) -> None:
     """One that may just have been started, too."""
     slot, now = chance.randrange(2), monotonic()
-    recent = _deaths[str(stage.directory), slot]
+    recent = _exits[str(stage.directory), slot]
     if len(recent) == _MOST_DEATHS and now - recent[0] < _WITHIN_SECONDS:
         slot = 1 - slot
-        recent = _deaths[str(stage.directory), slot]
+        recent = _exits[str(stage.directory), slot]
     if len(recent) == _MOST_DEATHS:
         sleep(max(0, recent[0] + _WITHIN_SECONDS - now))
     _send(stage.daemon, slot, signal.SIGKILL)

@@ -12,7 +12,7 @@ from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import TransientError
 from guardian.guardian_actor import Escalated
-from guardian.messages import Settled
+from guardian.messages import Decided
 from resequencer.messages import UnitKey
 from resequencer.payment_data import PaymentData
 from resequencer.settings import LearnedTimeout
@@ -24,15 +24,15 @@ U = UnitKey(P0, "u")
 BUG = ArithmeticError("a bug of ours")
 
 
-def buried(settled: Settled) -> list[int]:
+def buried(decided: Decided) -> list[int]:
     """The offsets of the dead letters."""
-    letters = [each for told in settled.decisions for each in told.decision.outgoing if isinstance(each, DeadLetter)]
+    letters = [each for told in decided.decisions for each in told.decision.output if isinstance(each, DeadLetter)]
     assert {each.reason for each in letters} <= {DeadLetterReason.HANDLER_FAILED}
     return [each.record.origin.offset for each in letters]
 
 
-def told_of(unit: str, asked: Asked, settled: Settled) -> list[str]:
-    return [each for each in asked.told(settled) if each.startswith(f"{unit}#")]
+def told_of(unit: str, asked: Asked, decided: Decided) -> list[str]:
+    return [each for each in asked.told(decided) if each.startswith(f"{unit}#")]
 
 
 def stashed(asked: Asked) -> list[int]:
@@ -50,10 +50,10 @@ def break_on(asked: Asked, *envelopes: DataEnvelope, error: Exception = BUG) -> 
 def test_of_a_poll_only_the_envelope_that_it_fails_on_is_a_dead_letter(asked: Asked, error: Exception) -> None:
     first, third, fourth, fifth, second = (asked.envelope("u", number) for number in (1, 3, 4, 5, 2))
     break_on(asked, second, error=error)
-    settled = asked.poll(first, third, fourth, fifth, second, asked.envelope("v", 1))
-    assert buried(settled) == [second.offset]
-    assert told_of("u", asked, settled) == ["u#1", "u#3", "u#4", "u#5"]
-    assert told_of("v", asked, settled) == ["v#1"]
+    decided = asked.poll(first, third, fourth, fifth, second, asked.envelope("v", 1))
+    assert buried(decided) == [second.offset]
+    assert told_of("u", asked, decided) == ["u#1", "u#3", "u#4", "u#5"]
+    assert told_of("v", asked, decided) == ["v#1"]
     assert stashed(asked) == []
 
 
@@ -61,7 +61,7 @@ def test_the_dead_letter_says_what_was_raised_and_that_the_envelope_is_not_to_bl
     first = asked.envelope("u", 1)
     break_on(asked, first)
     (told,) = asked.poll(first).decisions
-    (letter,) = told.decision.outgoing
+    (letter,) = told.decision.output
     assert isinstance(letter, DeadLetter)
     assert letter.record == first.record
     assert "ArithmeticError: a bug of ours" in letter.error
@@ -72,19 +72,19 @@ def test_a_stashed_one_that_fails_costs_itself_and_not_the_one_that_let_it_loose
     second, third = asked.envelope("u", 2), asked.envelope("u", 3)
     asked.poll(second, third)
     break_on(asked, second)
-    settled = asked.poll(asked.envelope("u", 1))
-    assert buried(settled) == [second.offset]
-    assert asked.told(settled) == ["u#1", "u#3"]
+    decided = asked.poll(asked.envelope("u", 1))
+    assert buried(decided) == [second.offset]
+    assert asked.told(decided) == ["u#1", "u#3"]
     assert stashed(asked) == []
-    assert asked.survey().waiting == 0
+    assert asked.report_units().waiting == 0
 
 
 def test_one_that_fails_at_its_deadline_costs_itself(asked: Asked) -> None:
     second, third = asked.envelope("u", 2), asked.envelope("u", 3)
     asked.poll(second, third)
     break_on(asked, second)
-    settled = asked.poll(after_ms=21_000)
-    assert (buried(settled), asked.told(settled)) == ([second.offset], ["u#3"])
+    decided = asked.poll(after_ms=21_000)
+    assert (buried(decided), asked.told(decided)) == ([second.offset], ["u#3"])
     assert stashed(asked) == []
     assert asked.told(asked.poll(asked.envelope("u", 4))) == ["u#4"]
 
@@ -94,17 +94,17 @@ def test_one_that_fails_when_it_is_tried_again_costs_itself(asked: Asked) -> Non
     asked.handler.fail(first, TransientError("away"))
     break_on(asked, first)
     asked.poll(first, asked.envelope("u", 2))
-    settled = asked.poll(after_ms=3_000)
-    assert (buried(settled), asked.told(settled)) == ([first.offset], ["u#2"])
+    decided = asked.poll(after_ms=3_000)
+    assert (buried(decided), asked.told(decided)) == ([first.offset], ["u#2"])
     assert stashed(asked) == []
 
 
 def test_each_of_several_that_fail_costs_itself(asked: Asked) -> None:
     envelopes = [asked.envelope("u", number) for number in range(1, 9)]
     break_on(asked, *envelopes[1::2])
-    settled = asked.poll(*envelopes)
-    assert buried(settled) == [each.offset for each in envelopes[1::2]]
-    assert asked.told(settled) == ["u#1", "u#3", "u#5", "u#7"]
+    decided = asked.poll(*envelopes)
+    assert buried(decided) == [each.offset for each in envelopes[1::2]]
+    assert asked.told(decided) == ["u#1", "u#3", "u#5", "u#7"]
 
 
 def test_what_was_set_aside_and_what_left_leave_once(asked: Asked) -> None:
@@ -114,8 +114,8 @@ def test_what_was_set_aside_and_what_left_leave_once(asked: Asked) -> None:
     asked.poll(third)
     asked.poll(first, second)
     asked.drop(P0)
-    settled = asked.poll(asked.envelope("u", 4), after_ms=60_000)
-    assert (buried(settled), asked.told(settled)) == ([], ["u#4"])
+    decided = asked.poll(asked.envelope("u", 4), after_ms=60_000)
+    assert (buried(decided), asked.told(decided)) == ([], ["u#4"])
 
 
 def test_one_that_was_set_aside_may_come_again(asked: Asked) -> None:
@@ -145,8 +145,8 @@ class TestWhereOurOwnStepsFail:
     def test_one_that_cannot_be_taken_costs_itself(self, asked: Asked) -> None:
         asked.poll(asked.envelope("u", 3))
         second, ninth = asked.envelope("u", 2), asked.envelope("u", 9)
-        settled = asked.poll(second, ninth, asked.envelope("v", 1))
-        assert (buried(settled), asked.told(settled)) == ([ninth.offset], ["v#1"])
+        decided = asked.poll(second, ninth, asked.envelope("v", 1))
+        assert (buried(decided), asked.told(decided)) == ([ninth.offset], ["v#1"])
         assert stashed(asked) == [1, second.offset]
         assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2", "u#3"]
 
@@ -154,8 +154,8 @@ class TestWhereOurOwnStepsFail:
     def test_a_deadline_that_comes_with_it_comes_all_the_same(self, asked: Asked) -> None:
         asked.poll(asked.envelope("u", 3))
         ninth = asked.envelope("u", 9)
-        settled = asked.poll(ninth, after_ms=21_000)
-        assert (buried(settled), asked.told(settled)) == ([ninth.offset], ["u#3"])
+        decided = asked.poll(ninth, after_ms=21_000)
+        assert (buried(decided), asked.told(decided)) == ([ninth.offset], ["u#3"])
 
     def test_one_that_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
         right = resequencer.decision.encode_entry
@@ -167,8 +167,8 @@ class TestWhereOurOwnStepsFail:
 
         monkeypatch.setattr(resequencer.decision, "encode_entry", encode)
         second, ninth, third = (asked.envelope("u", number) for number in (2, 9, 3))
-        settled = asked.poll(second, ninth, third)
-        assert buried(settled) == [ninth.offset]
+        decided = asked.poll(second, ninth, third)
+        assert buried(decided) == [ninth.offset]
         assert stashed(asked) == [second.offset, third.offset]
 
     def test_one_whose_payment_data_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,8 +181,8 @@ class TestWhereOurOwnStepsFail:
             return right(data)
 
         monkeypatch.setattr(resequencer.decision, "encode_data", encode)
-        settled = asked.poll(first, second, third)
-        assert (buried(settled), asked.told(settled)) == ([second.offset], ["u#1"])
+        decided = asked.poll(first, second, third)
+        assert (buried(decided), asked.told(decided)) == ([second.offset], ["u#1"])
         assert stashed(asked) == [third.offset]
 
     def test_of_the_stash_the_one_whose_data_cannot_be_gathered_costs_itself(
@@ -202,9 +202,9 @@ class TestWhereOurOwnStepsFail:
         seventh = asked.envelope("u", 7)
         asked.poll(seventh, asked.envelope("u", 8))
         parts = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")
-        settled = asked.poll(asked.envelope("u", 9, mds=parts))
-        assert buried(settled) == [seventh.offset]
-        assert sorted(asked.told(settled)) == ["u#6", "u#8", "u#9"]
+        decided = asked.poll(asked.envelope("u", 9, mds=parts))
+        assert buried(decided) == [seventh.offset]
+        assert sorted(asked.told(decided)) == ["u#6", "u#8", "u#9"]
         assert stashed(asked) == []
 
     def test_a_stashed_one_that_cannot_be_taken_up_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,8 +217,8 @@ class TestWhereOurOwnStepsFail:
             return right(self, entry)
 
         monkeypatch.setattr(Stash, "without", without)
-        settled = asked.poll(asked.envelope("u", 1))
-        assert (buried(settled), asked.told(settled)) == ([second.offset], ["u#1"])
+        decided = asked.poll(asked.envelope("u", 1))
+        assert (buried(decided), asked.told(decided)) == ([second.offset], ["u#1"])
         assert asked.told(asked.poll(after_ms=21_000)) == ["u#3"]
         assert stashed(asked) == []
 
@@ -234,8 +234,8 @@ class TestWhereOurOwnStepsFail:
             return right(self, envelope)
 
         monkeypatch.setattr(PaymentData, "absorb", absorb)
-        settled = asked.poll(after_ms=3_000)
-        assert (buried(settled), asked.told(settled)) == ([first.offset], [])
+        decided = asked.poll(after_ms=3_000)
+        assert (buried(decided), asked.told(decided)) == ([first.offset], [])
         assert asked.told(asked.poll(after_ms=21_000)) == ["u#2"]
         assert stashed(asked) == []
 
@@ -251,8 +251,8 @@ def test_a_strategy_of_ours_that_raises_costs_the_envelope_it_fails_on(question:
 
     asked = new_asked(type("Failing", (Sequence,), {question: fail})())
     second = asked.envelope("u", 2)
-    settled = asked.poll(asked.envelope("u", 1), second, asked.envelope("v", 1))
-    assert (buried(settled), sorted(asked.told(settled))) == ([second.offset], ["u#1", "v#1"])
+    decided = asked.poll(asked.envelope("u", 1), second, asked.envelope("v", 1))
+    assert (buried(decided), sorted(asked.told(decided))) == ([second.offset], ["u#1", "v#1"])
 
 
 def test_a_strategy_of_ours_that_cannot_say_what_is_missing_costs_nothing(new_asked: Callable[..., Asked]) -> None:
@@ -279,8 +279,8 @@ def test_a_stashed_record_that_can_no_longer_be_ranked_costs_only_that(new_asked
 
     after = new_asked(Forgetful())
     after.stored, after.offset = before.stored, before.offset
-    settled = after.poll(after.envelope("u", 1))
-    assert (buried(settled), after.told(settled)) == ([1], ["u#1"])
+    decided = after.poll(after.envelope("u", 1))
+    assert (buried(decided), after.told(decided)) == ([1], ["u#1"])
     assert stashed(after) == [2]
 
 
@@ -290,16 +290,16 @@ def test_what_is_known_of_flows_fails_and_the_stash_waits_as_configured(new_aske
             raise BUG
 
     asked = new_asked("SEQUENCE", profiles=Broken(), learned=LearnedTimeout())
-    settled = asked.poll(asked.envelope("u", 2))
-    assert buried(settled) == []
+    decided = asked.poll(asked.envelope("u", 2))
+    assert buried(decided) == []
     assert asked.waiting[U].wakes_at == asked.now + 21_000
 
 
 def test_a_thousand_of_one_unit_that_all_fail_are_set_aside_at_once(asked: Asked) -> None:
     envelopes = [asked.envelope("u", number) for number in range(1, 1_001)]
     break_on(asked, *envelopes)
-    settled = asked.poll(*envelopes)
-    assert buried(settled) == [each.offset for each in envelopes]
+    decided = asked.poll(*envelopes)
+    assert buried(decided) == [each.offset for each in envelopes]
     assert len(asked.handler.seen) < 2_000
 
 
@@ -312,8 +312,8 @@ def test_a_unit_that_cannot_go_on_whatever_is_set_aside_ends_the_worker(asked: A
 
     monkeypatch.setattr(resequencer.decision, "encode_state", encode)
     second = asked.envelope("u", 2)
-    settled = asked.poll(second)
-    assert (buried(settled), asked.told(settled)) == ([second.offset], [])
+    decided = asked.poll(second)
+    assert (buried(decided), asked.told(decided)) == ([second.offset], [])
     with pytest.raises(Escalated, match="a resequencer raised on no envelope in particular: unit 'u' of T-0: ") as ended:
         asked.poll(after_ms=21_000)
     assert "a bug of ours" in str(ended.value)

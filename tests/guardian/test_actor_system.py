@@ -35,7 +35,7 @@ def make_plain_system() -> ActorSystem:
 
 
 class Stage:
-    """An actor system with one actor, the root. Actors do what callable messages say and note down all others."""
+    """An actor system with one actor, the root. ActorGateway do what callable messages say and note down all others."""
 
     def __init__(self, make_system: Callable[[], ActorSystem]) -> None:
         self.system = make_system()

@@ -11,35 +11,35 @@ A, B, C = UnitKey(P0, "a"), UnitKey(P0, "b"), UnitKey(P1, "c")
 def test_a_deadline_is_held_until_its_partition_was_read_up_to_the_end() -> None:
     backlog = Backlog()
     backlog.hold(A, 100)
-    assert list(backlog.let_go({P0: 99})) == []
-    assert list(backlog.let_go({P0: 100})) == [A]
-    assert list(backlog.let_go({P0: 100})) == []
+    assert list(backlog.caught_up({P0: 99})) == []
+    assert list(backlog.caught_up({P0: 100})) == [A]
+    assert list(backlog.caught_up({P0: 100})) == []
 
 
 def test_each_partition_is_read_for_itself() -> None:
     backlog = Backlog()
     backlog.hold(A, 100)
     backlog.hold(C, 10)
-    assert list(backlog.let_go({P0: 50, P1: 50})) == [C]
+    assert list(backlog.caught_up({P0: 50, P1: 50})) == [C]
 
 
 def test_a_partition_that_nobody_reads_lets_nobody_go() -> None:
     backlog = Backlog()
     backlog.hold(A, 0)
-    assert list(backlog.let_go({P1: 10**12})) == []
+    assert list(backlog.caught_up({P1: 10**12})) == []
 
 
 def test_an_empty_partition_holds_nobody() -> None:
     backlog = Backlog()
     backlog.hold(A, 0)
-    assert list(backlog.let_go({P0: 0})) == [A]
+    assert list(backlog.caught_up({P0: 0})) == [A]
 
 
 def test_whoever_came_first_goes_first() -> None:
     backlog = Backlog()
     backlog.hold(B, 10)
     backlog.hold(A, 20)
-    assert list(backlog.let_go({P0: 20})) == [B, A]
+    assert list(backlog.caught_up({P0: 20})) == [B, A]
 
 
 def test_a_unit_that_waits_anew_is_held_by_the_newer_end() -> None:
@@ -47,9 +47,9 @@ def test_a_unit_that_waits_anew_is_held_by_the_newer_end() -> None:
     backlog = Backlog()
     backlog.hold(A, 100)
     backlog.hold(A, 500)
-    assert list(backlog.let_go({P0: 100})) == []
+    assert list(backlog.caught_up({P0: 100})) == []
     assert len(backlog) == 1
-    assert list(backlog.let_go({P0: 500})) == [A]
+    assert list(backlog.caught_up({P0: 500})) == [A]
 
 
 def test_a_dropped_partition_is_forgotten_and_the_others_are_not() -> None:
@@ -57,5 +57,5 @@ def test_a_dropped_partition_is_forgotten_and_the_others_are_not() -> None:
     backlog.hold(A, 1)
     backlog.hold(C, 1)
     backlog.drop(P0)
-    assert list(backlog.let_go({P0: 9, P1: 9})) == [C]
+    assert list(backlog.caught_up({P0: 9, P1: 9})) == [C]
     assert len(backlog) == 0

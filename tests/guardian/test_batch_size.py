@@ -1,33 +1,33 @@
 """A cycle takes on what it can end in time."""
 
-from guardian.batch_size import Pace
+from guardian.batch_size import BatchSize
 
 
 def test_it_begins_small():
-    assert Pace(500, 1_000).at_once == 50
-    assert Pace(5, 1_000).at_once == 5
+    assert BatchSize(500, 1_000).at_once == 50
+    assert BatchSize(5, 1_000).at_once == 5
 
 
 def test_fast_handlers_get_all_they_are_allowed():
-    pace = Pace(500, 1_000)
+    pace = BatchSize(500, 1_000)
     pace.note(50, 5)
     assert pace.at_once == 500
 
 
 def test_slow_handlers_get_what_they_manage_in_time():
-    pace = Pace(500, 1_000)
+    pace = BatchSize(500, 1_000)
     pace.note(50, 6_000)
     assert pace.at_once == 8
 
 
 def test_one_that_takes_longer_than_the_target_is_still_taken():
-    pace = Pace(500, 1_000)
+    pace = BatchSize(500, 1_000)
     pace.note(1, 60_000)
     assert pace.at_once == 1
 
 
 def test_it_recovers_when_the_handlers_do():
-    pace = Pace(500, 1_000)
+    pace = BatchSize(500, 1_000)
     pace.note(1, 60_000)
     for _ in range(30):
         pace.note(pace.at_once, pace.at_once)
@@ -35,7 +35,7 @@ def test_it_recovers_when_the_handlers_do():
 
 
 def test_an_empty_cycle_and_a_clock_that_was_set_back_teach_nothing():
-    pace = Pace(500, 1_000)
+    pace = BatchSize(500, 1_000)
     pace.note(0, 500)
     pace.note(10, -3_600_000)
     assert pace.at_once == 50

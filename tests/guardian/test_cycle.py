@@ -15,7 +15,7 @@ from guardian.actor_gateway import ActorsFailed
 from guardian.guardian_actor import Escalated
 from guardian.retry import Stopped
 from guardian.takeover import Metadata, find_metadata
-from guardian.unit_registry import Roster
+from guardian.unit_registry import UnitRegistry
 from storage.port import Commit, StorageUnavailable
 
 
@@ -98,14 +98,14 @@ def test_a_poll_of_many_units_is_one_load_one_commit_and_one_publication(service
     service.cycle.run_once()
     assert watcher.names("load", "commit", "publish") == ["load", "commit", "publish"]
     (commit,), ((output,),) = watcher.commits(), watcher.outputs()
-    assert (len(commit.changes), len(commit.added), len(output.outgoing)) == (50, 50, 50)
+    assert (len(commit.changes), len(commit.added), len(output.records)) == (50, 50, 50)
 
 
 def test_the_position_names_the_commit_that_it_stands_on_and_the_highest_number(service: Service, watcher: Watcher) -> None:
     service.tell("u", 2, 1)
     service.cycle.run_once()
     ((output,),) = watcher.outputs()
-    header = service.cycle.ownership.held[P0].store.header
+    header = service.cycle.partitions.owned[P0].store.header
     assert find_metadata(output.position.metadata) == Metadata(header.token, header.commit, 2)
     assert output.position.offset == service.input_size()
 
@@ -122,7 +122,7 @@ def test_what_is_pending_leaves_the_storage_with_the_next_commit(service: Servic
     service.run()
     first, second = watcher.commits()
     assert (first.published, second.published) == (0, 1)
-    assert [each.number for each in service.cycle.ownership.held[P0].store.pending()] == [2]
+    assert [each.number for each in service.cycle.partitions.owned[P0].store.pending()] == [2]
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -169,7 +169,7 @@ def test_a_source_that_is_away_is_waited_for(service: Service, watcher: Watcher,
     service.tell("u", 1)
     service.run()
     assert service.sequences("u") == [1]
-    assert service.patience.away is None
+    assert service.retry.away is None
 
 
 @pytest.mark.parametrize("call", ["open", "waiting", "pending", "position", "end_offset", "seek"])
@@ -184,7 +184,7 @@ def test_a_takeover_that_fails_anywhere_is_begun_again(service: Service, watcher
     service.tell("u", 1)
     service.run()
     assert service.sequences("u") == [1, 2]
-    assert service.cycle.ownership.heals == 0
+    assert service.cycle.partitions.heals == 0
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -196,7 +196,7 @@ def test_what_was_pending_leaves_once_though_the_takeover_got_no_answer(service:
     service.kill()
     getattr(watcher, moment)["publish"] = [TransportUnavailable("away")]
     service.start().run()
-    assert (service.sequences("u"), service.cycle.ownership.heals) == ([1], 0)
+    assert (service.sequences("u"), service.cycle.partitions.heals) == ([1], 0)
 
 
 def test_told_to_stop_while_the_storage_is_away_it_stops_and_nothing_is_lost(service: Service, watcher: Watcher) -> None:
@@ -223,8 +223,8 @@ def test_a_partition_lost_to_a_stranger_is_taken_over_again(service: Service, wa
     service.tell("v" if call == "load" else "u", 1)
     service.tell("w", 2, partition=1)
     service.run()
-    assert service.cycle.ownership.losses == 1
-    assert set(service.cycle.ownership.held) == {P0, P1}
+    assert service.cycle.partitions.losses == 1
+    assert set(service.cycle.partitions.owned) == {P0, P1}
     assert service.sequences("w") == [1, 2]
     assert service.sequences("v") + service.sequences("u") == ([1] if call == "load" else [1, 2])
     service.run_after(21_000)
@@ -242,8 +242,8 @@ def test_a_stranger_who_comes_during_a_takeover_does_not_end_the_worker(service:
         service.forget_database()
     watcher.before[call] = [OwnershipLost("somebody else opened it")]
     service.start().run()
-    assert set(service.cycle.ownership.held) == {P0}
-    assert service.cycle.ownership.losses == 1
+    assert set(service.cycle.partitions.owned) == {P0}
+    assert service.cycle.partitions.losses == 1
 
 
 def test_an_escalation_commits_and_publishes_nothing(service: Service, watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_a_guardian_that_fails_commits_nothing(service: Service, watcher: Watche
 
     service.tell("u", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(Roster, "note", fail)
+        patch.setattr(UnitRegistry, "note", fail)
         with pytest.raises(ActorsFailed):
             service.cycle.run_once()
     assert watcher.names("commit", "publish") == []
@@ -284,24 +284,24 @@ def test_a_guardian_that_fails_commits_nothing(service: Service, watcher: Watche
 
 
 def test_a_record_has_left_when_all_has_that_was_committed_with_a_position_beyond_it(service: Service, watcher: Watcher) -> None:
-    ownership = service.cycle.ownership
+    partitions = service.cycle.partitions
     service.tell("u", 1)
     first = Origin(P0, 0)
-    assert not ownership.has_left(first)
+    assert not partitions.has_left(first)
     watcher.before["publish"] = [PublishRefused("the group has moved on")]
     service.cycle.run_once()
-    assert not ownership.has_left(first), "it is committed, and may not leave yet"
+    assert not partitions.has_left(first), "it is committed, and may not leave yet"
     service.cycle.run_once()
-    assert ownership.has_left(first)
+    assert partitions.has_left(first)
     second = Origin(P0, service.input_size())
     service.clock.advance(1)
     service.tell("v", 5)
     service.cycle.run_once()
-    assert not ownership.has_left(second), "its position is not due yet"
+    assert not partitions.has_left(second), "its position is not due yet"
     service.clock.advance(1_000)
     service.cycle.run_once()
-    assert ownership.has_left(second)
-    assert not ownership.has_left(Origin(P1, 0)), "that is not ours"
+    assert partitions.has_left(second)
+    assert not partitions.has_left(Origin(P1, 0)), "that is not ours"
 
 
 def test_a_position_is_published_once_a_second_while_nothing_leaves(service: Service, watcher: Watcher) -> None:
@@ -338,7 +338,7 @@ def test_records_of_a_partition_that_is_not_held_yet_are_left_alone(
     right: Callable[[], list[Partition]] = transport.assignment
     monkeypatch.setattr(type(transport), "assignment", lambda _: [], raising=False)
     service.cycle.run_once()
-    assert (service.told, service.cycle.ownership.held) == ([], {})
+    assert (service.told, service.cycle.partitions.owned) == ([], {})
     monkeypatch.undo()
     assert right() == [P0]
     service.run()

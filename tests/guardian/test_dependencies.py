@@ -8,7 +8,7 @@ from harness.actors.asking import P0, P1, Asked
 
 from domain.errors import DependencyUnavailable
 from guardian.dependencies import Dependencies
-from guardian.messages import Settled
+from guardian.messages import Decided
 from resequencer.messages import UnitKey
 
 GONE = DependencyUnavailable("sanctions-api")
@@ -144,10 +144,10 @@ def test_a_unit_that_waits_for_a_server_is_woken_when_its_pause_is_over(asked: A
     first = asked.envelope("u", 1)
     asked.handler.fail(first, GONE)
     assert asked.told(asked.poll(first, asked.envelope("v", 1))) == ["v#1"]
-    assert asked.survey().unavailable == {API: 1}
+    assert asked.report_units().unavailable == {API: 1}
     assert asked.told(asked.poll(after_ms=999)) == []
     assert asked.told(asked.poll(after_ms=1)) == ["u#1"]
-    assert asked.survey().unavailable == {}
+    assert asked.report_units().unavailable == {}
 
 
 def test_a_thousand_units_wait_for_a_server_and_others_go_on(asked: Asked) -> None:
@@ -162,14 +162,14 @@ def test_a_thousand_units_wait_for_a_server_and_others_go_on(asked: Asked) -> No
     asked.handler.failures.clear()
     asked.now += 30_000
     told: list[str] = []
-    while asked.survey().waiting:
+    while asked.report_units().waiting:
         told += asked.told(asked.poll(after_ms=1))
     assert sorted(told) == sorted(f"u-{number}#1" for number in range(1_000))
 
 
-def next_wake(settled: Settled) -> int:
-    assert settled.next_wake_at is not None
-    return settled.next_wake_at
+def next_wake(decided: Decided) -> int:
+    assert decided.next_wake_at is not None
+    return decided.next_wake_at
 
 
 def test_the_guardian_asks_to_be_woken_for_the_next_try(asked: Asked) -> None:
@@ -199,13 +199,13 @@ def test_beyond_its_bound_such_a_unit_leaves_memory_when_nothing_comes_for_it(ne
     asked.handler.fail(first, GONE)
     asked.poll(first, asked.envelope("u", 2))
     asked.poll()
-    assert asked.survey().active == 1, "within its bound it stays"
+    assert asked.report_units().active == 1, "within its bound it stays"
     asked.poll(asked.envelope("u", 3), asked.envelope("u", 4))
     asked.poll(asked.envelope("u", 5))
     assert asked.loaded[-1] == frozenset(), "it was spoken to: it is not loaded anew for each that comes"
     asked.poll()
-    surveyed = asked.survey()
-    assert (surveyed.active, surveyed.waiting, surveyed.stashed, surveyed.stashed_bytes) == (0, 1, 5, 0)
+    units_report = asked.report_units()
+    assert (units_report.active, units_report.waiting, units_report.stashed, units_report.stashed_bytes) == (0, 1, 5, 0)
     assert asked.told(asked.poll(asked.envelope("u", 6), after_ms=1_000)) == [f"u#{number}" for number in range(1, 7)]
     assert asked.loaded[-1] == frozenset({UnitKey(P0, "u")})
 
@@ -216,7 +216,7 @@ def test_where_nothing_can_be_loaded_again_it_stays(new_asked: Callable[..., Ask
     asked.handler.fail(first, GONE)
     asked.poll(first, asked.envelope("u", 2))
     asked.poll()
-    assert asked.survey().active == 1
+    assert asked.report_units().active == 1
 
 
 def test_it_is_said_once_when_a_server_goes_and_once_when_nothing_waits_for_it(

@@ -10,8 +10,8 @@ from thespian.actors import Actor, ActorAddress, ActorSystem
 
 from guardian.actor_system import make_actor_system
 from guardian.guardian_actor import Guardian
-from guardian.messages import Prepare, Prepared, Settle, Settled, Survey, Surveyed
-from guardian.unit_registry import RosterSettings
+from guardian.messages import Decide, Decided, Prepare, Prepared, ReportUnits, UnitsReport
+from guardian.unit_registry import UnitRegistrySettings
 from resequencer.actor import Resequencer
 from resequencer.messages import UnitKey
 from resequencer.settings import ResequencerSettings
@@ -41,7 +41,7 @@ class Hasty(Actor):
             guardian, questions, self.asker = *message, sender
             for each in questions:
                 self.send(guardian, each)
-        elif isinstance(message, Settled):
+        elif isinstance(message, Decided):
             self.send(self.asker, message)
 
 
@@ -50,54 +50,54 @@ def _guardian(system: ActorSystem) -> tuple[ActorAddress, type[CountedResequence
     child = type(
         "Child", (CountedResequencer,), {"rules": rules, "codec": UnitCodec(rules.strategy, decoder().decode), "made": 0}
     )
-    guardian = type("Guarding", (Guardian,), {"resequencer": child, "settings": RosterSettings()})
+    guardian = type("Guarding", (Guardian,), {"resequencer": child, "settings": UnitRegistrySettings()})
     return system.createActor(guardian), child
 
 
 def test_envelopes_of_a_unit_meet_one_actor_over_many_polls(asked: Asked) -> None:
     assert asked.told(asked.poll(asked.envelope("u", 2))) == []
     assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2"]
-    assert asked.survey().active == 1
+    assert asked.report_units().active == 1
     assert asked.loaded == [{U}, frozenset()]
 
 
 def test_the_same_unit_in_two_partitions_is_two_units(asked: Asked) -> None:
-    settled = asked.poll(asked.envelope("u", 1), asked.envelope("u", 1, P1))
-    assert asked.told(settled) == ["u#1", "u#1"]
-    assert asked.survey().active == 2
+    decided = asked.poll(asked.envelope("u", 1), asked.envelope("u", 1, P1))
+    assert asked.told(decided) == ["u#1", "u#1"]
+    assert asked.report_units().active == 2
 
 
 def test_a_unit_that_went_idle_is_loaded_again_and_goes_on(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 1))
     asked.poll(after_ms=30_000)
-    assert asked.survey().active == 0
-    settled = asked.poll(asked.envelope("u", 1), asked.envelope("u", 2))
-    assert asked.told(settled) == ["u#2"]
+    assert asked.report_units().active == 0
+    decided = asked.poll(asked.envelope("u", 1), asked.envelope("u", 2))
+    assert asked.told(decided) == ["u#2"]
     assert asked.loaded[-1] == {U}
 
 
 def test_who_is_stopped_and_spoken_to_in_the_same_poll_is_loaded_again(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 1))
-    settled = asked.poll(asked.envelope("u", 2), after_ms=30_000)
-    assert asked.told(settled) == ["u#2"]
+    decided = asked.poll(asked.envelope("u", 2), after_ms=30_000)
+    assert asked.told(decided) == ["u#2"]
     assert asked.loaded[-1] == {U}
-    assert asked.survey().active == 1
+    assert asked.report_units().active == 1
 
 
 def test_what_arrives_while_an_actor_stops_is_kept_for_the_next_one() -> None:
-    """Settle is in the guardian's queue before the exit of the one that Prepare stopped."""
+    """Decide is in the guardian's queue before the exit of the one that Prepare stopped."""
     system = make_actor_system()
     guardian, child = _guardian(system)
     asked = Asked()
     first, second = asked.envelope("u", 1), asked.envelope("u", 2)
     system.ask(guardian, Prepare(0, (U,), FAR, FAR))
-    (decided,) = system.ask(guardian, Settle(0, {U: (first,)}, {})).decisions
+    (decided,) = system.ask(guardian, Decide(0, {U: (first,)}, {})).decisions
     stored = Snapshot("u", decided.decision.change.state, None, ())
-    questions = (Prepare(30_000, (U,), FAR, FAR), Settle(30_000, {U: (second,)}, {U: stored}))
-    settled = system.ask(system.createActor(Hasty), (guardian, questions))
-    assert [each.notification_id for told in settled.decisions for each in told.decision.outgoing] == ["u#2"]
+    questions = (Prepare(30_000, (U,), FAR, FAR), Decide(30_000, {U: (second,)}, {U: stored}))
+    decided = system.ask(system.createActor(Hasty), (guardian, questions))
+    assert [each.notification_id for told in decided.decisions for each in told.decision.output] == ["u#2"]
     assert child.made == 2
-    assert system.ask(guardian, Survey()).active == 1
+    assert system.ask(guardian, ReportUnits()).active == 1
     system.shutdown()
     asked.actors.close()
 
@@ -105,24 +105,24 @@ def test_what_arrives_while_an_actor_stops_is_kept_for_the_next_one() -> None:
 def test_a_partition_that_comes_back_while_its_actors_stop_begins_with_new_ones(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 2))
     asked.drop(P0)
-    assert asked.survey().active == 0
+    assert asked.report_units().active == 0
     assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2"]
 
 
 def test_the_units_of_a_dropped_partition_leave_memory_and_the_others_stay(asked: Asked) -> None:
     asked.poll(*(asked.envelope(f"u{n}", 1 + n % 2, partition) for n in range(50) for partition in (P0, P1)))
-    assert asked.survey() == msgspec.structs.replace(asked.survey(), active=100, waiting=50)
+    assert asked.report_units() == msgspec.structs.replace(asked.report_units(), active=100, waiting=50)
     asked.drop(P0)
-    survey = asked.survey()
-    assert (survey.active, survey.waiting) == (50, 25)
-    assert {key.partition for key, _ in survey.oldest} == {P1}
+    report_units = asked.report_units()
+    assert (report_units.active, report_units.waiting) == (50, 25)
+    assert {key.partition for key, _ in report_units.oldest} == {P1}
 
 
 def test_a_wake_of_a_partition_that_was_dropped_meanwhile_wakes_nobody(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 2))
     asked.actors.prepare(Prepare(asked.now + 21_000, (), FAR, FAR))
     asked.drop(P0)
-    assert asked.actors.settle(Settle(asked.now + 21_000, {}, {})).decisions == ()
+    assert asked.actors.decide(Decide(asked.now + 21_000, {}, {})).decisions == ()
 
 
 def test_units_that_wait_in_storage_are_loaded_only_when_they_are_woken(new_asked: Callable[..., Asked]) -> None:
@@ -131,7 +131,7 @@ def test_units_that_wait_in_storage_are_loaded_only_when_they_are_woken(new_aske
     after = new_asked()
     after.stored, after.waiting, after.now = before.stored, dict(before.waiting), before.now
     after.arm(list(after.waiting))
-    assert (after.survey().active, after.survey().waiting) == (0, 2)
+    assert (after.report_units().active, after.report_units().waiting) == (0, 2)
     assert after.told(after.poll(after_ms=20_999)) == []
     assert after.loaded[-1] == frozenset()
     assert sorted(after.told(after.poll(after_ms=1))) == ["u#2", "v#2"]
@@ -142,25 +142,25 @@ def test_after_a_release_the_actor_stops_and_the_next_inherits(asked: Asked) -> 
     asked.poll(asked.envelope("u", 2))
     assert asked.told(asked.poll(after_ms=21_000)) == ["u#2"]
     asked.poll()
-    assert asked.survey().active == 0
+    assert asked.report_units().active == 0
     assert asked.told(asked.poll(asked.envelope("u", 2), asked.envelope("u", 1), asked.envelope("u", 3))) == ["u#1", "u#3"]
 
 
 def test_arrivals_come_before_the_wake_of_the_same_poll(asked: Asked) -> None:
     """The missing one that comes with the poll of the deadline makes the release unnecessary."""
     asked.poll(asked.envelope("u", 2))
-    settled = asked.poll(asked.envelope("u", 1), after_ms=21_000)
-    assert asked.told(settled) == ["u#1", "u#2"]
-    assert settled.decisions[0].decision.releases == ()
+    decided = asked.poll(asked.envelope("u", 1), after_ms=21_000)
+    assert asked.told(decided) == ["u#1", "u#2"]
+    assert decided.decisions[0].decision.releases == ()
 
 
 def test_within_a_unit_what_leaves_keeps_the_order_of_handling(asked: Asked) -> None:
     numbers = [7, 3, 1, 5, 2, 6, 4]
-    settled = asked.poll(*(asked.envelope(unit, number) for number in numbers for unit in ("u", "v")))
+    decided = asked.poll(*(asked.envelope(unit, number) for number in numbers for unit in ("u", "v")))
     for unit in "uv":
-        mine = [each for each in asked.told(settled) if each.startswith(unit)]
+        mine = [each for each in asked.told(decided) if each.startswith(unit)]
         assert mine == [f"{unit}#{number}" for number in range(1, 8)]
-    assert len(settled.decisions) == 2
+    assert len(decided.decisions) == 2
 
 
 def test_it_says_when_it_wants_to_be_asked_again(asked: Asked) -> None:
@@ -171,21 +171,21 @@ def test_it_says_when_it_wants_to_be_asked_again(asked: Asked) -> None:
 def test_a_survey_tells_who_waits_longest_and_for_what(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 3))
     asked.poll(asked.envelope("v", 2), after_ms=1_000)
-    survey = asked.survey()
-    assert [(key.unit, waits.waits_for, waits.kind) for key, waits in survey.oldest] == [
+    report_units = asked.report_units()
+    assert [(key.unit, waits.waits_for, waits.kind) for key, waits in report_units.oldest] == [
         ("u", "sequence:1", WaitKind.DEADLINE),
         ("v", "sequence:1", WaitKind.DEADLINE),
     ]
-    assert (survey.stashed, survey.stashed_bytes > 0) == (2, True)
+    assert (report_units.stashed, report_units.stashed_bytes > 0) == (2, True)
 
 
 def test_what_left_memory_at_the_bound_is_released_in_time_all_the_same(new_asked: Callable[..., Asked]) -> None:
     asked = new_asked(stash_bytes=1_000)
     asked.poll(*(asked.envelope(f"u{n}", 2) for n in range(20)))
-    assert asked.survey().stashed_bytes > 1_000
+    assert asked.report_units().stashed_bytes > 1_000
     asked.poll()
-    assert asked.survey().stashed_bytes <= 1_000
-    assert asked.survey().waiting == 20
+    assert asked.report_units().stashed_bytes <= 1_000
+    assert asked.report_units().waiting == 20
     asked.now += 21_000
     told = [each for _ in range(20) for each in asked.told(asked.poll())]
     assert told == [f"u{n}#2" for n in range(20)]  # Loaded one after the other, as far as fits.
@@ -194,21 +194,21 @@ def test_what_left_memory_at_the_bound_is_released_in_time_all_the_same(new_aske
 def test_ten_thousand_units_come_wait_and_go(asked: Asked) -> None:
     units = [f"u{n}" for n in range(10_000)]
     asked.poll(*(asked.envelope(unit, 2) for unit in units))
-    assert (asked.survey().active, asked.survey().waiting) == (10_000, 10_000)
+    assert (asked.report_units().active, asked.report_units().waiting) == (10_000, 10_000)
     told = asked.told(asked.poll(*(asked.envelope(unit, 1) for unit in reversed(units))))
     assert len(told) == 20_000
     asked.poll(after_ms=30_000)
-    assert asked.survey().active == 9_000, "a thousand at once: the intake goes on meanwhile"
+    assert asked.report_units().active == 9_000, "a thousand at once: the intake goes on meanwhile"
     for _ in range(9):
         asked.poll()
-    survey = asked.survey()
-    assert (survey.active, survey.waiting, survey.stashed_bytes) == (0, 0, 0)
+    report_units = asked.report_units()
+    assert (report_units.active, report_units.waiting, report_units.stashed_bytes) == (0, 0, 0)
 
 
 def test_it_answers_every_kind_of_question_once() -> None:
     system = make_actor_system()
     guardian, _ = _guardian(system)
     assert isinstance(system.ask(guardian, Prepare(0, (), {}, {})), Prepared)
-    assert isinstance(system.ask(guardian, Settle(0, {}, {})), Settled)
-    assert isinstance(system.ask(guardian, Survey()), Surveyed)
+    assert isinstance(system.ask(guardian, Decide(0, {}, {})), Decided)
+    assert isinstance(system.ask(guardian, ReportUnits()), UnitsReport)
     system.shutdown()

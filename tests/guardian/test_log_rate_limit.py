@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from domain.errors import PermanentError
-from guardian.log_rate_limit import Recurring, kind_of
+from guardian.log_rate_limit import LogRateLimit, kind_of
 
 NOW = 1_774_740_835_941
 
@@ -17,7 +17,7 @@ def said(caplog):
 
 
 def test_the_first_of_a_kind_is_written_whole_and_the_others_are_counted_for_a_minute(said, caplog):
-    mishaps = Recurring()
+    mishaps = LogRateLimit()
     error = ValueError("no sheet")
     for number in range(5):
         mishaps.note("ValueError at x", f"number {number}", NOW + number, {"unit": "u"}, error)
@@ -32,14 +32,14 @@ def test_the_first_of_a_kind_is_written_whole_and_the_others_are_counted_for_a_m
 
 
 def test_another_kind_is_told_at_once(said):
-    mishaps = Recurring()
+    mishaps = LogRateLimit()
     mishaps.note("a", "first a", NOW, {})
     mishaps.note("b", "first b", NOW, {})
     assert said() == ["first a", "first b"]
 
 
 def test_kinds_without_end_do_not_write_lines_without_end(said):
-    mishaps = Recurring()
+    mishaps = LogRateLimit()
     for number in range(1_000):
         mishaps.note(str(number), f"number {number}", NOW, {})
     assert len(said()) == 200

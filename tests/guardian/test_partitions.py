@@ -72,11 +72,11 @@ def test_a_partition_that_cannot_be_taken_over_yet_holds_up_no_other(service: Se
     service.start()
     for _ in range(3):
         service.cycle.run_once()
-    assert (set(service.cycle.ownership.held), service.sequences("w")) == ({P1}, [1])
-    assert service.cycle.ownership.later.untaken[P0].reason == "somebody's transaction is open"
+    assert (set(service.cycle.partitions.owned), service.sequences("w")) == ({P1}, [1])
+    assert service.cycle.partitions.put_off_takeovers.untaken[P0].reason == "somebody's transaction is open"
     group.undecided = set()
     service.run()
-    assert (service.sequences("u"), service.cycle.ownership.later.untaken) == ([1], {})
+    assert (service.sequences("u"), service.cycle.partitions.put_off_takeovers.untaken) == ([1], {})
 
 
 def test_a_partition_that_goes_away_is_not_tried_again(service: Service, group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_a_partition_that_goes_away_is_not_tried_again(service: Service, group: 
     service.start().cycle.run_once()
     monkeypatch.setattr(service.servers.transport, "assignment", list, raising=False)
     service.cycle.run_once()
-    assert service.cycle.ownership.later.untaken == {}
+    assert service.cycle.partitions.put_off_takeovers.untaken == {}
 
 
 def test_what_may_not_leave_stays_pending_and_nothing_is_read_until_it_has_left(service: Service, group: Group) -> None:
@@ -99,10 +99,10 @@ def test_what_may_not_leave_stays_pending_and_nothing_is_read_until_it_has_left(
     service.cycle.run_once()
     service.cycle.run_once()
     assert (service.told, set(group.polls)) == ([], {0})
-    assert [each.number for each in service.cycle.ownership.held[P0].store.pending()] == [1]
+    assert [each.number for each in service.cycle.partitions.owned[P0].store.pending()] == [1]
     service.run()
     assert service.sequences("u") == [1, 2]
-    assert service.cycle.figures.counts["publications_refused"] == 3
+    assert service.cycle.metrics.counts["publications_refused"] == 3
 
 
 def test_what_may_not_leave_is_missed_no_longer_than_its_partition_is_held(
@@ -157,7 +157,7 @@ def test_a_log_that_was_never_named_takes_the_name_it_gets(service: Service, gro
     service.tell("u", 1)
     service.run()
     assert service.sequences("u") == [1, 2]
-    assert service.cycle.ownership.held[P0].store.header.source == "topic-id-1/group"
+    assert service.cycle.partitions.owned[P0].store.header.source == "topic-id-1/group"
 
 
 def test_records_that_the_retention_took_unread_end_the_worker_with_their_range(service: Service, group: Group) -> None:

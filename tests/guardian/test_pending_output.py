@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.port import Channel, Outgoing
+from connectors.port import Channel, OutputRecord
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.notification import Notification
 from domain.record import Cut, Origin, Partition, Record
-from guardian.pending_output import POSSIBLE_DUPLICATE, from_pending, outgoing, renumbered, to_pending
+from guardian.pending_output import POSSIBLE_DUPLICATE, from_pending, output_record, renumbered, to_pending
 from storage.port import Pending, StorageRefused
 
 P = Partition("T", 3)
@@ -17,7 +17,7 @@ RECORD = Record(Origin(P, 70), b"\xff\x00", b"\xfe", (("a", b"1"), ("a", b"\xff"
 LETTER = DeadLetter(RECORD, DeadLetterReason.UNDECODABLE, "not JSON: \ud800", 1_774_740_835_941)
 
 outgoings = st.builds(
-    Outgoing,
+    OutputRecord,
     number=st.integers(1, 2**53),
     channel=st.sampled_from(Channel),
     key=st.none() | st.binary(max_size=20),
@@ -33,13 +33,13 @@ def test_what_is_pending_and_damaged_is_refused_by_its_number(body: bytes) -> No
 
 
 def test_a_notification_leaves_under_its_unit_with_its_headers() -> None:
-    assert outgoing(7, NOTIFICATION, 0) == Outgoing(
+    assert output_record(7, NOTIFICATION, 0) == OutputRecord(
         7, Channel.NOTIFICATIONS, "ünit".encode(), (("notification-id", b"ID"),), b"{}"
     )
 
 
 def test_a_dead_letter_leaves_as_it_came_with_four_headers_more() -> None:
-    left = outgoing(7, LETTER, 0)
+    left = output_record(7, LETTER, 0)
     assert (left.channel, left.key, left.value) == (Channel.DEAD_LETTERS, b"\xfe", b"\xff\x00")
     assert left.headers == (
         ("a", b"1"),
@@ -53,28 +53,28 @@ def test_a_dead_letter_leaves_as_it_came_with_four_headers_more() -> None:
 
 def test_a_cut_dead_letter_says_what_it_was() -> None:
     record = Record(Origin(P, 70), b"beginning", cut=Cut(50_000_000, "abc"))
-    headers = dict(outgoing(1, DeadLetter(record, DeadLetterReason.TOO_LARGE, "too large", 0), 0).headers)
+    headers = dict(output_record(1, DeadLetter(record, DeadLetterReason.TOO_LARGE, "too large", 0), 0).headers)
     assert (headers["dead-letter-value-length"], headers["dead-letter-value-sha256"]) == (b"50000000", b"abc")
 
 
 def test_the_error_of_a_dead_letter_is_cut_however_much_foreign_code_says() -> None:
     record = Record(Origin(P, 70), b"value")
-    headers = dict(outgoing(1, DeadLetter(record, DeadLetterReason.HANDLER_FAILED, "ü" * 5_000_000, 0), 0).headers)
+    headers = dict(output_record(1, DeadLetter(record, DeadLetterReason.HANDLER_FAILED, "ü" * 5_000_000, 0), 0).headers)
     assert headers["dead-letter-error"] == ("ü" * 2_000).encode()
 
 
 def test_only_what_a_record_below_the_heal_offset_caused_is_marked() -> None:
     for what in (NOTIFICATION, LETTER):
-        assert POSSIBLE_DUPLICATE in outgoing(1, what, 71).headers
-        assert POSSIBLE_DUPLICATE not in outgoing(1, what, 70).headers
+        assert POSSIBLE_DUPLICATE in output_record(1, what, 71).headers
+        assert POSSIBLE_DUPLICATE not in output_record(1, what, 70).headers
 
 
 def test_what_gets_a_new_number_is_marked_once() -> None:
-    left = renumbered(renumbered(outgoing(1, NOTIFICATION, 0), 2), 3)
+    left = renumbered(renumbered(output_record(1, NOTIFICATION, 0), 2), 3)
     assert left.number == 3
     assert left.headers.count(POSSIBLE_DUPLICATE) == 1
 
 
 @given(outgoings)
-def test_whatever_is_pending_leaves_with_the_same_bytes(each: Outgoing) -> None:
+def test_whatever_is_pending_leaves_with_the_same_bytes(each: OutputRecord) -> None:
     assert from_pending(to_pending(each)) == each

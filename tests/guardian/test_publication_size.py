@@ -10,7 +10,7 @@ from harness.service_under_test import P0, P1, Service
 from connectors.port import NothingLeft, PartitionOutput, PublishRefused, Transport, TransportUnavailable
 from domain.notification import Notification
 from domain.record import Partition
-from guardian.done_offsets import Ahead, decode
+from guardian.done_offsets import DoneOffsets, decode
 from guardian.takeover import Metadata, find_metadata
 from resequencer.handlers.port import Handled
 
@@ -43,7 +43,7 @@ class Output:
 
             def publish(self, outputs: Sequence[PartitionOutput]) -> None:
                 output.tried.append(list(outputs))
-                output.advance(output.takes_ms * sum(len(each.outgoing) for each in outputs))
+                output.advance(output.takes_ms * sum(len(each.records) for each in outputs))
                 if output.failures and (failure := output.failures.pop(0)):
                     raise failure
                 inner.publish(outputs)
@@ -52,12 +52,12 @@ class Output:
 
     def numbers(self) -> list[list[int]]:
         """Of what was to leave, in each call in which anything was."""
-        calls = [[each.number for output in outputs for each in output.outgoing] for outputs in self.tried]
+        calls = [[each.number for output in outputs for each in output.records] for outputs in self.tried]
         return [each for each in calls if each]
 
     def metadata(self) -> list[Metadata | None]:
         """Of the first partition in each call in which anything was to leave."""
-        return [find_metadata(outputs[0].position.metadata) for outputs in self.tried if any(each.outgoing for each in outputs)]
+        return [find_metadata(outputs[0].position.metadata) for outputs in self.tried if any(each.records for each in outputs)]
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_the_next_owner_lets_leave_what_the_portions_before_its_time_did_not(
     service.kill()
     service.start().run()
     assert output.numbers() == [[1, 2], [3, 4], [5]]
-    assert (service.sequences("u"), service.cycle.ownership.heals) == ([1, 2, 3, 4, 5], 0)
+    assert (service.sequences("u"), service.cycle.partitions.heals) == ([1, 2, 3, 4, 5], 0)
 
 
 def test_a_takeover_waits_for_no_portion(new_service: Callable[..., Service], output: Output) -> None:
@@ -120,8 +120,8 @@ def test_a_takeover_waits_for_no_portion(new_service: Callable[..., Service], ou
         service.cycle.run_once()
     service.kill()
     output.tried.clear()
-    service.start().cycle.ownership.follow_assignment()
-    assert (output.tried, len(service.cycle.ownership.held[P0].unpublished)) == ([], 3)
+    service.start().cycle.partitions.follow_assignment()
+    assert (output.tried, len(service.cycle.partitions.owned[P0].unpublished)) == ([], 3)
     service.run()
     assert service.sequences("u") == [1, 2, 3]
 
@@ -233,7 +233,7 @@ def test_no_partition_waits_for_the_portions_of_another(new_service: Callable[..
     service.tell("w", 1, 2, partition=1)
     service.cycle.run_once()
     (tried,) = output.tried
-    assert {each.partition: len(each.outgoing) for each in tried} == {P1: 2, P0: 6}
+    assert {each.partition: len(each.records) for each in tried} == {P1: 2, P0: 6}
 
 
 def test_where_the_source_is_the_store_the_position_waits_for_what_has_not_left(
@@ -260,8 +260,8 @@ def _done(outputs: Sequence[PartitionOutput], offsets: Sequence[int]) -> list[in
     (position,) = [each.position for each in outputs if each.partition == P0]
     metadata = find_metadata(position.metadata)
     assert metadata is not None
-    ahead = decode(position.offset, metadata.ahead) or Ahead(position.offset)
-    return [each for each in offsets if each < position.offset or ahead.is_done(each)]
+    done = decode(position.offset, metadata.done) or DoneOffsets(position.offset)
+    return [each for each in offsets if each < position.offset or done.is_done(each)]
 
 
 def test_killed_between_two_portions_nothing_leaves_twice_where_the_source_is_the_store(

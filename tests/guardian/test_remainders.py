@@ -13,9 +13,9 @@ from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import DependencyUnavailable, TransientError
 from guardian.allowance import Allowance
-from guardian.messages import Settled
+from guardian.messages import Decided
 from guardian.remainders import Remainders
-from guardian.unit_registry import RosterSettings
+from guardian.unit_registry import UnitRegistrySettings
 from resequencer.handlers.port import Handled, Marks
 from resequencer.messages import UnitKey
 from resequencer.payment_data import PaymentData
@@ -31,8 +31,8 @@ A, B, C = (UnitKey(P0, name) for name in "abc")
 def new_asked() -> Iterator[Callable[..., Asked]]:
     made: list[Asked] = []
 
-    def make(**roster: object) -> Asked:
-        made.append(Asked(**roster))
+    def make(**registry: object) -> Asked:
+        made.append(Asked(**registry))
         return made[-1]
 
     yield make
@@ -44,7 +44,7 @@ def left_over(stashed_bytes: int = 10, at: Instant = 0) -> Waits:
     return Waits(at, WaitKind.REMAINDER, 0, "its turn to leave", "SEQUENCE", 1, stashed_bytes)
 
 
-def loose(asked: Asked, *units: str, count: int = 5) -> Settled:
+def loose(asked: Asked, *units: str, count: int = 5) -> Decided:
     """Of these units everything but the first waits, and then the first comes."""
     asked.poll(*(asked.envelope(unit, number) for unit in units for number in range(2, count + 1)))
     return asked.poll(*(asked.envelope(unit, 1) for unit in units))
@@ -54,10 +54,10 @@ def cycles(asked: Asked, most: int = 100) -> list[list[str]]:
     """What leaves in each of the cycles that follow, until nothing does."""
     told = []
     for _ in range(most):
-        settled = asked.poll()
-        if not settled.decisions:
+        decided = asked.poll()
+        if not decided.decisions:
             break
-        told.append(asked.told(settled))
+        told.append(asked.told(decided))
     return told
 
 
@@ -84,8 +84,8 @@ def test_what_arrives_when_the_cycle_has_let_out_all_it_may_is_kept_and_leaves_w
     new_asked: Callable[..., Asked],
 ) -> None:
     asked = new_asked(share_bytes=ONE)
-    settled = asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(5)))
-    assert asked.told(settled) == ["u0#1", "u1#1"]
+    decided = asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(5)))
+    assert asked.told(decided) == ["u0#1", "u1#1"]
     assert {each.kind for each in asked.waiting.values()} == {WaitKind.REMAINDER}
     assert cycles(asked) == [["u2#1"], ["u3#1"], ["u4#1"]]
     assert asked.waiting == {}
@@ -95,8 +95,8 @@ def test_a_unit_that_lets_out_many_shares_holds_up_no_other(new_asked: Callable[
     asked = new_asked(share_bytes=ONE)
     loose(asked, "a", count=50)
     for number in range(1, 20):
-        settled = asked.poll(asked.envelope("b", number))
-        assert asked.told(settled) == [f"a#{number + 1}", f"b#{number}"]
+        decided = asked.poll(asked.envelope("b", number))
+        assert asked.told(decided) == [f"a#{number + 1}", f"b#{number}"]
 
 
 def test_units_that_were_cut_off_take_turns(new_asked: Callable[..., Asked]) -> None:
@@ -117,8 +117,8 @@ def test_what_arrives_for_a_unit_that_stands_in_line_costs_it_neither_its_place_
 def test_whose_time_has_come_comes_before_what_arrives(new_asked: Callable[..., Asked]) -> None:
     asked = new_asked(share_bytes=ONE)
     asked.poll(asked.envelope("late", 2))
-    settled = asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(3)), after_ms=21_000)
-    assert asked.told(settled) == ["late#2", "u0#1"]
+    decided = asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(3)), after_ms=21_000)
+    assert asked.told(decided) == ["late#2", "u0#1"]
     assert cycles(asked) == [["u1#1"], ["u2#1"]]
 
 
@@ -128,8 +128,8 @@ def test_a_deadline_that_finds_nothing_left_to_let_out_comes_again_and_waits_for
     asked = new_asked(share_bytes=ONE)
     asked.poll(*(asked.envelope(f"late{number}", 2) for number in range(4)))
     assert asked.told(asked.poll(after_ms=21_000)) == ["late0#2", "late1#2"]
-    settled = asked.poll(read_to={P0: 0}, ends=FAR)
-    assert asked.told(settled) == ["late2#2", "late3#2"]
+    decided = asked.poll(read_to={P0: 0}, ends=FAR)
+    assert asked.told(decided) == ["late2#2", "late3#2"]
 
 
 def test_an_attempt_that_finds_nothing_left_to_let_out_is_made_with_the_next_cycle(new_asked: Callable[..., Asked]) -> None:
@@ -167,8 +167,8 @@ def test_what_was_left_over_is_told_as_due_at_once(new_asked: Callable[..., Aske
 def test_payment_data_that_is_written_counts_for_it_is_in_the_same_commit(new_asked: Callable[..., Asked]) -> None:
     """A server takes a commit of so many bytes, and no larger one, however often it is tried."""
     asked = new_asked(share_bytes=10_000)
-    settled = asked.poll(*(asked.envelope(f"u{number}", 1, mds=["x" * 30_000]) for number in range(4)))
-    assert asked.told(settled) == ["u0#1"]
+    decided = asked.poll(*(asked.envelope(f"u{number}", 1, mds=["x" * 30_000]) for number in range(4)))
+    assert asked.told(decided) == ["u0#1"]
     assert cycles(asked) == [["u1#1"], ["u2#1"], ["u3#1"]]
 
 
@@ -269,7 +269,7 @@ def new_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     made: list[Service] = []
 
     def make(share_bytes: int) -> Service:
-        made.append(Service(tmp_path / str(share_bytes), roster=RosterSettings(share_bytes=share_bytes)))
+        made.append(Service(tmp_path / str(share_bytes), registry=UnitRegistrySettings(share_bytes=share_bytes)))
         made[-1].handler = Verbose(made[-1].clock)
         return made[-1].start()
 
@@ -301,10 +301,10 @@ def test_while_more_is_left_over_than_a_cycle_lets_out_one_record_is_read_at_a_t
     service = new_service(1_000)
     service.tell("u", *range(1, 101))
     service.cycle.run_once()
-    before = service.cycle.figures.counts["records"]
+    before = service.cycle.metrics.counts["records"]
     for _ in range(10):
         service.cycle.run_once()
-    assert service.cycle.figures.counts["records"] == before + 10
+    assert service.cycle.metrics.counts["records"] == before + 10
     service.run(500)
     assert service.sequences("u") == list(range(1, 101))
 
@@ -339,4 +339,4 @@ def test_what_was_left_over_does_not_make_records_look_slow(new_service: Callabl
     for _ in range(3):
         service.cycle.run_once()
         assert isinstance(clock, FakeClock)
-    assert service.cycle._pace.at_once > 100
+    assert service.cycle._batch_size.at_once > 100

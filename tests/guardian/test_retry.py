@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from domain.errors import OwnershipLost, TransientError
-from guardian.retry import Patience, PatienceSettings, Stopped
+from guardian.retry import BackoffSettings, RetryWithBackoff, Stopped
 
 
 class Server:
@@ -32,59 +32,59 @@ def pauses() -> list[int]:
 
 
 @pytest.fixture
-def patience(pauses: list[int]) -> Patience:
-    return Patience(PatienceSettings(100, 5_000), pauses.append, lambda: False)
+def retry(pauses: list[int]) -> RetryWithBackoff:
+    return RetryWithBackoff(BackoffSettings(100, 5_000), pauses.append, lambda: False)
 
 
-def test_what_is_answered_at_once_costs_no_pause(patience: Patience, pauses: list[int]) -> None:
-    assert patience.until_answered("storage", Server(0)) == "done"
-    assert (pauses, patience.away) == ([], None)
+def test_what_is_answered_at_once_costs_no_pause(retry: RetryWithBackoff, pauses: list[int]) -> None:
+    assert retry.until_answered("storage", Server(0)) == "done"
+    assert (pauses, retry.away) == ([], None)
 
 
-def test_pauses_double_up_to_the_longest(patience: Patience, pauses: list[int]) -> None:
-    patience.until_answered("storage", Server(8))
+def test_pauses_double_up_to_the_longest(retry: RetryWithBackoff, pauses: list[int]) -> None:
+    retry.until_answered("storage", Server(8))
     assert pauses == [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]
 
 
-def test_the_next_time_pauses_begin_short_again(patience: Patience, pauses: list[int]) -> None:
-    patience.until_answered("storage", Server(3))
-    patience.until_answered("storage", Server(1))
+def test_the_next_time_pauses_begin_short_again(retry: RetryWithBackoff, pauses: list[int]) -> None:
+    retry.until_answered("storage", Server(3))
+    retry.until_answered("storage", Server(1))
     assert pauses == [100, 200, 400, 100]
 
 
 def test_while_it_waits_it_says_what_is_away_and_why() -> None:
     seen: list[tuple[str | None, str | None]] = []
-    patience = Patience(PatienceSettings(), lambda _: seen.append((patience.away, patience.reason)), lambda: False)
-    patience.until_answered("output", Server(2))
+    retry = RetryWithBackoff(BackoffSettings(), lambda _: seen.append((retry.away, retry.reason)), lambda: False)
+    retry.until_answered("output", Server(2))
     assert seen == [("output", "the disk is full")] * 2
-    assert (patience.away, patience.reason) == (None, None)
+    assert (retry.away, retry.reason) == (None, None)
 
 
-def test_it_logs_once_when_it_begins_and_once_when_it_ends(patience: Patience, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_logs_once_when_it_begins_and_once_when_it_ends(retry: RetryWithBackoff, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "resequencer.guardian"):
-        patience.until_answered("output", Server(50))
+        retry.until_answered("output", Server(50))
     assert [record.getMessage() for record in caplog.records] == [
         "the output is away, trying again until it is back: the disk is full",
         "the output is back",
     ]
 
 
-def test_other_errors_pass_and_are_an_answer(patience: Patience) -> None:
+def test_other_errors_pass_and_are_an_answer(retry: RetryWithBackoff) -> None:
     with pytest.raises(OwnershipLost):
-        patience.until_answered("storage", Server(2, OwnershipLost("somebody else")))
-    assert patience.away is None
+        retry.until_answered("storage", Server(2, OwnershipLost("somebody else")))
+    assert retry.away is None
 
 
 @pytest.mark.parametrize("failures", [1, 5])
 def test_told_to_stop_it_gives_up_at_the_next_failure(failures: int, pauses: list[int]) -> None:
     is_stopping: Callable[[], bool] = lambda: len(pauses) >= failures - 1  # noqa: E731 - as handed in.
-    patience = Patience(PatienceSettings(), pauses.append, is_stopping)
+    retry = RetryWithBackoff(BackoffSettings(), pauses.append, is_stopping)
     server = Server(99)
     with pytest.raises(Stopped, match="told to stop while the output was away: the disk is full"):
-        patience.until_answered("output", server)
+        retry.until_answered("output", server)
     assert server.calls == failures
 
 
 def test_told_to_stop_it_still_takes_an_answer() -> None:
-    patience = Patience(PatienceSettings(), lambda _: None, lambda: True)
-    assert patience.until_answered("output", Server(0)) == "done"
+    retry = RetryWithBackoff(BackoffSettings(), lambda _: None, lambda: True)
+    assert retry.until_answered("output", Server(0)) == "done"

@@ -12,9 +12,9 @@ from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.errors import PermanentError, TransientError
 from guardian.actor_gateway import ActorsFailed
 from guardian.guardian_actor import Escalated
-from guardian.messages import Settled, Survey
+from guardian.messages import Decided, ReportUnits
 from guardian.supervision import SUPERVISION, Directive, Failure
-from guardian.unit_registry import Roster
+from guardian.unit_registry import UnitRegistry
 from resequencer.messages import UnitKey
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.sequence import Sequence
@@ -33,8 +33,8 @@ TESTED: dict[Failure, Directive] = {
 }
 
 
-def buried(settled: Settled) -> list[DeadLetter]:
-    return [each for told in settled.decisions for each in told.decision.outgoing if isinstance(each, DeadLetter)]
+def buried(decided: Decided) -> list[DeadLetter]:
+    return [each for told in decided.decisions for each in told.decision.output if isinstance(each, DeadLetter)]
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -51,8 +51,8 @@ def test_every_row_is_tested_here() -> None:
 def test_a_handler_that_fails_for_a_while_makes_its_unit_wait_for_the_next_attempt(asked: Asked) -> None:
     first = asked.envelope("u", 1)
     asked.handler.fail(first, TransientError("away"))
-    settled = asked.poll(first, asked.envelope("v", 1))
-    assert asked.told(settled) == ["v#1"]
+    decided = asked.poll(first, asked.envelope("v", 1))
+    assert asked.told(decided) == ["v#1"]
     assert asked.waiting[U].kind is WaitKind.RETRY
     assert asked.told(asked.poll(after_ms=3_000)) == ["u#1"]
 
@@ -60,11 +60,11 @@ def test_a_handler_that_fails_for_a_while_makes_its_unit_wait_for_the_next_attem
 def test_a_handler_that_fails_for_ever_costs_its_envelope_and_the_unit_goes_on(asked: Asked) -> None:
     first = asked.envelope("u", 1)
     asked.handler.fail(first, PermanentError("never"))
-    settled = asked.poll(first, asked.envelope("u", 2))
-    assert [(each.record, each.reason, each.error) for each in buried(settled)] == [
+    decided = asked.poll(first, asked.envelope("u", 2))
+    assert [(each.record, each.reason, each.error) for each in buried(decided)] == [
         (first.record, DeadLetterReason.HANDLER_FAILED, "never")
     ]
-    assert asked.told(settled) == ["u#2"]
+    assert asked.told(decided) == ["u#2"]
 
 
 @pytest.mark.parametrize("question", ["observe", "accepts", "rank", "handled", "is_late"])
@@ -79,12 +79,12 @@ def test_a_users_strategy_that_raises_costs_the_envelope_it_fails_on(question: s
 
     setattr(Picky, question, fail)
     asked = new_asked(ForeignStrategy(Picky(), "mine"))
-    settled = asked.poll(asked.envelope("u", 1), asked.envelope("u", 2))
-    assert asked.told(settled) == ["u#1"]
-    (letter,) = buried(settled)
+    decided = asked.poll(asked.envelope("u", 1), asked.envelope("u", 2))
+    assert asked.told(decided) == ["u#1"]
+    (letter,) = buried(decided)
     assert letter.reason is DeadLetterReason.HANDLER_FAILED
     assert "strategy mine failed: ZeroDivisionError: two" in letter.error
-    assert asked.survey().active == 1
+    assert asked.report_units().active == 1
 
 
 def test_a_users_strategy_that_can_no_longer_rank_what_is_stashed_costs_only_that(new_asked: Callable[..., Asked]) -> None:
@@ -99,9 +99,9 @@ def test_a_users_strategy_that_can_no_longer_rank_what_is_stashed_costs_only_tha
 
     after = new_asked(ForeignStrategy(Forgetful(), "mine"))
     after.stored, after.offset = before.stored, before.offset
-    settled = after.poll(after.envelope("u", 1))
-    assert [each.record.origin.offset for each in buried(settled)] == [1]
-    assert after.told(settled) == ["u#1"]
+    decided = after.poll(after.envelope("u", 1))
+    assert [each.record.origin.offset for each in buried(decided)] == [1]
+    assert after.told(decided) == ["u#1"]
     assert [each.offset for each in after.stored[U].stash] == [2]
 
 
@@ -109,7 +109,7 @@ class TestATurnThatRaises:
     """More of it in test_a_turn_that_raises.py."""
 
     @pytest.fixture
-    def settled(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Settled:
+    def decided(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Decided:
         """Unit `u` holds 3; then 2 and 9 come and its turn raises, while `v` is served."""
         asked.poll(asked.envelope("u", 3))
         right = resequencer.turn.receive
@@ -123,27 +123,27 @@ class TestATurnThatRaises:
             patch.setattr(resequencer.turn, "receive", receive)
             return asked.poll(asked.envelope("u", 2), asked.envelope("u", 9), asked.envelope("v", 1))
 
-    def test_what_it_fails_on_becomes_a_dead_letter_and_all_others_are_served(self, asked: Asked, settled: Settled) -> None:
-        assert [each.record.origin.offset for each in buried(settled)] == [3]
-        assert {each.reason for each in buried(settled)} == {DeadLetterReason.HANDLER_FAILED}
-        assert "ArithmeticError: a bug of ours" in buried(settled)[0].error
-        assert asked.told(settled) == ["v#1"]
+    def test_what_it_fails_on_becomes_a_dead_letter_and_all_others_are_served(self, asked: Asked, decided: Decided) -> None:
+        assert [each.record.origin.offset for each in buried(decided)] == [3]
+        assert {each.reason for each in buried(decided)} == {DeadLetterReason.HANDLER_FAILED}
+        assert "ArithmeticError: a bug of ours" in buried(decided)[0].error
+        assert asked.told(decided) == ["v#1"]
 
-    def test_the_rest_of_the_turn_is_stored(self, asked: Asked, settled: Settled) -> None:
+    def test_the_rest_of_the_turn_is_stored(self, asked: Asked, decided: Decided) -> None:
         assert [each.offset for each in asked.stored[U].stash] == [1, 2]
 
-    def test_the_actor_goes_on(self, asked: Asked, settled: Settled) -> None:
+    def test_the_actor_goes_on(self, asked: Asked, decided: Decided) -> None:
         assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2", "u#3"]
         assert asked.loaded[-1] == frozenset()
 
-    def test_its_deadline_still_comes(self, asked: Asked, settled: Settled) -> None:
-        assert asked.survey().waiting == 1
+    def test_its_deadline_still_comes(self, asked: Asked, decided: Decided) -> None:
+        assert asked.report_units().waiting == 1
         assert asked.told(asked.poll(after_ms=21_000)) == ["u#2", "u#3"]
 
-    def test_the_bytes_of_its_stash_are_counted_once(self, asked: Asked, settled: Settled) -> None:
-        assert asked.survey().stashed_bytes == asked.waiting[U].stashed_bytes
+    def test_the_bytes_of_its_stash_are_counted_once(self, asked: Asked, decided: Decided) -> None:
+        assert asked.report_units().stashed_bytes == asked.waiting[U].stashed_bytes
         asked.poll(asked.envelope("u", 4))
-        assert asked.survey().stashed_bytes == asked.waiting[U].stashed_bytes
+        assert asked.report_units().stashed_bytes == asked.waiting[U].stashed_bytes
 
 
 def test_a_deadline_that_came_with_arrivals_that_raise_is_kept(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +163,8 @@ def test_a_resequencer_that_raises_twice_and_then_not_costs_nothing(asked: Asked
         right(copy, envelope)
 
     monkeypatch.setattr(resequencer.turn, "receive", receive)
-    settled = asked.poll(asked.envelope("u", 1))
-    assert (asked.told(settled), buried(settled)) == (["u#1"], [])
+    decided = asked.poll(asked.envelope("u", 1))
+    assert (asked.told(decided), buried(decided)) == (["u#1"], [])
 
 
 def test_a_turn_that_raises_on_no_envelope_in_particular_ends_the_worker_and_names_the_unit(
@@ -218,19 +218,19 @@ def test_a_guardian_that_raises_ends_the_worker_even_if_it_would_not_raise_again
     asked: Asked, monkeypatch: pytest.MonkeyPatch, part: str, times: int
 ) -> None:
     """What it knows may be half done: a deadline taken from the heap, a decision that nobody kept."""
-    right, left = getattr(Roster, part), [times]
+    right, left = getattr(UnitRegistry, part), [times]
 
-    def fail(self: Roster, *arguments: Any) -> Any:
+    def fail(self: UnitRegistry, *arguments: Any) -> Any:
         if left[0]:
             left[0] -= 1
             raise ArithmeticError("a bug of the guardian")
         return right(self, *arguments)
 
-    monkeypatch.setattr(Roster, part, fail)
+    monkeypatch.setattr(UnitRegistry, part, fail)
     with pytest.raises(ActorsFailed, match="a bug of the guardian"):
         asked.poll(asked.envelope("u", 1), asked.envelope("v", 1))
     with pytest.raises(ActorsFailed, match="the guardian raised"):
-        asked.actors.survey(Survey())
+        asked.actors.report_units(ReportUnits())
 
 
 def test_an_envelope_that_was_buried_and_sent_again_at_once_is_stored_while_it_is_tried(asked: Asked) -> None:

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from connectors.port import Position
-from guardian.done_offsets import Ahead, encode
+from guardian.done_offsets import DoneOffsets, encode
 from guardian.takeover import Metadata, Takeover, find_metadata, last_commit, plan_takeover
 from storage.port import Header, Pending
 
@@ -183,23 +183,23 @@ def test_a_log_that_begins_where_reading_goes_on_has_lost_nothing() -> None:
     assert not plan(replace(HEADER, next_offset=100), position()).gone
 
 
-def with_ahead(ahead: Ahead, offset: int = 60) -> Position:
-    return Position(offset, Metadata("old", 7, 10, encode(offset, ahead), offset).encode())
+def with_done(done: DoneOffsets, offset: int = 60) -> Position:
+    return Position(offset, Metadata("old", 7, 10, encode(offset, done), offset).encode())
 
 
 @pytest.mark.parametrize(
-    ("ahead", "gone"),
+    ("done", "gone"),
     [
-        (Ahead(300), range(0)),
-        (Ahead(300, (range(120, 130),)), range(0)),
-        (Ahead(100), range(0)),
-        (Ahead(90), range(90, 100)),
-        (Ahead(300, (range(70, 72), range(80, 81), range(120, 130))), range(70, 81)),
-        (Ahead(300, (range(98, 110),)), range(98, 100)),
+        (DoneOffsets(300), range(0)),
+        (DoneOffsets(300, (range(120, 130),)), range(0)),
+        (DoneOffsets(100), range(0)),
+        (DoneOffsets(90), range(90, 100)),
+        (DoneOffsets(300, (range(70, 72), range(80, 81), range(120, 130))), range(70, 81)),
+        (DoneOffsets(300, (range(98, 110),)), range(98, 100)),
     ],
     ids=["all done", "waits behind it", "done up to it", "never read", "waited", "waited over it"],
 )
-def test_of_what_retention_took_only_what_was_not_done_is_missed(ahead: Ahead, gone: range) -> None:
-    planned = plan(EMPTY, with_ahead(ahead), (), is_durable=False)
+def test_of_what_retention_took_only_what_was_not_done_is_missed(done: DoneOffsets, gone: range) -> None:
+    planned = plan(EMPTY, with_done(done), (), is_durable=False)
     assert (planned.offset, planned.gone) == (100, gone)
-    assert planned.ahead == ahead
+    assert planned.done == done

@@ -1,14 +1,14 @@
 """Takeovers that are put off: guardian/takeover_backoff.py."""
 
 from domain.record import Partition
-from guardian.retry import PatienceSettings
-from guardian.takeover_backoff import Later
+from guardian.retry import BackoffSettings
+from guardian.takeover_backoff import TakeoverBackoff
 
 ONE, OTHER = Partition("topic", 0), Partition("topic", 1)
 
 
-def later() -> Later:
-    return Later(PatienceSettings(first_pause_ms=100, longest_pause_ms=300))
+def later() -> TakeoverBackoff:
+    return TakeoverBackoff(BackoffSettings(first_pause_ms=100, longest_pause_ms=300))
 
 
 def test_what_was_never_put_off_is_due() -> None:

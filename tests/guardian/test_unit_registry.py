@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from domain.record import Partition
-from guardian.unit_registry import Dues, Roster, RosterSettings
-from resequencer.messages import Decided, UnitKey
+from guardian.unit_registry import Dues, UnitRegistry, UnitRegistrySettings
+from resequencer.messages import TurnTaken, UnitKey
 from resequencer.unit import Decision, Release, Tally, Wake
 from storage.port import UnitChange, WaitKind, Waits
 
@@ -20,16 +20,16 @@ def waits(at: int, kind: WaitKind = WaitKind.DEADLINE, size: int = 10, since: in
 
 def decided(
     key: UnitKey, waiting: Waits | None = None, *, is_over: bool = False, has_changed: bool = True, data_bytes: int = 0
-) -> Decided:
+) -> TurnTaken:
     releases = (Release(key.unit, Wake.DEADLINE, "sequence:1", 1, 0, "t-0@0"),) if is_over else ()
-    return Decided(key, Decision(CHANGE if has_changed else None, (), waiting, releases, Tally(), data_bytes=data_bytes))
+    return TurnTaken(key, Decision(CHANGE if has_changed else None, (), waiting, releases, Tally(), data_bytes=data_bytes))
 
 
-def roster(**settings: object) -> Roster:
-    return Roster(msgspec.structs.replace(RosterSettings(), **settings))
+def registry(**settings: object) -> UnitRegistry:
+    return UnitRegistry(msgspec.structs.replace(UnitRegistrySettings(), **settings))
 
 
-def act(each: Roster, key: UnitKey, waiting: Waits | None = None, now: int = 0) -> None:
+def act(each: UnitRegistry, key: UnitKey, waiting: Waits | None = None, now: int = 0) -> None:
     """A unit without an actor gets one and takes a turn."""
     each.activate(key)
     each.note(decided(key, waiting), now)
@@ -39,14 +39,14 @@ READ = {P0: 1_000, P1: 1_000}
 
 
 def test_a_unit_that_hears_nothing_stops_after_the_idle_timeout() -> None:
-    one = roster()
+    one = registry()
     act(one, A)
     assert one.dues(29_999, READ, READ).stops == ()
     assert one.dues(30_000, READ, READ).stops == (A,)
 
 
 def test_a_turn_that_changed_something_begins_the_idle_timeout_anew() -> None:
-    one = roster()
+    one = registry()
     act(one, A)
     one.note(decided(A), 20_000)
     assert one.dues(49_999, READ, READ).stops == ()
@@ -55,28 +55,28 @@ def test_a_turn_that_changed_something_begins_the_idle_timeout_anew() -> None:
 
 def test_duplicates_do_not_keep_an_actor_alive() -> None:
     """It must have stopped before its state expires in storage."""
-    one = roster()
+    one = registry()
     act(one, A)
     one.note(decided(A, has_changed=False), 20_000)
     assert one.dues(30_000, READ, READ).stops == (A,)
 
 
 def test_a_new_actor_that_changes_nothing_stops_too() -> None:
-    one = roster()
+    one = registry()
     one.activate(A)
     one.note(decided(A, has_changed=False), 5_000)
     assert one.dues(35_000, READ, READ).stops == (A,)
 
 
 def test_a_unit_in_which_something_waits_never_idles_out() -> None:
-    one = roster()
+    one = registry()
     act(one, A, waits(100_000))
     assert one.dues(99_999, READ, READ) == one.dues(50_000, READ, READ)
     assert one.dues(99_999, READ, READ).stops == ()
 
 
 def test_a_deadline_wakes_its_unit_once() -> None:
-    one = roster()
+    one = registry()
     act(one, A, waits(21_000))
     assert one.dues(20_999, READ, READ).wakes == {}
     assert one.dues(21_000, READ, READ).wakes == {A: Wake.DEADLINE}
@@ -84,7 +84,7 @@ def test_a_deadline_wakes_its_unit_once() -> None:
 
 
 def test_an_unread_backlog_holds_a_deadline_back() -> None:
-    one = roster()
+    one = registry()
     act(one, A, waits(21_000))
     assert one.dues(60_000, {P0: 10}, {P0: 100}).wakes == {}
     assert one.backlogged == 1
@@ -94,19 +94,19 @@ def test_an_unread_backlog_holds_a_deadline_back() -> None:
 
 
 def test_an_unread_backlog_elsewhere_holds_nobody_back() -> None:
-    one = roster()
+    one = registry()
     act(one, A, waits(21_000))
     assert one.dues(21_000, {P0: 100, P1: 0}, {P0: 100, P1: 100}).wakes == {A: Wake.DEADLINE}
 
 
 def test_an_unread_backlog_does_not_hold_a_retry_back() -> None:
-    one = roster()
+    one = registry()
     act(one, A, waits(3_000, WaitKind.RETRY))
     assert one.dues(3_000, {P0: 0}, {P0: 100}).wakes == {A: Wake.RETRY}
 
 
 def test_a_unit_served_by_its_backlog_is_not_woken() -> None:
-    one = roster()
+    one = registry()
     act(one, A, waits(21_000))
     one.dues(60_000, {P0: 10}, {P0: 100})
     one.note(decided(A), 60_001)
@@ -114,7 +114,7 @@ def test_a_unit_served_by_its_backlog_is_not_woken() -> None:
 
 
 def test_a_unit_that_waits_anew_within_its_backlog_gets_its_own_time() -> None:
-    one = roster()
+    one = registry()
     act(one, A, waits(21_000))
     one.dues(60_000, {P0: 10}, {P0: 100})
     one.note(decided(A, waits(81_000)), 60_001)
@@ -123,7 +123,7 @@ def test_a_unit_that_waits_anew_within_its_backlog_gets_its_own_time() -> None:
 
 
 def test_a_unit_that_waits_anew_within_a_long_backlog_waits_for_its_own_end() -> None:
-    one = roster()
+    one = registry()
     act(one, A, waits(21_000))
     one.dues(60_000, {P0: 10}, {P0: 100})
     one.note(decided(A, waits(81_000)), 60_001)
@@ -133,7 +133,7 @@ def test_a_unit_that_waits_anew_within_a_long_backlog_waits_for_its_own_end() ->
 
 
 def test_a_deadline_is_not_lost_when_the_clock_is_set_back_while_its_backlog_is_read() -> None:
-    one = roster()
+    one = registry()
     act(one, A, waits(21_000))
     one.dues(21_000, {P0: 10}, {P0: 100})
     assert one.dues(15_000, {P0: 100}, {P0: 100}).wakes == {}
@@ -142,14 +142,14 @@ def test_a_deadline_is_not_lost_when_the_clock_is_set_back_while_its_backlog_is_
 
 
 def test_a_unit_that_waits_in_storage_is_woken_without_an_actor() -> None:
-    one = roster()
+    one = registry()
     one.arm(A, waits(21_000))
     assert one.active == 0
     assert one.dues(21_000, READ, READ).wakes == {A: Wake.DEADLINE}
 
 
 def test_who_is_over_stops_at_the_next_occasion() -> None:
-    one = roster()
+    one = registry()
     one.activate(A)
     one.note(decided(A, is_over=True), 0)
     assert one.dues(1, READ, READ).stops == (A,)
@@ -157,7 +157,7 @@ def test_who_is_over_stops_at_the_next_occasion() -> None:
 
 def test_who_is_over_stays_until_it_is_idle_where_only_the_source_remembers_it() -> None:
     """Its position waits for its actor: a duplicate of what it told must not meet a unit that knows nothing."""
-    one = roster(can_reload=False)
+    one = registry(can_reload=False)
     one.activate(A)
     one.note(decided(A, is_over=True), 0)
     assert one.dues(29_999, READ, READ).stops == ()
@@ -165,7 +165,7 @@ def test_who_is_over_stays_until_it_is_idle_where_only_the_source_remembers_it()
 
 
 def test_who_is_over_and_stays_holds_no_stash_in_memory() -> None:
-    one = roster(stash_bytes=100, can_reload=False)
+    one = registry(stash_bytes=100, can_reload=False)
     for key in (A, B, C):
         act(one, key, waits(21_000, size=40))
     assert one.dues(1, READ, READ).wakes == {A: Wake.BOUND}
@@ -175,7 +175,7 @@ def test_who_is_over_and_stays_holds_no_stash_in_memory() -> None:
 
 
 def test_who_is_woken_is_not_stopped_at_the_same_time() -> None:
-    one = roster()
+    one = registry()
     one.activate(A)
     one.note(decided(A, waits(5), is_over=True), 0)
     dues = one.dues(5, READ, READ)
@@ -183,7 +183,7 @@ def test_who_is_woken_is_not_stopped_at_the_same_time() -> None:
 
 
 def test_the_next_instant_is_that_of_the_first_unit() -> None:
-    one = roster()
+    one = registry()
     assert one.next_wake_at is None
     act(one, A, waits(21_000))
     act(one, B, waits(9_000))
@@ -191,7 +191,7 @@ def test_the_next_instant_is_that_of_the_first_unit() -> None:
 
 
 def test_at_the_bound_the_longest_waiting_leave_memory_where_storage_keeps_them() -> None:
-    one = roster(stash_bytes=100)
+    one = registry(stash_bytes=100)
     for key in (A, B, C):
         act(one, key, waits(21_000, size=40))
     dues = one.dues(1, READ, READ)
@@ -203,7 +203,7 @@ def test_at_the_bound_the_longest_waiting_leave_memory_where_storage_keeps_them(
 
 
 def test_at_the_bound_the_longest_waiting_are_released_where_nothing_keeps_them() -> None:
-    one = roster(stash_bytes=100, can_reload=False)
+    one = registry(stash_bytes=100, can_reload=False)
     for key in (A, B, C):
         act(one, key, waits(21_000, size=40))
     dues = one.dues(1, READ, READ)
@@ -211,13 +211,13 @@ def test_at_the_bound_the_longest_waiting_are_released_where_nothing_keeps_them(
 
 
 def test_at_the_bound_a_unit_whose_deadline_has_come_is_woken_for_that() -> None:
-    one = roster(stash_bytes=30, can_reload=False)
+    one = registry(stash_bytes=30, can_reload=False)
     act(one, A, waits(21_000, size=40))
     assert one.dues(21_000, READ, READ).wakes == {A: Wake.DEADLINE}
 
 
 def test_what_lies_in_storage_only_does_not_count() -> None:
-    one = roster(stash_bytes=100)
+    one = registry(stash_bytes=100)
     one.arm(A, waits(21_000, size=1_000_000))
     act(one, B, waits(21_000, size=100))
     assert one.stashed_bytes == 100
@@ -225,7 +225,7 @@ def test_what_lies_in_storage_only_does_not_count() -> None:
 
 
 def test_bytes_are_counted_as_stashes_grow_shrink_and_go() -> None:
-    one = roster()
+    one = registry()
     one.arm(A, waits(21_000, size=70))
     one.activate(A)
     assert one.stashed_bytes == 70
@@ -243,7 +243,7 @@ AHEAD_MS = 86_400_000
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_a_deadline_begun_by_a_clock_that_was_ahead_begins_anew_once_the_clock_is_right(*, is_new: bool) -> None:
-    one, stashed = roster(), waits(AHEAD_MS + 21_000, since=AHEAD_MS)
+    one, stashed = registry(), waits(AHEAD_MS + 21_000, since=AHEAD_MS)
     if is_new:
         one.arm(A, stashed)
     else:
@@ -258,7 +258,7 @@ def test_a_deadline_begun_by_a_clock_that_was_ahead_begins_anew_once_the_clock_i
 
 @pytest.mark.parametrize("kind", [WaitKind.RETRY, WaitKind.DEPENDENCY])
 def test_a_pause_begun_by_a_clock_that_was_ahead_is_no_longer_than_the_longest(kind: WaitKind) -> None:
-    one = roster(longest_pause_ms=40_000)
+    one = registry(longest_pause_ms=40_000)
     act(one, A, waits(AHEAD_MS + 3_000, kind), now=AHEAD_MS)
     assert one.dues(10_000, READ, READ).wakes == {}
     assert one.next_wake_at == 50_000
@@ -266,7 +266,7 @@ def test_a_pause_begun_by_a_clock_that_was_ahead_is_no_longer_than_the_longest(k
 
 
 def test_a_unit_that_was_spoken_to_by_a_clock_that_was_ahead_idles_out() -> None:
-    one = roster()
+    one = registry()
     act(one, A, now=AHEAD_MS)
     assert one.dues(AHEAD_MS, READ, READ).stops == ()
     assert one.dues(5_000, READ, READ).stops == ()
@@ -274,14 +274,14 @@ def test_a_unit_that_was_spoken_to_by_a_clock_that_was_ahead_idles_out() -> None
 
 
 def test_clocks_that_differ_by_less_than_a_second_change_nothing() -> None:
-    one = roster()
+    one = registry()
     one.arm(A, waits(21_900, since=900))
     assert one.dues(0, READ, READ).wakes == {}
     assert one.next_wake_at == 21_900
 
 
 def test_a_turn_that_was_cut_before_it_called_a_server_says_nothing_of_it() -> None:
-    one = roster()
+    one = registry()
     waiting = waits(1_000, WaitKind.DEPENDENCY)
     one.arm(A, waiting)
     assert one.dues(1_000, READ, READ).wakes == {A: Wake.RETRY}
@@ -295,7 +295,7 @@ def test_a_turn_that_was_cut_before_it_called_a_server_says_nothing_of_it() -> N
 @pytest.mark.parametrize("kind", [WaitKind.DEADLINE, WaitKind.RETRY, WaitKind.DEPENDENCY])
 def test_of_those_whose_time_has_come_as_many_are_loaded_at_once_as_fit(kind: WaitKind) -> None:
     """After an outage they may be many, and large."""
-    one = roster(stash_bytes=8_000)
+    one = registry(stash_bytes=8_000)
     keys = [UnitKey(P0, f"u{number}") for number in range(6)]
     for key in keys:
         one.arm(key, waits(1_000, kind, size=500))
@@ -313,7 +313,7 @@ def test_of_those_whose_time_has_come_as_many_are_loaded_at_once_as_fit(kind: Wa
 
 
 def test_those_that_are_in_memory_are_woken_all_at_once() -> None:
-    one = roster(stash_bytes=8_000)
+    one = registry(stash_bytes=8_000)
     keys = [UnitKey(P0, f"u{number}") for number in range(6)]
     for key in keys:
         act(one, key, waits(1_000, size=500))
@@ -321,7 +321,7 @@ def test_those_that_are_in_memory_are_woken_all_at_once() -> None:
 
 
 def test_a_dropped_partition_leaves_nothing_behind() -> None:
-    one = roster()
+    one = registry()
     act(one, A, waits(21_000))
     one.arm(B, waits(22_000))
     act(one, C)
@@ -333,7 +333,7 @@ def test_a_dropped_partition_leaves_nothing_behind() -> None:
 
 
 def test_a_unit_of_a_dropped_partition_that_was_over_is_not_stopped_later() -> None:
-    one = roster()
+    one = registry()
     one.activate(A)
     one.note(decided(A, is_over=True), 0)
     one.drop(P0)
@@ -343,20 +343,20 @@ def test_a_unit_of_a_dropped_partition_that_was_over_is_not_stopped_later() -> N
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_the_longest_waits_come_first(count: int) -> None:
-    one = roster()
+    one = registry()
     for place, key in enumerate((A, B, C)):
         one.arm(key, waits(21_000, since=10 - place))
     assert [key for key, _ in one.longest(count)] == [C, B, A][:count]
 
 
-def with_data(each: Roster, *sizes: tuple[UnitKey, int]) -> None:
+def with_data(each: UnitRegistry, *sizes: tuple[UnitKey, int]) -> None:
     for key, size in sizes:
         each.activate(key)
         each.note(decided(key, data_bytes=size), 0)
 
 
 def test_beyond_the_bound_the_payment_data_of_the_longest_silent_units_leaves_memory() -> None:
-    one = roster(stash_bytes=100)
+    one = registry(stash_bytes=100)
     with_data(one, (A, 40), (B, 40), (C, 15))
     assert one.dues(0, READ, READ).stops == ()
     one.note(decided(A, data_bytes=50), 0)
@@ -364,7 +364,7 @@ def test_beyond_the_bound_the_payment_data_of_the_longest_silent_units_leaves_me
 
 
 def test_a_unit_that_left_memory_counts_no_more() -> None:
-    one = roster(stash_bytes=100)
+    one = registry(stash_bytes=100)
     with_data(one, (A, 60), (B, 60))
     for key in one.dues(0, READ, READ).stops:
         one.deactivate(key)
@@ -375,6 +375,6 @@ def test_a_unit_that_left_memory_counts_no_more() -> None:
 
 
 def test_where_nothing_can_be_loaded_again_payment_data_stays() -> None:
-    one = roster(stash_bytes=100, can_reload=False)
+    one = registry(stash_bytes=100, can_reload=False)
     with_data(one, (A, 60), (B, 60))
     assert one.dues(0, READ, READ) == Dues({}, ())

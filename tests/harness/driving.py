@@ -195,7 +195,7 @@ class Driven:
             self.reincarnate()
         self.unit, decision = decide(self.unit, envelopes, wakes, self.now, self.rules, self.share)
         self.last = decision
-        self.left += decision.outgoing
+        self.left += decision.output
         self._store(decision)
         return decision
 

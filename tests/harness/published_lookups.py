@@ -7,7 +7,7 @@ from zlib import crc32
 import msgspec
 
 from enrichment.directory import LookupsDirectory
-from enrichment.manifest import Manifest, Table
+from enrichment.manifest import ReleaseManifest, Table
 from enrichment.publication import Publication
 from enrichment.shapes import key_of
 from enrichment.shard_writer import write_shard
@@ -16,7 +16,7 @@ NOW = 1_790_000_000_000
 Rows = Mapping[bytes, bytes]
 
 
-def publish(directory: LookupsDirectory, tables: Mapping[str, Rows], shards: int = 1, now: int = NOW) -> Manifest:
+def publish(directory: LookupsDirectory, tables: Mapping[str, Rows], shards: int = 1, now: int = NOW) -> ReleaseManifest:
     """Tables, each `{key: value}`, as the next release; never two of the same version."""
     with directory.publishing():
         publication = Publication(directory, now, "test")

@@ -28,12 +28,12 @@ from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from domain.notification import Notification
 from domain.record import Partition
 from guardian.cycle import Cycle
-from guardian.log_rate_limit import Recurring
-from guardian.messages import Survey, Surveyed
+from guardian.log_rate_limit import LogRateLimit
+from guardian.messages import ReportUnits, UnitsReport
 from guardian.partitions import CycleSettings, Servers, Tools
-from guardian.retry import Patience, PatienceSettings
-from guardian.takeover_backoff import Later
-from guardian.unit_registry import RosterSettings
+from guardian.retry import BackoffSettings, RetryWithBackoff
+from guardian.takeover_backoff import TakeoverBackoff
+from guardian.unit_registry import UnitRegistrySettings
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
@@ -137,9 +137,9 @@ class Plan(msgspec.Struct, frozen=True):
     storage: str = "embedded"
     batch_size: int = 500
     acknowledge_handled: bool = False
-    ahead_characters: int | None = None
+    done_characters: int | None = None
     resequencer: ResequencerSettings = ResequencerSettings()
-    roster: RosterSettings = RosterSettings()
+    registry: UnitRegistrySettings = UnitRegistrySettings()
     retention_ms: int = 4 * 3_600_000
     rotate_bytes: int | None = None
     portion_bytes: int = 16 << 20
@@ -188,20 +188,20 @@ class Service:
         mistakes = getattr(self.handler, "mistakes", Mistakes())
         rules = Rules(faltering(self.strategy, mistakes), self.handler, plan.resequencer, NoChance())
         storage = self._new_storage()
-        roster = msgspec.structs.replace(plan.roster, can_reload=storage.is_durable)
+        registry = msgspec.structs.replace(plan.registry, can_reload=storage.is_durable)
         settings = FileSettings(TOPIC, self.directory / "in", self.directory / "out", rotate_bytes=plan.rotate_bytes)
         transport = FileTransport(settings, self._wait, self.files)
         self._servers = Servers(
-            self.around_transport(transport), self.around_storage(storage), WatchedActors(rules, decoder.decode, roster)
+            self.around_transport(transport), self.around_storage(storage), WatchedActors(rules, decoder.decode, registry)
         )
-        patience = Patience(PatienceSettings(), self._wait, lambda: self.is_stopping)
-        self.patience = patience
-        tools = Tools(decoder, self.clock, patience, lambda: f"token-{next(self._tokens)}", Recurring())
-        bounds = (plan.acknowledge_handled, plan.ahead_characters, plan.retention_ms, plan.portion_bytes)
+        retry = RetryWithBackoff(BackoffSettings(), self._wait, lambda: self.is_stopping)
+        self.retry = retry
+        tools = Tools(decoder, self.clock, retry, lambda: f"token-{next(self._tokens)}", LogRateLimit())
+        bounds = (plan.acknowledge_handled, plan.done_characters, plan.retention_ms, plan.portion_bytes)
         cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, *bounds)
         self._cycle = Cycle(self._servers, tools, cycle_settings)
         # The clock stands still between two cycles.
-        self._cycle.ownership.later = Later(PatienceSettings(0, 0))
+        self._cycle.partitions.put_off_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
         return self
 
     def stop(self) -> None:
@@ -244,11 +244,11 @@ class Service:
 
     def _has_to_go_on(self) -> bool:
         """Something is to be taken over, or to leave, as soon as it can."""
-        ownership = self.cycle.ownership
-        return bool(ownership.later.untaken) or any(held.unpublished for held in ownership.held.values())
+        partitions = self.cycle.partitions
+        return bool(partitions.put_off_takeovers.untaken) or any(owned.unpublished for owned in partitions.owned.values())
 
-    def survey(self) -> Surveyed:
-        return self.servers.actors.survey(Survey())
+    def report_units(self) -> UnitsReport:
+        return self.servers.actors.report_units(ReportUnits())
 
     # What goes in
 

@@ -1,4 +1,4 @@
-"""A record on which its worker dies: after three deaths it is set aside by itself, whatever storage keeps the units."""
+"""A record on which its worker dies: after three exits it is set aside by itself, whatever storage keeps the units."""
 
 import os
 import signal
@@ -170,7 +170,7 @@ def test_deaths_count_over_a_restart_of_the_service_and_never_towards_its_limit(
     for unit in UNITS:
         daemon.service.tell(unit, 1, 2, 3)
     with suppress(AssertionError):
-        daemon.start()  # It may be in the middle of its deaths for longer than a start takes.
+        daemon.start()  # It may be in the middle of its exits for longer than a start takes.
     wait_until(lambda: calls(daemon) >= 5, "the second one kills", 60)
     daemon.service.verb("stop")
     daemon.start()
@@ -188,7 +188,7 @@ def test_a_worker_that_is_killed_ten_times_while_it_handles_sets_nothing_aside(d
         daemon.service.tell(unit, 1, 2, 3)
     kill_while_it_handles(daemon, *range(1, 6))
     wait_until(lambda: calls(daemon) == 6, "it is handled")
-    os.kill(daemon.supervisor, signal.SIGKILL)  # Ten deaths within a minute are too many for one.
+    os.kill(daemon.supervisor, signal.SIGKILL)  # Ten exits within a minute are too many for one.
     kill_while_it_handles(daemon, 6)
     daemon.service.begin_verb("start")
     kill_while_it_handles(daemon, *range(7, 11))

@@ -132,7 +132,7 @@ def test_kills_at_any_call_and_failures_in_between_lose_double_and_misplace_noth
     rates = ("--duplicates", "5%", "--losses", "1%", "--late", "0", "--garbage", "2%")
     simulated = service.verb("simulate", "--units", str(rounds * 40), "--seed", "3", "--partitions", "2", *rates)
     assert simulated.returncode == 0, simulated.stderr
-    failures = deaths = 0
+    failures = exits = 0
     for _ in range(rounds):
         service.start("ipf.processing-data.ingress.batch-size=10")
         blow = chance.choice(OUTPUT + STORAGE)
@@ -140,10 +140,10 @@ def test_kills_at_any_call_and_failures_in_between_lose_double_and_misplace_noth
         failures += _has_come(lambda fault=fault: fault.struck > 1)  # type: ignore[misc]
         fault.lift()
         killing = disk.kill(blow.name, blow.calls, torn=chance.randrange(400), skip=chance.randrange(20))
-        deaths += _has_come(service.has_died)
+        exits += _has_come(service.has_died)
         killing.lift()
         service.kill()
-    assert min(failures, deaths) > rounds // 3, "or hardly anything was tried"
+    assert min(failures, exits) > rounds // 3, "or hardly anything was tried"
     service.start()
     service.wait_until_idle()
     assert service.stop() == 0

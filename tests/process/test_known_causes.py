@@ -95,7 +95,7 @@ def test_a_topic_that_is_deleted_while_the_service_runs_is_waited_for(
     wait_until(daemon.is_ready, "it goes on")
     simulated = daemon.service.verb("simulate", "--units", "20", "--garbage", "0", "--late", "0", "--losses", "0")
     assert simulated.returncode == 0, simulated.stderr
-    followed = daemon.service.verb("verify", "--follow", "--patience", "60s", seconds=120)
+    followed = daemon.service.verb("verify", "--follow", "--retry", "60s", seconds=120)
     assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
     assert daemon.worker == worker
 

@@ -122,7 +122,7 @@ def test_it_comes_in_by_every_door_and_no_secret_is_told(secured: Callable[..., 
     daemon.start()
     simulated = verb("simulate", "--units", "30", "--garbage", "0", "--late", "0", "--losses", "0", seconds=120)
     assert simulated.returncode == 0, simulated.stderr
-    followed = verb("verify", "--follow", "--patience", "60s", seconds=180)
+    followed = verb("verify", "--follow", "--retry", "60s", seconds=180)
     assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
     assert verb("stop", seconds=120).returncode == 0
     told = checked.stdout + daemon.log_file.read_text()

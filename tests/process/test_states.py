@@ -179,7 +179,7 @@ def test_a_worker_that_died_is_counted_and_what_it_died_of_is_said(daemon: Daemo
     assert said(daemon.service)[2] == "started again once: the worker before was killed by SIGKILL at T"
     told = json.loads(daemon.service.verb("status", "--json").stdout)
     assert told["restarts"] == 1
-    assert told["last_death"].startswith("was killed by SIGKILL at ")
+    assert told["last_exit"].startswith("was killed by SIGKILL at ")
 
 
 def test_what_a_worker_said_of_its_end_is_said_while_the_next_one_tries(daemon: Daemon) -> None:
@@ -189,9 +189,9 @@ def test_what_a_worker_said_of_its_end_is_said_while_the_next_one_tries(daemon: 
     file = daemon.service.in_directory / "partition-0.jsonl"
     whole = file.read_bytes()
     file.write_bytes(b"")
-    daemon.wait_for(lambda report: report.restarts > 0 and report.last_death is not None, "it died of it")
+    daemon.wait_for(lambda report: report.restarts > 0 and report.last_exit is not None, "it died of it")
     assert daemon.report is not None
-    assert f"partition-0.jsonl: has 0 bytes but was read up to position {len(whole)}: it was cut" in str(daemon.report.last_death)
+    assert f"partition-0.jsonl: has 0 bytes but was read up to position {len(whole)}: it was cut" in str(daemon.report.last_exit)
     assert said(daemon.service)[0] != State.READY
     file.write_bytes(whole)
     wait_until(daemon.is_ready, "it goes on")

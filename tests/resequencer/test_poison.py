@@ -35,7 +35,7 @@ class Careful(Driven):
         except ArithmeticError:
             turned = decide_without_culprits(self.unit, envelopes, wakes, self.now, self.rules)
         self.unit, self.last = turned
-        self.left += self.last.outgoing
+        self.left += self.last.output
         self._store(self.last)
         return self.last
 
@@ -136,4 +136,4 @@ def test_the_unit_before_is_not_changed_so_the_same_turn_leads_to_the_same() -> 
     first = envelopes(1, identity="1")
     one, other = (decide_without_culprits(unit.unit, (first,), (), unit.now, unit.rules) for _ in range(2))
     assert one == other
-    assert [type(each) for each in one.decision.outgoing] == [Notification, Notification, DeadLetter]
+    assert [type(each) for each in one.decision.output] == [Notification, Notification, DeadLetter]

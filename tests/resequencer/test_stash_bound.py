@@ -77,11 +77,11 @@ def test_a_unit_gathers_no_more_bytes_of_payment_data_than_it_may_hold(envelopes
     unit = drive("SEQUENCE", stash_bytes=10_000)
     unit.arrive(envelopes(1, bodies={"A": 4_000}), envelopes(2, bodies={"B": 4_000}))
     decision = unit.arrive(envelopes(3, bodies={"C": 4_000}))
-    assert [str(each.reason) for each in decision.outgoing] == ["too-large"]
+    assert [str(each.reason) for each in decision.output] == ["too-large"]
     unit.arrive(envelopes(3))
     assert unit.sequences == [1, 2, 3]
 
 
 def test_names_count_as_payment_data_too(envelopes):
     unit = drive("SEQUENCE", stash_bytes=10_000)
-    assert [str(each.reason) for each in unit.arrive(envelopes(1, mds=["x" * 20_000])).outgoing] == ["too-large"]
+    assert [str(each.reason) for each in unit.arrive(envelopes(1, mds=["x" * 20_000])).output] == ["too-large"]

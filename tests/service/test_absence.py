@@ -7,7 +7,7 @@ import pytest
 from harness.service_under_test import Service
 
 from connectors.port import TransportUnavailable
-from guardian.unit_registry import RosterSettings
+from guardian.unit_registry import UnitRegistrySettings
 
 HOUR_MS = 3_600_000
 RETENTION_MS = 4 * HOUR_MS
@@ -123,8 +123,8 @@ def test_an_idle_unit_is_forgotten_after_a_retention_of_being_caught_up(
 
 @pytest.mark.parametrize("storage", ["embedded", "none"])
 def test_a_unit_in_memory_is_not_forgotten_behind_its_actor(new_service: Callable[..., Service], storage: str) -> None:
-    roster = RosterSettings(idle_timeout_ms=10 * HOUR_MS, can_reload=storage != "none")
-    service = new_service(storage=storage, acknowledge_handled=storage == "none", retention_ms=60_000, roster=roster)
+    registry = UnitRegistrySettings(idle_timeout_ms=10 * HOUR_MS, can_reload=storage != "none")
+    service = new_service(storage=storage, acknowledge_handled=storage == "none", retention_ms=60_000, registry=registry)
     service.tell("u", 1, mds=PARTS)
     service.run()
     assert service.live(100_000) == 0

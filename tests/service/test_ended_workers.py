@@ -6,10 +6,10 @@ import pytest
 from harness.service_under_test import P0, Service
 
 from daemon.supervision.exit_cause import is_own_doing
-from daemon.supervision.in_flight_memory import HandMemory
-from daemon.supervision.suspects import DEATHS_OF_ONE, Suspects
-from daemon.worker.in_flight import WorkerHand
-from resequencer.handlers.in_flight_handler import HandlerInHand
+from daemon.supervision.in_flight_memory import InFlightMemory
+from daemon.supervision.suspects import EXITS_OF_ONE, Suspects
+from daemon.worker.in_flight import WorkerInFlight
+from resequencer.handlers.in_flight_handler import InFlightHandler
 
 SIGKILL, SIGSEGV = -9, -11
 KILLER = "uow-1#A#2"
@@ -20,7 +20,7 @@ class Death(KeyboardInterrupt):
 
     def __init__(self, code, held):
         self.code = code
-        self.held = held
+        self.owned = held
 
 
 class Deadly:
@@ -30,11 +30,11 @@ class Deadly:
         self._handler = handler
         self._memory = memory
         self._codes = list(codes)
-        self.deaths = 0
+        self.exits = 0
 
     def handle(self, envelope, *arguments):
         if envelope.envelope_id == KILLER and self._codes:
-            self.deaths += 1
+            self.exits += 1
             raise Death(self._codes.pop(0), self._memory.find())
         return self._handler.handle(envelope, *arguments)
 
@@ -45,7 +45,7 @@ class Lives:
     def __init__(self, directory, storage, codes=(SIGSEGV,) * 100, **plan):
         self.service = Service(directory, storage=storage, acknowledge_handled=storage == "none", **plan)
         self.suspects = Suspects(directory)
-        self.memory = HandMemory()
+        self.memory = InFlightMemory()
         self.deadly = Deadly(self.service.handler, self.memory, codes)
         self.begin()
 
@@ -56,10 +56,10 @@ class Lives:
             try:
                 self.hand.look()
                 quiet = 0 if self.service.cycle.run_once() else quiet + 1
-                self.hand.forget_those_that(self.service.cycle.ownership.has_left)
+                self.hand.forget_those_that(self.service.cycle.partitions.has_left)
             except Death as death:
                 if is_own_doing(death.code):
-                    self.suspects.count(death.held, f"ended with {death.code}")
+                    self.suspects.count(death.owned, f"ended with {death.code}")
                 self.begin()
             if quiet == 2:
                 return
@@ -72,8 +72,8 @@ class Lives:
     def begin(self):
         self.service.kill()
         self.memory.clear()
-        self.hand = WorkerHand(self.memory, self.suspects)
-        self.service.handler = HandlerInHand(self.deadly, self.hand)
+        self.hand = WorkerInFlight(self.memory, self.suspects)
+        self.service.handler = InFlightHandler(self.deadly, self.hand)
         self.service.start()
 
 
@@ -91,7 +91,7 @@ def test_in_whatever_order_it_comes_it_alone_is_set_aside(tmp_path, storage, ord
     assert [each.reason for each in service.dead] == ["ended-its-worker"]
     assert [service.sequences(f"uow-{number}") for number in range(3)] == [[1, 2, 3], [1, 3], [1, 2, 3]]
     assert not any(each.is_possible_duplicate or each.is_late or each.incomplete for each in service.told)
-    assert lives.deadly.deaths == DEATHS_OF_ONE + killed
+    assert lives.deadly.exits == EXITS_OF_ONE + killed
     lives.begin()
     for _ in range(3):
         lives.pass_time(60_000)
@@ -110,7 +110,7 @@ def test_so_it_is_at_its_deadline(tmp_path, storage):
         lives.pass_time(60_000)
     assert [each.reason for each in lives.service.dead] == ["ended-its-worker"]
     assert (lives.service.sequences("uow-1"), lives.service.sequences("uow-2")) == ([3], [1])
-    assert lives.deadly.deaths == DEATHS_OF_ONE
+    assert lives.deadly.exits == EXITS_OF_ONE
     assert lives.suspects.find_all() == {}
 
 
@@ -119,5 +119,5 @@ def test_a_worker_that_is_only_killed_from_outside_sets_nothing_aside(tmp_path, 
     lives = Lives(tmp_path, storage, [SIGKILL] * 10)
     lives.service.tell("uow-1", 1, 2, 3)
     lives.live()
-    assert (lives.deadly.deaths, lives.service.dead, lives.service.sequences("uow-1")) == (10, [], [1, 2, 3])
+    assert (lives.deadly.exits, lives.service.dead, lives.service.sequences("uow-1")) == (10, [], [1, 2, 3])
     assert lives.suspects.find_all() == {}

@@ -114,13 +114,13 @@ def test_a_crash_before_anything_is_committed_reads_it_again(service: Service) -
 
 def test_a_new_partition_that_appears_is_taken_over_while_running(service: Service) -> None:
     service.run()
-    assert set(service.cycle.ownership.held) == set()
+    assert set(service.cycle.partitions.owned) == set()
     service.tell("u", 1)
     service.run()
     service.tell("v", 2, 1, partition=1)
     service.run()
     assert (service.sequences("u"), service.sequences("v")) == ([1], [1, 2])
-    assert set(service.cycle.ownership.held) == {P0, P1}
+    assert set(service.cycle.partitions.owned) == {P0, P1}
 
 
 def test_a_partition_that_goes_and_comes_back_goes_on_where_it_was(service: Service) -> None:
@@ -129,7 +129,7 @@ def test_a_partition_that_goes_and_comes_back_goes_on_where_it_was(service: Serv
     file = service.directory / "in" / "partition-0.jsonl"
     away = Path(file.rename(service.directory / "in" / "away"))
     service.run()
-    assert (service.survey().waiting, service.survey().active) == (0, 0)
+    assert (service.report_units().waiting, service.report_units().active) == (0, 0)
     away.rename(file)
     service.tell("u", 1)
     service.run()
@@ -151,7 +151,7 @@ def test_only_after_the_storage_forgot_anything_repeats_and_then_it_says_so(serv
         (2, True),
         (3, False),
     ]
-    assert service.cycle.ownership.heals == 1
+    assert service.cycle.partitions.heals == 1
     service.restart()
     service.run()
     assert len(service.told) == 5
@@ -211,7 +211,7 @@ def test_forty_starts_without_a_commit_are_no_loss_of_memory(service: Service) -
     service.tell("u", 2)
     service.run()
     assert [each.is_possible_duplicate for each in service.told] == [False] * 3
-    assert service.cycle.ownership.heals == 0
+    assert service.cycle.partitions.heals == 0
 
 
 def test_forty_takeovers_after_one_that_published_are_no_loss_of_memory(service: Service) -> None:
@@ -233,7 +233,7 @@ def test_forty_takeovers_after_one_that_published_are_no_loss_of_memory(service:
     service.tell("u", 3, 4)
     service.run()
     assert service.sequences("u") == [1, 2, 3, 4, 5]
-    assert service.cycle.ownership.heals == 0
+    assert service.cycle.partitions.heals == 0
     assert not any(each.is_possible_duplicate for each in service.told)
 
 
@@ -265,7 +265,7 @@ def test_a_unit_that_idled_out_is_told_nothing_twice(service: Service) -> None:
     service.tell("u", 1, 2)
     service.run()
     service.run_after(60_000)
-    assert service.survey().active == 0
+    assert service.report_units().active == 0
     service.tell("u", 1, 2, 3)
     service.run()
     assert service.sequences("u") == [1, 2, 3]

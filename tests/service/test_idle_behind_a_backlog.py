@@ -57,7 +57,7 @@ def test_a_unit_that_was_heard_of_in_the_backlog_holds_the_position_until_it_is_
 
 def test_a_unit_that_is_idle_lets_the_position_go_where_nothing_more_may_be_read(new_service: Callable[..., Service]) -> None:
     """Else both would wait for each other for ever."""
-    service = new_service(storage="none", acknowledge_handled=True, batch_size=1, ahead_characters=24)
+    service = new_service(storage="none", acknowledge_handled=True, batch_size=1, done_characters=24)
     service.tell("u", 1)
     service.run()
     for number in range(30):

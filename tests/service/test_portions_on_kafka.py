@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness.servers.kafka_life import KafkaLife, token
 
-from connectors.port import Channel, Outgoing
+from connectors.port import Channel, OutputRecord
 from guardian.pending_output import to_pending
 from servers.kafka.server import KafkaServer
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
@@ -34,15 +34,15 @@ def test_more_than_a_transaction_can_take_leaves_in_several_each_number_once_and
         return KafkaLife(stage, EmbeddedStorage(EmbeddedSettings(tmp_path / "state.db"), token), _SHORT)
 
     with closing(life()) as first:
-        held = first.live_until_held()
+        held = first.run_until_owned()
         pending = tuple(
-            to_pending(Outgoing(number, Channel.NOTIFICATIONS, b"unit", (), b"%d" % number + b" " * _BYTES))
+            to_pending(OutputRecord(number, Channel.NOTIFICATIONS, b"unit", (), b"%d" % number + b" " * _BYTES))
             for number in range(1, _COUNT + 1)
         )
         held.store.commit(Commit(held.store.header.commit + 1, "attempt", held.read_to, _COUNT, added=pending))
     for _ in range(2):
         with closing(life()) as killed_between_two_portions:
-            killed_between_two_portions.live_until_held()
+            killed_between_two_portions.run_until_owned()
             killed_between_two_portions.cycle.run_once()
     with closing(life()) as last:
         last.live_until_read()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from connectors.port import PartitionOutput, PublishRefused
 from domain.errors import OwnershipLost
-from guardian.unit_registry import RosterSettings
+from guardian.unit_registry import UnitRegistrySettings
 from resequencer.settings import ResequencerSettings
 from storage.port import Commit, UnitChange
 
@@ -95,7 +95,7 @@ def test_promise_4_what_a_zombie_writes_late_has_no_effect(new_service: NewServi
     service = new_service()
     service.tell("u", 2)
     service.run()
-    zombie = service.cycle.ownership.held[P0].store
+    zombie = service.cycle.partitions.owned[P0].store
     owner = service.servers.storage.open(P0)
     late = Commit(zombie.header.commit + 1, "late", 0, 99, changes=(UnitChange("u", b"the zombie's"),))
     with pytest.raises(OwnershipLost):
@@ -117,7 +117,7 @@ def test_promise_4_a_storage_that_has_forgotten_is_healed_and_what_may_repeat_is
     service.tell("v", 1)
     service.tell("w", 1)
     service.run()
-    assert service.cycle.ownership.heals == 1
+    assert service.cycle.partitions.heals == 1
     told = [(each.identity, each.is_possible_duplicate) for each in service.told]
     assert told == [("u#A#1", False), ("u#A#1", True), ("v#A#1", False), ("v#A#2", True), ("w#A#1", False)]
 
@@ -177,19 +177,19 @@ def test_promise_7_a_units_stash_at_its_bound_is_released_as_at_its_deadline(new
     service = new_service(resequencer=ResequencerSettings(stash_limit=10))
     service.tell("u", *range(2, 13))
     service.run()
-    assert service.survey().stashed <= 10
+    assert service.report_units().stashed <= 10
     assert service.sequences("u")[:10] == list(range(2, 12))
     assert service.told[0].incomplete == "sequence:1"
 
 
 def test_promise_7_a_workers_stash_at_its_bound_leaves_memory_and_loses_nothing(new_service: NewService) -> None:
-    service = new_service(roster=RosterSettings(stash_bytes=20_000))
+    service = new_service(registry=UnitRegistrySettings(stash_bytes=20_000))
     units = [f"u{number}" for number in range(60)]
     for unit in units:
         service.tell(unit, 2)
         service.run()
-        assert service.survey().stashed_bytes <= 20_000
-    assert service.survey().waiting == 60
+        assert service.report_units().stashed_bytes <= 20_000
+    assert service.report_units().waiting == 60
     for unit in units:
         service.tell(unit, 1)
     service.run()
@@ -201,9 +201,9 @@ def test_promise_7_a_unit_that_hears_nothing_leaves_memory(new_service: NewServi
     for number in range(200):
         service.tell(f"u{number}", 1)
     service.run()
-    assert service.survey().active == 200
+    assert service.report_units().active == 200
     service.run_after(60_000)
-    assert service.survey().active == 0
+    assert service.report_units().active == 0
 
 
 def test_promise_7_what_cannot_leave_stops_the_intake(new_service: NewService, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,6 +221,6 @@ def test_promise_7_what_cannot_leave_stops_the_intake(new_service: NewService, m
         for sequence in range(6, 20):
             service.cycle.run_once()
             service.tell("u", sequence)
-    assert service.cycle.figures.counts["records"] == 5
+    assert service.cycle.metrics.counts["records"] == 5
     service.run()
     assert service.sequences("u") == list(range(1, 20))

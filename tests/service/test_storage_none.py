@@ -11,7 +11,7 @@ from harness.service_under_test import DEADLINE_MS, P0, Service
 from connectors.port import TransportRefused
 from domain.record import Partition
 from guardian.takeover import find_metadata
-from guardian.unit_registry import RosterSettings
+from guardian.unit_registry import UnitRegistrySettings
 
 IDLE_MS = 40_000
 """Longer than the idle timeout, and than the throttle of positions after it."""
@@ -22,7 +22,7 @@ def find_ahead(service: Service) -> str:
     position = service.servers.transport.position(P0)
     metadata = find_metadata(position.metadata) if position else None
     assert metadata is not None
-    return metadata.ahead
+    return metadata.done
 
 
 @pytest.fixture
@@ -104,18 +104,18 @@ def test_what_was_done_and_not_read_again_yet_stays_done_over_a_second_crash(new
 def test_what_no_longer_fits_into_the_metadata_stops_the_intake_until_deadlines_release_it(
     new_service: Callable[..., Service],
 ) -> None:
-    service = new_service(storage="none", acknowledge_handled=True, ahead_characters=60)
+    service = new_service(storage="none", acknowledge_handled=True, done_characters=60)
     for number in range(60):
         service.tell(f"done{number}", 1)
         service.tell(f"held{number}", 2)
     service.run()
-    assert service.cycle.figures.counts["records"] < 60
+    assert service.cycle.metrics.counts["records"] < 60
     lengths = []
     for _ in range(60):
         service.run_after(DEADLINE_MS)
         lengths.append(len(find_ahead(service)))
     assert max(lengths) <= 60
-    assert service.cycle.figures.counts["records"] == 120
+    assert service.cycle.metrics.counts["records"] == 120
     assert len({each.identity for each in service.told}) == len(service.told) == 120
 
 
@@ -173,7 +173,7 @@ def test_nothing_is_marked_after_a_restart_for_it_forgets_by_design(service: Ser
     service.tell("u", 1)
     service.run()
     assert not any(each.is_possible_duplicate for each in service.told)
-    assert service.cycle.ownership.heals == 0
+    assert service.cycle.partitions.heals == 0
 
 
 def test_numbers_never_repeat_over_restarts(service: Service) -> None:
@@ -231,7 +231,7 @@ def test_with_when_settled_a_stash_is_lost_with_the_process_and_nothing_repeats(
 
 
 def test_at_the_bound_of_the_worker_the_oldest_stash_is_released_marked(new_service: Callable[..., Service]) -> None:
-    service = new_service(storage="none", acknowledge_handled=True, roster=RosterSettings(stash_bytes=1_000))
+    service = new_service(storage="none", acknowledge_handled=True, registry=UnitRegistrySettings(stash_bytes=1_000))
     service.tell("old", 2)
     service.run_after(1)
     for unit in range(3):
@@ -239,7 +239,7 @@ def test_at_the_bound_of_the_worker_the_oldest_stash_is_released_marked(new_serv
         service.run_after(1)
     assert service.told[0].identity == "old#A#2"
     assert service.told[0].incomplete == "sequence:1"
-    assert service.survey().stashed_bytes <= 1_000
+    assert service.report_units().stashed_bytes <= 1_000
 
 
 def eight_ahead_of_one_that_waits(service: Service) -> int:
@@ -288,7 +288,7 @@ def test_a_file_that_is_cut_while_what_was_done_ahead_is_read_again_is_refused(n
     read_to = service.input_size()
     service.start().cycle.run_once()
     service.cycle.run_once()
-    cut(service, service.cycle.ownership.held[P0].read_to)
+    cut(service, service.cycle.partitions.owned[P0].read_to)
     service.tell("new", 1)
     with pytest.raises(TransportRefused, match=f"handled up to offset {read_to}, and its log ends at {service.input_size()}"):
         service.run()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from harness.service_under_test import Service
 
-from guardian.unit_registry import RosterSettings
+from guardian.unit_registry import UnitRegistrySettings
 from resequencer.settings import ResequencerSettings
 
 HOUR_MS = 3_600_000
@@ -43,39 +43,39 @@ def test_an_hour_without_it_costs_no_dead_letter_and_no_mark(service: Callable[.
     one.tell("uow-2", 1, 2)
     one.run()
     assert one.sequences("uow-2") == [1, 2]
-    assert one.survey().unavailable == {API: 1}
+    assert one.report_units().unavailable == {API: 1}
     let_pass(one, HOUR_MS // 2)
     one.restart()
     one.run()
-    assert one.survey().unavailable == {API: 1}
+    assert one.report_units().unavailable == {API: 1}
     let_pass(one, HOUR_MS // 2 + 60_000)
     assert one.sequences("uow-1") == [1, 2, 3]
     assert not any(each.incomplete or each.is_late for each in one.told)
     assert one.dead == []
-    assert one.survey().unavailable == {}
+    assert one.report_units().unavailable == {}
 
 
 def test_beyond_the_workers_bound_what_waits_for_it_leaves_memory(service: Callable[..., Service]) -> None:
     units = [f"uow-{number}" for number in range(20)]
-    one = service(*(f"{unit}#A#1" for unit in units), roster=RosterSettings(stash_bytes=20_000))
+    one = service(*(f"{unit}#A#1" for unit in units), registry=UnitRegistrySettings(stash_bytes=20_000))
     for unit in units:
         one.tell(unit, 1, 2, 3)
         one.run()
     let_pass(one, 60_000)
-    assert one.survey().stashed_bytes <= 20_000
-    assert one.survey().stashed == 60
+    assert one.report_units().stashed_bytes <= 20_000
+    assert one.report_units().stashed == 60
     let_pass(one, HOUR_MS)
     assert all(one.sequences(unit) == [1, 2, 3] for unit in units)
     assert one.dead == []
 
 
 def test_a_unit_beyond_its_bound_waits_outside_of_memory_and_is_not_released(service: Callable[..., Service]) -> None:
-    one = service("uow-1#A#1", resequencer=ResequencerSettings(stash_limit=5), roster=RosterSettings(unit_stash=5))
+    one = service("uow-1#A#1", resequencer=ResequencerSettings(stash_limit=5), registry=UnitRegistrySettings(unit_stash=5))
     for number in range(1, 13):
         one.tell("uow-1", number)
         one.run()
-    surveyed = one.survey()
-    assert (surveyed.active, surveyed.waiting, surveyed.stashed, surveyed.stashed_bytes) == (0, 1, 12, 0)
+    units_report = one.report_units()
+    assert (units_report.active, units_report.waiting, units_report.stashed, units_report.stashed_bytes) == (0, 1, 12, 0)
     let_pass(one, HOUR_MS + 60_000)
     assert one.sequences("uow-1") == [*range(1, 13)]
     assert not any(each.incomplete for each in one.told)
@@ -83,11 +83,11 @@ def test_a_unit_beyond_its_bound_waits_outside_of_memory_and_is_not_released(ser
 
 def test_where_nothing_can_leave_memory_the_oldest_is_set_aside_beyond_the_workers_bound(service: Callable[..., Service]) -> None:
     units = [f"uow-{number}" for number in range(20)]
-    one = service(*(f"{unit}#A#1" for unit in units), storage="none", roster=RosterSettings(stash_bytes=20_000))
+    one = service(*(f"{unit}#A#1" for unit in units), storage="none", registry=UnitRegistrySettings(stash_bytes=20_000))
     for unit in units:
         one.tell(unit, 1)
         one.run()
-        assert one.survey().stashed_bytes <= 20_000 + 3_000
+        assert one.report_units().stashed_bytes <= 20_000 + 3_000
     one.tell("uow-x", 1)
     one.run()
     assert one.sequences("uow-x") == [1], "the intake goes on"

@@ -55,6 +55,6 @@ def test_what_failed_for_a_while_meanwhile_is_tried_again(service: Service, *, i
 def test_a_unit_that_was_spoken_to_meanwhile_leaves_memory(service: Service) -> None:
     service.tell("u", 1)
     set_right(service, is_new=False)
-    assert service.survey().active == 1
+    assert service.report_units().active == 1
     service.run_after(30_000)
-    assert service.survey().active == 0
+    assert service.report_units().active == 0

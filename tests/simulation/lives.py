@@ -24,7 +24,7 @@ from simulation.misfortunes import Dangers
 from simulation.reading import find_false_mark, read_outcome
 from simulation.with_server_away import judged_with_server_away, prepared_with_server_away
 from simulation.with_wild_clocks import judged_with_wild_clocks
-from simulation.without_storage import TIGHT_ROOM, ahead_characters, judged_without_storage, prepared_without_storage
+from simulation.without_storage import TIGHT_ROOM, done_characters, judged_without_storage, prepared_without_storage
 from simulation.world import World
 
 from domain.errors import ResequencerError
@@ -70,7 +70,7 @@ def simulate(seed: int, life: Life = Life.CRASHES, expected: Outcome | None = No
     if world.wrong is not None:
         return outcome._replace(problem=world.wrong)
     if life is Life.NONE:
-        return judged_without_storage(outcome, expected, work, ahead_characters(seed, work))
+        return judged_without_storage(outcome, expected, work, done_characters(seed, work))
     if life is Life.CLOCKS:
         return judged_with_wild_clocks(outcome, expected, work)
     if life is Life.SERVERS:
@@ -104,7 +104,7 @@ def _has_absences(work: Workload) -> bool:
 
 
 def _world(seed: int, work: Workload, life: Life, workers: int) -> World:
-    characters = ahead_characters(seed, work) if life is Life.NONE else None
+    characters = done_characters(seed, work) if life is Life.NONE else None
     world = World(seed, work.plan, workers, characters, _clock_dangers(work) if life is Life.CLOCKS else NO_CLOCK_DANGERS)
     if Random(f"at once {seed}").random() < _HAVE_SHORT_TRANSACTIONS:
         world.broker.most_at_once = _MOST_AT_ONCE
@@ -200,7 +200,7 @@ class _Lived:
             return problem
         if waiting := self._world.waiting():
             return f"still waiting: {waiting}"
-        if self._work.plan.roster.idle_timeout_ms > _AGES_MS:
+        if self._work.plan.registry.idle_timeout_ms > _AGES_MS:
             return None
         active = self._world.active()
         return f"{active} units are still in memory" if active else self._forget_all()
@@ -228,7 +228,7 @@ class _Lived:
         world.clock.advance(phase.advance_ms)
         if self._work.away_until and (problem := self._calm_down()):
             return problem
-        all_at_once = phase.is_outage or self._life is Life.CLOCKS or world.ahead_characters == TIGHT_ROOM
+        all_at_once = phase.is_outage or self._life is Life.CLOCKS or world.done_characters == TIGHT_ROOM
         at_once = len(phase.lines) if all_at_once else len(phase.lines) // 4
         world.producers.hang(phase.hung)
         world.send(phase.lines[:at_once])
@@ -240,7 +240,7 @@ class _Lived:
 
     def _begin(self, phase: Phase) -> None:
         """With storage none deadlines begin anew with each death, which must be the same ones where the order is judged."""
-        judges_deaths = self._life is Life.NONE and self._world.ahead_characters != TIGHT_ROOM
+        judges_deaths = self._life is Life.NONE and self._world.done_characters != TIGHT_ROOM
         if phase.is_outage and self._is_struck and _has_absences(self._work) and not judges_deaths:
             self._world.go_out()
         elif phase.is_outage:

@@ -27,8 +27,8 @@ def prepared_with_server_away(work: Workload, random: Random) -> Workload:
     needs = frozenset(each for each in sorted(identities) if random.random() < share)
     begins_at = BEGINNING + random.choice((0, 0, 20_000))
     away = range(begins_at, begins_at + random.randint(10_000, _LONGEST_MS))
-    roster = replace(work.plan.roster, unit_stash=random.choice((0, 1, 1_000)))
-    plan = replace(work.plan, roster=roster)
+    registry = replace(work.plan.registry, unit_stash=random.choice((0, 1, 1_000)))
+    plan = replace(work.plan, registry=registry)
     return work._replace(plan=plan, away_until={}, needs_server=needs, server_away=away)
 
 

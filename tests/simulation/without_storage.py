@@ -2,7 +2,7 @@
 
 * Nothing is lost: what is told or buried when nothing happens is told or buried, whatever does.
 * Nothing repeats of a unit that never goes idle between its envelopes: none of its envelopes is told twice. Of any other, one
-  is told at most as often as it came. No record is buried twice.
+  is told at most as often as it came. No record is dead-lettered twice.
 * Such a unit of which nothing was released by a deadline or a bound, and nothing had to be tried again or was buried (which may
   have been released), is told exactly as it is when nothing happens: who reads it again comes to the same, and in time. Released
   units are read again with new deadlines.
@@ -25,10 +25,10 @@ _LAST_PHASES = 5
 
 def prepared_without_storage(work: Workload, random: Random) -> Workload:
     """Mostly no unit ever goes idle; some envelopes come once more, long after their units may have been released."""
-    roster = replace(work.plan.roster, can_reload=False, stash_bytes=1 << 20)
+    registry = replace(work.plan.registry, can_reload=False, stash_bytes=1 << 20)
     if random.random() < 0.6:
-        roster = replace(roster, idle_timeout_ms=_NEVER_MS)
-    plan = replace(work.plan, storage="none", acknowledge_handled=True, roster=roster)
+        registry = replace(registry, idle_timeout_ms=_NEVER_MS)
+    plan = replace(work.plan, storage="none", acknowledge_handled=True, registry=registry)
     return work._replace(plan=plan, phases=tuple(_repeating(work.phases, random)))
 
 
@@ -42,9 +42,9 @@ def _repeating(phases: Sequence[Phase], random: Random) -> Iterator[Phase]:
         came += phase.lines
 
 
-def ahead_characters(seed: int, work: Workload) -> int:
+def done_characters(seed: int, work: Workload) -> int:
     """How much a position can say of what is done ahead. It may be little only where units let it go again."""
-    is_tight = work.plan.roster.idle_timeout_ms < _NEVER_MS and Random(f"ahead {seed}").random() < 0.5
+    is_tight = work.plan.registry.idle_timeout_ms < _NEVER_MS and Random(f"ahead {seed}").random() < 0.5
     return TIGHT_ROOM if is_tight else _ROOM
 
 
@@ -67,7 +67,7 @@ class _Came:
         self.times: Counter[str] = Counter()
         self._new_at: dict[str, int] = {}
         self._rested: set[str] = set()
-        self._idle_timeout_ms = work.plan.roster.idle_timeout_ms
+        self._idle_timeout_ms = work.plan.registry.idle_timeout_ms
         now = 0
         for phase in work.phases:
             now += phase.advance_ms

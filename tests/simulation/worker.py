@@ -20,13 +20,13 @@ from connectors.kafka.client_options import ClientOptions
 from connectors.kafka.settings import KafkaSettings, KafkaTopics
 from connectors.kafka.transport import KafkaTransport
 from domain.decoding import DecodingSettings, EnvelopeDecoder
-from guardian.actor_gateway import Actors
+from guardian.actor_gateway import ActorGateway
 from guardian.cycle import Cycle
-from guardian.log_rate_limit import Recurring
-from guardian.owned_partition import HeldPartition
+from guardian.log_rate_limit import LogRateLimit
+from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
-from guardian.retry import Patience, PatienceSettings
-from guardian.takeover_backoff import Later
+from guardian.retry import BackoffSettings, RetryWithBackoff
+from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn_context import Rules
 from storage.none.storage import NoneSettings, NoneStorage
@@ -52,7 +52,7 @@ class Worker:
         self.slot = slot
         self.clock = MachineClock(world.clock, world.remembered)
         self.cycle: Cycle | None = None
-        self.actors: Actors | None = None
+        self.actors: ActorGateway | None = None
         self.transport: KafkaTransport | None = None
         self._stretch: greenlet | None = None
         self.stands_until = 0
@@ -119,14 +119,14 @@ class Worker:
             self.actors.close()
         self.cycle = self.transport = self.actors = None
 
-    def held(self) -> list[HeldPartition]:
-        return list(self.cycle.ownership.held.values()) if self.cycle else []
+    def owned(self) -> list[OwnedPartition]:
+        return list(self.cycle.partitions.owned.values()) if self.cycle else []
 
     def words(self) -> str:
         if self.cycle is None:
             return "dead"
-        untaken = {str(each): why.reason for each, why in self.cycle.ownership.later.untaken.items()}
-        return f"holds {[str(each.partition) for each in self.held()]}, cannot take {untaken}"
+        untaken = {str(each): why.reason for each, why in self.cycle.partitions.put_off_takeovers.untaken.items()}
+        return f"holds {[str(each.partition) for each in self.owned()]}, cannot take {untaken}"
 
     # What its clients and its storage ask
 
@@ -157,14 +157,16 @@ class Worker:
         decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=strategy.needs_sequence))
         settings = KafkaSettings.make(_TOPICS, ClientOptions({"group_id": "group"}, {}), f"group-{self.slot}", 1 << 20)
         rules = Rules(faltering(strategy, world.handler.mistakes), world.handler, plan.resequencer, NoChance())
-        self.actors = WatchedActors(rules, decoder.decode, plan.roster)
+        self.actors = WatchedActors(rules, decoder.decode, plan.registry)
         self.transport = KafkaTransport(settings, self.clock)
         servers = Servers(self.transport, self._new_storage(), self.actors)
-        tools = Tools(decoder, self.clock, Patience(PatienceSettings(), self.wait, lambda: False), world.token, Recurring())
+        tools = Tools(
+            decoder, self.clock, RetryWithBackoff(BackoffSettings(), self.wait, lambda: False), world.token, LogRateLimit()
+        )
         waits = plan.acknowledge_handled
-        bounds = (waits, world.ahead_characters, plan.retention_ms, plan.portion_bytes)
+        bounds = (waits, world.done_characters, plan.retention_ms, plan.portion_bytes)
         self.cycle = Cycle(servers, tools, CycleSettings(strategy.name, plan.batch_size, 0, *bounds))
-        self.cycle.ownership.later = Later(PatienceSettings(0, 0))
+        self.cycle.partitions.put_off_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
         return self.cycle
 
     def _new_storage(self) -> Storage:

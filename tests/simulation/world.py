@@ -25,8 +25,8 @@ from simulation.shared_storage import Backup
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, Worker
 
 from domain.record import Partition
-from guardian.messages import Survey, Surveyed
-from guardian.owned_partition import HeldPartition
+from guardian.messages import ReportUnits, UnitsReport
+from guardian.owned_partition import OwnedPartition
 from guardian.takeover import find_metadata
 from storage.none.memory import Memory
 from storage.port import WaitKind, Waits
@@ -43,17 +43,17 @@ class World:
     broke.
 
     `turn` counts the stretches of work. `clocks` is how clocks are set, if they are, and handlers take their time then.
-    `ahead_characters` are those that a position's metadata has for what is done beyond it. `remembered` is what had to be known
+    `done_characters` are those that a position's metadata has for what is done beyond it. `remembered` is what had to be known
     all the time, `forgotten` counts the units that were idle for long enough.
     """
 
     def __init__(
-        self, seed: int, plan: Plan, workers: int, ahead_characters: int | None = None, clocks: ClockDangers = NO_CLOCK_DANGERS
+        self, seed: int, plan: Plan, workers: int, done_characters: int | None = None, clocks: ClockDangers = NO_CLOCK_DANGERS
     ) -> None:
         self.random = Random(f"world {seed}")
         self.misfortunes = Misfortunes(self.random)
         self.plan = plan
-        self.ahead_characters = ahead_characters
+        self.done_characters = done_characters
         self.clocks = clocks
         self.remembered = Remembered(plan.retention_ms, clocks.slack_ms)
         self.forgotten = 0
@@ -175,7 +175,7 @@ class World:
 
     def waiting(self) -> list[str]:
         """The units in which something waits, as the workers know them."""
-        return [key.unit for _, survey in self._surveys() for key, _ in survey.oldest]
+        return [key.unit for _, report_units in self._surveys() for key, _ in report_units.oldest]
 
     def _is_turn_of(self, waits: Waits) -> bool:
         """Of those that wait for a server one tries at a time, until it is back: then it takes another pause at most."""
@@ -190,36 +190,38 @@ class World:
         """What is in memory and should not be, now that all are quiet: stashes of workers or units beyond their bound, units of a
         partition that is another's, or that should have been woken.
         """
-        for worker, survey in self._surveys():
-            if survey.stashed_bytes > self.plan.roster.stash_bytes:
-                return f"{worker.slot} has {survey.stashed_bytes} bytes of stashes in memory"
-            theirs = {key.partition for key, _ in survey.oldest} - {each.partition for each in worker.held()}
+        for worker, report_units in self._surveys():
+            if report_units.stashed_bytes > self.plan.registry.stash_bytes:
+                return f"{worker.slot} has {report_units.stashed_bytes} bytes of stashes in memory"
+            theirs = {key.partition for key, _ in report_units.oldest} - {each.partition for each in worker.owned()}
             if theirs:
                 return f"{worker.slot} still knows units of {theirs}"
-            full = [key.unit for key, waits in survey.oldest if waits.stashed > self._most_stashed(waits)]
+            full = [key.unit for key, waits in report_units.oldest if waits.stashed > self._most_stashed(waits)]
             if full:
                 return f"{worker.slot} has more stashed than may be in {full}"
-            overdue = [key.unit for key, waits in survey.oldest if waits.wakes_at <= self.clock.now() and self._is_turn_of(waits)]
+            overdue = [
+                key.unit for key, waits in report_units.oldest if waits.wakes_at <= self.clock.now() and self._is_turn_of(waits)
+            ]
             if overdue:
                 return f"{worker.slot} has not woken {overdue}"
-            late = [key.unit for key, waits in survey.oldest if waits.since > self.clock.now() + _SKEW_MS]
+            late = [key.unit for key, waits in report_units.oldest if waits.since > self.clock.now() + _SKEW_MS]
             if late:
                 return f"{worker.slot} waits since an instant that has not come yet in {late}"
         return None
 
     def active(self) -> int:
         """Units with an actor."""
-        return sum(survey.active for _, survey in self._surveys())
+        return sum(report_units.active for _, report_units in self._surveys())
 
-    def _surveys(self) -> list[tuple[Worker, Surveyed]]:
-        return [(each, each.actors.survey(Survey(oldest=100))) for each in self._awake() if each.actors is not None]
+    def _surveys(self) -> list[tuple[Worker, UnitsReport]]:
+        return [(each, each.actors.report_units(ReportUnits(oldest=100))) for each in self._awake() if each.actors is not None]
 
     def kept_units(self) -> int:
         """In the storage that all share, or in those of the workers."""
         memories = [self.memory]
         if self.plan.storage == "none":
             memories = list(
-                {id(each.store._memory): each.store._memory for worker in self.workers for each in worker.held()}.values()
+                {id(each.store._memory): each.store._memory for worker in self.workers for each in worker.owned()}.values()
             )
         return sum(len(kept.units) for memory in memories for kept in memory.partitions.values())
 
@@ -285,17 +287,17 @@ class World:
 
     def _is_all_done(self) -> bool:
         awake = self._awake()
-        held = [each for worker in awake for each in worker.held()]
+        owned = [each for worker in awake for each in worker.owned()]
         return (
             not any(worker.is_midway or worker.has_something_due for worker in awake)
-            and len(held) == len(INPUT)
+            and len(owned) == len(INPUT)
             and not self.broker.group.is_rebalancing
-            and all(each.room == 0 or self._is_read(each) for each in held)
-            and not any(each.unpublished for each in held)
+            and all(each.room == 0 or self._is_read(each) for each in owned)
+            and not any(each.unpublished for each in owned)
         )
 
-    def _is_read(self, held: HeldPartition) -> bool:
-        return held.read_to == self.broker.stable_end(TopicPartition(*held.partition))
+    def _is_read(self, owned: OwnedPartition) -> bool:
+        return owned.read_to == self.broker.stable_end(TopicPartition(*owned.partition))
 
     def _see_position(self, at: TopicPartition, before: OffsetAndMetadata | None, after: OffsetAndMetadata) -> None:
         if self.may_repeat_below[at] == _UNTIL_HEALED and _is_ours(after):

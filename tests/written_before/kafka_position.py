@@ -13,8 +13,8 @@ from servers.kafka.server import KafkaServer
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from tests.connectors.kafka.stage import KafkaStage
 
-RECORDS = (("held", 2), ("done-1", 1), ("done-2", 1), ("held-too", 3), ("done-3", 1))
-"""In their order in the log, the units and their numbers: what is held waits for number 1."""
+RECORDS = (("owned", 2), ("done-1", 1), ("done-2", 1), ("owned-too", 3), ("done-3", 1))
+"""In their order in the log, the units and their numbers: what is owned waits for number 1."""
 
 DONE = ["done-1", "done-2", "done-3"]
 

@@ -10,16 +10,16 @@ from harness.service_under_test import DEADLINE_MS, P0, P1, TOPIC, Plan, Service
 from msgspec.structs import replace
 
 from connectors.dead_letters.port import Signature
-from connectors.files.input_archive import FileArchive
+from connectors.files.input_archive import InputArchive
 from connectors.files.operations import SystemFiles
 from connectors.files.settings import FileSettings
 from connectors.port import PartitionOutput, Transport
-from daemon.commands.dead_letters.files import FileDesk
-from daemon.supervision.in_flight_memory import InHand
+from daemon.commands.dead_letters.files import FileDeadLetterStore
+from daemon.supervision.in_flight_memory import InFlightEnvelope
 from daemon.supervision.suspects import Suspects
 from domain.record import Origin
-from guardian.unit_registry import RosterSettings
-from resequencer.in_flight import Deed
+from guardian.unit_registry import UnitRegistrySettings
+from resequencer.in_flight import CallKind
 from storage.port import Storage
 
 MINUTE_MS = 60_000
@@ -50,7 +50,7 @@ UNITS = (
 """All of both partitions."""
 
 PARTITIONS = (P0, P1)
-DEADLY = InHand(7, Origin(P0, 99_999), "deadly", Deed.HANDLING, "ab" * 24)
+DEADLY = InFlightEnvelope(7, Origin(P0, 99_999), "deadly", CallKind.HANDLING, "ab" * 24)
 """What a worker had in hand when it died."""
 
 Wrap = Callable[[Service], Storage]
@@ -94,7 +94,7 @@ def live(service: Service) -> None:
     _go_on(service)
     service.kill()
     _operate(service)
-    service.plan = replace(PLAN, roster=RosterSettings(share_bytes=SHARE_BYTES))
+    service.plan = replace(PLAN, registry=UnitRegistrySettings(share_bytes=SHARE_BYTES))
     service.start()
     _begin_to_wait(service)
     _be_cut_off(service)
@@ -137,9 +137,9 @@ def _go_on(service: Service) -> None:
 def _operate(service: Service) -> None:
     """What people do, and a supervisor, while no worker runs."""
     directory = service.directory
-    archive = FileArchive(directory / "archive", SystemFiles())
+    archive = InputArchive(directory / "archive", SystemFiles())
     assert len([*archive.move(directory / "in" / "partition-1.jsonl", service.stored_positions[1])]) == 1
-    desk = FileDesk(FileSettings(TOPIC, directory / "in", directory / "out"), lambda: Signature("operator", AT))
+    desk = FileDeadLetterStore(FileSettings(TOPIC, directory / "in", directory / "out"), lambda: Signature("operator", AT))
     letters = {each.unit or "": each for each in desk.letters()}
     assert [*desk.begin()] == []
     desk.discard([letters["dead-end"].letter_id], "agreed with the bank")

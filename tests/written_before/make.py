@@ -74,8 +74,8 @@ def _lived(directory: Path, storage: Wrap | None, keep: Callable[[], None]) -> d
     """What the storage's last owner tells before it is killed; what lies there is kept once it is dead."""
     service = new_service(directory, storage)
     live(service)
-    held = service.cycle.ownership.held
-    told = {str(partition.number): told_of(held[partition].store, UNITS) for partition in PARTITIONS}
+    owned = service.cycle.partitions.owned
+    told = {str(partition.number): told_of(owned[partition].store, UNITS) for partition in PARTITIONS}
     service.kill()
     keep()
     return told

@@ -169,7 +169,7 @@ def test_a_service_on_it_lets_out_what_waited_and_tells_nothing_twice(left: Left
         service.run()
         service.run_after(DEADLINE_MS)
         service.run_after(MINUTE_MS)
-        assert service.survey().waiting == 0
+        assert service.report_units().waiting == 0
     finally:
         service.kill()
     assert {unit: service.sequences(unit) for unit in UNITS} == TOLD_AT_LAST
@@ -185,8 +185,8 @@ def test_the_next_fixture_can_be_written_by_the_same_life(tmp_path: Path) -> Non
     service = new_service(tmp_path)
     try:
         live(service)
-        held = service.cycle.ownership.held
-        found = {name: (each.kind, each.waits_for) for partition in PARTITIONS for name, each in held[partition].store.waiting()}
+        owned = service.cycle.partitions.owned
+        found = {name: (each.kind, each.waits_for) for partition in PARTITIONS for name, each in owned[partition].store.waiting()}
     finally:
         service.kill()
     assert found == {name: (each.kind, each.waits_for) for name, each in WAITING.items()}

@@ -9,12 +9,12 @@ from harness.service_under_test import P0, P1, TOPIC
 from written_before.life import AT, DEADLY, PARTITIONS
 
 from connectors.dead_letters.actions import Discarded, Requeued, Requeueing
-from connectors.files.archived_marker import Beginning
+from connectors.files.archived_marker import ArchivedMarker
 from connectors.files.dead_letter_actions import ActionsFile
 from connectors.files.operations import SystemFiles
 from connectors.files.positions import PositionsFile
 from connectors.files.settings import FileSettings
-from daemon.commands.dead_letters.files import FileDesk
+from daemon.commands.dead_letters.files import FileDeadLetterStore
 from daemon.supervision.suspects import Suspects
 from guardian.takeover import find_metadata
 
@@ -48,7 +48,7 @@ def test_what_people_did_with_dead_letters_is_known(kept: Path) -> None:
 def test_the_dead_letters_are_told_apart_by_what_was_noted_of_them(kept: Path) -> None:
     """The note names a letter by the digest of its line, which must come out the same."""
     files = kept / "files"
-    desk = FileDesk(FileSettings(TOPIC, files / "in", files / "out"), lambda: pytest.fail("nothing is ordered"))
+    desk = FileDeadLetterStore(FileSettings(TOPIC, files / "in", files / "out"), lambda: pytest.fail("nothing is ordered"))
     letters = {each.letter_id: each for each in desk.letters()}
     assert [each.letter.reason.value for each in letters.values()] == ["undecodable", *["handler-failed"] * 2, "undecodable"]
     assert {each.letter_id for each in desk.actions()} == {each.letter_id for each in [*letters.values()][:2]}
@@ -56,7 +56,7 @@ def test_the_dead_letters_are_told_apart_by_what_was_noted_of_them(kept: Path) -
 
 def test_the_input_begins_where_the_archive_ends(kept: Path) -> None:
     partition = kept / "files/in/partition-1.jsonl"
-    begins_at = Beginning(partition, SystemFiles()).offset()
+    begins_at = ArchivedMarker(partition, SystemFiles()).offset()
     (piece,) = (kept / "files/archive").iterdir()
     assert piece.name == f"partition-1.{0:016d}-{begins_at:016d}.jsonl.gz"
     assert gzip.decompress(piece.read_bytes()) == partition.read_bytes()[:begins_at]
@@ -64,6 +64,6 @@ def test_the_input_begins_where_the_archive_ends(kept: Path) -> None:
 
 def test_a_suspect_is_still_counted(kept: Path) -> None:
     (suspect,) = Suspects(kept / "files").find_all().values()
-    assert (suspect.origin, suspect.unit, suspect.deed) == (DEADLY.origin, DEADLY.unit, DEADLY.deed)
+    assert (suspect.origin, suspect.unit, suspect.kind) == (DEADLY.origin, DEADLY.unit, DEADLY.kind)
     assert suspect.identity == DEADLY.identity
-    assert (suspect.deaths, suspect.last_death) == (1, "killed by signal 11")
+    assert (suspect.exits, suspect.last_exit) == (1, "killed by signal 11")

@@ -1,4 +1,4 @@
-"""The position that older code left on a broker is understood by the code of today, and what is done ahead of it stays done."""
+"""The position that older code left on a broker is understood by the code of today, and what is done beyond of it stays done."""
 
 import json
 from contextlib import closing
@@ -32,17 +32,17 @@ def metadata_of(position: dict[str, Any]) -> OffsetMetadata:
 def test_where_the_log_is_the_storage_the_position_tells_what_is_done_ahead_of_it(positions: dict[str, Any]) -> None:
     metadata = takeover.find_metadata(metadata_of(positions["none"]).text)
     assert metadata is not None
-    ahead = decode(positions["none"]["offset"], metadata.ahead)
-    assert ahead is not None
-    assert (positions["none"]["offset"], ahead.end) == (0, len(RECORDS))
-    assert [unit for offset, (unit, _) in enumerate(RECORDS) if ahead.is_done(offset)] == DONE
+    done = decode(positions["none"]["offset"], metadata.done)
+    assert done is not None
+    assert (positions["none"]["offset"], done.end) == (0, len(RECORDS))
+    assert [unit for offset, (unit, _) in enumerate(RECORDS) if done.is_done(offset)] == DONE
 
 
 def test_with_a_storage_it_names_the_commit_that_it_stands_on(positions: dict[str, Any]) -> None:
     metadata = takeover.find_metadata(metadata_of(positions["embedded"]).text)
     assert positions["embedded"]["offset"] == len(RECORDS)
     assert metadata is not None
-    assert (metadata.token, metadata.published, metadata.ahead) == ("token-1", len(DONE), "")
+    assert (metadata.token, metadata.published, metadata.done) == ("token-1", len(DONE), "")
 
 
 def test_it_says_which_topic_it_counts_in(positions: dict[str, Any]) -> None:
@@ -55,7 +55,7 @@ def test_a_worker_that_finds_it_tells_nothing_twice(kafka: KafkaServer, position
     """On another topic with the same records: its id is all that is changed in what was kept."""
     with closing(KafkaStage(kafka, partitions=1)) as stage:
         with closing(KafkaLife(stage)) as life:
-            life.live_until_held()
+            life.run_until_owned()
             life.live_until_read()
         (partition,) = stage.partitions
         begun = stage.committed(partition)
@@ -64,7 +64,7 @@ def test_a_worker_that_finds_it_tells_nothing_twice(kafka: KafkaServer, position
         send(stage)
         left = msgspec.structs.replace(metadata_of(positions["none"]), topic_id=here.topic_id)
         stage.set_position(partition, positions["none"]["offset"], left.encode("t-0"))
-        stage.send(wire("held", "A", 1, "held#A#1"), wire("new", "A", 1, "new#A#1"))
+        stage.send(wire("owned", "A", 1, "owned#A#1"), wire("new", "A", 1, "new#A#1"))
         with closing(KafkaLife(stage)) as life:
             life.live_until_read()
-        assert [each.key.decode() for each in stage.outputs()] == ["held", "held", "new"]
+        assert [each.key.decode() for each in stage.outputs()] == ["owned", "owned", "new"]

@@ -19,7 +19,7 @@ def service(kept: Path, tmp_path: Path) -> Iterator[OperatedService]:
 
 
 def test_what_waited_leaves_when_what_was_missing_comes_and_nothing_is_told_twice(service: OperatedService) -> None:
-    """Their deadlines have passed long ago: they are held until all that lies there is read."""
+    """Their deadlines have passed long ago: they are owned until all that lies there is read."""
     output = service.out_directory / "notifications.jsonl"
     before = output.read_bytes()
     assert (service.sequences("done"), service.sequences("waits"), service.sequences("waits-with-some")) == ([1, 2], [], [1])

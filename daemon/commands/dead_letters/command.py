@@ -6,16 +6,16 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from connectors.dead_letters.actions import NEW, Discarded, Requeued, Requeueing
-from connectors.dead_letters.port import AskedFor, Desk
+from connectors.dead_letters.port import AskedFor, DeadLetterStore
 from daemon.commands.dead_letters.list_and_show import list_letters, show_letter
 from daemon.commands.dead_letters.requeue_and_discard import discard, requeue
-from daemon.commands.dead_letters.stores import open_desk
+from daemon.commands.dead_letters.stores import open_store
 from daemon.commands.subcommands import Order, add_orders, load_for
 from daemon.exit_code import ExitCode
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
 
-_ORDERS: dict[str, Callable[[Namespace, Desk], ExitCode]] = {
+_ORDERS: dict[str, Callable[[Namespace, DeadLetterStore], ExitCode]] = {
     "list": list_letters,
     "show": show_letter,
     "requeue": requeue,
@@ -25,8 +25,8 @@ _ORDERS: dict[str, Callable[[Namespace, Desk], ExitCode]] = {
 
 def dead_letters(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if all that was asked for was there and was done."""
-    with closing(open_desk(load_for(arguments), _asked_for(arguments))) as desk:
-        return _ORDERS[arguments.order](arguments, desk)
+    with closing(open_store(load_for(arguments), _asked_for(arguments))) as store:
+        return _ORDERS[arguments.order](arguments, store)
 
 
 def add_arguments(parser: ArgumentParser) -> None:

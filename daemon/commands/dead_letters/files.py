@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from connectors.dead_letters.actions import Action, Discarded, LetterId
-from connectors.dead_letters.port import OrdersUnderWay, Outcome, Sign
-from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from connectors.files.dead_letter_actions import FILE_NAME, ActionsFile
 from connectors.files.dead_letters import DeadLettersFile
 from connectors.files.operations import SystemFiles
@@ -23,8 +23,8 @@ class NothingSetAside(ResequencerError):
         super().__init__(f"{directory}: there is no such directory, so nothing was set aside; is it the right configuration?")
 
 
-class FileDesk:
-    """As `Desk` says. One person at a time orders, by a lock beside what it guards; it is not that of the service."""
+class FileDeadLetterStore:
+    """As `DeadLetterStore` says. One person at a time orders, by a lock beside what it guards; it is not that of the service."""
 
     def __init__(self, settings: FileSettings, sign: Sign) -> None:
         files = SystemFiles()
@@ -42,7 +42,7 @@ class FileDesk:
         aside = f" (only that is read, not {', '.join(map(printable, others))})" if others else ""
         return f"{self._letters.path}{aside}"
 
-    def letters(self) -> Iterator[FiledLetter]:
+    def letters(self) -> Iterator[StoredDeadLetter]:
         return self._letters.letters()
 
     def actions(self) -> Iterator[Action]:
@@ -55,10 +55,10 @@ class FileDesk:
         try:
             self._lock.acquire()
         except AlreadyRunning as error:
-            raise OrdersUnderWay from error
+            raise DeadLettersInUse from error
         yield from self._requeue.resume()
 
-    def requeue(self, letters: Iterable[FiledLetter]) -> Iterator[Outcome]:
+    def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
         return self._requeue.requeue(letters)
 
     def discard(self, letters: Sequence[LetterId], because: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from connectors.dead_letters.actions import NEW, Action, Discarded, Requeued
-from connectors.dead_letters.port import Desk, last_actions
-from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.dead_letters.port import DeadLetterStore, last_actions
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from daemon.commands.dead_letters.report import DeadLetterReport
 from daemon.exit_code import ExitCode
 from domain.clock import instant_text
@@ -26,34 +26,34 @@ class DeadLetterUnknown(ResequencerError):
         super().__init__(f"{number}: no dead letter has this number in {where}")
 
 
-def list_letters(arguments: Namespace, desk: Desk) -> ExitCode:
+def list_letters(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
     """A line or a JSON object each, in the order in which they were set aside."""
-    last = last_actions(desk)
+    last = last_actions(store)
     with DeadLetterReport(as_json=arguments.json) as report:
-        for filed in desk.letters():
+        for filed in store.letters():
             action = last.get(filed.letter_id)
             facts = _facts(filed, action.state if action else NEW)
             if _is_asked_for(arguments, filed, facts):
                 report.tell("  ".join(str(fact or "-") for fact in facts.values()), facts)
-    sys.stderr.write(f"resequencer: {report.count} dead letters of {desk.where}\n")
+    sys.stderr.write(f"resequencer: {report.count} dead letters of {store.where}\n")
     return ExitCode.DONE
 
 
-def show_letter(arguments: Namespace, desk: Desk) -> ExitCode:
+def show_letter(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
     """Everything about one of them, or the bytes of its value and nothing else.
 
     Raises:
         DeadLetterUnknown: There is no such number.
     """
-    filed = next((each for each in desk.letters() if each.number == arguments.number), None)
+    filed = next((each for each in store.letters() if each.number == arguments.number), None)
     if filed is None:
-        raise DeadLetterUnknown(arguments.number, desk.where)
+        raise DeadLetterUnknown(arguments.number, store.where)
     if arguments.raw:
         sys.stdout.flush()
         sys.stdout.buffer.write(filed.letter.record.value)
         sys.stdout.buffer.flush()
         return ExitCode.DONE
-    history = [action for action in desk.actions() if action.letter_id == filed.letter_id]
+    history = [action for action in store.actions() if action.letter_id == filed.letter_id]
     if arguments.json:
         sys.stdout.write(json.dumps(_everything(filed, history), indent=2) + "\n")
     else:
@@ -61,7 +61,7 @@ def show_letter(arguments: Namespace, desk: Desk) -> ExitCode:
     return ExitCode.DONE
 
 
-def _facts(filed: FiledLetter, state: str) -> dict[str, str | None]:
+def _facts(filed: StoredDeadLetter, state: str) -> dict[str, str | None]:
     """In the order in which they stand on a line."""
     letter = filed.letter
     return {
@@ -75,14 +75,14 @@ def _facts(filed: FiledLetter, state: str) -> dict[str, str | None]:
     }
 
 
-def _is_asked_for(arguments: Namespace, filed: FiledLetter, facts: dict[str, str | None]) -> bool:
+def _is_asked_for(arguments: Namespace, filed: StoredDeadLetter, facts: dict[str, str | None]) -> bool:
     if arguments.since is not None and filed.letter.dead_at < arguments.since:
         return False
     asked = ((name, getattr(arguments, name)) for name in ("reason", "unit", "state"))
     return all(value is None or facts[name] == value for name, value in asked)
 
 
-def _lines(filed: FiledLetter, history: list[Action]) -> Iterator[str]:
+def _lines(filed: StoredDeadLetter, history: list[Action]) -> Iterator[str]:
     record = filed.letter.record
     yield printable(f"number: {filed.number}")
     yield printable(f"unit: {filed.unit or '-'}")
@@ -104,7 +104,7 @@ def _told(action: Action) -> str:
     return f"{what}: {action.because}" if isinstance(action, Discarded) else what
 
 
-def _everything(filed: FiledLetter, history: list[Action]) -> dict[str, Any]:
+def _everything(filed: StoredDeadLetter, history: list[Action]) -> dict[str, Any]:
     record = filed.letter.record
     return {
         **_facts(filed, history[-1].state if history else NEW),

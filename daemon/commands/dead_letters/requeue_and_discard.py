@@ -4,8 +4,8 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 
-from connectors.dead_letters.port import Desk, Outcome, last_actions
-from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.dead_letters.port import DeadLetterStore, Outcome, last_actions
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from daemon.commands.dead_letters.report import DeadLetterReport
 from daemon.commands.dead_letters.selection import (
     Choice,
@@ -19,74 +19,74 @@ from daemon.commands.dead_letters.selection import (
 from daemon.exit_code import ExitCode
 
 
-def requeue(arguments: Namespace, desk: Desk) -> ExitCode:
+def requeue(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
     """In the order in which they were set aside, however they are named; before that, what a crash left begun is ended.
 
     Raises:
-        OrdersUnderWay: By somebody else.
+        DeadLettersInUse: By somebody else.
         TransportUnavailable: No room, or no answer. What was told is done; the same call again does the rest, once.
     """
     if not _says_which(arguments):
         return _refused("name the numbers, or give --reason or --all, one of them; --again goes with numbers")
     with DeadLetterReport(as_json=arguments.json) as report:
-        orders = _Orders(desk, report)
+        orders = _Orders(store, report)
         ended = orders.begin()
         orders.requeue(orders.choose_to_requeue(arguments, ended))
         return orders.conclude("requeued")
 
 
-def discard(arguments: Namespace, desk: Desk) -> ExitCode:
+def discard(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
     """Note who says that nothing is to be done, and why. Raises as `requeue`."""
     with DeadLetterReport(as_json=arguments.json) as report:
-        orders = _Orders(desk, report)
+        orders = _Orders(store, report)
         orders.begin()
         orders.discard(arguments.numbers, arguments.because)
         return orders.conclude("done")
 
 
 class _Orders:
-    def __init__(self, desk: Desk, report: DeadLetterReport) -> None:
-        self._desk = desk
+    def __init__(self, store: DeadLetterStore, report: DeadLetterReport) -> None:
+        self._store = store
         self._report = report
         self._failed = 0
 
     def begin(self) -> set[str]:
-        return {self._tell(outcome) for outcome in self._desk.begin()}
+        return {self._tell(outcome) for outcome in self._store.begin()}
 
     def choose_to_requeue(self, arguments: Namespace, ended: set[str]) -> Choice:
-        last = last_actions(self._desk)
+        last = last_actions(self._store)
         if not arguments.numbers:
-            return choose(new_ones(self._desk.letters(), last, arguments.reason), last, why_not_requeue)
+            return choose(new_ones(self._store.letters(), last, arguments.reason), last, why_not_requeue)
         numbers = [number for number in dict.fromkeys(arguments.numbers) if number not in ended]
         why_not = why_not_requeue_again if arguments.again else why_not_requeue
-        return self._with_unknown(choose(named(self._desk.letters(), numbers), last, why_not), numbers)
+        return self._with_unknown(choose(named(self._store.letters(), numbers), last, why_not), numbers)
 
     def requeue(self, choice: Choice) -> None:
         self._refuse(choice)
-        for outcome in self._desk.requeue(self._read(choice)):
+        for outcome in self._store.requeue(self._read(choice)):
             self._tell(outcome)
             choice.chosen.pop(outcome.number, None)
         for number in choice.chosen:
-            self._tell(Outcome(number, None, f"it is no longer in {self._desk.where}; put that back"))
+            self._tell(Outcome(number, None, f"it is no longer in {self._store.where}; put that back"))
 
     def discard(self, numbers: Iterable[str], because: str) -> None:
         wanted = list(dict.fromkeys(numbers))
-        choice = choose(named(self._desk.letters(), wanted), last_actions(self._desk), why_not_discard)
+        choice = choose(named(self._store.letters(), wanted), last_actions(self._store), why_not_discard)
         self._refuse(self._with_unknown(choice, wanted))
         if choice.chosen:
-            self._desk.discard(list(choice.chosen.values()), because)
+            self._store.discard(list(choice.chosen.values()), because)
         for number in choice.chosen:
             self._report.tell(f"{number}: discarded", {"number": number, "did": "discarded"})
 
     def conclude(self, done: str) -> ExitCode:
         count = self._report.count - self._failed
-        sys.stderr.write(f"resequencer: {count} {done}, {self._failed} not; read {self._desk.where}\n")
+        sys.stderr.write(f"resequencer: {count} {done}, {self._failed} not; read {self._store.where}\n")
         return ExitCode.NOT_SO if self._failed else ExitCode.DONE
 
-    def _read(self, choice: Choice) -> Iterator[FiledLetter]:
+    def _read(self, choice: Choice) -> Iterator[StoredDeadLetter]:
         """A letter on several lines once."""
         ids = dict(choice.chosen)
-        for filed in self._desk.letters() if ids else ():
+        for filed in self._store.letters() if ids else ():
             if ids.get(filed.number) == filed.letter_id:
                 del ids[filed.number]
                 yield filed
@@ -94,7 +94,7 @@ class _Orders:
     def _with_unknown(self, choice: Choice, numbers: Iterable[str]) -> Choice:
         for number in numbers:
             if number not in choice.chosen and number not in choice.refused:
-                choice.refused[number] = f"no dead letter has this number in {self._desk.where}"
+                choice.refused[number] = f"no dead letter has this number in {self._store.where}"
         return choice
 
     def _refuse(self, choice: Choice) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from connectors.dead_letters.actions import Action, Discarded, LetterId, Requeued
-from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 
-WhyNot = Callable[[FiledLetter, Action | None], str | None]
+WhyNot = Callable[[StoredDeadLetter, Action | None], str | None]
 """Why an order cannot be carried out on a letter whose last action is this; None if it can."""
 
 
@@ -17,7 +17,7 @@ class Choice(NamedTuple):
     refused: dict[str, str]
 
 
-def choose(letters: Iterable[FiledLetter], last: Mapping[LetterId, Action], why_not: WhyNot) -> Choice:
+def choose(letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Action], why_not: WhyNot) -> Choice:
     """Among these letters, of which any may stand on several lines."""
     choice = Choice({}, {})
     for filed in letters:
@@ -32,17 +32,19 @@ def choose(letters: Iterable[FiledLetter], last: Mapping[LetterId, Action], why_
     return choice
 
 
-def named(letters: Iterable[FiledLetter], numbers: Iterable[str]) -> Iterable[FiledLetter]:
+def named(letters: Iterable[StoredDeadLetter], numbers: Iterable[str]) -> Iterable[StoredDeadLetter]:
     wanted = frozenset(numbers)
     return (filed for filed in letters if filed.number in wanted)
 
 
-def new_ones(letters: Iterable[FiledLetter], last: Mapping[LetterId, Action], reason: str | None) -> Iterable[FiledLetter]:
+def new_ones(
+    letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Action], reason: str | None
+) -> Iterable[StoredDeadLetter]:
     """Those with which nothing was done yet, of any reason if none is given."""
     return (filed for filed in letters if filed.letter_id not in last and (reason is None or filed.letter.reason.value == reason))
 
 
-def why_not_requeue(filed: FiledLetter, action: Action | None) -> str | None:
+def why_not_requeue(filed: StoredDeadLetter, action: Action | None) -> str | None:
     cut = filed.letter.record.cut
     if cut:
         return (
@@ -52,11 +54,11 @@ def why_not_requeue(filed: FiledLetter, action: Action | None) -> str | None:
     return f"{_past(action)}; --again requeues it all the same" if isinstance(action, Requeued | Discarded) else None
 
 
-def why_not_requeue_again(filed: FiledLetter, action: Action | None) -> str | None:  # noqa: ARG001 - whatever was done before.
+def why_not_requeue_again(filed: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - whatever was done before.
     return why_not_requeue(filed, None)
 
 
-def why_not_discard(filed: FiledLetter, action: Action | None) -> str | None:  # noqa: ARG001 - any letter can be discarded.
+def why_not_discard(filed: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - any letter can be discarded.
     """A requeue that was begun and cannot be ended may be: that is how a person closes it."""
     return _past(action) if isinstance(action, Requeued | Discarded) else None
 

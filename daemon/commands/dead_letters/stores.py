@@ -3,9 +3,9 @@
 import os
 import pwd
 
-from connectors.dead_letters.port import AskedFor, Desk, Signature
+from connectors.dead_letters.port import AskedFor, DeadLetterStore, Signature
 from connectors.files.settings import FileSettings
-from daemon.commands.dead_letters.files import FileDesk
+from daemon.commands.dead_letters.files import FileDeadLetterStore
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.sections import TransportType
@@ -13,15 +13,17 @@ from daemon.system_clock import SystemClock
 from domain.clock import instant_text
 
 
-def open_desk(configuration: Configuration, asked_for: AskedFor) -> Desk:
+def open_store(configuration: Configuration, asked_for: AskedFor) -> DeadLetterStore:
     """Files, or a topic; nothing is written yet."""
     ingress = configuration.ingress
     if ingress.transport is TransportType.FILE:
         output = configuration.notification.output_directory
-        return FileDesk(FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes), sign)
-    from connectors.kafka.dead_letters import KafkaDesk  # Here, for Kafka's client takes a third of a second to import.
+        return FileDeadLetterStore(FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes), sign)
+    from connectors.kafka.dead_letters import (
+        KafkaDeadLetterStore,  # Here, for Kafka's client takes a third of a second to import.
+    )
 
-    return KafkaDesk(kafka_settings(configuration), asked_for, sign)
+    return KafkaDeadLetterStore(kafka_settings(configuration), asked_for, sign)
 
 
 def sign() -> Signature:

@@ -11,8 +11,8 @@ from itertools import count
 import pytest
 
 from connectors.files import input_archive
-from connectors.files.archived_marker import Beginning
-from connectors.files.input_archive import FileArchive
+from connectors.files.archived_marker import ArchivedMarker
+from connectors.files.input_archive import InputArchive
 from connectors.files.operations import SystemFiles
 from connectors.files.transport import FileTransport
 from connectors.port import TransportRefused, TransportUnavailable
@@ -47,7 +47,7 @@ def offset_of(number) -> int:
 
 
 def move(directory, partition_file, until, files=None):
-    return list(FileArchive(directory, files or SystemFiles()).move(partition_file, until))
+    return list(InputArchive(directory, files or SystemFiles()).move(partition_file, until))
 
 
 def archived(directory) -> dict[int, bytes]:
@@ -67,7 +67,7 @@ def check_that_nothing_is_lost(directory, partition_file, content=CONTENT):
     for start, piece in archived(directory).items():
         whole[start : start + len(piece)] = piece
     assert bytes(whole) == content
-    begins = Beginning(partition_file, SystemFiles()).offset()
+    begins = ArchivedMarker(partition_file, SystemFiles()).offset()
     assert partition_file.read_bytes()[begins:] == content[begins:]
     assert begins == 0 or content[begins - 1 : begins] == b"\n"
 

@@ -1,4 +1,4 @@
-"""The numbers that outgoing lines are known by."""
+"""The numbers that records lines are known by."""
 
 import pytest
 from hypothesis import given

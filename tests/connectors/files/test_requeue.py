@@ -16,7 +16,7 @@ from connectors.files.operations import SystemFiles
 from connectors.files.requeue import Requeue
 from connectors.files.transport import FileTransport
 from connectors.line_format import Line, decode_line, encode_line
-from connectors.port import Channel, Outgoing, PartitionOutput, Position, TransportRefused, TransportUnavailable
+from connectors.port import Channel, OutputRecord, PartitionOutput, Position, TransportRefused, TransportUnavailable
 from domain.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
@@ -31,7 +31,9 @@ def letter(number, partition=P0, value=b'{"a": 1}', key=b"uow-1", headers=(("sch
         "dead-letter-at": "2026-03-28T23:33:55.941Z",
         **said,
     }
-    return Outgoing(number, Channel.DEAD_LETTERS, key, (*headers, *((name, text.encode()) for name, text in ours.items())), value)
+    return OutputRecord(
+        number, Channel.DEAD_LETTERS, key, (*headers, *((name, text.encode()) for name, text in ours.items())), value
+    )
 
 
 def set_aside(settings, *letters, partition=P0):
@@ -58,7 +60,7 @@ def records(settings, partition=P0):
     return [each for each in read if any(name == "requeued-from" for name, _ in each.headers)]
 
 
-class Desk:
+class DeadLetterStore:
     """One call of the verb: what a crash left is ended, then what nothing was done with is requeued."""
 
     def __init__(self, settings, files=None):
@@ -89,7 +91,7 @@ def test_the_original_record_comes_back_exactly_with_the_number_it_was_requeued_
     value = b'{"s": "\xc3\xa4", "b":  [1,\t2] }'
     headers = (("schema-version", b"2"), ("twice", b"1"), ("twice", b"\xff"))
     set_aside(settings, letter(1, value=value, headers=headers))
-    (outcome,) = Desk(settings).call()
+    (outcome,) = DeadLetterStore(settings).call()
     assert outcome == ("T-0#1", "T-0@25", None)
     (record,) = records(settings)
     assert record == Line(value, b"uow-1", (*headers, ("requeued-from", b"T-0#1")))
@@ -99,7 +101,7 @@ def test_the_original_record_comes_back_exactly_with_the_number_it_was_requeued_
 @pytest.mark.parametrize("key", [None, b"", b"\xff"])
 def test_any_bytes_come_back_exactly(settings, value, key):
     set_aside(settings, letter(1, value=value, key=key, headers=()))
-    Desk(settings).call()
+    DeadLetterStore(settings).call()
     assert records(settings) == [Line(value, key, (("requeued-from", b"T-0#1"),))]
 
 
@@ -107,23 +109,23 @@ def test_only_our_headers_go_even_where_the_record_had_some_of_their_names(setti
     """It may have been appended again by hand, with what a first dead letter said."""
     headers = (("dead-letter-reason", b"undecodable"), ("dead-letter-value-length", b"9"), ("requeued-from", b"T-0#7"))
     set_aside(settings, letter(8, headers=headers))
-    (filed,) = Desk(settings).letters.letters()
+    (filed,) = DeadLetterStore(settings).letters.letters()
     assert filed.letter.reason == "handler-failed"
     assert filed.letter.record.cut is None
-    Desk(settings).call()
+    DeadLetterStore(settings).call()
     assert records(settings)[0].headers == (*headers[:2], ("requeued-from", b"T-0#8"))
 
 
 def test_a_mark_behind_our_headers_goes_too(settings):
     set_aside(settings, letter(1, **{"possible-duplicate": "true"}))
-    Desk(settings).call()
+    DeadLetterStore(settings).call()
     assert [name for name, _ in records(settings)[0].headers] == ["schema-version", "requeued-from"]
 
 
 def test_each_goes_to_the_partition_that_it_came_from_in_the_order_in_which_it_was_set_aside(settings):
     set_aside(settings, *(letter(number, value=b"%d" % number) for number in (1, 2, 3)))
     set_aside(settings, letter(1, P1, value=b"p1"), partition=P1)
-    assert len(Desk(settings).call()) == 4
+    assert len(DeadLetterStore(settings).call()) == 4
     assert [each.value for each in records(settings)] == [b"1", b"2", b"3"]
     assert [each.value for each in records(settings, P1)] == [b"p1"]
 
@@ -131,16 +133,16 @@ def test_each_goes_to_the_partition_that_it_came_from_in_the_order_in_which_it_w
 def test_many_go_in_portions_each_once(settings, monkeypatch):
     monkeypatch.setattr(requeue_batches, "MOST_AT_ONCE", 7)
     set_aside(settings, *(letter(number) for number in range(1, 51)))
-    assert [each.number for each in Desk(settings).call()] == [f"T-0#{number}" for number in range(1, 51)]
+    assert [each.number for each in DeadLetterStore(settings).call()] == [f"T-0#{number}" for number in range(1, 51)]
     assert len(records(settings)) == 50
-    kinds = [type(action) for action in Desk(settings).actions.read()]
+    kinds = [type(action) for action in DeadLetterStore(settings).actions.read()]
     assert kinds[:14] == [Requeueing] * 7 + [Requeued] * 7
-    assert Desk(settings).call() == []
+    assert DeadLetterStore(settings).call() == []
 
 
 def test_what_was_recorded_says_who_when_and_where(settings):
     set_aside(settings, letter(1))
-    Desk(settings).call()
+    DeadLetterStore(settings).call()
     lines = (settings.out_directory / "dead-letters-actions.jsonl").read_bytes().splitlines()
     first, second = map(json.loads, lines)
     both = {"number": "T-0#1", "letter": first["letter"], "by": "anna", "at": "now"}
@@ -151,11 +153,11 @@ def test_what_was_recorded_says_who_when_and_where(settings):
 def test_the_same_number_of_another_letter_is_another_letter(settings):
     """Where all state was lost and the outputs were moved away, numbers begin again; the record of actions may have stayed."""
     set_aside(settings, letter(1, value=b"one"))
-    Desk(settings).call()
+    DeadLetterStore(settings).call()
     for name in ("dead-letters.jsonl", "positions.json"):
         (settings.out_directory / name).unlink()
     set_aside(settings, letter(1, value=b"other"))
-    Desk(settings).call()
+    DeadLetterStore(settings).call()
     assert [each.value for each in records(settings)] == [b"one", b"other"]
 
 
@@ -165,10 +167,10 @@ def test_the_same_number_of_another_letter_is_another_letter(settings):
 def test_an_input_that_is_gone_is_never_made_anew(settings):
     set_aside(settings, letter(1))
     (settings.in_directory / "partition-0.jsonl").unlink()
-    (outcome,) = Desk(settings).call()
+    (outcome,) = DeadLetterStore(settings).call()
     assert "partition-0.jsonl: there is no such file any more. Put it back" in outcome.problem
     assert not list(settings.in_directory.iterdir())
-    assert list(Desk(settings).actions.read()) == []
+    assert list(DeadLetterStore(settings).actions.read()) == []
 
 
 def test_a_torn_last_line_of_a_producer_is_refused_with_the_remedy_and_left_alone(settings):
@@ -177,12 +179,12 @@ def test_a_torn_last_line_of_a_producer_is_refused_with_the_remedy_and_left_alon
     path = settings.in_directory / "partition-0.jsonl"
     torn = path.read_bytes() + b'{"key":'
     path.write_bytes(torn)
-    refused, done = Desk(settings).call()
+    refused, done = DeadLetterStore(settings).call()
     assert (refused.number, refused.position) == ("T-0#1", None)
     assert "its last line, up to byte 32, has no end; wait until its producer has written all of it" in refused.problem
     assert done.position == "T-1@25"
     assert path.read_bytes() == torn
-    assert [action.number for action in Desk(settings).actions.read()] == ["T-1#1", "T-1#1"]
+    assert [action.number for action in DeadLetterStore(settings).actions.read()] == ["T-1#1", "T-1#1"]
 
 
 def from_nowhere(place):
@@ -223,11 +225,11 @@ BEGUN = b'{"action":"requeueing","number":"T-0#1","letter":"x","by":"me","at":"n
 )
 def test_a_record_of_actions_that_was_edited_is_refused(settings, edited):
     set_aside(settings, letter(1))
-    Desk(settings).call()
+    DeadLetterStore(settings).call()
     path = settings.out_directory / "dead-letters-actions.jsonl"
     path.write_bytes(edited + path.read_bytes())
     with pytest.raises(TransportRefused, match=r"actions.jsonl: the line at byte 0 is no action .* Put the file back"):
-        Desk(settings).call()
+        DeadLetterStore(settings).call()
 
 
 # What crashes and fails
@@ -253,12 +255,12 @@ def prepare(settings, files=None):
 def check(settings):
     assert [each.value for each in records(settings)] == [b"one", b"two"]
     assert [each.value for each in records(settings, P1)] == [b"three"]
-    done = list(Desk(settings).actions.last().values())
+    done = list(DeadLetterStore(settings).actions.last().values())
     assert sorted(each.number for each in done if isinstance(each, Requeued)) == ["T-0#1", "T-0#2", "T-1#1"]
     for each in done:
         line = (settings.in_directory / f"partition-{each.number[2]}.jsonl").read_bytes()[int(each.position.partition("@")[2]) :]
         assert dict(decode_line(line.partition(b"\n")[0]).headers)["requeued-from"].decode() == each.number
-    assert Desk(settings).call() == []
+    assert DeadLetterStore(settings).call() == []
 
 
 @pytest.fixture
@@ -266,7 +268,7 @@ def operations(settings, new_files):
     """How many operations a call without faults takes."""
     files = new_files()
     prepare(settings, files)
-    Desk(settings, files).call()
+    DeadLetterStore(settings, files).call()
     check(settings)
     return files.count
 
@@ -282,11 +284,11 @@ def test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing(settings, ne
         prepare(settings, files)
         files.fault_at, files.torn = fault_at, torn
         with pytest.raises(crash):
-            Desk(settings, files).call()
+            DeadLetterStore(settings, files).call()
         if meanwhile and all((settings.in_directory / f"partition-{n}.jsonl").read_bytes().endswith(b"\n") for n in (0, 1)):
             append(settings, meanwhile)
             append(settings, meanwhile, P1)
-        Desk(settings).call()
+        DeadLetterStore(settings).call()
         check(settings)
 
 
@@ -297,10 +299,10 @@ def test_a_crash_while_a_crash_is_mended_loses_nothing_and_doubles_nothing(setti
             files = new_files()
             files.fault_at, files.torn = fault_at, 70
             try:
-                Desk(settings, files).call()
+                DeadLetterStore(settings, files).call()
             except crash:
                 continue
-        Desk(settings).call()
+        DeadLetterStore(settings).call()
         check(settings)
 
 
@@ -311,9 +313,9 @@ def test_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing(settings
         prepare(settings, files)
         files.fault_at, files.torn = fault_at, torn
         with pytest.raises(crash):
-            Desk(settings, files).call()
+            DeadLetterStore(settings, files).call()
         files.cut_power(names_are_lost=False)
-        Desk(settings).call()
+        DeadLetterStore(settings).call()
         check(settings)
 
 
@@ -325,9 +327,9 @@ def test_a_power_cut_that_takes_what_a_producer_wrote_last_is_no_reason_to_refus
         append(settings, FRESH)
         files.fault_at = fault_at
         with pytest.raises(crash):
-            Desk(settings, files).call()
+            DeadLetterStore(settings, files).call()
         files.cut_power(names_are_lost=False)
-        Desk(settings).call()
+        DeadLetterStore(settings).call()
         check(settings)
 
 
@@ -339,8 +341,8 @@ def test_the_same_call_again_after_any_failure_loses_nothing_and_doubles_nothing
         prepare(settings, files)
         files.fault_at, files.torn, files.fault = fault_at, torn, lambda: OSError(number, "struck")
         with pytest.raises(TransportUnavailable, match=f"{errno.errorcode[number]}: struck"):
-            Desk(settings, files).call()
-        Desk(settings).call()
+            DeadLetterStore(settings, files).call()
+        DeadLetterStore(settings).call()
         check(settings)
 
 
@@ -370,7 +372,7 @@ def test_a_producer_that_appends_at_every_moment_is_in_nobodys_way(settings, new
 
     files = Busy()
     prepare(settings)
-    assert all(outcome.position for outcome in Desk(settings, files).call())
+    assert all(outcome.position for outcome in DeadLetterStore(settings, files).call())
     check(settings)
     assert input_lines(settings).count(FRESH[:-1]) == files.produced > 20
 
@@ -380,7 +382,7 @@ def test_a_torn_line_behind_whole_ones_that_came_after_the_intent_is_completed_o
     ours = struck.path.read_bytes()[len(struck.before) :]
     for tail, is_done in ((ours, True), (ours[:-1] + b"?", False), (b"x" * 1000, False)):
         struck.path.write_bytes(struck.before + FRESH + tail)
-        (outcome,) = Desk(settings).resume() or [None]
+        (outcome,) = DeadLetterStore(settings).resume() or [None]
         assert (outcome.position is not None) == is_done
         (settings.out_directory / "dead-letters-actions.jsonl").write_bytes(
             (settings.out_directory / "dead-letters-actions.jsonl").read_bytes().splitlines(keepends=True)[0]
@@ -393,9 +395,9 @@ def test_the_input_is_only_ever_appended_to(settings, new_files, crash, operatio
         prepare(settings, files)
         files.fault_at, files.torn = fault_at, 40
         with pytest.raises(crash):
-            Desk(settings, files).call()
+            DeadLetterStore(settings, files).call()
         before = (settings.in_directory / "partition-0.jsonl").read_bytes()
-        Desk(settings).call()
+        DeadLetterStore(settings).call()
         assert (settings.in_directory / "partition-0.jsonl").read_bytes().startswith(before)
 
 
@@ -413,14 +415,14 @@ class Struck:
             files = new_files()
             files.fault_at, files.torn = fault_at, torn
             with pytest.raises(crash):
-                Desk(settings, files).call()
+                DeadLetterStore(settings, files).call()
 
 
 def test_a_line_that_another_writer_spoiled_is_appended_again(settings, new_files, crash):
     """A producer that does not look appended to our torn beginning: its line is a dead letter then, ours is not lost."""
     Struck(settings, new_files, crash, 40)
     append(settings, FRESH)
-    (outcome,) = Desk(settings).call()
+    (outcome,) = DeadLetterStore(settings).call()
     assert outcome.position is not None
     *_, spoiled, ours = input_lines(settings)
     assert spoiled.endswith(FRESH[:-1])
@@ -430,10 +432,10 @@ def test_a_line_that_another_writer_spoiled_is_appended_again(settings, new_file
 def test_a_beginning_that_is_not_ours_is_left_to_whose_it_is_and_the_call_can_be_made_again(settings, new_files, crash):
     struck = Struck(settings, new_files, crash, 40)
     struck.path.write_bytes(struck.before + b'{"other":')
-    (outcome,) = Desk(settings).call()
+    (outcome,) = DeadLetterStore(settings).call()
     assert "has no end" in outcome.problem
     append(settings, b'1,"value":{}}\n')
-    (outcome,) = Desk(settings).call()
+    (outcome,) = DeadLetterStore(settings).call()
     assert outcome.position is not None
     assert [each.value for each in records(settings)] == [b"one"]
 
@@ -449,9 +451,9 @@ def test_a_writer_that_takes_our_line_in_at_the_very_moment_is_noticed(settings,
             return super().write(descriptor, data)
 
     set_aside(settings, letter(1, value=b"one"))
-    (outcome,) = Desk(settings, Interrupted()).call()
+    (outcome,) = DeadLetterStore(settings, Interrupted()).call()
     assert outcome.problem == "somebody else wrote to the input at the same moment and took its line in. Try again"
-    (outcome,) = Desk(settings).call()
+    (outcome,) = DeadLetterStore(settings).call()
     assert outcome.position is not None
     assert [decode_line(line).value for line in input_lines(settings) if isinstance(decode_line(line), Line)][-1] == b"one"
 
@@ -459,7 +461,7 @@ def test_a_writer_that_takes_our_line_in_at_the_very_moment_is_noticed(settings,
 def test_what_was_begun_is_recognised_though_the_dead_letter_was_moved_away(settings, new_files, crash):
     Struck(settings, new_files, crash, 10_000)
     (settings.out_directory / "dead-letters.jsonl").rename(settings.out_directory / "dead-letters-1.jsonl")
-    assert Desk(settings).resume() == [("T-0#1", "T-0@25", None)]
+    assert DeadLetterStore(settings).resume() == [("T-0#1", "T-0@25", None)]
     assert len(records(settings)) == 1
 
 
@@ -467,10 +469,10 @@ def test_what_was_begun_and_is_not_there_waits_for_its_dead_letter(settings, new
     struck = Struck(settings, new_files, crash, 10_000)
     struck.path.write_bytes(struck.before)
     moved = (settings.out_directory / "dead-letters.jsonl").rename(settings.out_directory / "dead-letters-1.jsonl")
-    (outcome,) = Desk(settings).resume()
+    (outcome,) = DeadLetterStore(settings).resume()
     assert "the dead letter was moved away. Put it back into" in outcome.problem
     moved.rename(settings.out_directory / "dead-letters.jsonl")
-    assert [each.position for each in Desk(settings).resume()] == ["T-0@25"]
+    assert [each.position for each in DeadLetterStore(settings).resume()] == ["T-0@25"]
 
 
 @pytest.mark.parametrize("what", ["cut", "gone"])
@@ -480,16 +482,16 @@ def test_an_input_that_was_cut_or_taken_away_since_is_refused(settings, new_file
         struck.path.write_bytes(b"")
     else:
         struck.path.unlink()
-    (outcome,) = Desk(settings).resume()
+    (outcome,) = DeadLetterStore(settings).resume()
     assert ("has 0 bytes where it had 25: it was cut" if what == "cut" else "there is no such file any more") in outcome.problem
-    assert isinstance(next(iter(Desk(settings).actions.last().values())), Requeueing)
+    assert isinstance(next(iter(DeadLetterStore(settings).actions.last().values())), Requeueing)
 
 
 def test_a_letter_that_died_before_is_requeued_anew_though_its_old_mark_is_in_the_input(settings):
     """With --again the same number is requeued twice: what stands before the second intent is not taken for its line."""
     set_aside(settings, letter(1))
-    Desk(settings).call()
-    assert [each.position for each in Desk(settings).named("T-0#1")] != [None]
+    DeadLetterStore(settings).call()
+    assert [each.position for each in DeadLetterStore(settings).named("T-0#1")] != [None]
     assert len(records(settings)) == 2
 
 
@@ -498,13 +500,13 @@ def test_a_mark_from_before_an_intent_is_not_taken_for_its_line_though_an_older_
     struck.path.write_bytes(struck.before)
     (settings.out_directory / "dead-letters.jsonl").unlink()
     set_aside(settings, letter(2, value=b"two"))
-    assert [each.position is None for each in Desk(settings).call()] == [True, False]
+    assert [each.position is None for each in DeadLetterStore(settings).call()] == [True, False]
     files = new_files()
     # The intent is durable and nothing else is.
     files.fault_at = 7
     with pytest.raises(crash):
-        Desk(settings, files).named("T-0#2")
-    assert [type(each) for each in Desk(settings).actions.last().values()] == [Requeueing, Requeueing]
+        DeadLetterStore(settings, files).named("T-0#2")
+    assert [type(each) for each in DeadLetterStore(settings).actions.last().values()] == [Requeueing, Requeueing]
     assert len(records(settings)) == 1
-    assert {each.number for each in Desk(settings).resume() if each.position is not None} == {"T-0#2"}
+    assert {each.number for each in DeadLetterStore(settings).resume() if each.position is not None} == {"T-0#2"}
     assert len(records(settings)) == 2

@@ -14,7 +14,7 @@ from connectors.files.operations import SystemFiles, sync_directory
 from connectors.files.rotated_names import find_rotated, rotated_path
 from connectors.files.scan import scan_output
 from connectors.files.transport import FileTransport
-from connectors.port import Channel, Outgoing, PartitionOutput, Position, TransportUnavailable
+from connectors.port import Channel, OutputRecord, PartitionOutput, Position, TransportUnavailable
 from domain.record import Partition
 from tests.harness.waiting import wait_until
 
@@ -41,8 +41,8 @@ def reopened(settings, files=None):
 
 
 def publish(transport, *numbers, channel=Channel.NOTIFICATIONS, metadata="m"):
-    outgoing = tuple(Outgoing(number, channel, b"k", (), b"%d" % number) for number in numbers)
-    transport.publish([PartitionOutput(P0, outgoing, Position(1, metadata))])
+    records = tuple(OutputRecord(number, channel, b"k", (), b"%d" % number) for number in numbers)
+    transport.publish([PartitionOutput(P0, records, Position(1, metadata))])
 
 
 def numbers(path) -> list[int]:

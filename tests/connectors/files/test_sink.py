@@ -9,18 +9,18 @@ import pytest
 
 from connectors.files.operations import SystemFiles, sync_directory
 from connectors.files.transport import FileTransport
-from connectors.port import Channel, Outgoing, PartitionOutput, Position, TransportRefused, TransportUnavailable
+from connectors.port import Channel, OutputRecord, PartitionOutput, Position, TransportRefused, TransportUnavailable
 from domain.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 
 
-def outgoing(number, channel=Channel.NOTIFICATIONS, value=b'{"a":1}', key=b"uow-1", headers=(("h", b"v"),)):
-    return Outgoing(number, channel, key, headers, value)
+def output_record(number, channel=Channel.NOTIFICATIONS, value=b'{"a":1}', key=b"uow-1", headers=(("h", b"v"),)):
+    return OutputRecord(number, channel, key, headers, value)
 
 
 def dead(number, value=b"garbage"):
-    return outgoing(number, Channel.DEAD_LETTERS, value)
+    return output_record(number, Channel.DEAD_LETTERS, value)
 
 
 def output(*leaving, offset=10, partition=P0, metadata="m"):
@@ -57,15 +57,15 @@ def test_nothing_was_published_before_anything_was(transport):
 
 
 def test_a_position_is_what_was_published_last_also_after_a_restart(transport, reopen):
-    transport.publish([output(outgoing(1), offset=7, metadata="one"), output(partition=P1, offset=0, metadata="two")])
-    transport.publish([output(outgoing(2), offset=9, metadata="three")])
+    transport.publish([output(output_record(1), offset=7, metadata="one"), output(partition=P1, offset=0, metadata="two")])
+    transport.publish([output(output_record(2), offset=9, metadata="three")])
     for each in (transport, reopen()):
         assert each.position(P0) == Position(9, "three")
         assert each.position(P1) == Position(0, "two")
 
 
 def test_what_leaves_is_a_line_each_in_its_channel_by_ascending_number(transport, notifications, dead_letters):
-    transport.publish([output(outgoing(1), dead(2), outgoing(3)), output(dead(1), partition=P1)])
+    transport.publish([output(output_record(1), dead(2), output_record(3)), output(dead(1), partition=P1)])
     assert notifications.read_bytes() == b"".join(
         b'{"key":"uow-1","headers":{"h":"v"},"value":{"a":1},"number":"T-0#%d"}\n' % number for number in (1, 3)
     )
@@ -73,19 +73,19 @@ def test_what_leaves_is_a_line_each_in_its_channel_by_ascending_number(transport
 
 
 def test_a_report_over_several_lines_is_written_on_one(transport, notifications):
-    transport.publish([output(outgoing(1, value=b'{\n  "a": 1.50,\n  "b": "x y"\n}\n'))])
+    transport.publish([output(output_record(1, value=b'{\n  "a": 1.50,\n  "b": "x y"\n}\n'))])
     assert b'"value":{"a":1.50,"b":"x y"},' in notifications.read_bytes()
 
 
 @pytest.mark.parametrize("value", ["<a>\nü</a>", "{not json\n", "text"])
 def test_a_target_that_is_no_json_object_is_a_string(transport, notifications, value):
-    transport.publish([output(outgoing(1, value=value.encode()))])
+    transport.publish([output(output_record(1, value=value.encode()))])
     assert json.loads(notifications.read_bytes())["value"] == value
 
 
 @pytest.mark.parametrize("value", [b"", b'{"a" : 1}', b'{\n"a":1}\r\n', b"\xff\x00\n", "ü\n".encode(), b"\x00" * 50, b'"', b"5"])
 def test_a_dead_letter_fed_back_as_input_has_its_exact_bytes(transport, dead_letters, settings, value):
-    letter = Outgoing(1, Channel.DEAD_LETTERS, b"\xff", (("a", b"1"), ("a", b"\xff")), value)
+    letter = OutputRecord(1, Channel.DEAD_LETTERS, b"\xff", (("a", b"1"), ("a", b"\xff")), value)
     transport.publish([PartitionOutput(P0, (letter,), Position(1, ""))])
     dead_letters.rename(settings.in_directory / "partition-0.jsonl")
     transport.seek(P0, 0)
@@ -100,9 +100,9 @@ def test_a_dead_letters_value_is_never_an_object(transport, dead_letters):
 
 
 def test_what_left_after_the_position_was_written_is_beyond(transport, reopen, positions):
-    transport.publish([output(outgoing(1), offset=1)])
+    transport.publish([output(output_record(1), offset=1)])
     before = positions.read_bytes()
-    transport.publish([output(outgoing(2), dead(3), outgoing(4), offset=2), output(outgoing(1), partition=P1)])
+    transport.publish([output(output_record(2), dead(3), output_record(4), offset=2), output(output_record(1), partition=P1)])
     positions.write_bytes(before)
     again = reopen()
     assert again.position(P0) == Position(1, "m", frozenset({2, 3, 4}))
@@ -110,36 +110,36 @@ def test_what_left_after_the_position_was_written_is_beyond(transport, reopen, p
 
 
 def test_what_is_beyond_is_not_written_again(transport, reopen, positions, notifications):
-    transport.publish([output(outgoing(1))])
+    transport.publish([output(output_record(1))])
     before = positions.read_bytes()
-    transport.publish([output(outgoing(2), outgoing(3))])
+    transport.publish([output(output_record(2), output_record(3))])
     positions.write_bytes(before)
     again = reopen()
-    again.publish([output(outgoing(2), outgoing(3), outgoing(4), offset=3)])
+    again.publish([output(output_record(2), output_record(3), output_record(4), offset=3)])
     assert numbers(notifications) == ["T-0#1", "T-0#2", "T-0#3", "T-0#4"]
     assert again.position(P0) == reopen().position(P0) == Position(3, "m")
 
 
 def test_what_is_beyond_one_partition_survives_the_publishing_of_another(transport, reopen, positions):
-    transport.publish([output(outgoing(1)), output(partition=P1)])
+    transport.publish([output(output_record(1)), output(partition=P1)])
     before = positions.read_bytes()
-    transport.publish([output(outgoing(2), outgoing(3), outgoing(5))])
+    transport.publish([output(output_record(2), output_record(3), output_record(5))])
     positions.write_bytes(before)
-    reopen().publish([output(outgoing(1), partition=P1)])
+    reopen().publish([output(output_record(1), partition=P1)])
     assert reopen().position(P0) == Position(10, "m", frozenset({2, 3, 5}))
 
 
 def test_what_is_beyond_stays_until_a_higher_number_was_published(transport, reopen, positions):
     transport.publish([output()])
     before = positions.read_bytes()
-    transport.publish([output(outgoing(1), outgoing(2), outgoing(5))])
+    transport.publish([output(output_record(1), output_record(2), output_record(5))])
     positions.write_bytes(before)
     again = reopen()
     again.publish([output()])
     assert again.position(P0).beyond == {1, 2, 5}
-    again.publish([output(outgoing(3))])
+    again.publish([output(output_record(3))])
     assert again.position(P0).beyond == {5}
-    again.publish([output(outgoing(6))])
+    again.publish([output(output_record(6))])
     assert again.position(P0).beyond == frozenset()
 
 
@@ -157,13 +157,15 @@ IMPOSSIBLE = [
     "damage", [None, b"", b"\x00" * 200, b'{"format":1,"lengths":', b"\xff", b"[]", b'{"format":1}', *IMPOSSIBLE]
 )
 def test_without_positions_the_outputs_tell_what_has_left(transport, reopen, positions, notifications, damage):
-    transport.publish([output(outgoing(1), dead(2)), output(outgoing(7), partition=P1), output(partition=Partition("T", 2))])
+    transport.publish(
+        [output(output_record(1), dead(2)), output(output_record(7), partition=P1), output(partition=Partition("T", 2))]
+    )
     positions.unlink() if damage is None else positions.write_bytes(damage)
     again = reopen()
     assert again.position(P0) == Position(0, "", frozenset({1, 2}))
     assert again.position(P1) == Position(0, "", frozenset({7}))
     assert again.position(Partition("T", 2)) is None
-    again.publish([output(outgoing(1), dead(2), outgoing(3), offset=5)])
+    again.publish([output(output_record(1), dead(2), output_record(3), offset=5)])
     assert numbers(notifications) == ["T-0#1", "T-1#7", "T-0#3"]
     assert reopen().position(P0) == Position(5, "m")
 
@@ -177,24 +179,24 @@ def test_positions_of_a_newer_version_are_refused_and_left_alone(reopen, setting
 
 
 def test_a_line_that_a_power_cut_tore_in_its_middle_is_cut_off_with_what_follows(transport, reopen, positions, notifications):
-    transport.publish([output(outgoing(1))])
+    transport.publish([output(output_record(1))])
     before = positions.read_bytes()
-    transport.publish([output(outgoing(2), outgoing(3), outgoing(4))])
+    transport.publish([output(output_record(2), output_record(3), output_record(4))])
     positions.write_bytes(before)
     lines = notifications.read_bytes().splitlines(keepends=True)
     lines[2] = lines[2][:20] + bytes(10) + lines[2][30:]
     notifications.write_bytes(b"".join(lines))
     again = reopen()
     assert again.position(P0).beyond == {2}
-    again.publish([output(outgoing(2), outgoing(3), outgoing(4), offset=2)])
+    again.publish([output(output_record(2), output_record(3), output_record(4), offset=2)])
     assert numbers(notifications) == ["T-0#1", "T-0#2", "T-0#3", "T-0#4"]
 
 
 def test_what_left_before_a_crash_is_written_again_where_it_stands(transport, reopen, positions, notifications, new_files):
     """A sync may have failed before: what can be read need not be on the disk."""
-    transport.publish([output(outgoing(1))])
+    transport.publish([output(output_record(1))])
     before, length = positions.read_bytes(), notifications.stat().st_size
-    transport.publish([output(outgoing(2), outgoing(3))])
+    transport.publish([output(output_record(2), output_record(3))])
     positions.write_bytes(before)
     whole, written = notifications.read_bytes(), []
 
@@ -228,7 +230,7 @@ def test_the_name_of_the_positions_is_synced_when_a_partition_is_new(transport, 
 @pytest.mark.parametrize("channel", Channel)
 def test_a_last_line_torn_at_any_byte_is_mended(transport, reopen, settings, channel):
     path = settings.out_directory / f"{channel}.jsonl"
-    transport.publish([output(outgoing(1), dead(2))])
+    transport.publish([output(output_record(1), dead(2))])
     good = path.read_bytes()
     whole = good.replace(b"#1", b"#3").replace(b"#2", b"#3")
     for length in range(len(whole) + 1):
@@ -239,7 +241,7 @@ def test_a_last_line_torn_at_any_byte_is_mended(transport, reopen, settings, cha
 
 
 def test_lines_without_a_number_are_left_as_they_are(transport, reopen, notifications, positions, caplog):
-    transport.publish([output(outgoing(1))])
+    transport.publish([output(output_record(1))])
     with notifications.open("ab") as file:
         file.write(b'hello\n{"number":"T"}\n{"number":"T-0#x"}\n{"number":"T-0#2"}\n')
     before = notifications.read_bytes()
@@ -250,19 +252,19 @@ def test_lines_without_a_number_are_left_as_they_are(transport, reopen, notifica
 
 @pytest.mark.parametrize("kept", [1, 40])
 def test_an_output_that_was_cut_is_refused(transport, reopen, notifications, kept):
-    transport.publish([output(outgoing(1))])
+    transport.publish([output(output_record(1))])
     size = notifications.stat().st_size
     os.truncate(notifications, kept)
     for each in (transport, reopen()):
         with pytest.raises(
             TransportRefused, match=rf"notifications.jsonl: has {kept} bytes where {size} were written.*Put the missing"
         ):
-            each.publish([output(outgoing(2))])
+            each.publish([output(output_record(2))])
     assert notifications.stat().st_size == kept
 
 
 def test_an_output_that_was_edited_is_refused(transport, reopen, notifications):
-    transport.publish([output(outgoing(1))])
+    transport.publish([output(output_record(1))])
     notifications.write_bytes(notifications.read_bytes().replace(b"\n", b" ") + b"more\n")
     with pytest.raises(TransportRefused, match=r"no line ends at byte \d+.*edited.*move the file away"):
         reopen().position(P0)
@@ -273,7 +275,7 @@ def test_an_output_that_was_edited_is_refused(transport, reopen, notifications):
 def test_a_rotated_output_is_begun_anew_and_nothing_is_lost_or_doubled(
     transport, reopen, notifications, settings, rotation, is_running
 ):
-    transport.publish([output(outgoing(1), outgoing(2))])
+    transport.publish([output(output_record(1), output_record(2))])
     moved = settings.out_directory / "notifications.jsonl.1"
     if rotation == "emptied":
         moved.write_bytes(notifications.read_bytes())
@@ -283,8 +285,8 @@ def test_a_rotated_output_is_begun_anew_and_nothing_is_lost_or_doubled(
     if rotation == "moved and created":
         notifications.touch()
     transport = transport if is_running else reopen()
-    transport.publish([output(outgoing(3))])
-    transport.publish([output(outgoing(4), offset=11)])
+    transport.publish([output(output_record(3))])
+    transport.publish([output(output_record(4), offset=11)])
     assert (numbers(moved), numbers(notifications)) == (["T-0#1", "T-0#2"], ["T-0#3", "T-0#4"])
     assert reopen().position(P0) == Position(11, "m")
 
@@ -298,23 +300,23 @@ def test_a_crash_behind_a_rotation_forgets_nothing(settings, reopen, new_files, 
         for path in settings.out_directory.glob("*"):
             path.unlink()
         transport = reopen(files)
-        transport.publish([output(outgoing(1))])
+        transport.publish([output(output_record(1))])
         # The first attempt appends and fails to write the positions: number 2 is beyond when the file is moved.
         files.fault, files.fault_at = (lambda: OSError(errno.ENOSPC, "full")), files.count + 3
         with pytest.raises(TransportUnavailable):
-            transport.publish([output(outgoing(2))])
+            transport.publish([output(output_record(2))])
         moved = settings.out_directory / "moved"
         notifications.rename(moved)
         files.fault, files.fault_at = crash, files.count + step
         crashed = False
         try:
-            transport.publish([output(outgoing(2), outgoing(3), metadata="3")])
+            transport.publish([output(output_record(2), output_record(3), metadata="3")])
         except crash:
             crashed = True
         transport.close()
         found = reopen().position(P0)
         if found.metadata != "3":
-            reopen().publish([output(outgoing(2), outgoing(3), metadata="3")])
+            reopen().publish([output(output_record(2), output_record(3), metadata="3")])
         came = numbers(moved) + numbers(notifications)
         # A crash before the positions name the new file is the one moment at which what was beyond the old one is unknown.
         if 2 in found.beyond or found.metadata == "3":
@@ -332,12 +334,12 @@ def test_a_power_cut_behind_a_rotation_brings_back_no_length_of_the_old_file(set
             path.unlink()
         files = new_files()
         transport = reopen(files)
-        transport.publish([output(outgoing(1), metadata="1")])
+        transport.publish([output(output_record(1), metadata="1")])
         sync_directory(files, settings.out_directory)
         notifications.rename(settings.out_directory / "moved")
         files.fault_at = files.count + step
         with suppress(crash):
-            transport.publish([output(outgoing(2), metadata="2")])
+            transport.publish([output(output_record(2), metadata="2")])
         transport.close()
         files.cut_power(names_are_lost=True)
         found = reopen().position(P0)
@@ -357,10 +359,10 @@ def test_after_a_power_cut_the_position_is_one_that_was_written(settings, reopen
 
 
 def test_lines_that_somebody_else_appends_are_kept(transport, notifications):
-    transport.publish([output(outgoing(1))])
+    transport.publish([output(output_record(1))])
     with notifications.open("ab") as file:
         file.write(b'{"number":"T-1#9"}\n')
-    transport.publish([output(outgoing(2))])
+    transport.publish([output(output_record(2))])
     assert numbers(notifications) == ["T-0#1", "T-1#9", "T-0#2"]
 
 
@@ -377,7 +379,7 @@ def test_an_output_that_is_a_directory_is_refused(settings, reopen, notification
 
 
 def test_outputs_are_not_for_everybody_to_read(transport, notifications, positions):
-    transport.publish([output(outgoing(1))])
+    transport.publish([output(output_record(1))])
     assert not (notifications.stat().st_mode | positions.stat().st_mode) & 0o007
 
 
@@ -387,6 +389,6 @@ def test_a_write_that_takes_a_part_at_a_time_is_completed(reopen, notifications)
             return super().write(descriptor, data[:7])
 
     transport = reopen(Slow())
-    transport.publish([output(outgoing(1), outgoing(2))])
+    transport.publish([output(output_record(1), output_record(2))])
     assert numbers(notifications) == ["T-0#1", "T-0#2"]
     assert reopen().position(P0) == Position(10, "m")

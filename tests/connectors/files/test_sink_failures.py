@@ -9,7 +9,7 @@ import pytest
 
 from connectors.files.rotated_names import find_rotated
 from connectors.files.transport import FileTransport
-from connectors.port import Channel, Outgoing, PartitionOutput, Position, TransportUnavailable
+from connectors.port import Channel, OutputRecord, PartitionOutput, Position, TransportUnavailable
 from domain.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
@@ -21,11 +21,11 @@ TORN_AND_ROTATING = [(0, None), (1, None), (60, None), (100, None), (0, 1), (60,
 class Worker:
     """The cycle in small: numbers what leaves, publishes what is pending, keeps it until the position says that it left.
 
-    `pending` stands for the storage, which outlives a crash: by partition, number → outgoing.
+    `pending` stands for the storage, which outlives a crash: by partition, number → records.
     """
 
     def __init__(self) -> None:
-        self.pending: dict[Partition, dict[int, Outgoing]] = {P0: {}, P1: {}}
+        self.pending: dict[Partition, dict[int, OutputRecord]] = {P0: {}, P1: {}}
         self.highest = {P0: 0, P1: 0}
         self.cycle = 0
 
@@ -34,7 +34,7 @@ class Worker:
         for partition in [P0, P1] if self.cycle % 2 else [P0]:
             for channel in (Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, Channel.NOTIFICATIONS):
                 number = self.highest[partition] = self.highest[partition] + 1
-                self.pending[partition][number] = Outgoing(
+                self.pending[partition][number] = OutputRecord(
                     number, channel, b"k", (), b"%s-%d" % (str(partition).encode(), number)
                 )
 
@@ -54,8 +54,8 @@ class Worker:
             }
 
     def _output(self, partition: Partition) -> PartitionOutput:
-        outgoing = tuple(self.pending[partition][number] for number in sorted(self.pending[partition]))
-        return PartitionOutput(partition, outgoing, Position(self.cycle, str(self.highest[partition])))
+        records = tuple(self.pending[partition][number] for number in sorted(self.pending[partition]))
+        return PartitionOutput(partition, records, Position(self.cycle, str(self.highest[partition])))
 
 
 def play(transport: FileTransport, worker: Worker) -> None:

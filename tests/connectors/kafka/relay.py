@@ -38,9 +38,9 @@ class Relay:
                 continue
             self._count += 1
             records = [each for each in polled.records if each.origin.partition == partition]
-            outgoing = tuple(notification(number, each.value, each.key) for number, each in enumerate(records))
+            records = tuple(notification(number, each.value, each.key) for number, each in enumerate(records))
             position = Position(offset, f"{self._worker.settings.transactional_id} {self._count}")
-            self._pending[partition] = PartitionOutput(partition, outgoing, position)
+            self._pending[partition] = PartitionOutput(partition, records, position)
 
     def _publish(self) -> None:
         if not self._pending:

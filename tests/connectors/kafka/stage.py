@@ -16,7 +16,7 @@ from connectors.kafka.client_options import read_options
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topic_names import KafkaTopics
 from connectors.kafka.transport import KafkaTransport
-from connectors.port import Channel, Outgoing, PartitionOutput, Polled, Position, PublishRefused, TransportUnavailable
+from connectors.port import Channel, OutputRecord, PartitionOutput, Polled, Position, PublishRefused, TransportUnavailable
 from domain.record import Headers, Partition, Record
 from servers.kafka.server import KafkaServer
 
@@ -77,11 +77,13 @@ class KafkaWorker:
         """Whether the client has heard that the group changes."""
         return bool(self.transport._member._consumer._coordinator.need_rejoin())
 
-    def publish(self, partition: Partition, *outgoing: Outgoing, metadata: str = '["m",1,1]', offset: int | None = None) -> None:
+    def publish(
+        self, partition: Partition, *records: OutputRecord, metadata: str = '["m",1,1]', offset: int | None = None
+    ) -> None:
         offset = self.read_to[partition] if offset is None else offset
-        self.transport.publish([PartitionOutput(partition, outgoing, Position(offset, metadata))])
+        self.transport.publish([PartitionOutput(partition, records, Position(offset, metadata))])
 
-    def publish_at_last(self, partition: Partition, *outgoing: Outgoing, metadata: str) -> None:
+    def publish_at_last(self, partition: Partition, *records: OutputRecord, metadata: str) -> None:
         """As a guardian does: what was refused stays pending until the group has settled; a partition that was taken away
         meanwhile is read anew, and what had left all the same is told by its position."""
         position = Position(self.read_to[partition], metadata)
@@ -90,7 +92,7 @@ class KafkaWorker:
             taken_over = len(self.taken_over)
             with suppress(PublishRefused, TransportUnavailable):
                 if self.read_to.get(partition) == position.offset:
-                    self.publish(partition, *outgoing, metadata=metadata)
+                    self.publish(partition, *records, metadata=metadata)
                     return True
             with suppress(TransportUnavailable):
                 self.poll(max_records=int(self.read_to.get(partition, 0) < position.offset))
@@ -265,8 +267,8 @@ def _ends(reader: KafkaConsumer, topic: str) -> dict[TopicPartition, int]:
     return ends
 
 
-def notification(number: int, value: bytes = b"{}", key: bytes | None = b"unit", headers: Headers = ()) -> Outgoing:
-    return Outgoing(number, Channel.NOTIFICATIONS, key, headers, value)
+def notification(number: int, value: bytes = b"{}", key: bytes | None = b"unit", headers: Headers = ()) -> OutputRecord:
+    return OutputRecord(number, Channel.NOTIFICATIONS, key, headers, value)
 
 
 def values_of(records: Iterable[Any]) -> Sequence[bytes]:

@@ -10,10 +10,10 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from connectors.dead_letters import requeue_batches
 from connectors.dead_letters.actions import Discarded, Requeued
-from connectors.dead_letters.port import AskedFor, OrdersUnderWay, Outcome, Signature, last_actions
+from connectors.dead_letters.port import AskedFor, DeadLettersInUse, Outcome, Signature, last_actions
 from connectors.kafka import requeue as topic_requeue
-from connectors.kafka.dead_letters import KafkaDesk
-from connectors.kafka.topic_export import KafkaMirror
+from connectors.kafka.dead_letters import KafkaDeadLetterStore
+from connectors.kafka.topic_export import TopicExport
 from connectors.port import Channel, TransportUnavailable
 from domain.record import Headers
 from servers.kafka.server import KafkaServer
@@ -26,7 +26,7 @@ AT = "2026-03-28T23:33:55.941Z"
 EVERYTHING = AskedFor()
 
 
-class Aside:
+class PausedPartitions:
     """Sets aside as a worker does, and opens desks on it."""
 
     def __init__(self, stage: KafkaStage) -> None:
@@ -51,18 +51,18 @@ class Aside:
             producer.flush()
         return [f"{self.topic}-{partition}#{next(self._offsets[partition])}" for _ in values]
 
-    def desk(self, asked_for: AskedFor = EVERYTHING) -> KafkaDesk:
-        return KafkaDesk(self.stage.settings(), asked_for, lambda: Signature("me", AT))
+    def store(self, asked_for: AskedFor = EVERYTHING) -> KafkaDeadLetterStore:
+        return KafkaDeadLetterStore(self.stage.settings(), asked_for, lambda: Signature("me", AT))
 
     def requeue(self, *numbers: str) -> list[Outcome]:
-        with closing(self.desk(AskedFor(numbers=numbers))) as desk:
-            assert list(desk.begin()) == []
-            return list(desk.requeue(each for each in desk.letters() if each.number in numbers))
+        with closing(self.store(AskedFor(numbers=numbers))) as store:
+            assert list(store.begin()) == []
+            return list(store.requeue(each for each in store.letters() if each.number in numbers))
 
     def states(self) -> dict[str, str]:
-        with closing(self.desk()) as desk:
-            last = {number: action.state for (number, _), action in last_actions(desk).items()}
-            return {each.number: last.get(each.number, "new") for each in desk.letters()}
+        with closing(self.store()) as store:
+            last = {number: action.state for (number, _), action in last_actions(store).items()}
+            return {each.number: last.get(each.number, "new") for each in store.letters()}
 
     def input(self) -> list[tuple[int, bytes, bytes, dict[str, bytes]]]:
         with closing(self.stage.reader()) as reader:
@@ -78,42 +78,42 @@ def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
 
 
 @pytest.fixture
-def aside(stage: KafkaStage) -> Aside:
-    return Aside(stage)
+def aside(stage: KafkaStage) -> PausedPartitions:
+    return PausedPartitions(stage)
 
 
-def test_a_letter_is_known_by_its_place_and_read_as_it_left(aside: Aside) -> None:
+def test_a_letter_is_known_by_its_place_and_read_as_it_left(aside: PausedPartitions) -> None:
     (number,) = aside.put(ENVELOPE)
-    with closing(aside.desk()) as desk:
-        (letter,) = desk.letters()
-        assert list(desk.actions()) == []
-        assert desk.where == f"topic {aside.topic}"
+    with closing(aside.store()) as store:
+        (letter,) = store.letters()
+        assert list(store.actions()) == []
+        assert store.where == f"topic {aside.topic}"
     assert (letter.number, letter.unit, letter.letter.reason) == (number, "uow-b", "handler-failed")
     assert letter.letter.record.headers == (("schema-version", b"2"),)
 
 
-def test_a_requeued_one_stands_in_its_partition_once_as_it_came_and_is_told_of(aside: Aside) -> None:
+def test_a_requeued_one_stands_in_its_partition_once_as_it_came_and_is_told_of(aside: PausedPartitions) -> None:
     first, second = aside.put(ENVELOPE, b"not json \xff")
     topic = aside.stage.topics.input
     assert aside.requeue(first) == [Outcome(first, f"{topic}-1@0")]
     assert aside.input() == [(1, b"uow-a", ENVELOPE, {"schema-version": b"2", "requeued-from": first.encode()})]
     assert aside.states() == {first: "requeued", second: "new"}
-    with closing(aside.desk(AskedFor(numbers=(first,)))) as desk:
-        assert list(desk.actions()) == [Requeued(number=first, letter="", by="me", at=AT, position=f"{topic}-1@0")]
+    with closing(aside.store(AskedFor(numbers=(first,)))) as store:
+        assert list(store.actions()) == [Requeued(number=first, letter="", by="me", at=AT, position=f"{topic}-1@0")]
 
 
-def test_a_discarded_one_says_why_and_nothing_is_sent(aside: Aside) -> None:
+def test_a_discarded_one_says_why_and_nothing_is_sent(aside: PausedPartitions) -> None:
     number, other = aside.put(b"1", b"2")
-    with closing(aside.desk()) as desk:
-        list(desk.begin())
-        desk.discard([(number, "")], "settled by phone")
+    with closing(aside.store()) as store:
+        list(store.begin())
+        store.discard([(number, "")], "settled by phone")
     assert aside.states() == {number: "discarded", other: "new"}
-    with closing(aside.desk()) as desk:
-        assert list(desk.actions()) == [Discarded(number=number, letter="", by="me", at=AT, because="settled by phone")]
+    with closing(aside.store()) as store:
+        assert list(store.actions()) == [Discarded(number=number, letter="", by="me", at=AT, because="settled by phone")]
     assert aside.input() == []
 
 
-def test_many_go_in_portions_each_in_a_transaction_of_its_own(aside: Aside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_go_in_portions_each_in_a_transaction_of_its_own(aside: PausedPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requeue_batches, "MOST_AT_ONCE", 3)
     numbers = aside.put(*(b"%d" % each for each in range(8)))
     assert [each.number for each in aside.requeue(*numbers)] == numbers
@@ -121,10 +121,10 @@ def test_many_go_in_portions_each_in_a_transaction_of_its_own(aside: Aside, monk
 
 
 def test_who_dies_before_the_commit_did_nothing_and_who_comes_next_does_it_once(
-    aside: Aside, monkeypatch: pytest.MonkeyPatch
+    aside: PausedPartitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = aside.put(b"1", b"2")
-    dying = aside.desk()
+    dying = aside.store()
     list(dying.begin())
     send = dying._requeue._send_notes  # type: ignore[union-attr]
 
@@ -146,35 +146,35 @@ class Death(BaseException):
     pass
 
 
-def test_of_two_people_at_once_the_one_who_came_later_orders_and_the_other_is_refused(aside: Aside) -> None:
+def test_of_two_people_at_once_the_one_who_came_later_orders_and_the_other_is_refused(aside: PausedPartitions) -> None:
     number, *_ = aside.put(b"1", b"2")
-    with closing(aside.desk()) as earlier, closing(aside.desk()) as later:
+    with closing(aside.store()) as earlier, closing(aside.store()) as later:
         list(earlier.begin())
         chosen = [each for each in earlier.letters() if each.number == number]
         list(later.begin())
-        with pytest.raises(OrdersUnderWay):
+        with pytest.raises(DeadLettersInUse):
             list(earlier.requeue(chosen))
         assert len(list(later.requeue(chosen))) == 1
-        with closing(aside.desk()) as latest:
+        with closing(aside.store()) as latest:
             list(latest.begin())
-            with pytest.raises(OrdersUnderWay):
+            with pytest.raises(DeadLettersInUse):
                 later.discard([(number, "")], "no")
     assert len(aside.input()) == 1
     assert aside.states()[number] == "requeued"
 
 
 def test_an_outcome_that_nobody_answered_for_is_found_out_by_the_next_order(
-    aside: Aside, monkeypatch: pytest.MonkeyPatch
+    aside: PausedPartitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (number,) = aside.put(b"1")
-    with closing(aside.desk()) as desk:
-        list(desk.begin())
-        monkeypatch.setattr(desk._requeue._bounded, "call", _unanswered(desk._requeue._bounded.call))  # type: ignore[union-attr]
+    with closing(aside.store()) as store:
+        list(store.begin())
+        monkeypatch.setattr(store._requeue._bounded, "call", _unanswered(store._requeue._bounded.call))  # type: ignore[union-attr]
         with pytest.raises(TransportUnavailable, match="the same order again finds out, and does the rest once"):
-            list(desk.requeue(desk.letters()))
-    with closing(aside.desk()) as desk:
-        list(desk.begin())
-        assert [each.state for each in desk.actions()] == ["requeued"]
+            list(store.requeue(store.letters()))
+    with closing(aside.store()) as store:
+        list(store.begin())
+        assert [each.state for each in store.actions()] == ["requeued"]
     assert aside.states() == {number: "requeued"}
     assert len(aside.input()) == 1
 
@@ -191,22 +191,22 @@ def _unanswered(call: Callable[..., object]) -> Callable[..., object]:
     return called
 
 
-def test_orders_wait_until_what_a_worker_has_open_is_decided(aside: Aside) -> None:
+def test_orders_wait_until_what_a_worker_has_open_is_decided(aside: PausedPartitions) -> None:
     (number,) = aside.put(b"1")
     with closing(KafkaProducer(bootstrap_servers=aside.stage.bootstrap, transactional_id=aside.stage.group)) as worker:
         worker.init_transactions()
         worker.begin_transaction()
         worker.send(aside.topic, b"open", partition=0).get(timeout=60)
-        with closing(aside.desk()) as desk:
-            assert [each.number for each in desk.letters()] == [number]
-            assert desk._ends[TopicPartition(aside.topic, 0)] == 1
+        with closing(aside.store()) as store:
+            assert [each.number for each in store.letters()] == [number]
+            assert store._ends[TopicPartition(aside.topic, 0)] == 1
             worker.abort_transaction()
-            list(desk.begin())
-            assert desk._ends[TopicPartition(aside.topic, 0)] > 1
+            list(store.begin())
+            assert store._ends[TopicPartition(aside.topic, 0)] > 1
 
 
 def test_what_does_not_fit_or_came_from_elsewhere_is_refused_and_the_others_go(stage: KafkaStage) -> None:
-    aside = Aside(stage)
+    aside = PausedPartitions(stage)
     good, large, of_no_partition = *aside.put(b"1", b"x" * 5_000), *aside.put(b"2", of=7)
     with stage.kafka.admin() as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, stage.topics.input, {"max.message.bytes": "2000"})])
@@ -221,13 +221,13 @@ def test_what_does_not_fit_or_came_from_elsewhere_is_refused_and_the_others_go(s
     assert [value for _, _, value, _ in aside.input()] == [b"1"]
 
 
-def test_only_what_was_asked_for_is_read(aside: Aside) -> None:
+def test_only_what_was_asked_for_is_read(aside: PausedPartitions) -> None:
     first, second, third = aside.put(b"1", b"2", b"3")
     (other,) = aside.put(b"4", partition=1)
 
     def numbers(asked_for: AskedFor) -> list[str]:
-        with closing(aside.desk(asked_for)) as desk:
-            return [each.number for each in desk.letters()]
+        with closing(aside.store(asked_for)) as store:
+            return [each.number for each in store.letters()]
 
     assert numbers(AskedFor(numbers=(second,))) == [second, third]
     assert numbers(AskedFor(numbers=(other,))) == [other]
@@ -236,7 +236,7 @@ def test_only_what_was_asked_for_is_read(aside: Aside) -> None:
     assert numbers(AskedFor(since=2**42)) == []
 
 
-def test_what_is_no_dead_letter_is_passed_over_and_a_verifying_reader_sees_no_notes(aside: Aside, tmp_path) -> None:
+def test_what_is_no_dead_letter_is_passed_over_and_a_verifying_reader_sees_no_notes(aside: PausedPartitions, tmp_path) -> None:
     (number,) = aside.put(b"1")
     with closing(KafkaProducer(bootstrap_servers=aside.stage.bootstrap)) as producer:
         producer.send(aside.topic, b"by hand", partition=0)
@@ -244,6 +244,6 @@ def test_what_is_no_dead_letter_is_passed_over_and_a_verifying_reader_sees_no_no
         producer.flush()
     aside.requeue(number)
     assert aside.states() == {number: "requeued"}
-    with closing(KafkaMirror(aside.stage.settings(), tmp_path)) as mirror:
+    with closing(TopicExport(aside.stage.settings(), tmp_path)) as mirror:
         mirror.catch_up()
     assert len((tmp_path / f"{Channel.DEAD_LETTERS}.jsonl").read_bytes().splitlines()) == 3

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from connectors.kafka.fencing import Committed, Custody, Membership, Snapshot
+from connectors.kafka.fencing import Committed, Fencing, Membership, Snapshot
 from domain.record import Partition
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -15,115 +15,115 @@ def group(generation: int, *assigned: Partition) -> Snapshot:
     return Snapshot(Membership(generation, "member", None), frozenset(assigned))
 
 
-def holding(*partitions: Partition) -> Custody:
+def holding(*partitions: Partition) -> Fencing:
     """Of these, read at `HERE` and sought, in generation 1."""
-    custody = Custody()
-    custody.note_group(group(1, *partitions), set())
+    fencing = Fencing()
+    fencing.note_group(group(1, *partitions), set())
     for each in partitions:
-        custody.note_position(each, HERE)
-        assert custody.note_sought(each)
-    return custody
+        fencing.note_position(each, HERE)
+        assert fencing.note_sought(each)
+    return fencing
 
 
 def test_nothing_is_ours_before_the_group_was_stable() -> None:
-    custody = Custody()
-    custody.note_group(None, {P0})
-    custody.note_position(P0, HERE)
-    assert custody.assignment() == []
-    assert not custody.is_ours(P0)
-    assert not custody.note_sought(P0)
+    fencing = Fencing()
+    fencing.note_group(None, {P0})
+    fencing.note_position(P0, HERE)
+    assert fencing.assignment() == []
+    assert not fencing.is_ours(P0)
+    assert not fencing.note_sought(P0)
 
 
 def test_what_was_read_and_sought_in_this_generation_is_readable() -> None:
-    custody = holding(P0)
-    assert custody.is_readable(P0)
-    assert custody.suspects() == []
+    fencing = holding(P0)
+    assert fencing.is_readable(P0)
+    assert fencing.suspects() == []
 
 
 def test_what_was_not_sought_is_ours_and_not_readable() -> None:
-    custody = Custody()
-    custody.note_group(group(1, P0), set())
-    custody.note_position(P0, None)
-    assert custody.is_ours(P0)
-    assert not custody.is_readable(P0)
+    fencing = Fencing()
+    fencing.note_group(group(1, P0), set())
+    fencing.note_position(P0, None)
+    assert fencing.is_ours(P0)
+    assert not fencing.is_readable(P0)
 
 
 def test_a_new_generation_makes_every_partition_suspect() -> None:
-    custody = holding(P0, P1)
-    custody.note_group(group(2, P0, P1), set())
-    assert custody.suspects() == [P0, P1]
-    assert custody.strangers([P0, P1]) == [P0, P1]
-    assert not custody.is_readable(P0)
+    fencing = holding(P0, P1)
+    fencing.note_group(group(2, P0, P1), set())
+    assert fencing.suspects() == [P0, P1]
+    assert fencing.not_owned([P0, P1]) == [P0, P1]
+    assert not fencing.is_readable(P0)
 
 
 def test_a_suspect_whose_position_nobody_moved_is_ours_again() -> None:
-    custody = holding(P0, P1)
-    custody.note_group(group(2, P0, P1), set())
-    assert custody.compare(P0, HERE)
-    assert custody.is_readable(P0)
-    assert custody.suspects() == [P1]
-    assert custody.assignment() == [P0, P1]
+    fencing = holding(P0, P1)
+    fencing.note_group(group(2, P0, P1), set())
+    assert fencing.compare(P0, HERE)
+    assert fencing.is_readable(P0)
+    assert fencing.suspects() == [P1]
+    assert fencing.assignment() == [P0, P1]
 
 
 def test_a_suspect_whose_position_was_moved_is_left_out_once() -> None:
-    custody = holding(P0, P1)
-    custody.note_group(group(2, P0, P1), set())
-    assert not custody.compare(P0, MOVED)
-    assert custody.assignment() == [P1]
-    assert custody.assignment() == [P0, P1]
-    assert not custody.is_readable(P0)
+    fencing = holding(P0, P1)
+    fencing.note_group(group(2, P0, P1), set())
+    assert not fencing.compare(P0, MOVED)
+    assert fencing.assignment() == [P1]
+    assert fencing.assignment() == [P0, P1]
+    assert not fencing.is_readable(P0)
 
 
 def test_a_lost_partition_is_not_taken_back_before_it_was_left_out() -> None:
-    custody = holding(P0)
-    custody.lose(P0)
-    custody.note_position(P0, MOVED)
-    assert not custody.is_ours(P0)
-    assert custody.assignment() == []
-    custody.note_position(P0, MOVED)
-    assert custody.is_ours(P0)
+    fencing = holding(P0)
+    fencing.lose(P0)
+    fencing.note_position(P0, MOVED)
+    assert not fencing.is_ours(P0)
+    assert fencing.assignment() == []
+    fencing.note_position(P0, MOVED)
+    assert fencing.is_ours(P0)
 
 
 def test_an_unstable_group_changes_nothing_but_what_was_taken_away() -> None:
-    custody = holding(P0, P1)
-    custody.note_group(None, {P1})
-    assert custody.assignment() == [P0]
-    assert custody.is_readable(P0)
-    assert not custody.is_ours(P1)
+    fencing = holding(P0, P1)
+    fencing.note_group(None, {P1})
+    assert fencing.assignment() == [P0]
+    assert fencing.is_readable(P0)
+    assert not fencing.is_ours(P1)
 
 
 def test_what_was_taken_away_and_given_back_in_one_poll_is_left_out_once() -> None:
-    custody = holding(P0)
-    custody.note_group(group(3, P0), {P0})
-    assert custody.assignment() == []
-    assert custody.assignment() == [P0]
+    fencing = holding(P0)
+    fencing.note_group(group(3, P0), {P0})
+    assert fencing.assignment() == []
+    assert fencing.assignment() == [P0]
 
 
 def test_what_was_taken_away_and_given_back_between_two_looks_is_left_out_once() -> None:
     """Two polls may come before the next look: the second one after a publication that was refused."""
-    custody = holding(P0)
-    custody.note_group(group(2), set())
-    custody.note_group(group(3, P0), {P0})
-    assert custody.assignment() == []
-    assert custody.assignment() == [P0]
+    fencing = holding(P0)
+    fencing.note_group(group(2), set())
+    fencing.note_group(group(3, P0), {P0})
+    assert fencing.assignment() == []
+    assert fencing.assignment() == [P0]
 
 
 def test_what_is_assigned_to_somebody_else_is_forgotten() -> None:
-    custody = holding(P0, P1)
-    custody.note_group(group(2, P1), set())
-    assert custody.assignment() == [P1]
-    assert custody.sought == {P1}
-    custody.note_group(group(3, P0, P1), set())
-    assert custody.assignment() == [P0, P1]
-    assert not custody.is_known(P0)
+    fencing = holding(P0, P1)
+    fencing.note_group(group(2, P1), set())
+    assert fencing.assignment() == [P1]
+    assert fencing.sought == {P1}
+    fencing.note_group(group(3, P0, P1), set())
+    assert fencing.assignment() == [P0, P1]
+    assert not fencing.is_known(P0)
 
 
 def test_a_position_that_was_none_and_is_none_still_is_nobody_elses() -> None:
-    custody = Custody()
-    custody.note_group(group(1, P0), set())
-    custody.note_position(P0, None)
-    custody.note_group(group(2, P0), set())
-    assert custody.compare(P0, None)
+    fencing = Fencing()
+    fencing.note_group(group(1, P0), set())
+    fencing.note_position(P0, None)
+    fencing.note_group(group(2, P0), set())
+    assert fencing.compare(P0, None)
 
 
 class AnyLife(RuleBasedStateMachine):
@@ -133,7 +133,7 @@ class AnyLife(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.custody = Custody()
+        self.fencing = Fencing()
         self.generation = 0
         self.moves = {P0: 0, P1: 0}
         self.looked_at: dict[Partition, tuple[int, int]] = {}
@@ -142,41 +142,41 @@ class AnyLife(RuleBasedStateMachine):
     @rule(assigned=st.sets(partitions), disturbed=st.sets(partitions))
     def rebalance(self, assigned: set[Partition], disturbed: set[Partition]) -> None:
         self.generation += 1
-        self.must_be_left_out |= {each for each in disturbed if each in self.custody.sought}
+        self.must_be_left_out |= {each for each in disturbed if each in self.fencing.sought}
         self.must_be_left_out &= assigned
-        self.custody.note_group(group(self.generation, *assigned), disturbed)
+        self.fencing.note_group(group(self.generation, *assigned), disturbed)
 
     @rule(partition=partitions)
     def somebody_moves(self, partition: Partition) -> None:
         self.moves[partition] += 1
 
-    @precondition(lambda self: self.custody.snapshot is not None)
+    @precondition(lambda self: self.fencing.snapshot is not None)
     @rule(partition=partitions)
     def take_over(self, partition: Partition) -> None:
-        if partition in self.custody.assignment():
+        if partition in self.fencing.assignment():
             self.must_be_left_out.clear()
-            self.custody.note_position(partition, Committed(self.moves[partition], ""))
+            self.fencing.note_position(partition, Committed(self.moves[partition], ""))
             self.looked_at[partition] = self.generation, self.moves[partition]
-            self.custody.note_sought(partition)
+            self.fencing.note_sought(partition)
         self.must_be_left_out.clear()
 
     @rule()
     def look_again(self) -> None:
-        for partition in self.custody.suspects():
-            if self.custody.compare(partition, Committed(self.moves[partition], "")):
+        for partition in self.fencing.suspects():
+            if self.fencing.compare(partition, Committed(self.moves[partition], "")):
                 self.looked_at[partition] = self.generation, self.moves[partition]
             else:
                 self.must_be_left_out.add(partition)
 
     @rule()
     def ask(self) -> None:
-        assert not self.must_be_left_out & set(self.custody.assignment())
+        assert not self.must_be_left_out & set(self.fencing.assignment())
         self.must_be_left_out.clear()
 
     @invariant()
     def what_is_readable_was_looked_at_in_this_generation(self) -> None:
         for partition in (P0, P1):
-            if self.custody.is_readable(partition):
+            if self.fencing.is_readable(partition):
                 assert self.looked_at[partition][0] == self.generation
 
 
@@ -185,7 +185,7 @@ TestAnyLife = AnyLife.TestCase
 
 @given(st.integers(-1, 5), st.integers(-1, 5))
 def test_any_other_position_is_a_strangers(offset: int, other: int) -> None:
-    custody = holding(P0)
-    custody.note_position(P0, Committed(offset, "m"))
-    custody.note_group(group(2, P0), set())
-    assert custody.compare(P0, Committed(other, "m")) == (offset == other)
+    fencing = holding(P0)
+    fencing.note_position(P0, Committed(offset, "m"))
+    fencing.note_group(group(2, P0), set())
+    assert fencing.compare(P0, Committed(other, "m")) == (offset == other)

@@ -2,16 +2,16 @@
 
 import logging
 
-from connectors.kafka.open_transactions import Undecided
+from connectors.kafka.open_transactions import OpenTransactions
 from domain.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 NOW = 1_774_740_835_941
 
 
-def looked(*looks: tuple[int, int, int]) -> Undecided:
+def looked(*looks: tuple[int, int, int]) -> OpenTransactions:
     """Each look says where what is decided ends, where the log does, and how many ms after the first it was."""
-    undecided = Undecided()
+    undecided = OpenTransactions()
     for end, log_end, after in looks:
         undecided.note({P0: end, P1: 3}, {P0: log_end, P1: 3}, NOW + after)
     return undecided

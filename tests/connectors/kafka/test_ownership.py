@@ -44,12 +44,12 @@ def test_who_will_be_given_a_partition_has_not_joined_before_and_who_is_left_out
     stage.settle(one)
 
     def is_told_only_with_a_partition(worker: KafkaWorker) -> bool:
-        has_some = bool(worker.transport._custody.assignment())
+        has_some = bool(worker.transport._fencing.assignment())
         assert worker.transport.standing().has_joined == has_some
         return has_some
 
     stage.poll_until(lambda: is_told_only_with_a_partition(two), "a partition that the first one gives up", one, two)
-    stage.poll_until(lambda: three.transport._custody.snapshot is not None, "the third one is a member", one, two, three)
+    stage.poll_until(lambda: three.transport._fencing.snapshot is not None, "the third one is a member", one, two, three)
     assert not three.transport.standing().has_joined
     stopped_clock[0] += 60
     assert three.transport.standing().has_joined

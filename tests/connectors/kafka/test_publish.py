@@ -9,7 +9,7 @@ from harness.waiting import wait_until
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaTimeoutError
 
-from connectors.port import Channel, NothingLeft, Outgoing, Position, PublishRefused, TransportRefused, TransportUnavailable
+from connectors.port import Channel, NothingLeft, OutputRecord, Position, PublishRefused, TransportRefused, TransportUnavailable
 from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import START, KafkaStage, KafkaWorker, notification, values_of
 
@@ -223,7 +223,7 @@ def test_a_dead_letter_that_its_topic_never_takes_is_refused_with_the_remedy(kaf
     first, _ = stage.partitions
     worker = stage.worker()
     stage.settle(worker)
-    letter = Outgoing(1, Channel.DEAD_LETTERS, None, (("dead-letter-reason", b"undecodable"),), b"without a key")
+    letter = OutputRecord(1, Channel.DEAD_LETTERS, None, (("dead-letter-reason", b"undecodable"),), b"without a key")
     with pytest.raises(TransportRefused, match=f"topic {stage.topics.dead_letters}: .*keep it uncompacted"):
         worker.publish(first, letter)
     assert f"topic {stage.topics.input} is compacted" in worker.transport.notes[0]

@@ -1,4 +1,4 @@
-"""Sending as the client does, only quicker."""
+"""ProducerRecord as the client does, only quicker."""
 
 import tracemalloc
 from unittest.mock import Mock
@@ -13,7 +13,7 @@ from kafka.structs import ConsumerGroupMetadata
 
 from connectors.kafka.producer import TransactionalProducer
 from connectors.kafka.quick_producer import QuickProducer, partition_of
-from connectors.kafka.records import Sending
+from connectors.kafka.records import ProducerRecord
 from connectors.kafka.time_limit import Bounded
 
 
@@ -81,7 +81,7 @@ def test_a_refusal_is_told_as_what_it_is_by_whichever_call_comes_upon_it(refusal
     transactional = TransactionalProducer.__new__(TransactionalProducer)
     transactional._producer, transactional._bounded, transactional._timeout_ms = producer, Bounded(), 60_000
     with pytest.raises(type(refusal)):
-        transactional.commit([Sending("T", b"value", b"key", ())], {}, ConsumerGroupMetadata("group", 1, "", None))
+        transactional.commit([ProducerRecord("T", b"value", b"key", ())], {}, ConsumerGroupMetadata("group", 1, "", None))
 
 
 class _HollowProducer(QuickProducer):

@@ -11,7 +11,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from connectors.kafka.client import make_client
 from connectors.kafka.record_batch import RecordBatch
-from connectors.kafka.records import SpoiledHeaders
+from connectors.kafka.records import UndecodableHeaders
 from tests.connectors.kafka.raw_batches import GZIP, batch, record, varint
 
 
@@ -45,7 +45,7 @@ def test_what_only_the_client_cannot_read_is_as_good_as_any() -> None:
     """It takes the attributes for a number of several bytes."""
     (only,) = read(batch([record(0, b"a", (b"name", b"data"), attributes=0x81)]))
     assert (only.value, only.headers) == (b"a", [("name", b"data")])
-    assert not isinstance(only.headers, SpoiledHeaders)
+    assert not isinstance(only.headers, UndecodableHeaders)
 
 
 NO_RECORDS = {

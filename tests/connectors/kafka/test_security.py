@@ -13,7 +13,7 @@ from harness.waiting import wait_until
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
 from connectors.kafka.settings import KafkaSettings as ClientSettings
-from connectors.kafka.topic_ends import Survey, Surveyor
+from connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
 from connectors.kafka.transport import KafkaTransport
 from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
 from servers.kafka.server import KafkaServer, KafkaSettings
@@ -85,9 +85,9 @@ def refusal(worker: KafkaWorker) -> TransportRefused:
     return wait_until(lambda: _refused(worker), "the refusal")
 
 
-def survey(settings: ClientSettings) -> Survey | str:
+def topic_ends(settings: ClientSettings) -> TopicEnds | str:
     """Or why there is none; rights that were just given may not be known to the broker yet."""
-    with closing(Surveyor(settings)) as surveyor:
+    with closing(TopicEndsReader(settings)) as surveyor:
         try:
             return surveyor.look()
         except (TransportRefused, TransportUnavailable) as error:
@@ -199,7 +199,7 @@ def test_who_only_looks_may_write_nothing(stage: KafkaStage) -> None:
     stage.set_position(stage.partitions[0], 1)
     grant(stage, rights_to_look(stage))
     settings = stage.settings(consumer=options(stage))
-    found = wait_until(lambda: found if isinstance(found := survey(settings), Survey) else None, "the survey")
+    found = wait_until(lambda: found if isinstance(found := topic_ends(settings), TopicEnds) else None, "the ends of the topics")
     assert (found.ends[stage.partitions[0]], dict(found.positions)) == (1, {stage.partitions[0]: 1})
 
 
@@ -217,7 +217,7 @@ def test_who_looks_has_to_read_all_topics_and_to_know_the_group(stage: KafkaStag
     del rights[missing]
     grant(stage, rights)
     settings = stage.settings(consumer=options(stage))
-    wait_until(lambda: re.search(told, str(survey(settings))), told)
+    wait_until(lambda: re.search(told, str(topic_ends(settings))), told)
 
 
 def test_the_password_is_in_no_text_of_the_settings(stage: KafkaStage) -> None:

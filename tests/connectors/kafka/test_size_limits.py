@@ -5,30 +5,30 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.kafka.records import BEGINNING_BYTES, Sending, size_of
-from connectors.kafka.size_limits import Fitting
+from connectors.kafka.records import BEGINNING_BYTES, ProducerRecord, size_of
+from connectors.kafka.size_limits import SizeLimits
 from connectors.kafka.topic_names import KafkaTopics
-from connectors.port import Channel, Outgoing
+from connectors.port import Channel, OutputRecord
 
 NOW = 1_774_740_835_941
 TOPICS = KafkaTopics("in", "out", "dead")
 
 
-def fit(outgoing: Outgoing, out: int = 1_000, dead: int = 1_000) -> Sending:
-    return Fitting(TOPICS, {"out": out, "dead": dead}).fit(outgoing, NOW)
+def fit(records: OutputRecord, out: int = 1_000, dead: int = 1_000) -> ProducerRecord:
+    return SizeLimits(TOPICS, {"out": out, "dead": dead}).fit(records, NOW)
 
 
-def notification(value: bytes) -> Outgoing:
-    return Outgoing(7, Channel.NOTIFICATIONS, b"unit", (("notification-id", b"N"), ("source-position", b"in-3@17")), value)
+def notification(value: bytes) -> OutputRecord:
+    return OutputRecord(7, Channel.NOTIFICATIONS, b"unit", (("notification-id", b"N"), ("source-position", b"in-3@17")), value)
 
 
-def letter(value: bytes, *headers: tuple[str, bytes], key: bytes | None = b"unit") -> Outgoing:
-    return Outgoing(7, Channel.DEAD_LETTERS, key, (*headers, ("dead-letter-reason", b"undecodable")), value)
+def letter(value: bytes, *headers: tuple[str, bytes], key: bytes | None = b"unit") -> OutputRecord:
+    return OutputRecord(7, Channel.DEAD_LETTERS, key, (*headers, ("dead-letter-reason", b"undecodable")), value)
 
 
 def test_what_fits_leaves_as_it_is() -> None:
     given = notification(b"x" * 100)
-    assert fit(given) == Sending("out", given.key, given.headers, given.value)
+    assert fit(given) == ProducerRecord("out", given.key, given.headers, given.value)
 
 
 def test_a_notification_that_is_too_large_becomes_a_dead_letter_that_says_so() -> None:
@@ -57,7 +57,7 @@ def test_a_dead_letter_that_is_too_large_is_cut_with_its_length_and_digest() -> 
 
 def test_a_dead_letter_that_was_cut_before_keeps_what_it_said_of_the_whole() -> None:
     was = (("dead-letter-value-length", b"9999999"), ("dead-letter-value-sha256", b"of the whole"))
-    sending = fit(Outgoing(7, Channel.DEAD_LETTERS, b"k", was, b"x" * 5_000))
+    sending = fit(OutputRecord(7, Channel.DEAD_LETTERS, b"k", was, b"x" * 5_000))
     assert sending.headers == was
 
 
@@ -90,6 +90,6 @@ def test_whatever_leaves_fits(
     value: bytes, key: bytes | None, headers: list[tuple[str, bytes]], channel: Channel, limit: int
 ) -> None:
     ours = (("dead-letter-reason", b"undecodable"), ("dead-letter-error", b"e" * 100), ("dead-letter-at", b"2026"))
-    sending = fit(Outgoing(1, channel, key, (*headers, *ours), value), limit, limit)
+    sending = fit(OutputRecord(1, channel, key, (*headers, *ours), value), limit, limit)
     assert size_of(sending.key, sending.headers, sending.value) <= limit
     assert value.startswith(sending.value)

@@ -7,7 +7,7 @@ import pytest
 from harness.waiting import wait_until
 from kafka import KafkaConsumer, TopicPartition
 
-from connectors.port import Channel, Outgoing, PartitionOutput, Position
+from connectors.port import Channel, OutputRecord, PartitionOutput, Position
 from domain.record import Cut
 from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import MOST_BYTES, START, KafkaStage, notification, values_of
@@ -173,7 +173,7 @@ def test_what_is_published_is_read_once_with_its_key_headers_and_position(stage:
     worker = stage.worker()
     stage.settle(worker)
     headers = (("notification-id", b"N1"), ("source-position", b"t-0@0"))
-    letter = Outgoing(2, Channel.DEAD_LETTERS, None, (("dead-letter-reason", b"undecodable"),), b"\xff")
+    letter = OutputRecord(2, Channel.DEAD_LETTERS, None, (("dead-letter-reason", b"undecodable"),), b"\xff")
     worker.publish(first, notification(1, b'{"a": 1}', b"unit", headers), letter, metadata='["t",3,2]', offset=7)
     (left,) = stage.outputs()
     assert (left.key, left.value, tuple(left.headers)) == (b"unit", b'{"a": 1}', headers)

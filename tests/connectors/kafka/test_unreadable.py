@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 
 from connectors.dead_letters.port import AskedFor
-from connectors.kafka.dead_letters import KafkaDesk
-from connectors.port import Channel, Outgoing
+from connectors.kafka.dead_letters import KafkaDeadLetterStore
+from connectors.port import Channel, OutputRecord
 from domain.dead_letter import DeadLetterReason
 from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
 from servers.kafka.server import KafkaServer
@@ -117,6 +117,6 @@ def test_what_other_programs_wrote_to_the_topic_of_dead_letters_hides_none_of_th
         ("dead-letter-error", b"it is odd"),
         ("dead-letter-at", b"2026-03-28T23:33:55.941Z"),
     )
-    worker.publish(stage.partitions[0], Outgoing(1, Channel.DEAD_LETTERS, b"k", headers, b"ours"))
-    with closing(KafkaDesk(stage.settings("desk"), AskedFor(), lambda: ("me", 0))) as desk:
-        assert [each.letter.record.value for each in desk.letters()] == [b"ours"]
+    worker.publish(stage.partitions[0], OutputRecord(1, Channel.DEAD_LETTERS, b"k", headers, b"ours"))
+    with closing(KafkaDeadLetterStore(stage.settings("store"), AskedFor(), lambda: ("me", 0))) as store:
+        assert [each.letter.record.value for each in store.letters()] == [b"ours"]

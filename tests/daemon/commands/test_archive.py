@@ -53,7 +53,7 @@ class Archivist:
 
 @pytest.fixture
 def archivist(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(archive_limit, "_PATIENCE_MS", archive_limit._LOOK_MS)
+    monkeypatch.setattr(archive_limit, "_LONGEST_WAIT_MS", archive_limit._LOOK_MS)
     made = Archivist(tmp_path, capsys)
     yield made
     made.service.kill()

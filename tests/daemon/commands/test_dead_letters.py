@@ -12,7 +12,7 @@ import pytest
 from connectors.files.rotated_names import find_rotated
 from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
-from connectors.port import Channel, Outgoing, PartitionOutput, Position
+from connectors.port import Channel, OutputRecord, PartitionOutput, Position
 from daemon.command_line import main
 from daemon.supervision.run_lock import RunLock
 from domain.record import Partition
@@ -27,7 +27,7 @@ def name(number):
     return f"{P0}#{number}"
 
 
-class Desk:
+class DeadLetterStore:
     """The verb in a directory of its own, with a service's files and no service."""
 
     def __init__(self, directory, capsys):
@@ -53,7 +53,7 @@ class Desk:
         }
         headers = tuple((each, text.encode()) for each, text in ours.items())
         transport = FileTransport(self.settings, lambda ms: None)
-        letter = Outgoing(self._number, Channel.DEAD_LETTERS, key, headers, value)
+        letter = OutputRecord(self._number, Channel.DEAD_LETTERS, key, headers, value)
         transport.publish([PartitionOutput(P0, (letter,), Position(0, ""))])
         transport.close()
         return name(self._number)
@@ -76,18 +76,18 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch, capsys):
+def store(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, capsys)
+    return DeadLetterStore(tmp_path, capsys)
 
 
 # list
 
 
-def test_each_dead_letter_is_a_line_with_what_can_be_known_of_it(desk):
-    desk.set_aside()
-    desk.set_aside(b"no json", reason="undecodable", key=None)
-    code, out, err = desk("list")
+def test_each_dead_letter_is_a_line_with_what_can_be_known_of_it(store):
+    store.set_aside()
+    store.set_aside(b"no json", reason="undecodable", key=None)
+    code, out, err = store("list")
     assert code == 0
     at = "2026-03-28T23:33:55.941Z"
     assert out.splitlines() == [
@@ -97,7 +97,7 @@ def test_each_dead_letter_is_a_line_with_what_can_be_known_of_it(desk):
     assert err == "resequencer: 2 dead letters of run/application/out/dead-letters.jsonl\n"
 
 
-def test_the_unit_is_the_one_in_the_body_or_the_key_where_that_cannot_be_read(desk):
+def test_the_unit_is_the_one_in_the_body_or_the_key_where_that_cannot_be_read(store):
     for value in (
         ENVELOPE,
         b"no json",
@@ -106,18 +106,18 @@ def test_the_unit_is_the_one_in_the_body_or_the_key_where_that_cannot_be_read(de
         b"[" * 5000,
         b'{"processingContext": {"unitOfWorkId": "\xff"}}',
     ):
-        desk.set_aside(value)
-    assert [each["unit"] for each in desk.json("list")[1]] == ["uow-b", *["uow-a"] * 5]
+        store.set_aside(value)
+    assert [each["unit"] for each in store.json("list")[1]] == ["uow-b", *["uow-a"] * 5]
 
 
-def test_the_list_can_be_narrowed(desk):
-    desk.set_aside()
-    desk.set_aside(b"x", reason="undecodable")
-    desk.set_aside(at="2026-03-29T00:00:00.000Z")
-    desk("discard", name(3), "--because", "why not")
+def test_the_list_can_be_narrowed(store):
+    store.set_aside()
+    store.set_aside(b"x", reason="undecodable")
+    store.set_aside(at="2026-03-29T00:00:00.000Z")
+    store("discard", name(3), "--because", "why not")
 
     def numbers(*arguments):
-        return [int(each["number"].partition("#")[2]) for each in desk.json("list", *arguments)[1]]
+        return [int(each["number"].partition("#")[2]) for each in store.json("list", *arguments)[1]]
 
     assert numbers("--reason", "undecodable") == [2]
     assert numbers("--unit", "uow-b") == [1, 3]
@@ -128,57 +128,57 @@ def test_the_list_can_be_narrowed(desk):
     assert numbers("--unit", "nobody") == []
 
 
-def test_nothing_set_aside_is_an_empty_list_and_makes_nothing(desk, tmp_path):
-    assert desk("list")[:2] == (0, "")
-    assert desk.json("list") == (0, [])
-    code, out, err = desk("requeue", "--all")
+def test_nothing_set_aside_is_an_empty_list_and_makes_nothing(store, tmp_path):
+    assert store("list")[:2] == (0, "")
+    assert store.json("list") == (0, [])
+    code, out, err = store("requeue", "--all")
     assert (code, out) == (1, "")
     assert err.startswith("resequencer: run/application/out: there is no such directory, so nothing was set aside;")
     assert not (tmp_path / "run").exists()
 
 
-def test_those_in_rotated_files_are_listed_shown_and_requeued_too(desk):
-    desk.settings = msgspec.structs.replace(desk.settings, rotate_bytes=1)
-    numbers = [desk.set_aside() for _ in range(3)]
-    assert [each.number for each in find_rotated(desk.out / "dead-letters.jsonl")] == [1, 2]
-    code, listed = desk.json("list")
+def test_those_in_rotated_files_are_listed_shown_and_requeued_too(store):
+    store.settings = msgspec.structs.replace(store.settings, rotate_bytes=1)
+    numbers = [store.set_aside() for _ in range(3)]
+    assert [each.number for each in find_rotated(store.out / "dead-letters.jsonl")] == [1, 2]
+    code, listed = store.json("list")
     assert (code, [each["number"] for each in listed]) == (0, numbers)
-    assert "not dead-letters" not in desk("list")[2]
-    assert desk("show", name(1))[0] == 0
-    assert desk("requeue", "--all")[0] == 0
-    assert len(desk.requeued()) == 3
+    assert "not dead-letters" not in store("list")[2]
+    assert store("show", name(1))[0] == 0
+    assert store("requeue", "--all")[0] == 0
+    assert len(store.requeued()) == 3
 
 
-def test_files_that_were_moved_away_are_not_read_and_that_is_said(desk):
-    desk.set_aside()
-    (desk.out / "dead-letters-2026-01.jsonl").write_bytes((desk.out / "dead-letters.jsonl").read_bytes())
-    desk("requeue", "--all")
-    code, out, err = desk("list")
+def test_files_that_were_moved_away_are_not_read_and_that_is_said(store):
+    store.set_aside()
+    (store.out / "dead-letters-2026-01.jsonl").write_bytes((store.out / "dead-letters.jsonl").read_bytes())
+    store("requeue", "--all")
+    code, out, err = store("list")
     assert (code, out.count("\n")) == (0, 1)
     assert "(only that is read, not dead-letters-2026-01.jsonl)" in err
-    code, out, _ = desk("requeue", name(7))
+    code, out, _ = store("requeue", name(7))
     assert code == 1
     assert (
         f"{name(7)}: refused: no dead letter has this number in run/application/out/dead-letters.jsonl (only that is read" in out
     )
 
 
-def test_what_would_steer_a_terminal_is_escaped(desk):
-    desk.set_aside(b"{}", key=b"a\x1b[2Jb", **{"dead-letter-error": "two\nlines \u009b"})
-    code, out, _ = desk("list")
+def test_what_would_steer_a_terminal_is_escaped(store):
+    store.set_aside(b"{}", key=b"a\x1b[2Jb", **{"dead-letter-error": "two\nlines \u009b"})
+    code, out, _ = store("list")
     assert code == 0
     assert out.count("\n") == 1
     assert r"a\x1b[2Jb" in out
     for arguments in (["show", name(1)], ["list", "--json"], ["show", name(1), "--json"]):
-        assert not {"\x1b", "\x9b"} & set(desk(*arguments)[1])
+        assert not {"\x1b", "\x9b"} & set(store(*arguments)[1])
 
 
 # show
 
 
-def test_a_dead_letter_is_shown_with_its_headers_and_its_exact_value(desk):
-    desk.set_aside(b'{ "a":  "\xc3\xa4",\n\t"b": 1}')
-    code, out, _ = desk("show", name(1))
+def test_a_dead_letter_is_shown_with_its_headers_and_its_exact_value(store):
+    store.set_aside(b'{ "a":  "\xc3\xa4",\n\t"b": 1}')
+    code, out, _ = store("show", name(1))
     assert code == 0
     assert out == (
         f"number: {name(1)}\nunit: uow-a\nstate: new\nkey: uow-a\n"
@@ -189,24 +189,24 @@ def test_a_dead_letter_is_shown_with_its_headers_and_its_exact_value(desk):
 
 
 @pytest.mark.parametrize("value", [b"\xff\xfe", b"\x1b[2J", b"a\r\n", b"\xc2\x9b"])
-def test_a_value_that_a_terminal_would_not_show_as_it_is_comes_in_base64(desk, value):
-    desk.set_aside(value)
-    out = desk("show", name(1))[1]
+def test_a_value_that_a_terminal_would_not_show_as_it_is_comes_in_base64(store, value):
+    store.set_aside(value)
+    out = store("show", name(1))[1]
     assert out.endswith(f"value, {len(value)} bytes, in base64:\n{base64.b64encode(value).decode()}\n")
 
 
-def test_raw_is_the_bytes_and_nothing_else(desk, monkeypatch):
-    desk.set_aside(b"\xff\x00\n")
+def test_raw_is_the_bytes_and_nothing_else(store, monkeypatch):
+    store.set_aside(b"\xff\x00\n")
     stdout = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr("sys.stdout", stdout)
     assert main(["dead-letters", "show", name(1), "--raw"]) == 0
     assert stdout.buffer.getvalue() == b"\xff\x00\n"
 
 
-def test_shown_as_json_everything_can_be_had_back(desk):
-    desk.set_aside(b"\xff", key=b"\xfe")
-    desk("discard", name(1), "--because", "a test")
-    code, shown = desk.json("show", name(1))
+def test_shown_as_json_everything_can_be_had_back(store):
+    store.set_aside(b"\xff", key=b"\xfe")
+    store("discard", name(1), "--because", "a test")
+    code, shown = store.json("show", name(1))
     assert code == 0
     assert (base64.b64decode(shown["value_base64"]), base64.b64decode(shown["key_base64"])) == (b"\xff", b"\xfe")
     assert shown["headers"][0] == {"name": "schema-version", "value": "2"}
@@ -214,9 +214,9 @@ def test_shown_as_json_everything_can_be_had_back(desk):
     assert shown["state"] == "discarded"
 
 
-def test_an_unknown_number_is_said_and_ends_with_one(desk):
-    desk.set_aside()
-    assert desk("show", "nonsense")[::2] == (
+def test_an_unknown_number_is_said_and_ends_with_one(store):
+    store.set_aside()
+    assert store("show", "nonsense")[::2] == (
         1,
         "resequencer: nonsense: no dead letter has this number in run/application/out/dead-letters.jsonl\n",
     )
@@ -225,121 +225,121 @@ def test_an_unknown_number_is_said_and_ends_with_one(desk):
 # requeue
 
 
-def test_a_requeued_one_says_where_it_is_now_and_is_listed_as_such(desk):
-    desk.set_aside()
-    assert desk("requeue", name(1)) == (
+def test_a_requeued_one_says_where_it_is_now_and_is_listed_as_such(store):
+    store.set_aside()
+    assert store("requeue", name(1)) == (
         0,
         f"{name(1)}: requeued, now at {P0}@25\n",
         "resequencer: 1 requeued, 0 not; read run/application/out/dead-letters.jsonl\n",
     )
-    assert desk.states() == ["requeued"]
-    assert "requeued at 20" in desk("show", name(1))[1]
-    assert f"by {USER}: {P0}@25\n" in desk("show", name(1))[1]
+    assert store.states() == ["requeued"]
+    assert "requeued at 20" in store("show", name(1))[1]
+    assert f"by {USER}: {P0}@25\n" in store("show", name(1))[1]
 
 
-def test_a_second_requeue_is_refused_unless_it_is_meant(desk):
-    desk.set_aside()
-    desk("requeue", name(1))
-    code, out, _ = desk("requeue", name(1))
+def test_a_second_requeue_is_refused_unless_it_is_meant(store):
+    store.set_aside()
+    store("requeue", name(1))
+    code, out, _ = store("requeue", name(1))
     assert code == 1
     assert out.startswith(f"{name(1)}: refused: it was requeued to {P0}@25 by {USER} at 20")
     assert out.endswith("; --again requeues it all the same\n")
-    assert len(desk.requeued()) == 1
-    assert desk("requeue", "--again", name(1))[0] == 0
-    assert len(desk.requeued()) == 2
+    assert len(store.requeued()) == 1
+    assert store("requeue", "--again", name(1))[0] == 0
+    assert len(store.requeued()) == 2
 
 
-def test_all_and_those_of_a_reason_mean_the_new_ones(desk):
-    desk.set_aside()
-    desk.set_aside(b"x", reason="undecodable")
-    desk.set_aside()
-    desk("discard", name(3), "--because", "not wanted")
-    assert desk.json("requeue", "--reason", "undecodable") == (
+def test_all_and_those_of_a_reason_mean_the_new_ones(store):
+    store.set_aside()
+    store.set_aside(b"x", reason="undecodable")
+    store.set_aside()
+    store("discard", name(3), "--because", "not wanted")
+    assert store.json("requeue", "--reason", "undecodable") == (
         0,
         [{"number": name(2), "did": "requeued", "position": f"{P0}@25"}],
     )
-    assert [each["number"] for each in desk.json("requeue", "--all")[1]] == [name(1)]
-    assert desk.json("requeue", "--all") == (0, [])
-    assert desk.states() == ["requeued", "requeued", "discarded"]
+    assert [each["number"] for each in store.json("requeue", "--all")[1]] == [name(1)]
+    assert store.json("requeue", "--all") == (0, [])
+    assert store.states() == ["requeued", "requeued", "discarded"]
 
 
-def test_they_go_in_the_order_in_which_they_were_set_aside_and_each_once(desk):
+def test_they_go_in_the_order_in_which_they_were_set_aside_and_each_once(store):
     for _ in range(3):
-        desk.set_aside()
-    assert desk("requeue", name(3), name(1), name(3))[0] == 0
-    assert [json.loads(line)["headers"]["requeued-from"] for line in desk.requeued()] == [name(1), name(3)]
+        store.set_aside()
+    assert store("requeue", name(3), name(1), name(3))[0] == 0
+    assert [json.loads(line)["headers"]["requeued-from"] for line in store.requeued()] == [name(1), name(3)]
 
 
-def test_what_cannot_be_had_does_not_keep_the_rest_and_ends_with_one(desk):
-    desk.set_aside()
-    code, told = desk.json("requeue", name(9), name(1))
+def test_what_cannot_be_had_does_not_keep_the_rest_and_ends_with_one(store):
+    store.set_aside()
+    code, told = store.json("requeue", name(9), name(1))
     assert code == 1
     assert [(each["number"], each.get("did")) for each in told] == [(name(9), None), (name(1), "requeued")]
 
 
-def test_a_cut_value_is_refused_with_where_the_whole_one_is(desk):
-    desk.set_aside(b"x" * 10, reason="too-large", **{"dead-letter-value-length": "6000000", "dead-letter-value-sha256": "ab"})
+def test_a_cut_value_is_refused_with_where_the_whole_one_is(store):
+    store.set_aside(b"x" * 10, reason="too-large", **{"dead-letter-value-length": "6000000", "dead-letter-value-sha256": "ab"})
     for arguments in ([name(1)], ["--all"], [name(1), "--again"]):
-        code, out, _ = desk("requeue", *arguments)
+        code, out, _ = store("requeue", *arguments)
         assert code == 1
         assert out.startswith(
             f"{name(1)}: refused: only the first 10 of its 6000000 bytes are here, all of them in the input at {P0}@0"
         )
-    assert "value, 10 bytes, the beginning of 6000000:\n" in desk("show", name(1))[1]
-    assert desk("discard", name(1), "--because", "sent again, smaller")[0] == 0
+    assert "value, 10 bytes, the beginning of 6000000:\n" in store("show", name(1))[1]
+    assert store("discard", name(1), "--because", "sent again, smaller")[0] == 0
 
 
 @pytest.mark.parametrize("arguments", [[], ["--all", "--reason", "undecodable"], ["x", "--all"], ["--all", "--again"]])
-def test_it_must_be_said_which_ones_in_one_way(desk, arguments):
-    desk.set_aside()
-    assert desk("requeue", *arguments)[::2] == (
+def test_it_must_be_said_which_ones_in_one_way(store, arguments):
+    store.set_aside()
+    assert store("requeue", *arguments)[::2] == (
         2,
         "resequencer: name the numbers, or give --reason or --all, one of them; --again goes with numbers\n",
     )
-    assert desk.requeued() == []
+    assert store.requeued() == []
 
 
-def test_a_number_that_two_different_lines_have_is_refused_and_the_same_line_twice_is_one(desk):
-    desk.set_aside()
-    file = desk.out / "dead-letters.jsonl"
+def test_a_number_that_two_different_lines_have_is_refused_and_the_same_line_twice_is_one(store):
+    store.set_aside()
+    file = store.out / "dead-letters.jsonl"
     line = file.read_bytes()
     file.write_bytes(line + line.replace(b"uow-a", b"uow-c"))
-    code, out, _ = desk("requeue", name(1))
+    code, out, _ = store("requeue", name(1))
     assert (code, out) == (1, f"{name(1)}: refused: another dead letter in the file has the same number: move one of them away\n")
     file.write_bytes(line + line)
-    assert desk("requeue", name(1))[0] == 0
-    assert len(desk.requeued()) == 1
+    assert store("requeue", name(1))[0] == 0
+    assert len(store.requeued()) == 1
 
 
-def test_two_people_at_once_are_refused(desk):
-    desk.set_aside()
-    lock = RunLock(desk.out, "dead-letters-actions.jsonl")
+def test_two_people_at_once_are_refused(store):
+    store.set_aside()
+    lock = RunLock(store.out, "dead-letters-actions.jsonl")
     lock.acquire()
     for arguments in (["requeue", "--all"], ["discard", name(1), "--because", "x"]):
-        code, _, err = desk(*arguments)
+        code, _, err = store(*arguments)
         assert code == 1
         assert err == "resequencer: another `dead-letters requeue` or `discard` is under way here; try again when it has ended\n"
-    assert desk("list")[0] == 0
+    assert store("list")[0] == 0
     lock.release()
-    assert desk("requeue", "--all")[0] == 0
+    assert store("requeue", "--all")[0] == 0
 
 
-def test_it_goes_on_beside_a_service_and_without_one(desk):
-    desk.set_aside()
-    desk.set_aside()
-    service = RunLock(desk.out)
+def test_it_goes_on_beside_a_service_and_without_one(store):
+    store.set_aside()
+    store.set_aside()
+    service = RunLock(store.out)
     service.acquire()
-    assert desk("requeue", name(1))[0] == 0
+    assert store("requeue", name(1))[0] == 0
     service.release()
-    assert desk("requeue", name(2))[0] == 0
+    assert store("requeue", name(2))[0] == 0
 
 
-def begin_and_crash(desk, number):
+def begin_and_crash(store, number):
     """As a crash between the intent and the input leaves it."""
-    actions = desk.out / "dead-letters-actions.jsonl"
-    desk("requeue", number)
-    size = len(b"".join(desk.requeued())) + 1
-    desk.input.write_bytes(desk.input.read_bytes()[:-size])
+    actions = store.out / "dead-letters-actions.jsonl"
+    store("requeue", number)
+    size = len(b"".join(store.requeued())) + 1
+    store.input.write_bytes(store.input.read_bytes()[:-size])
     actions.write_bytes(actions.read_bytes().splitlines(keepends=True)[0])
 
 
@@ -347,95 +347,95 @@ def begin_and_crash(desk, number):
     "arguments",
     [["requeue", name(1)], ["requeue", "--all"], ["requeue", "--again", name(1)], ["discard", name(2), "--because", "x"]],
 )
-def test_any_next_order_ends_what_a_crash_left_begun_once(desk, arguments):
-    desk.set_aside()
-    desk.set_aside()
-    begin_and_crash(desk, name(1))
-    assert desk.states() == ["requeueing", "new"]
-    assert desk.requeued() == []
-    code, out, _ = desk(*arguments)
+def test_any_next_order_ends_what_a_crash_left_begun_once(store, arguments):
+    store.set_aside()
+    store.set_aside()
+    begin_and_crash(store, name(1))
+    assert store.states() == ["requeueing", "new"]
+    assert store.requeued() == []
+    code, out, _ = store(*arguments)
     assert code == 0
     assert f"{name(1)}: requeued, now at {P0}@25\n" in out
-    assert len([line for line in desk.requeued() if json.loads(line)["headers"]["requeued-from"] == name(1)]) == 1
-    assert desk.states()[0] == "requeued"
+    assert len([line for line in store.requeued() if json.loads(line)["headers"]["requeued-from"] == name(1)]) == 1
+    assert store.states()[0] == "requeued"
 
 
-def test_what_was_begun_and_cannot_be_ended_can_be_discarded(desk):
-    desk.set_aside()
-    begin_and_crash(desk, name(1))
-    desk.input.unlink()
-    code, out, _ = desk("requeue", "--all")
+def test_what_was_begun_and_cannot_be_ended_can_be_discarded(store):
+    store.set_aside()
+    begin_and_crash(store, name(1))
+    store.input.unlink()
+    code, out, _ = store("requeue", "--all")
     assert (code, out.count("there is no such file any more. Put it back")) == (1, 1)
-    desk("discard", name(1), "--because", "that input is archived")
-    assert desk.states() == ["discarded"]
-    assert desk("requeue", "--all")[0] == 0
+    store("discard", name(1), "--because", "that input is archived")
+    assert store.states() == ["discarded"]
+    assert store("requeue", "--all")[0] == 0
 
 
-def test_a_torn_input_is_refused_with_the_remedy(desk):
-    desk.set_aside()
-    with desk.input.open("ab") as file:
+def test_a_torn_input_is_refused_with_the_remedy(store):
+    store.set_aside()
+    with store.input.open("ab") as file:
         file.write(b'{"key":')
-    code, out, _ = desk("requeue", name(1))
+    code, out, _ = store("requeue", name(1))
     assert code == 1
     assert "partition-0.jsonl: its last line, up to byte 32, has no end; wait until its producer has written all of it" in out
-    assert desk.states() == ["new"]
+    assert store.states() == ["new"]
 
 
 # discard
 
 
-def test_a_discarded_one_says_who_when_and_why_and_no_byte_is_deleted(desk):
-    desk.set_aside()
-    before = (desk.out / "dead-letters.jsonl").read_bytes()
-    assert desk("discard", name(1), "--because", "settled by phone") == (
+def test_a_discarded_one_says_who_when_and_why_and_no_byte_is_deleted(store):
+    store.set_aside()
+    before = (store.out / "dead-letters.jsonl").read_bytes()
+    assert store("discard", name(1), "--because", "settled by phone") == (
         0,
         f"{name(1)}: discarded\n",
         "resequencer: 1 done, 0 not; read run/application/out/dead-letters.jsonl\n",
     )
-    assert (desk.out / "dead-letters.jsonl").read_bytes() == before
-    (action,) = desk.json("show", name(1))[1]["actions"]
+    assert (store.out / "dead-letters.jsonl").read_bytes() == before
+    (action,) = store.json("show", name(1))[1]["actions"]
     assert (action["action"], action["by"], action["because"]) == ("discarded", USER, "settled by phone")
     assert action["at"].endswith("Z")
-    assert desk.requeued() == []
+    assert store.requeued() == []
 
 
 @pytest.mark.parametrize("arguments", [[], ["--because", " "]])
-def test_a_reason_must_be_given(desk, arguments, capsys):
-    desk.set_aside()
+def test_a_reason_must_be_given(store, arguments, capsys):
+    store.set_aside()
     with pytest.raises(SystemExit) as ended:
-        desk("discard", name(1), *arguments)
+        store("discard", name(1), *arguments)
     assert ended.value.code == 2
 
 
-def test_what_was_discarded_is_requeued_only_if_it_is_meant_and_not_discarded_again(desk):
-    desk.set_aside()
-    desk("discard", name(1), "--because", "no use")
-    code, out, _ = desk("requeue", name(1))
+def test_what_was_discarded_is_requeued_only_if_it_is_meant_and_not_discarded_again(store):
+    store.set_aside()
+    store("discard", name(1), "--because", "no use")
+    code, out, _ = store("requeue", name(1))
     assert (code, f"refused: it was discarded because no use by {USER} at " in out) == (1, True)
-    assert desk("discard", name(1), "--because", "no use")[0] == 1
-    assert desk("requeue", name(1), "--again")[0] == 0
-    code, out, _ = desk("discard", name(1), "--because", "no use")
+    assert store("discard", name(1), "--because", "no use")[0] == 1
+    assert store("requeue", name(1), "--again")[0] == 0
+    code, out, _ = store("discard", name(1), "--because", "no use")
     assert (code, "refused: it was requeued to" in out) == (1, True)
 
 
 # The command line
 
 
-def test_the_options_of_every_verb_may_stand_before_or_behind_the_order(desk, tmp_path):
-    desk.set_aside()
+def test_the_options_of_every_verb_may_stand_before_or_behind_the_order(store, tmp_path):
+    store.set_aside()
     text = f"{NOTIFICATION} {{ transport = file, run-directory = run/application, resequencer.storage-type = embedded }}\n"
     (tmp_path / "other.conf").write_text(text + "ipf.processing-data.ingress.transport = file\n")
     for arguments in (["--config", "other.conf", "list", "--json"], ["--json", "list", "--config", "other.conf"]):
-        code, out, _ = desk(*arguments)
+        code, out, _ = store(*arguments)
         assert (code, len(json.loads(out))) == (0, 1)
     other = ["--set", f"{NOTIFICATION}.run-directory=elsewhere"]
-    assert desk.json("list", *other) == (0, [])
-    assert desk("--json", *other, "--json", "list")[:2] == (0, "[\n]\n")
-    assert desk("list", "--set", f"{NOTIFICATION}.resequencer.stratgy=X")[0] == 3
+    assert store.json("list", *other) == (0, [])
+    assert store("--json", *other, "--json", "list")[:2] == (0, "[\n]\n")
+    assert store("list", "--set", f"{NOTIFICATION}.resequencer.stratgy=X")[0] == 3
 
 
 @pytest.mark.parametrize("order", [["list"], ["show", name(1)], ["requeue", "--all"], ["discard", name(1), "--because", "x"]])
-def test_brokers_that_are_away_are_out_of_reach(desk, order):
+def test_brokers_that_are_away_are_out_of_reach(store, order):
     ingress = "ipf.processing-data.ingress"
     clients = '{ bootstrap.servers = "127.0.0.1:1", default.api.timeout.ms = 1000 }'
     on_kafka = [
@@ -443,6 +443,6 @@ def test_brokers_that_are_away_are_out_of_reach(desk, order):
         f"{ingress}.transport=kafka",
         f"{ingress}.kafka.consumer.kafka-clients={clients}",
     ]
-    code, out, err = desk(*order, "--set", *on_kafka)
+    code, out, err = store(*order, "--set", *on_kafka)
     assert (code, out) == (4, "")
     assert err.startswith("resequencer: the brokers: ")

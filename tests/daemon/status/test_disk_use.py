@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.files.input_archive import FileArchive
+from connectors.files.input_archive import InputArchive
 from connectors.files.operations import SystemFiles
 from daemon.configuration.configuration import load
 from daemon.status.disk_use import Taken, disk_use, in_words
@@ -37,7 +37,7 @@ def test_each_kind_of_file_is_counted_once(configuration, tmp_path):
 
 def test_what_was_archived_counts_there_and_no_more_in_the_input(configuration, tmp_path):
     path = write(tmp_path / "in" / "partition-0.jsonl", 4_096_000)
-    list(FileArchive(tmp_path / "archive", SystemFiles()).move(path, 4_096_000))
+    list(InputArchive(tmp_path / "archive", SystemFiles()).move(path, 4_096_000))
     use = disk_use(configuration)
     assert path.stat().st_size == 4_096_000
     assert use["input"].bytes <= 3 * 4_096

@@ -99,7 +99,7 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
         oldest_waits=(wait("a", 1), wait("c", 3)),
         longest_wait_ms=9,
         restarts=1,
-        last_death="was killed by SIGKILL",
+        last_exit="was killed by SIGKILL",
         notes=("the topic has grown",),
         unavailable={"sanctions-api": 2, "rates": 1},
     )
@@ -120,7 +120,7 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
     assert (whole.notifications, whole.dead_letters) == ({"RCVD": 2, "ACTC": 4}, {"too-large": 1})
     assert [each.unit for each in whole.oldest_waits] == ["a", "b", "c"]
     assert (whole.longest_wait_ms, whole.restarts) == (9, 1)
-    assert whole.last_death == "worker 0 was killed by SIGKILL"
+    assert whole.last_exit == "worker 0 was killed by SIGKILL"
     assert whole.notes == ("the topic has grown",)
     assert whole.unavailable == {"sanctions-api": 5, "rates": 1}
 

@@ -119,7 +119,7 @@ def test_servers_that_handlers_cannot_reach_are_named_with_how_many_wait(run_dir
 
 
 def test_workers_that_died_are_counted_with_the_last_ones_words(run_directory, is_held, capsys):
-    told = msgspec.structs.replace(said(at=SystemClock().now()), restarts=2, last_death="ended with 1: no\nroom")
+    told = msgspec.structs.replace(said(at=SystemClock().now()), restarts=2, last_exit="ended with 1: no\nroom")
     StatusFile(run_directory).write(told)
     assert main(["status"]) == 0
     assert capsys.readouterr().out.split("\n")[2] == r"started again 2 times: the worker before ended with 1: no\nroom"

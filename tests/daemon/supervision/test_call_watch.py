@@ -2,7 +2,7 @@
 
 import pytest
 
-from daemon.supervision.call_watch import HandWatch
+from daemon.supervision.call_watch import CallWatch
 
 LIMIT = 10_000
 
@@ -15,7 +15,7 @@ def looked(watch, call, *instants):
 
 @pytest.fixture
 def watch():
-    return HandWatch(LIMIT)
+    return CallWatch(LIMIT)
 
 
 def test_a_call_is_over_the_limit_when_it_was_seen_for_longer(watch):
@@ -51,4 +51,4 @@ def test_what_is_forgiven_begins_anew(watch):
 
 @pytest.mark.parametrize(("limit", "interval"), [(100, 20), (500, 50), (10_000, 1_000), (60_000, 1_000), (3_600_000, 1_000)])
 def test_it_is_looked_often_enough_and_at_most_once_a_second_where_that_is_enough(limit, interval):
-    assert HandWatch(limit).interval_ms == interval
+    assert CallWatch(limit).interval_ms == interval

@@ -1,4 +1,4 @@
-"""Which deaths an envelope is counted for, and how they are told."""
+"""Which exits an envelope is counted for, and how they are told."""
 
 import signal
 
@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from daemon.supervision.exit_cause import blame, is_own_doing
-from daemon.supervision.in_flight_memory import InHand
+from daemon.supervision.in_flight_memory import InFlightEnvelope
 from daemon.supervision.suspects import Suspect
 from domain.record import Origin, Partition
-from resequencer.in_flight import Deed
+from resequencer.in_flight import CallKind
 
-HELD = InHand(1, Origin(Partition("T", 0), 17), "uow-1", Deed.HANDLING, "00ff")
-SUSPECT = Suspect("T", 0, 17, "uow-1", Deed.HANDLING, "00ff", 1, "died")
+HELD = InFlightEnvelope(1, Origin(Partition("T", 0), 17), "uow-1", CallKind.HANDLING, "00ff")
+SUSPECT = Suspect("T", 0, 17, "uow-1", CallKind.HANDLING, "00ff", 1, "died")
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 99, 255])
@@ -36,7 +36,7 @@ def test_nor_does_the_end_of_a_worker_that_was_told_twice_to_stop(number):
 
 
 @pytest.mark.parametrize(
-    ("deaths", "told"),
+    ("exits", "told"),
     [
         (1, " (death 1 of 3 on this record; after the last one it is set aside)"),
         (2, " (death 2 of 3 on this record; after the last one it is set aside)"),
@@ -48,8 +48,8 @@ def test_nor_does_the_end_of_a_worker_that_was_told_twice_to_stop(number):
         (4, " (death 4 on this record, which was not set aside after 3: report it with the log)"),
     ],
 )
-def test_the_record_its_unit_and_what_follows_are_told(deaths, told):
-    said = blame(HELD, msgspec.structs.replace(SUSPECT, deaths=deaths))
+def test_the_record_its_unit_and_what_follows_are_told(exits, told):
+    said = blame(HELD, msgspec.structs.replace(SUSPECT, exits=exits))
     assert said == f"while handling T-0@17 of unit 'uow-1'{told}"
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from daemon.status.file import StatusFile
 from daemon.status.report import Identity, State, report
-from daemon.supervision.exits import Deaths
+from daemon.supervision.exits import Exits
 
 NOW = 1_774_740_835_941
 OURS = Identity(17, "conf/application.conf", NOW)
@@ -23,81 +23,81 @@ def status(tmp_path):
 
 
 @pytest.fixture
-def deaths(status):
-    return Deaths(status, OURS, Clock())
+def exits(status):
+    return Exits(status, OURS, Clock())
 
 
-def note(deaths, code):
-    told = deaths.how(code)
-    deaths.note(told)
+def note(exits, code):
+    told = exits.how(code)
+    exits.note(told)
     return told
 
 
-def test_before_the_first_death_the_service_is_starting_and_a_worker_is_told_of_none(deaths, status):
+def test_before_the_first_death_the_service_is_starting_and_a_worker_is_told_of_none(exits, status):
     assert status.find() == report(OURS, State.STARTING, None, NOW)
-    assert deaths.arguments == ["--restarts", "0"]
+    assert exits.arguments == ["--restarts", "0"]
 
 
-def test_a_killed_worker_says_nothing_and_is_told_of_by_its_signal(deaths, status):
+def test_a_killed_worker_says_nothing_and_is_told_of_by_its_signal(exits, status):
     status.write(report(OURS, State.READY, "not of its end", NOW))
-    assert note(deaths, -9) == f"was killed by SIGKILL at {AT}"
-    assert deaths.arguments == ["--restarts", "1", "--last-death", f"was killed by SIGKILL at {AT}"]
+    assert note(exits, -9) == f"was killed by SIGKILL at {AT}"
+    assert exits.arguments == ["--restarts", "1", "--last-exit", f"was killed by SIGKILL at {AT}"]
     assert status.find().reason == f"the worker was killed by SIGKILL at {AT}"
 
 
-def test_what_a_worker_said_of_its_end_is_kept(deaths, status):
+def test_what_a_worker_said_of_its_end_is_kept(exits, status):
     status.write(report(OURS, State.STOPPED, "state.db: it is empty", NOW))
-    assert note(deaths, 1) == f"ended with 1 at {AT}: state.db: it is empty"
+    assert note(exits, 1) == f"ended with 1 at {AT}: state.db: it is empty"
     found = status.find()
-    assert (found.restarts, found.last_death) == (1, f"ended with 1 at {AT}: state.db: it is empty")
+    assert (found.restarts, found.last_exit) == (1, f"ended with 1 at {AT}: state.db: it is empty")
 
 
-def test_what_one_worker_said_is_not_said_of_the_next(deaths, status):
+def test_what_one_worker_said_is_not_said_of_the_next(exits, status):
     status.write(report(OURS, State.STOPPED, "state.db: it is empty", NOW))
-    note(deaths, 1)
-    assert note(deaths, -15) == f"was killed by SIGTERM at {AT}"
+    note(exits, 1)
+    assert note(exits, -15) == f"was killed by SIGTERM at {AT}"
 
 
-def test_what_another_service_said_is_not_said_of_ours(deaths, status):
+def test_what_another_service_said_is_not_said_of_ours(exits, status):
     status.write(report(msgspec.structs.replace(OURS, process_id=18), State.STOPPED, "theirs", NOW))
-    assert note(deaths, 1) == f"ended with 1 at {AT}"
+    assert note(exits, 1) == f"ended with 1 at {AT}"
 
 
-def test_the_last_death_says_that_no_other_follows(deaths, status):
-    note(deaths, -9)
-    assert deaths.note_the_last() == status.find().reason
+def test_the_last_death_says_that_no_other_follows(exits, status):
+    note(exits, -9)
+    assert exits.note_the_last() == status.find().reason
     assert status.find().reason == (
         f"the worker was killed by SIGKILL at {AT}; the 10th time within 60 s: it is not started again"
     )
 
 
 def test_one_of_several_workers_is_told_of_by_its_slot(status):
-    deaths = Deaths(status, msgspec.structs.replace(OURS, slot=1, worker_count=2), Clock())
-    note(deaths, -9)
+    exits = Exits(status, msgspec.structs.replace(OURS, slot=1, worker_count=2), Clock())
+    note(exits, -9)
     found = status.find()
     assert (found.slot, found.worker_count, found.reason) == (1, 2, f"worker 1 was killed by SIGKILL at {AT}")
 
 
-def test_a_service_that_is_stopped_before_the_next_worker_began_has_not_failed(deaths, status):
-    note(deaths, -9)
-    deaths.note_stopped()
+def test_a_service_that_is_stopped_before_the_next_worker_began_has_not_failed(exits, status):
+    note(exits, -9)
+    exits.note_stopped()
     assert (status.find().state, status.find().reason) == (State.STOPPED, None)
 
 
-def test_what_hung_is_told_with_its_limit_whatever_signal_ended_it(deaths):
-    assert deaths.how(-6, 60.0) == f"hung for more than 60 s (handling-limit) and was ended at {AT}"
-    assert deaths.how(-9, 0.5) == f"hung for more than 0.5 s (handling-limit) and was ended at {AT}"
+def test_what_hung_is_told_with_its_limit_whatever_signal_ended_it(exits):
+    assert exits.how(-6, 60.0) == f"hung for more than 60 s (handling-limit) and was ended at {AT}"
+    assert exits.how(-9, 0.5) == f"hung for more than 0.5 s (handling-limit) and was ended at {AT}"
 
 
-def test_what_a_worker_is_slow_with_stands_in_its_last_report_which_stays_as_old_as_it_is(deaths, status):
+def test_what_a_worker_is_slow_with_stands_in_its_last_report_which_stays_as_old_as_it_is(exits, status):
     last = report(OURS, State.READY, None, NOW - 9_000)
     status.write(last)
-    deaths.tell_slow("handling T-0@17")
+    exits.tell_slow("handling T-0@17")
     assert status.find() == msgspec.structs.replace(last, reason="handling T-0@17")
 
 
-def test_it_is_not_told_of_another_services_worker(deaths, status):
+def test_it_is_not_told_of_another_services_worker(exits, status):
     theirs = report(msgspec.structs.replace(OURS, process_id=18), State.READY, None, NOW)
     status.write(theirs)
-    deaths.tell_slow("handling T-0@17")
+    exits.tell_slow("handling T-0@17")
     assert status.find() == theirs

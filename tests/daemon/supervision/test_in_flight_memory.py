@@ -1,4 +1,4 @@
-"""What a supervisor sees in the hand of its worker, also of one that died in the middle of a call."""
+"""What a supervisor sees in the in_flight of its worker, also of one that died in the middle of a call."""
 
 import os
 
@@ -6,16 +6,16 @@ import pytest
 from harness.driving import Envelopes
 from msgspec.structs import replace
 
-from daemon.supervision.in_flight_memory import HandMemory, identity_of, new_descriptor
+from daemon.supervision.in_flight_memory import InFlightMemory, identity_of, new_descriptor
 from domain.record import Origin, Partition, Record
-from resequencer.in_flight import Deed
+from resequencer.in_flight import CallKind
 
 
 @pytest.fixture
 def shared():
     """The page as the worker and as the supervisor have it."""
     descriptor = new_descriptor()
-    yield HandMemory(descriptor), HandMemory(descriptor)
+    yield InFlightMemory(descriptor), InFlightMemory(descriptor)
     os.close(descriptor)
 
 
@@ -27,18 +27,18 @@ def envelope():
 def test_nothing_is_in_hand_before_the_first_call_and_after_each(shared, envelope):
     worker, supervisor = shared
     assert supervisor.find() is None
-    worker.put(envelope, Deed.HANDLING)
+    worker.put(envelope, CallKind.HANDLING)
     worker.clear()
     assert supervisor.find() is None
 
 
 def test_the_supervisor_sees_what_is_in_hand_and_which_call_it_is(shared, envelope):
     worker, supervisor = shared
-    worker.put(envelope, Deed.ASKING)
+    worker.put(envelope, CallKind.ASKING)
     worker.clear()
-    worker.put(envelope, Deed.HANDLING)
+    worker.put(envelope, CallKind.HANDLING)
     held = supervisor.find()
-    assert (held.call, held.origin, held.unit, held.deed) == (2, envelope.record.origin, "uow-1", Deed.HANDLING)
+    assert (held.call, held.origin, held.unit, held.kind) == (2, envelope.record.origin, "uow-1", CallKind.HANDLING)
     assert held.identity == identity_of(envelope)
     assert str(held) == "handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1'"
     assert held.places == {"unit": "uow-1", "partition": "IPF_PROCESSING_DATA-0", "position": "IPF_PROCESSING_DATA-0@1"}
@@ -48,7 +48,7 @@ def test_the_supervisor_sees_what_is_in_hand_and_which_call_it_is(shared, envelo
 def test_every_unit_topic_and_offset_has_room(shared, envelope, unit):
     worker, supervisor = shared
     origin = Origin(Partition("T" * 249, 2**31 - 1), 2**63 - 1)
-    worker.put(replace(envelope, unit=unit, record=Record(origin, b"")), Deed.HANDLING)
+    worker.put(replace(envelope, unit=unit, record=Record(origin, b"")), CallKind.HANDLING)
     held = supervisor.find()
     assert (held.origin, held.unit) == (origin, unit)
 
@@ -56,7 +56,7 @@ def test_every_unit_topic_and_offset_has_room(shared, envelope, unit):
 def test_a_shorter_unit_leaves_nothing_of_a_longer_one_before_it(shared, envelope):
     worker, supervisor = shared
     for unit in ("a-long-unit", "short"):
-        worker.put(replace(envelope, unit=unit), Deed.HANDLING)
+        worker.put(replace(envelope, unit=unit), CallKind.HANDLING)
     assert supervisor.find().unit == "short"
 
 
@@ -64,13 +64,13 @@ def test_what_is_in_hand_is_still_seen_when_its_process_is_gone(shared, envelope
     worker, supervisor = shared
     child = os.fork()
     if child == 0:
-        worker.put(envelope, Deed.HANDLING)
+        worker.put(envelope, CallKind.HANDLING)
         os._exit(7)
     os.waitpid(child, 0)
     assert supervisor.find().origin == envelope.record.origin
 
 
 def test_without_a_supervisor_it_is_the_workers_own(envelope):
-    first, second = HandMemory(), HandMemory()
-    first.put(envelope, Deed.HANDLING)
+    first, second = InFlightMemory(), InFlightMemory()
+    first.put(envelope, CallKind.HANDLING)
     assert second.find() is None

@@ -17,19 +17,19 @@ from daemon.exit_code import ExitCode
 from daemon.status.file import StatusFile
 from daemon.status.report import Identity, State
 from daemon.supervision import restart_policy
-from daemon.supervision.exits import Deaths
-from daemon.supervision.in_flight_memory import HandMemory
+from daemon.supervision.exits import Exits
+from daemon.supervision.in_flight_memory import InFlightMemory
 from daemon.supervision.service_log import ServiceLog
 from daemon.supervision.supervisor import Supervisor
 from daemon.supervision.suspects import Suspects
-from daemon.supervision.watchdog import WatchedHand
+from daemon.supervision.watchdog import Watchdog
 from daemon.supervision.worker_slot import WorkerSlot
 from daemon.system_clock import SystemClock
-from resequencer.in_flight import Deed
+from resequencer.in_flight import CallKind
 
 BEGIN = """
 import os, select, sys
-slot, lifeline, hand = int(sys.argv[2]), int(sys.argv[4]), int(sys.argv[6])
+slot, lifeline, in_flight = int(sys.argv[2]), int(sys.argv[4]), int(sys.argv[6])
 lives = f"lives-{slot}"
 with open(lives, "ab") as file:
     file.write(b"x")
@@ -37,12 +37,12 @@ life = os.path.getsize(lives)
 print("begun", life, flush=True)
 def take():
     with open("page", "rb") as file:
-        os.pwrite(hand, file.read(), 0)
+        os.pwrite(in_flight, file.read(), 0)
 def drain():
     select.select([lifeline], [], [])
     print("drained", flush=True)
 """
-"""Slot, lifeline and hand as a worker is told; `life` counts the workers of this slot from 1. `take` puts an envelope in hand."""
+"""Slot, lifeline and in_flight as a worker is told; `life` counts the workers of this slot from 1. `take` puts one in flight."""
 
 pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
@@ -57,12 +57,12 @@ class Service:
         self.supervisor: Supervisor | None = None
         clock = SystemClock()
         log = ServiceLog(directory, Logging(LogFormat.TEXT, "info"))
-        deaths = [
-            Deaths(StatusFile(directory, slot), Identity(os.getpid(), "fake", clock.now(), slot=slot, worker_count=count), clock)
+        exits = [
+            Exits(StatusFile(directory, slot), Identity(os.getpid(), "fake", clock.now(), slot=slot, worker_count=count), clock)
             for slot in range(count)
         ]
         command, self.suspects = [sys.executable, "-S", "-c", BEGIN + life], Suspects(directory)
-        self.slots = [WorkerSlot(command, (), log, each, WatchedHand(self.suspects, 500)) for each in deaths]
+        self.slots = [WorkerSlot(command, (), log, each, Watchdog(self.suspects, 500)) for each in exits]
         (directory / "page").write_bytes(_page())
 
     def run(
@@ -119,9 +119,9 @@ def new_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
 
 
 def _page() -> bytes:
-    """A hand that holds T-0@1 of uow-1."""
-    memory = HandMemory()
-    memory.put(Envelopes()(1), Deed.HANDLING)
+    """A in_flight that holds T-0@1 of uow-1."""
+    memory = InFlightMemory()
+    memory.put(Envelopes()(1), CallKind.HANDLING)
     return bytes(memory._page)
 
 
@@ -146,7 +146,7 @@ def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(
 
 
 def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_drain(new_service, monkeypatch):
-    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    monkeypatch.setattr(restart_policy, "MOST_EXITS", 2)
     service = new_service("sys.exit(1) if slot == 1 else drain()")
     assert service.run() is ExitCode.NOT_SO
     assert "drained [slot=0]" in service.log
@@ -159,7 +159,7 @@ def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_dr
 
 
 def test_each_slot_counts_its_own_deaths(new_service, monkeypatch):
-    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 3)
+    monkeypatch.setattr(restart_policy, "MOST_EXITS", 3)
     service = new_service("os.kill(os.getpid(), 9) if life < 3 else drain()")
     assert service.run(lambda: service.log.count("begun 3") == 2, signal.SIGTERM) is ExitCode.DONE
 
@@ -224,7 +224,7 @@ def test_each_worker_is_told_how_those_before_it_in_its_slot_ended(new_service):
     service = new_service("print(sys.argv[7:], flush=True); sys.exit(7) if life == 1 and slot == 0 else drain()")
     service.run(lambda: service.log.count("begun") == 3 and service.log.count("--restarts") == 3, signal.SIGTERM)
     assert "['--restarts', '0'] [slot=1]" in service.log
-    assert "['--restarts', '1', '--last-death', 'ended with 7 at " in service.log
+    assert "['--restarts', '1', '--last-exit', 'ended with 7 at " in service.log
 
 
 ENDS = {
@@ -237,18 +237,18 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_deaths_with_an_envelope_in_hand_are_counted_for_it_and_end_no_service(new_service, monkeypatch, end):
-    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    monkeypatch.setattr(restart_policy, "MOST_EXITS", 2)
     service = new_service(f"if life < 4:\n  take()\n  {end}\ndrain()", count=1)
     assert service.run(lambda: "begun 4" in service.log, signal.SIGTERM) is ExitCode.DONE
     (suspect,) = service.suspects.find_all().values()
-    assert (suspect.deaths, suspect.unit, str(suspect.origin)) == (3, "uow-1", "IPF_PROCESSING_DATA-0@1")
+    assert (suspect.exits, suspect.unit, str(suspect.origin)) == (3, "uow-1", "IPF_PROCESSING_DATA-0@1")
     assert "while handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' (death 1 of 3 on this record" in service.log
     assert "the record is set aside as a dead letter ended-its-worker" in service.log
     assert "[unit=uow-1 partition=IPF_PROCESSING_DATA-0 position=IPF_PROCESSING_DATA-0@1]" in service.log
 
 
 def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_alive(new_service, monkeypatch):
-    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    monkeypatch.setattr(restart_policy, "MOST_EXITS", 2)
     service = new_service("take(); os._exit(1)", count=1)
     assert service.run() is ExitCode.NOT_SO
     assert service.lives(0) == 5
@@ -256,7 +256,7 @@ def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_
 
 
 def test_nor_one_whose_deaths_cannot_be_written_down(new_service, monkeypatch):
-    monkeypatch.setattr(restart_policy, "MOST_DEATHS", 2)
+    monkeypatch.setattr(restart_policy, "MOST_EXITS", 2)
     service = new_service("take(); os._exit(1)", count=1)
     (service.directory / "suspects").write_text("no directory")
     assert service.run() is ExitCode.NOT_SO
@@ -271,7 +271,7 @@ def test_a_worker_that_is_ended_from_outside_blames_no_envelope(new_service, end
 
 
 def test_nor_one_that_dies_between_two_calls(new_service):
-    service = new_service("if life < 2:\n  take()\n  os.pwrite(hand, bytes(4096), 0)\n  os._exit(1)\ndrain()", count=1)
+    service = new_service("if life < 2:\n  take()\n  os.pwrite(in_flight, bytes(4096), 0)\n  os._exit(1)\ndrain()", count=1)
     assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert service.suspects.find_all() == {}
 
@@ -279,7 +279,7 @@ def test_nor_one_that_dies_between_two_calls(new_service):
 def test_what_the_last_worker_had_in_hand_is_not_in_that_of_the_next(new_service):
     service = new_service("if life == 1:\n  take()\n  os._exit(1)\nif life == 2:\n  os._exit(1)\ndrain()", count=1)
     assert service.run(lambda: "begun 3" in service.log, signal.SIGTERM) is ExitCode.DONE
-    assert [each.deaths for each in service.suspects.find_all().values()] == [1]
+    assert [each.exits for each in service.suspects.find_all().values()] == [1]
 
 
 def test_a_worker_that_ends_while_it_drains_blames_nothing(new_service):
@@ -296,8 +296,8 @@ def test_a_worker_that_hangs_with_an_envelope_in_hand_is_ended_with_its_stack_in
     service = new_service(f"import faulthandler; faulthandler.enable()\nif life < 3:\n  take()\n  {hang}\ndrain()", count=1)
     assert service.run(lambda: "begun 3" in service.log, signal.SIGTERM) is ExitCode.DONE
     (suspect,) = service.suspects.find_all().values()
-    assert (suspect.deaths, str(suspect.origin)) == (2, "IPF_PROCESSING_DATA-0@1")
-    assert suspect.last_death.startswith("hung for more than 0.5 s (handling-limit) and was ended at ")
+    assert (suspect.exits, str(suspect.origin)) == (2, "IPF_PROCESSING_DATA-0@1")
+    assert suspect.last_exit.startswith("hung for more than 0.5 s (handling-limit) and was ended at ")
     assert (
         "the worker has been handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' for more than 0.5 s (handling-limit): "
         "it is ended. Its stack follows"
@@ -310,15 +310,15 @@ def test_one_that_does_not_even_end_by_that_is_killed_and_counted_too(new_servic
     hang = "import signal; signal.signal(signal.SIGABRT, signal.SIG_IGN)\nif life < 2:\n  take()\n  select.select([], [], [])"
     service = new_service(f"{hang}\ndrain()", count=1)
     assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
-    assert [each.deaths for each in service.suspects.find_all().values()] == [1]
+    assert [each.exits for each in service.suspects.find_all().values()] == [1]
 
 
 def test_one_that_was_halted_from_outside_does_not_hang(new_service):
-    service = new_service("take()\nos.kill(os.getpid(), 19)\nos.pwrite(hand, bytes(4096), 0)\ndrain()", count=1)
+    service = new_service("take()\nos.kill(os.getpid(), 19)\nos.pwrite(in_flight, bytes(4096), 0)\ndrain()", count=1)
     looks = []
 
     def resume_after_a_while():
-        looks.append(service.slots[0]._hand._watch.elapsed_ms)
+        looks.append(service.slots[0]._in_flight._watch.elapsed_ms)
         if len(looks) == 100:
             os.kill(service.slots[0]._worker.pid, signal.SIGCONT)
         return len(looks) > 150 and "begun 1" in service.log
@@ -329,7 +329,7 @@ def test_one_that_was_halted_from_outside_does_not_hang(new_service):
 
 
 def test_one_with_nothing_in_hand_may_wait_as_long_as_it_likes(new_service):
-    service = new_service("take(); os.pwrite(hand, bytes(4096), 0)\ndrain()", count=1)
+    service = new_service("take(); os.pwrite(in_flight, bytes(4096), 0)\ndrain()", count=1)
     began = monotonic()
     assert service.run(lambda: monotonic() > began + 1, signal.SIGTERM) is ExitCode.DONE
     assert service.lives(0) == 1

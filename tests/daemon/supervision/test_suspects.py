@@ -5,16 +5,16 @@ import os
 import pytest
 
 from daemon.supervision import suspects as module
-from daemon.supervision.in_flight_memory import InHand
-from daemon.supervision.suspects import DEATHS_OF_ONE, Suspects
+from daemon.supervision.in_flight_memory import InFlightEnvelope
+from daemon.supervision.suspects import EXITS_OF_ONE, Suspects
 from domain.record import Origin, Partition
-from resequencer.in_flight import Deed
+from resequencer.in_flight import CallKind
 
-HELD = InHand(1, Origin(Partition("T", 0), 17), "uow-1", Deed.HANDLING, "00ff")
+HELD = InFlightEnvelope(1, Origin(Partition("T", 0), 17), "uow-1", CallKind.HANDLING, "00ff")
 
 
-def held(offset: int = 17, identity: str = "00ff") -> InHand:
-    return InHand(9, Origin(Partition("T", 0), offset), "uow-1", Deed.HANDLING, identity)
+def held(offset: int = 17, identity: str = "00ff") -> InFlightEnvelope:
+    return InFlightEnvelope(9, Origin(Partition("T", 0), offset), "uow-1", CallKind.HANDLING, identity)
 
 
 @pytest.fixture
@@ -28,27 +28,27 @@ def test_nobody_is_suspected_before_the_first_death(suspects, tmp_path):
 
 
 def test_deaths_of_the_same_envelope_add_up_and_the_third_condemns_it(suspects, tmp_path):
-    counted = [suspects.count(held(), f"ended with {code}") for code in range(DEATHS_OF_ONE)]
-    assert [(each.deaths, each.is_condemned) for each in counted] == [(1, False), (2, False), (3, True)]
+    counted = [suspects.count(held(), f"ended with {code}") for code in range(EXITS_OF_ONE)]
+    assert [(each.exits, each.is_condemned) for each in counted] == [(1, False), (2, False), (3, True)]
     assert Suspects(tmp_path).find_all() == {held().origin: counted[-1]}
-    assert counted[-1].last_death == "ended with 2"
+    assert counted[-1].last_exit == "ended with 2"
 
 
 def test_each_envelope_has_its_own_count(suspects):
     suspects.count(held(17), "died")
     suspects.count(held(18), "died")
-    assert {origin.offset: each.deaths for origin, each in suspects.find_all().items()} == {17: 1, 18: 1}
+    assert {origin.offset: each.exits for origin, each in suspects.find_all().items()} == {17: 1, 18: 1}
 
 
 def test_another_record_at_the_same_position_begins_anew(suspects):
     suspects.count(held(identity="00ff"), "died")
-    assert suspects.count(held(identity="11ff"), "died").deaths == 1
+    assert suspects.count(held(identity="11ff"), "died").exits == 1
 
 
 def test_what_has_left_is_forgotten(suspects):
     suspects.forget(suspects.count(held(), "died"))
     assert suspects.find_all() == {}
-    assert suspects.count(held(), "died").deaths == 1
+    assert suspects.count(held(), "died").exits == 1
 
 
 def test_a_count_that_finds_no_room_is_said_and_is_none(suspects, monkeypatch, caplog):
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_read_accuses_nobody(suspects, tmp_path, content):
     suspects.count(held(), "died")
     (tmp_path / "suspects" / "T-0@17.json").write_bytes(content)
     assert suspects.find_all() == {}
-    assert suspects.count(held(), "died").deaths == 1
+    assert suspects.count(held(), "died").exits == 1
 
 
 def test_the_oldest_are_let_go_beyond_a_bound(suspects, tmp_path, monkeypatch):
@@ -78,6 +78,6 @@ def test_the_oldest_are_let_go_beyond_a_bound(suspects, tmp_path, monkeypatch):
 
 
 def test_a_topic_may_have_the_longest_name_that_kafka_takes(suspects):
-    long = InHand(1, Origin(Partition("t" * 249, 0), 17), "uow-1", Deed.HANDLING, "00ff")
+    long = InFlightEnvelope(1, Origin(Partition("t" * 249, 0), 17), "uow-1", CallKind.HANDLING, "00ff")
     assert suspects.count(long, "died") is not None
     assert set(suspects.find_all()) == {long.origin}

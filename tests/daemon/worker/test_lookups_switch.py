@@ -84,8 +84,8 @@ def test_a_hundred_releases_that_come_in_the_middle_of_a_cycle_mix_nothing(
         versions.append(parts.handler.version)
         with source.open("ab") as file:
             file.writelines(envelope_line(f"uow-{number}", sequence) + b"\n" for sequence in (1, 2, 3))
-        switched[0], read = False, parts.cycle.figures.counts["records"]
-        while parts.cycle.figures.counts["records"] < read + 3:
+        switched[0], read = False, parts.cycle.metrics.counts["records"]
+        while parts.cycle.metrics.counts["records"] < read + 3:
             parts.cycle.run_once()
         parts.handler.take_up()
     assert all(before != after for before, after in pairwise(versions))

@@ -9,11 +9,11 @@ import pytest
 from harness.processes.operated_service import envelope_line
 
 from connectors.line_format import Line, decode_line
-from connectors.port import PublishRefused, Standing, TransportRefused, TransportUnavailable
+from connectors.port import PublishRefused, TransportRefused, TransportStatus, TransportUnavailable
 from daemon.configuration.configuration import Configuration
 from daemon.status.file import StatusFile
 from daemon.status.report import Identity, State, StatusReport, UntakenPartition, instant_of, instant_text
-from daemon.supervision.in_flight_memory import InHand, identity_of
+from daemon.supervision.in_flight_memory import InFlightEnvelope, identity_of
 from daemon.supervision.suspects import Suspects
 from daemon.worker import worker
 from daemon.worker.worker import Worker
@@ -21,7 +21,7 @@ from domain.errors import DependencyUnavailable
 from domain.record import Origin, Partition, Record
 from guardian.actor_gateway import ActorsFailed
 from guardian.metrics import CycleTimes
-from resequencer.in_flight import Deed
+from resequencer.in_flight import CallKind
 
 NOW = 1_774_740_835_941
 
@@ -147,7 +147,7 @@ def test_while_something_is_away_it_says_so_and_why_and_then_goes_on(operator, m
     failures = iter(range(8))
 
     def fail(*arguments):
-        if operator.parts.cycle.ownership.held and next(failures, None) is not None:
+        if operator.parts.cycle.partitions.owned and next(failures, None) is not None:
             raise TransportUnavailable("the disk is full")
         return answer(*arguments)
 
@@ -167,12 +167,12 @@ def test_told_to_stop_while_the_output_is_away_it_stops_and_says_what_it_left(op
     answer = transport.publish
 
     def fail(outputs):
-        if operator.parts.cycle.ownership.held:
+        if operator.parts.cycle.partitions.owned:
             raise TransportUnavailable("the disk is full")
         answer(outputs)
 
     monkeypatch.setattr(transport, "publish", fail)
-    operator.until = lambda: operator.parts.patience.away == "output"
+    operator.until = lambda: operator.parts.retry.away == "output"
     operator.worker.run()
     assert operator.reports[-1].state == State.STOPPED
     assert operator.reports[-1].reason == "the disk is full"
@@ -204,7 +204,7 @@ def test_a_guardian_that_failed_has_no_figures_but_the_reason_is_reported_and_ev
         raise ActorsFailed("the guardian raised")
 
     monkeypatch.setattr(operator.parts.servers.actors, "prepare", fail)
-    monkeypatch.setattr(operator.parts.servers.actors, "survey", fail)
+    monkeypatch.setattr(operator.parts.servers.actors, "report_units", fail)
     with pytest.raises(ActorsFailed):
         operator.worker.run()
     assert (operator.reports[-1].state, operator.reports[-1].reason) == (State.STOPPED, "the guardian raised")
@@ -278,7 +278,7 @@ def test_it_says_ready_once_and_again_when_it_is_so_again(operator, monkeypatch,
 def test_it_is_not_ready_before_its_group_has_said_what_is_its_own(operator, monkeypatch):
     joined_at = NOW + 2_000
     transport = operator.parts.servers.transport
-    monkeypatch.setattr(transport, "standing", lambda: Standing(has_joined=operator.now >= joined_at))
+    monkeypatch.setattr(transport, "standing", lambda: TransportStatus(has_joined=operator.now >= joined_at))
     operator.until = lambda: operator.now >= NOW + 5_000
     operator.worker.run()
     assert operator.states == [State.STARTING, State.READY, State.DRAINING, State.STOPPED]
@@ -294,7 +294,7 @@ def test_while_nothing_may_leave_it_is_not_ready_and_says_why(operator, monkeypa
     answer, poll = transport.publish, transport.poll
 
     def publish(outputs):
-        if operator.parts.cycle.ownership.held and operator.now < NOW + 2_000:
+        if operator.parts.cycle.partitions.owned and operator.now < NOW + 2_000:
             raise PublishRefused("not ours at the moment: T-0")
         return answer(outputs)
 
@@ -316,15 +316,15 @@ def test_the_report_tells_the_lag_what_is_put_off_the_last_cycles_times_and_note
     parts, transport = operator.parts, operator.parts.servers.transport
     answer = transport.poll
     partition = Partition("T", 7)
-    parts.cycle.ownership.later.put_off(partition, "storage", "no answer", NOW)
+    parts.cycle.partitions.put_off_takeovers.put_off(partition, "storage", "no answer", NOW)
 
     def poll(most, milliseconds, resting):
         operator.now += 30
         return answer(min(most, 2), milliseconds, resting)
 
     monkeypatch.setattr(transport, "poll", poll)
-    monkeypatch.setattr(transport, "standing", lambda: Standing(notes=("the topic has grown",)))
-    monkeypatch.setattr(parts.cycle.ownership.later, "forget", lambda _: None)
+    monkeypatch.setattr(transport, "standing", lambda: TransportStatus(notes=("the topic has grown",)))
+    monkeypatch.setattr(parts.cycle.partitions.put_off_takeovers, "forget", lambda _: None)
     operator.until = lambda: bool(operator.reports[-1].last_cycle)
     operator.worker.run()
     last = operator.reports[-1]
@@ -353,22 +353,24 @@ def test_what_a_transaction_holds_back_counts_as_lag_and_no_deadline_waits_for_i
     assert ready[-1].counts["released_units"] == 1
 
 
-def suspected(operator, line: bytes, offset: int, *, deaths: int) -> Suspects:
+def suspected(operator, line: bytes, offset: int, *, exits: int) -> Suspects:
     """Workers before have died of the envelope in this line."""
     decoded = decode_line(line)
     assert isinstance(decoded, Line)
     origin = Origin(Partition("IPF_PROCESSING_DATA", 0), offset)
     envelope = operator.parts.cycle._tools.decoder.decode(Record(origin, decoded.value, decoded.key, decoded.headers))
     suspects = Suspects(operator.configuration.notification.run_directory)
-    for _ in range(deaths):
-        suspects.count(InHand(1, origin, envelope.unit, Deed.HANDLING, identity_of(envelope)), "was killed by SIGSEGV")
+    for _ in range(exits):
+        suspects.count(
+            InFlightEnvelope(1, origin, envelope.unit, CallKind.HANDLING, identity_of(envelope)), "was killed by SIGSEGV"
+        )
     return suspects
 
 
 def test_what_ended_three_workers_is_set_aside_its_unit_goes_on_and_then_it_is_forgotten(operator):
     lines = [envelope_line("uow-1", each) for each in (1, 2, 3)]
     operator.append(*lines)
-    suspects = suspected(operator, lines[1], len(lines[0]) + 1, deaths=3)
+    suspects = suspected(operator, lines[1], len(lines[0]) + 1, exits=3)
     operator.until = lambda: operator.questions > 4
     operator.worker.run()
     assert operator.reports[-1].dead_letters == {"ended-its-worker": 1}
@@ -379,7 +381,7 @@ def test_what_ended_three_workers_is_set_aside_its_unit_goes_on_and_then_it_is_f
 def test_what_ended_two_workers_is_handled_and_then_forgotten(operator):
     line = envelope_line("uow-1", 1)
     operator.append(line)
-    suspects = suspected(operator, line, 0, deaths=2)
+    suspects = suspected(operator, line, 0, exits=2)
     operator.until = lambda: operator.questions > 4
     operator.worker.run()
     assert operator.reports[-1].notifications == {"RCVD": 1}
@@ -396,10 +398,10 @@ def test_what_is_read_again_after_a_restart_is_not_forgotten_before_its_position
     operator.worker = operator.make()
     waiting, line = envelope_line("uow-0", 2), envelope_line("uow-1", 1)
     operator.append(waiting, line)
-    suspects = suspected(operator, line, len(waiting) + 1, deaths=3)
+    suspects = suspected(operator, line, len(waiting) + 1, exits=3)
     operator.until = lambda: operator.reports[-1].dead_letters == {"ended-its-worker": 1}
     operator.worker.run()
-    assert [each.deaths for each in suspects.find_all().values()] == [3]
+    assert [each.exits for each in suspects.find_all().values()] == [3]
     operator.worker, operator.questions = operator.make(), 0
     operator.until = lambda: operator.questions > 100 or not suspects.find_all()
     operator.worker.run()

@@ -10,16 +10,16 @@ from fuzz.unsynced_files import UnsyncedFiles
 
 from connectors.dead_letters.actions import Requeueing
 from connectors.dead_letters.port import Signature
-from connectors.dead_letters.stored_dead_letter import FiledLetter
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from connectors.files.dead_letter_actions import ActionsFile
 from connectors.files.dead_letters import DeadLettersFile
 from connectors.files.requeue import Requeue
 from connectors.line_format import Line, decode_line, encode_line
-from connectors.port import Channel, Outgoing, TransportRefused
+from connectors.port import Channel, OutputRecord, TransportRefused
 from daemon.commands.dead_letters.selection import choose, why_not_requeue
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.record import Cut, Origin, Partition, Record
-from guardian.pending_output import outgoing
+from guardian.pending_output import output_record
 
 SEPARATOR = b"\n\n"
 TOKENS = (
@@ -66,7 +66,7 @@ def _check_refusal(error: TransportRefused, actions: ActionsFile) -> None:
     assert error.what == str(actions.path)
 
 
-def _still_new(found: list[FiledLetter], actions: ActionsFile) -> set[str]:
+def _still_new(found: list[StoredDeadLetter], actions: ActionsFile) -> set[str]:
     return set(choose(found, actions.last(), why_not_requeue).chosen)
 
 
@@ -81,7 +81,7 @@ def _begin(data: bytes) -> None:
     (_IN / "partition-0.jsonl").write_bytes(INPUT)
 
 
-def _check_letter(filed: FiledLetter) -> None:
+def _check_letter(filed: StoredDeadLetter) -> None:
     assert filed.number.count("#") >= 1
     record = filed.letter.record
     assert str(record.origin).count("@") >= 1
@@ -89,7 +89,7 @@ def _check_letter(filed: FiledLetter) -> None:
     assert filed.unit is None or isinstance(filed.unit, str)
 
 
-def _check_input(wanted: dict[str, FiledLetter], numbers: list[str]) -> None:
+def _check_input(wanted: dict[str, StoredDeadLetter], numbers: list[str]) -> None:
     written = (_IN / "partition-0.jsonl").read_bytes()
     assert written.startswith(INPUT)
     lines = [decode_line(line) for line in written[len(INPUT) :].splitlines()]
@@ -114,5 +114,5 @@ def seeds() -> list[bytes]:
 
 def _line_of(number: int, record: Record) -> bytes:
     letter = DeadLetter(record, DeadLetterReason.UNDECODABLE, "not an envelope; send it again", 1_774_740_835_941)
-    leaves: Outgoing = outgoing(number, letter, 0)
+    leaves: OutputRecord = output_record(number, letter, 0)
     return encode_line(Line(leaves.value, leaves.key, leaves.headers), number=f"IPF-0#{number}", verbatim=True)

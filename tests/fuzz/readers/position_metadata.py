@@ -7,18 +7,18 @@ from uuid import UUID
 from fuzz.scratch import scratch
 from fuzz.unsynced_files import UnsyncedFiles
 
-from connectors.files.archived_marker import Beginning
+from connectors.files.archived_marker import ArchivedMarker
 from connectors.kafka.offset_metadata import OffsetMetadata
 from connectors.kafka.offset_metadata import find_metadata as find_offset_metadata
 from connectors.port import TransportRefused
-from guardian.done_offsets import Ahead, decode, encode
+from guardian.done_offsets import DoneOffsets, decode, encode
 from guardian.takeover import Metadata, find_metadata
 
 TOKENS = (b"resequencer/1 ", b"resequencer/2 ", b" 4 ", b'["0123456789abcdef",17,42]', b"_" * 20, b"9" * 20, b'{"format":1,"to":')
 POSITION = 1_000
 
 _directory = scratch()
-_BEGINNING = Beginning(Path(_directory.name) / "partition-0.jsonl", UnsyncedFiles())
+_BEGINNING = ArchivedMarker(Path(_directory.name) / "partition-0.jsonl", UnsyncedFiles())
 
 
 def check(data: bytes) -> None:
@@ -58,17 +58,17 @@ def _check_metadata(text: str) -> None:
     assert found is None or all(0 <= each < 2**63 for each in (found.commit, found.published))
 
 
-def _anything_ahead(data: bytes) -> Ahead:
+def _anything_ahead(data: bytes) -> DoneOffsets:
     """What is done lies behind gaps as long as the bytes say."""
     undone, at = [], POSITION
     for gap, length in zip(data[::2], data[1::2], strict=False):
         start = at + gap * gap + (1 if undone else 0)
         undone.append(range(start, start + length + 1))
         at = undone[-1].stop
-    return Ahead(at + len(data) % 7, tuple(undone))
+    return DoneOffsets(at + len(data) % 7, tuple(undone))
 
 
-def _check_ahead(ahead: Ahead) -> None:
+def _check_ahead(ahead: DoneOffsets) -> None:
     text = encode(POSITION, ahead)
     assert (
         decode(POSITION, text) == ahead
@@ -96,7 +96,7 @@ def _check_file_refusal(error: TransportRefused) -> None:
 def seeds() -> list[bytes]:
     rng = Random(1)
     undone = [range(at, at + rng.choice((1, 1, 2, 50))) for at in range(POSITION, POSITION + 5_000, rng.choice((60, 99)))]
-    texts = [encode(POSITION, Ahead(9_000, tuple(undone[:count]))) for count in (1, 3, 40)]
+    texts = [encode(POSITION, DoneOffsets(9_000, tuple(undone[:count]))) for count in (1, 3, 40)]
     ours = Metadata("0123456789abcdef", 17, 4_711).encode()
     return [
         *(text.encode() for text in (*texts, ours, OffsetMetadata(UUID(int=5), 4, ours).encode("T-0"))),

@@ -10,11 +10,11 @@ from harness.driving import NoChance, Recorder, decoder, wire
 
 from domain.envelope import DataEnvelope
 from domain.record import Origin, Partition, Record
-from guardian.actor_gateway import Actors
-from guardian.messages import Arm, Drop, Prepare, Settle, Settled, Survey, Surveyed
-from guardian.unit_registry import RosterSettings
+from guardian.actor_gateway import ActorGateway
+from guardian.messages import Arm, Decide, Decided, Drop, Prepare, ReportUnits, UnitsReport
+from guardian.unit_registry import UnitRegistrySettings
 from resequencer.flow_profiles import Profiles
-from resequencer.messages import Decided, UnitKey
+from resequencer.messages import TurnTaken, UnitKey
 from resequencer.settings import LearnedTimeout, ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
@@ -26,19 +26,19 @@ FAR = {P0: 10**12, P1: 10**12}
 
 
 class Asked:
-    """Polls by hand: `poll` is Prepare, load, Settle, and keeping what was decided."""
+    """Polls by hand: `poll` is Prepare, load, Decide, and keeping what was decided."""
 
     def __init__(
         self,
         strategy: str | Strategy = "SEQUENCE",
         profiles: Profiles | None = None,
         learned: LearnedTimeout | None = None,
-        **roster: Any,
+        **registry: Any,
     ) -> None:
         chosen = make_strategy(StrategySettings(strategy)) if isinstance(strategy, str) else strategy
         self.handler = Recorder()
         rules = Rules(chosen, self.handler, ResequencerSettings(learned=learned), NoChance(), profiles)
-        self.actors = Actors(rules, decoder().decode, msgspec.structs.replace(RosterSettings(), **roster))
+        self.actors = ActorGateway(rules, decoder().decode, msgspec.structs.replace(UnitRegistrySettings(), **registry))
         self.now = 1_000_000
         self.stored: dict[UnitKey, Snapshot] = {}
         self.waiting: dict[UnitKey, Waits] = {}
@@ -61,7 +61,7 @@ class Asked:
         after_ms: int = 0,
         read_to: Mapping[Partition, int] = FAR,
         ends: Mapping[Partition, int] = FAR,
-    ) -> Settled:
+    ) -> Decided:
         self.now += after_ms
         arrivals: dict[UnitKey, tuple[DataEnvelope, ...]] = {}
         for each in envelopes:
@@ -70,10 +70,10 @@ class Asked:
         unknown = self.actors.prepare(Prepare(self.now, tuple(arrivals), read_to, ends)).unknown
         self.loaded.append(frozenset(unknown))
         snapshots = {key: self.stored[key] for key in unknown if key in self.stored}
-        settled = self.actors.settle(Settle(self.now, arrivals, snapshots))
-        for told in settled.decisions:
+        decided = self.actors.decide(Decide(self.now, arrivals, snapshots))
+        for told in decided.decisions:
             self._keep(told)
-        return settled
+        return decided
 
     def arm(self, keys: Iterable[UnitKey]) -> None:
         self.actors.arm(Arm([(key, self.waiting[key]) for key in keys]))
@@ -81,13 +81,13 @@ class Asked:
     def drop(self, partition: Partition) -> None:
         self.actors.drop(Drop(partition))
 
-    def survey(self) -> Surveyed:
-        return self.actors.survey(Survey())
+    def report_units(self) -> UnitsReport:
+        return self.actors.report_units(ReportUnits())
 
-    def told(self, settled: Settled) -> list[str]:
-        return [each.notification_id for told in settled.decisions for each in told.decision.outgoing if hasattr(each, "status")]
+    def told(self, decided: Decided) -> list[str]:
+        return [each.notification_id for told in decided.decisions for each in told.decision.output if hasattr(each, "status")]
 
-    def _keep(self, told: Decided) -> None:
+    def _keep(self, told: TurnTaken) -> None:
         change = told.decision.change
         if told.decision.waits is None:
             self.waiting.pop(told.key, None)

@@ -11,7 +11,7 @@ from random import Random
 from typing import Protocol, TypeVar
 
 from connectors.files.operations import SystemFiles
-from connectors.port import PartitionOutput, Polled, Position, PublishRefused, Standing, Transport, TransportUnavailable
+from connectors.port import PartitionOutput, Polled, Position, PublishRefused, Transport, TransportStatus, TransportUnavailable
 from domain.record import Partition
 from storage.port import Commit, Header, PartitionStore, Pending, Snapshot, Storage, StorageUnavailable, Waits
 
@@ -119,7 +119,7 @@ class StruckTransport:
         self._inner = inner
         self._steps = steps
 
-    def standing(self) -> Standing:
+    def standing(self) -> TransportStatus:
         return self._inner.standing()
 
     def assignment(self) -> Collection[Partition]:
@@ -160,7 +160,7 @@ class StruckTransport:
 
 
 class StruckStorage:
-    """A storage whose answers get lost, and whose partitions strangers open."""
+    """A storage whose answers get lost, and whose partitions not_owned open."""
 
     def __init__(self, inner: Storage, steps: Steps) -> None:
         self._inner = inner

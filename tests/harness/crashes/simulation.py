@@ -40,7 +40,7 @@ def reference(work: Workload) -> Outcome:
 
 
 def simulate(seed: int, forgets: Forgets = Forgets.NOTHING, expected: Outcome | None = None) -> Outcome:
-    """One life of many deaths; `problem` of the outcome says what is wrong with it."""
+    """One life of many exits; `problem` of the outcome says what is wrong with it."""
     work = prepared(seed)
     expected = expected or reference(work)
     random = Random(f"fates {seed} {forgets}")
@@ -107,7 +107,7 @@ class _Life:
         self._steps = steps
         self._forgets = forgets
         self._is_alive = False
-        self._deaths = 0
+        self._exits = 0
         self._forgets_at = steps.random.randint(2, 12)
 
     def live(self, phase: Phase) -> None:
@@ -130,7 +130,7 @@ class _Life:
         self._forgets_at = 0
         for _ in range(0 if self._forgets is Forgets.NOTHING else 10):
             self.live(Phase(25_000, (), is_outage=False))
-        waiting = self._service.survey().oldest
+        waiting = self._service.report_units().oldest
         kept = 0 if waiting else self._let_all_expire()
         while not self._has_stopped():
             self._die()
@@ -173,8 +173,8 @@ class _Life:
         self._steps.armed, self._is_alive = armed, False
 
     def _forget(self) -> None:
-        self._deaths += 1
-        if self._deaths != self._forgets_at or self._forgets is Forgets.NOTHING:
+        self._exits += 1
+        if self._exits != self._forgets_at or self._forgets is Forgets.NOTHING:
             return
         if self._forgets is Forgets.DATABASE:
             self._service.forget_database()

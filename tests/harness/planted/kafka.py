@@ -11,7 +11,7 @@ from simulation.fake_clients import FakeConsumer
 
 from connectors.kafka.consumer import Fetched, GroupMember, _Listener
 from connectors.kafka.errors import to_transport_error
-from connectors.kafka.fencing import Committed, Custody, Membership, Snapshot
+from connectors.kafka.fencing import Committed, Fencing, Membership, Snapshot
 from connectors.kafka.offsets import LogReader
 from connectors.kafka.producer import TransactionalProducer
 from connectors.kafka.publisher import Publisher
@@ -19,8 +19,8 @@ from connectors.kafka.transport import KafkaTransport
 from connectors.port import PublishRefused, TransportUnavailable
 from domain.record import Partition
 from guardian.cycle import Cycle
-from guardian.owned_partition import HeldPartition
-from guardian.publication_size import Portions
+from guardian.owned_partition import OwnedPartition
+from guardian.publication_size import PublicationSize
 
 
 def _group_as_of_now(member: GroupMember) -> Snapshot:
@@ -30,9 +30,9 @@ def _group_as_of_now(member: GroupMember) -> Snapshot:
 
 
 def _do_not_look_again(patch: Patch) -> None:
-    """What is held moves to the new generation without a second look at its position."""
-    patch.setattr(Custody, "suspects", lambda _: [])
-    patch.setattr(Custody, "is_ours", lambda self, partition: partition in self._known)
+    """What is owned moves to the new generation without a second look at its position."""
+    patch.setattr(Fencing, "suspects", lambda _: [])
+    patch.setattr(Fencing, "is_ours", lambda self, partition: partition in self._known)
 
 
 def generation_minus_one_accepted(patch: Patch) -> None:
@@ -129,7 +129,7 @@ def unknown_outcome_taken_as_done(patch: Patch) -> None:
     def faulty(self: Publisher, positions: Mapping[Partition, Committed], _: Exception) -> None:
         self._undecided = {}
         for each in positions.items():
-            self._custody.note_position(*each)
+            self._fencing.note_position(*each)
 
     patch.setattr(Publisher, "_recover", faulty)
 
@@ -180,8 +180,8 @@ def a_refused_publication_is_forgotten(patch: Patch) -> None:
 
     def faulty(self: Cycle, error: PublishRefused) -> None:
         right(self, error)
-        for held in self.ownership.held.values():
-            held.unpublished, held.attempt = (), None
+        for owned in self.partitions.owned.values():
+            owned.unpublished, owned.attempt = (), None
 
     right = Cycle._note_refused
     patch.setattr(Cycle, "_note_refused", faulty)
@@ -207,23 +207,23 @@ def portion_cut_anew_before_its_outcome_is_known(patch: Patch) -> None:
     def not_known(self: Publisher, positions: Mapping[Partition, Committed], error: Exception) -> None:
         raise to_transport_error("the output", error)
 
-    def faulty(self: Portions, news: Collection[HeldPartition]) -> None:
+    def faulty(self: PublicationSize, news: Collection[OwnedPartition]) -> None:
         try:
             right(self, news)
         except TransportUnavailable:
             self.size = 1
-            for held in news:
-                held.give_up_attempt()
+            for owned in news:
+                owned.give_up_attempt()
             raise
 
-    right = Portions.publish
+    right = PublicationSize.publish
     patch.setattr(Publisher, "_recover", not_known)
-    patch.setattr(Portions, "publish", faulty)
+    patch.setattr(PublicationSize, "publish", faulty)
 
 
 def what_cannot_be_read_is_stepped_over(patch: Patch) -> None:
     def faulty(self: KafkaTransport, fetched: Fetched, log_ends: Mapping[Partition, int]) -> None:
-        for partition in self._custody.sought & fetched.unreadable.keys():
+        for partition in self._fencing.sought & fetched.unreadable.keys():
             self._next_offsets[partition] += 1
             assert self._member is not None
             self._member.seek(partition, self._next_offsets[partition])

@@ -8,14 +8,14 @@ from harness.planted.protocol import Patch
 import resequencer.release
 from domain.clock import Instant
 from domain.record import Partition
-from guardian.partitions import Ownership
-from guardian.takeover_backoff import Later
-from guardian.unit_registry import Dues, Roster
+from guardian.partitions import Partitions
+from guardian.takeover_backoff import TakeoverBackoff
+from guardian.unit_registry import Dues, UnitRegistry
 
 
 def stash_bound_ignored(patch: Patch) -> None:
     """Nobody leaves memory for the worker's stash."""
-    patch.setattr(Roster, "_heaviest", lambda _: iter(()))
+    patch.setattr(UnitRegistry, "_heaviest", lambda _: iter(()))
 
 
 def stash_bound_of_a_unit_rests_under_retry(patch: Patch) -> None:
@@ -26,42 +26,42 @@ def stash_bound_of_a_unit_rests_under_retry(patch: Patch) -> None:
 def idle_units_stay(patch: Patch) -> None:
     """No actor is ever told to stop."""
 
-    def faulty(self: Roster, *arguments: Any) -> Dues:
+    def faulty(self: UnitRegistry, *arguments: Any) -> Dues:
         return Dues(right(self, *arguments).wakes, ())
 
-    right = Roster.dues
-    patch.setattr(Roster, "dues", faulty)
+    right = UnitRegistry.dues
+    patch.setattr(UnitRegistry, "dues", faulty)
 
 
 def units_stay_when_their_partition_goes(patch: Patch) -> None:
-    def faulty(self: Ownership, partition: Partition) -> None:
+    def faulty(self: Partitions, partition: Partition) -> None:
         with pytest.MonkeyPatch.context() as within:
             within.setattr(self._actors, "drop", lambda _: None)
             right(self, partition)
 
-    right = Ownership._drop
-    patch.setattr(Ownership, "_drop", faulty)
+    right = Partitions._drop
+    patch.setattr(Partitions, "_drop", faulty)
 
 
 def deadline_lost_when_the_clock_is_set_back(patch: Patch) -> None:
     """One that was due, and is not any more once its backlog has been read."""
 
-    def faulty(self: Roster, *arguments: Any) -> Dues:
+    def faulty(self: UnitRegistry, *arguments: Any) -> Dues:
         with pytest.MonkeyPatch.context() as within:
             within.setattr(self._wakeups, "arm", lambda *_: None)
             return right(self, *arguments)
 
-    right = Roster.dues
-    patch.setattr(Roster, "dues", faulty)
+    right = UnitRegistry.dues
+    patch.setattr(UnitRegistry, "dues", faulty)
 
 
 def a_clock_that_was_ahead_is_believed(patch: Patch) -> None:
-    patch.setattr(Roster, "_by_this_clock", lambda self, key, waits, now: waits)
+    patch.setattr(UnitRegistry, "_by_this_clock", lambda self, key, waits, now: waits)
 
 
 def takeover_waits_for_a_clock_that_was_set_back(patch: Patch) -> None:
-    def faulty(self: Later, partition: Partition, now: Instant) -> bool:
+    def faulty(self: TakeoverBackoff, partition: Partition, now: Instant) -> bool:
         known = self.untaken.get(partition)
         return known is None or now >= known.next_at
 
-    patch.setattr(Later, "is_due", faulty)
+    patch.setattr(TakeoverBackoff, "is_due", faulty)

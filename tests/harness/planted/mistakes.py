@@ -14,7 +14,7 @@ from domain.errors import our_mistake
 from guardian.guardian_actor import Guardian
 from guardian.supervision import Failure
 from resequencer.effects import Effects
-from resequencer.messages import Decide
+from resequencer.messages import TakeTurn
 from resequencer.poison import decide_without_culprits
 from resequencer.stash import Stashed
 from resequencer.turn import Turned, decide
@@ -68,7 +68,7 @@ def deadline_that_fails_ends_the_worker(patch: Patch) -> None:
 
     def faulty(self: Guardian, message: Any, sender: Any) -> None:
         turn = message.poisonMessage
-        if isinstance(turn, Decide) and not turn.envelopes:
+        if isinstance(turn, TakeTurn) and not turn.envelopes:
             self._supervise(Failure.CAREFUL_TURN, turn.key, "its deadline or its retry fails")
         else:
             right(self, message, sender)
@@ -79,4 +79,4 @@ def deadline_that_fails_ends_the_worker(patch: Patch) -> None:
 def _with_letters(turned: Turned, envelopes: Iterable[DataEnvelope], now: int) -> Turned:
     letters = [DeadLetter(each.record, DeadLetterReason.HANDLER_FAILED, "it came with a culprit", now) for each in envelopes]
     decision = turned.decision
-    return Turned(turned.unit, replace(decision, outgoing=(*decision.outgoing, *letters)))
+    return Turned(turned.unit, replace(decision, output=(*decision.output, *letters)))

@@ -15,9 +15,9 @@ from domain.errors import OwnershipLost, PermanentError
 from guardian.backlog import Backlog
 from guardian.cycle import Cycle
 from guardian.dependencies import Dependencies
-from guardian.owned_partition import HeldPartition
+from guardian.owned_partition import OwnedPartition
 from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover
-from guardian.unit_registry import Roster
+from guardian.unit_registry import UnitRegistry
 from resequencer.duplicates import refuse_known
 from resequencer.effects import Effects
 from resequencer.handling import attempt
@@ -36,40 +36,40 @@ def is_misplaced(problem: str) -> bool:
 
 
 def publish_before_commit(patch: Patch) -> None:
-    def faulty(self: Cycle, held: HeldPartition, letters: Any, decided: Any) -> bool:
-        decisions = decided.get(held.partition, ())
-        left = [*letters, *(each for decision in decisions for each in decision.outgoing)]
-        commit = held.next_commit(left, decisions, self._tools.random_token())
-        output = held.output(len(held.unpublished))
+    def faulty(self: Cycle, owned: OwnedPartition, letters: Any, decided: Any) -> bool:
+        decisions = decided.get(owned.partition, ())
+        left = [*letters, *(each for decision in decisions for each in decision.output)]
+        commit = owned.next_commit(left, decisions, self._tools.random_token())
+        output = owned.output(len(owned.unpublished))
         has_left = True
         try:
-            self._tools.patience.until_answered("output", partial(self._transport.publish, [output]))
+            self._tools.retry.until_answered("output", partial(self._transport.publish, [output]))
         except PublishRefused:
             has_left = False
         try:
-            self._tools.patience.until_answered("storage", partial(held.store.commit, commit))
+            self._tools.retry.until_answered("storage", partial(owned.store.commit, commit))
         except OwnershipLost as error:
-            self.ownership.lose(held.partition, error)
+            self.partitions.lose(owned.partition, error)
             return False
-        held.note_committed(commit, decisions, self._tools.clock.now())
+        owned.note_committed(commit, decisions, self._tools.clock.now())
         if has_left:
-            held.note_published(output, self._tools.clock.now())
+            owned.note_published(output, self._tools.clock.now())
         return True
 
     patch.setattr(Cycle, "_is_committed", faulty)
 
 
 def _shift_watermark(patch: Patch, by: int) -> None:
-    right = HeldPartition.output
+    right = OwnedPartition.output
 
-    def faulty(self: HeldPartition, count: int) -> PartitionOutput:
+    def faulty(self: OwnedPartition, count: int) -> PartitionOutput:
         output = right(self, count)
         metadata = find_metadata(output.position.metadata)
         assert metadata is not None
         wrong = Metadata(metadata.token, metadata.commit, metadata.published + by)
         return msgspec.structs.replace(output, position=Position(output.position.offset, wrong.encode()))
 
-    patch.setattr(HeldPartition, "output", faulty)
+    patch.setattr(OwnedPartition, "output", faulty)
 
 
 def watermark_one_too_low(patch: Patch) -> None:
@@ -82,33 +82,33 @@ def watermark_one_too_high(patch: Patch) -> None:
 
 def watermark_of_the_whole_with_a_portion(patch: Patch) -> None:
     """What is left over counts as published."""
-    patch.setattr(HeldPartition, "_published_before", lambda self, _: self._highest_number)
+    patch.setattr(OwnedPartition, "_published_before", lambda self, _: self._highest_number)
 
 
 def portion_from_the_end(patch: Patch) -> None:
     """What leaves is no beginning of what is pending."""
-    right = HeldPartition.output
+    right = OwnedPartition.output
 
-    def faulty(self: HeldPartition, count: int) -> PartitionOutput:
+    def faulty(self: OwnedPartition, count: int) -> PartitionOutput:
         output = right(self, count)
-        if output.outgoing:
-            self.attempt = output = msgspec.structs.replace(output, outgoing=self.unpublished[-count:])
+        if output.records:
+            self.attempt = output = msgspec.structs.replace(output, records=self.unpublished[-count:])
         return output
 
-    patch.setattr(HeldPartition, "output", faulty)
+    patch.setattr(OwnedPartition, "output", faulty)
 
 
 def pending_not_stored(patch: Patch) -> None:
-    right = HeldPartition.next_commit
+    right = OwnedPartition.next_commit
 
-    def faulty(self: HeldPartition, *arguments: Any) -> Any:
+    def faulty(self: OwnedPartition, *arguments: Any) -> Any:
         return msgspec.structs.replace(right(self, *arguments), added=())
 
-    patch.setattr(HeldPartition, "next_commit", faulty)
+    patch.setattr(OwnedPartition, "next_commit", faulty)
 
 
 def deadline_not_armed_after_a_restart(patch: Patch) -> None:
-    patch.setattr(Roster, "arm", lambda self, key, waits: self.waits.__setitem__(key, waits))
+    patch.setattr(UnitRegistry, "arm", lambda self, key, waits: self.waits.__setitem__(key, waits))
 
 
 def deadline_begins_anew_after_a_restart(patch: Patch) -> None:
@@ -130,14 +130,14 @@ def retry_not_stored(patch: Patch) -> None:
 
 
 def retry_never_woken(patch: Patch) -> None:
-    right = Roster.dues
+    right = UnitRegistry.dues
 
-    def faulty(self: Roster, *arguments: Any) -> Any:
+    def faulty(self: UnitRegistry, *arguments: Any) -> Any:
         dues = right(self, *arguments)
         retries = {key for key, waits in self.waits.items() if waits.kind is WaitKind.RETRY}
         return msgspec.structs.replace(dues, wakes={key: wake for key, wake in dues.wakes.items() if key not in retries})
 
-    patch.setattr(Roster, "dues", faulty)
+    patch.setattr(UnitRegistry, "dues", faulty)
 
 
 def duplicate_counted_before_it_is_told(patch: Patch) -> None:
@@ -246,23 +246,23 @@ def a_release_goes_on_as_it_began(patch: Patch) -> None:
 
 
 def every_second_dead_letter_left_out(patch: Patch) -> None:
-    right = HeldPartition.output
+    right = OwnedPartition.output
 
-    def faulty(self: HeldPartition, count: int) -> PartitionOutput:
+    def faulty(self: OwnedPartition, count: int) -> PartitionOutput:
         output = right(self, count)
-        kept = tuple(each for each in output.outgoing if each.channel.value == "notifications" or each.number % 2)
-        return msgspec.structs.replace(output, outgoing=kept)
+        kept = tuple(each for each in output.records if each.channel.value == "notifications" or each.number % 2)
+        return msgspec.structs.replace(output, records=kept)
 
-    patch.setattr(HeldPartition, "output", faulty)
+    patch.setattr(OwnedPartition, "output", faulty)
 
 
 def numbers_given_out_twice(patch: Patch) -> None:
-    right = HeldPartition._commit
+    right = OwnedPartition._commit
 
-    def faulty(self: HeldPartition, *arguments: Any) -> Any:
+    def faulty(self: OwnedPartition, *arguments: Any) -> Any:
         return msgspec.structs.replace(right(self, *arguments), highest_number=self._highest_number)
 
-    patch.setattr(HeldPartition, "_commit", faulty)
+    patch.setattr(OwnedPartition, "_commit", faulty)
 
 
 def rotated_without_noting_what_left(patch: Patch) -> None:

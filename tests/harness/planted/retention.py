@@ -10,11 +10,11 @@ import storage.embedded.partition
 from connectors.kafka.transport import KafkaTransport
 from connectors.port import Polled
 from domain.clock import Instant
-from guardian.actor_gateway import Actors
+from guardian.actor_gateway import ActorGateway
 from guardian.cycle import Arrivals, Cycle
 from guardian.messages import Active
-from guardian.owned_partition import HeldPartition
-from resequencer.messages import Decided
+from guardian.owned_partition import OwnedPartition
+from resequencer.messages import TurnTaken
 from storage.embedded.partition import EmbeddedPartitionStore
 from storage.none.storage import NonePartitionStore
 from storage.port import Commit
@@ -23,10 +23,10 @@ from storage.port import Commit
 def retention_counted_by_the_wall_clock(patch: Patch) -> None:
     """The old rule: a unit is forgotten when its last change is long ago, whatever lies unread."""
 
-    def faulty(self: HeldPartition, _: int, now: Instant) -> None:
+    def faulty(self: OwnedPartition, _: int, now: Instant) -> None:
         self.caught_up_ms = max(self.caught_up_ms, now)
 
-    patch.setattr(HeldPartition, "note_reach", faulty)
+    patch.setattr(OwnedPartition, "note_reach", faulty)
 
 
 def a_step_without_bound(patch: Patch) -> None:
@@ -35,8 +35,8 @@ def a_step_without_bound(patch: Patch) -> None:
 
 
 def time_behind_a_backlog_counts(patch: Patch) -> None:
-    right = HeldPartition.note_reach
-    patch.setattr(HeldPartition, "note_reach", lambda self, _, now: right(self, self.read_to, now))
+    right = OwnedPartition.note_reach
+    patch.setattr(OwnedPartition, "note_reach", lambda self, _, now: right(self, self.read_to, now))
 
 
 def time_behind_a_hanging_transaction_counts(patch: Patch) -> None:
@@ -52,7 +52,7 @@ def time_behind_a_hanging_transaction_counts(patch: Patch) -> None:
 def deadlines_wait_for_a_hanging_transaction(patch: Patch) -> None:
     right = Cycle._decide
 
-    def faulty(self: Cycle, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[Decided]:
+    def faulty(self: Cycle, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[TurnTaken]:
         return right(self, polled_at, msgspec.structs.replace(polled, ends=polled.log_ends), arrivals)
 
     patch.setattr(Cycle, "_decide", faulty)
@@ -62,7 +62,7 @@ def idle_units_let_the_position_go_behind_a_hanging_transaction(patch: Patch) ->
     """More of such a unit may lie where it cannot be read yet."""
     right = Cycle._decide
 
-    def faulty(self: Cycle, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[Decided]:
+    def faulty(self: Cycle, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[TurnTaken]:
         return right(self, polled_at, msgspec.structs.replace(polled, log_ends=polled.ends), arrivals)
 
     patch.setattr(Cycle, "_decide", faulty)
@@ -81,7 +81,7 @@ def no_ends_where_nothing_may_be_read(patch: Patch) -> None:
 
 def units_in_memory_expire(patch: Patch) -> None:
     """Behind the backs of their actors, whose next commit writes only what changed."""
-    patch.setattr(Actors, "active", lambda _: Active({}))
+    patch.setattr(ActorGateway, "active", lambda _: Active({}))
 
 
 def a_zombie_expires(patch: Patch) -> None:
@@ -97,48 +97,48 @@ def a_zombie_expires(patch: Patch) -> None:
 
 
 def the_clock_begins_anew_at_a_takeover(patch: Patch) -> None:
-    right = HeldPartition.__init__
+    right = OwnedPartition.__init__
 
-    def faulty(self: HeldPartition, *arguments: Any, **named: Any) -> None:
+    def faulty(self: OwnedPartition, *arguments: Any, **named: Any) -> None:
         right(self, *arguments, **named)
         self.caught_up_ms = 0
 
-    patch.setattr(HeldPartition, "__init__", faulty)
+    patch.setattr(OwnedPartition, "__init__", faulty)
 
 
 def a_takeover_counts_as_a_step(patch: Patch) -> None:
     """As if whoever comes had been there before."""
-    right = HeldPartition.__init__
+    right = OwnedPartition.__init__
 
-    def faulty(self: HeldPartition, *arguments: Any, **named: Any) -> None:
+    def faulty(self: OwnedPartition, *arguments: Any, **named: Any) -> None:
         right(self, *arguments, **named)
         self._caught_up_at = 0
 
-    patch.setattr(HeldPartition, "__init__", faulty)
+    patch.setattr(OwnedPartition, "__init__", faulty)
 
 
 def the_clock_is_not_stored(patch: Patch) -> None:
-    right = HeldPartition._commit
+    right = OwnedPartition._commit
 
-    def faulty(self: HeldPartition, *arguments: Any) -> Commit:
+    def faulty(self: OwnedPartition, *arguments: Any) -> Commit:
         return msgspec.structs.replace(right(self, *arguments), caught_up_ms=self.store.header.caught_up_ms)
 
-    patch.setattr(HeldPartition, "_commit", faulty)
+    patch.setattr(OwnedPartition, "_commit", faulty)
 
 
 def expired_by_the_clock_of_another_partition(patch: Patch) -> None:
     """By the one of the worker's partitions that is furthest."""
 
     def faulty(self: Cycle) -> int:
-        helds = list(self.ownership.held.values())
-        before = [held.caught_up_ms for held in helds]
+        helds = list(self.partitions.owned.values())
+        before = [owned.caught_up_ms for owned in helds]
         try:
-            for held in helds:
-                held.caught_up_ms = max(before)
+            for owned in helds:
+                owned.caught_up_ms = max(before)
             return right(self)
         finally:
-            for held, clock in zip(helds, before, strict=True):
-                held.caught_up_ms = clock
+            for owned, clock in zip(helds, before, strict=True):
+                owned.caught_up_ms = clock
 
     right = Cycle.expire
     patch.setattr(Cycle, "expire", faulty)

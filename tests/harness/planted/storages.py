@@ -14,12 +14,12 @@ from connectors.port import Channel, Position
 from domain.errors import OwnershipLost
 from domain.record import Partition
 from guardian.cycle import Cycle
-from guardian.done_offsets import Ahead
-from guardian.owned_partition import HeldPartition
-from guardian.partitions import Ownership
+from guardian.done_offsets import DoneOffsets
+from guardian.owned_partition import OwnedPartition
+from guardian.partitions import Partitions
 from guardian.takeover import Takeover
-from guardian.unit_registry import Roster
-from resequencer.messages import Decided
+from guardian.unit_registry import UnitRegistry
+from resequencer.messages import TurnTaken
 from storage.fencing import LastCommit
 from storage.fencing import is_done as right_is_done
 from storage.none.memory import KeptPartition, Memory
@@ -96,22 +96,22 @@ def decided_anew_after_a_time_out(patch: Patch) -> None:
     def is_done(stored: LastCommit, header: Header, commit: Commit) -> bool:
         return right_is_done(stored._replace(attempt=commit.attempt), header, commit)
 
-    def is_committed(self: Cycle, held: HeldPartition, letters: Any, decided: Any) -> bool:
+    def is_committed(self: Cycle, owned: OwnedPartition, letters: Any, decided: Any) -> bool:
         """What was not answered joins what the next poll brings."""
-        old_letters, old_decisions = carried.pop(id(held), ((), ()))
-        letters, decisions = (*old_letters, *letters), (*old_decisions, *decided.get(held.partition, ()))
-        left = [*letters, *(each for decision in decisions for each in decision.outgoing)]
-        commit = held.next_commit(left, decisions, self._tools.random_token())
+        old_letters, old_decisions = carried.pop(id(owned), ((), ()))
+        letters, decisions = (*old_letters, *letters), (*old_decisions, *decided.get(owned.partition, ()))
+        left = [*letters, *(each for decision in decisions for each in decision.output)]
+        commit = owned.next_commit(left, decisions, self._tools.random_token())
         try:
-            held.store.commit(commit)
+            owned.store.commit(commit)
         except StorageUnavailable:
-            held.unpublished = ()
-            carried[id(held)] = letters, decisions
+            owned.unpublished = ()
+            carried[id(owned)] = letters, decisions
             return False
         except OwnershipLost as error:
-            self.ownership.lose(held.partition, error)
+            self.partitions.lose(owned.partition, error)
             return False
-        held.note_committed(commit, decisions, self._tools.clock.now())
+        owned.note_committed(commit, decisions, self._tools.clock.now())
         return True
 
     carried: dict[int, tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
@@ -122,19 +122,19 @@ def decided_anew_after_a_time_out(patch: Patch) -> None:
 def dead_letters_without_numbers(patch: Patch) -> None:
     """They leave with their cycle or never: nothing of them is pending."""
 
-    def faulty(self: HeldPartition, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:
+    def faulty(self: OwnedPartition, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:
         commit = right(self, attempt, changes)
         letters = {each.number for each in self.unpublished if each.channel is Channel.DEAD_LETTERS}
         return replace(commit, added=tuple(each for each in commit.added if each.number not in letters))
 
-    right = HeldPartition._commit
-    patch.setattr(HeldPartition, "_commit", faulty)
+    right = OwnedPartition._commit
+    patch.setattr(OwnedPartition, "_commit", faulty)
 
 
 def what_left_in_part_is_taken_for_done(patch: Patch) -> None:
     """Where the source is the store, the position passes records of which something has not left."""
-    right = HeldPartition._position
-    patch.setattr(HeldPartition, "_position", lambda self, _: right(self, ()))
+    right = OwnedPartition._position
+    patch.setattr(OwnedPartition, "_position", lambda self, _: right(self, ()))
 
 
 def waiting_units_expire(patch: Patch) -> None:
@@ -166,18 +166,18 @@ def no_first_position(patch: Patch) -> None:
 def stopped_by_a_stranger(patch: Patch) -> None:
     """A partition that was lost once is never taken over again."""
 
-    def lose(self: Ownership, partition: Partition, error: Exception) -> None:
+    def lose(self: Partitions, partition: Partition, error: Exception) -> None:
         right_lose(self, partition, error)
         lost.add((id(self), partition))
 
-    def try_to_take_over(self: Ownership, partition: Partition) -> None:
+    def try_to_take_over(self: Partitions, partition: Partition) -> None:
         if (id(self), partition) not in lost:
             right_try(self, partition)
 
     lost: set[tuple[int, Partition]] = set()
-    right_lose, right_try = Ownership.lose, Ownership._try_to_take_over
-    patch.setattr(Ownership, "lose", lose)
-    patch.setattr(Ownership, "_try_to_take_over", try_to_take_over)
+    right_lose, right_try = Partitions.lose, Partitions._try_to_take_over
+    patch.setattr(Partitions, "lose", lose)
+    patch.setattr(Partitions, "_try_to_take_over", try_to_take_over)
 
 
 # When a storage has forgotten
@@ -201,29 +201,29 @@ def forgetting_noticed_by_the_offset_alone(patch: Patch) -> None:
 def healed_by_whoever_comes(patch: Patch) -> None:
     """A zombie may heal: nobody asks the group before."""
 
-    def faulty(self: Ownership, held: HeldPartition, _: Position) -> None:
-        commit = held.healing_commit(self._tools.random_token())
-        held.store.commit(commit)
-        held.note_committed(commit, (), self._tools.clock.now())
+    def faulty(self: Partitions, owned: OwnedPartition, _: Position) -> None:
+        commit = owned.healing_commit(self._tools.random_token())
+        owned.store.commit(commit)
+        owned.note_committed(commit, (), self._tools.clock.now())
         self.heals += 1
 
-    patch.setattr(Ownership, "_heal", faulty)
+    patch.setattr(Partitions, "_heal", faulty)
 
 
 def numbers_kept_when_healing(patch: Patch) -> None:
     """What is pending may have left already: it leaves again, and nothing says so."""
 
-    def faulty(self: HeldPartition, attempt: str) -> Commit:
+    def faulty(self: OwnedPartition, attempt: str) -> Commit:
         return self._commit(attempt)
 
-    patch.setattr(HeldPartition, "healing_commit", faulty)
+    patch.setattr(OwnedPartition, "healing_commit", faulty)
 
 
 def position_goes_back_when_healing(patch: Patch) -> None:
-    def faulty(self: HeldPartition, _: Sequence[int]) -> tuple[int, Sequence[range]]:
+    def faulty(self: OwnedPartition, _: Sequence[int]) -> tuple[int, Sequence[range]]:
         return self.positions.acknowledged, self.positions.unsettled
 
-    patch.setattr(HeldPartition, "_position", faulty)
+    patch.setattr(OwnedPartition, "_position", faulty)
 
 
 # Where the source is the store
@@ -231,28 +231,28 @@ def position_goes_back_when_healing(patch: Patch) -> None:
 
 def position_waits_for_stashes_only(patch: Patch) -> None:
     """And not for the first record of each active unit: a duplicate behind it meets a unit that knows nothing."""
-    patch.setattr(HeldPartition, "note_active", lambda *_: None)
+    patch.setattr(OwnedPartition, "note_active", lambda *_: None)
 
 
 def what_was_released_lets_the_position_go(patch: Patch) -> None:
     """At once, as where a storage remembers it: a duplicate of it meets a unit that knows nothing."""
 
-    def faulty(self: Roster, decided: Decided, now: int) -> None:
+    def faulty(self: UnitRegistry, decided: TurnTaken, now: int) -> None:
         right(self, decided, now)
         if decided.decision.is_over:
             self._over.append(decided.key)
 
-    right = Roster.note
-    patch.setattr(Roster, "note", faulty)
+    right = UnitRegistry.note
+    patch.setattr(UnitRegistry, "note", faulty)
 
 
 def what_waits_is_taken_for_done(patch: Patch) -> None:
     """The position waits, but what it says is done ahead includes what is stashed."""
 
-    def faulty(self: HeldPartition, _: Sequence[range]) -> Ahead:
-        return Ahead(max(self.read_to, before.end)) if (before := self._ahead) else Ahead(self.read_to)
+    def faulty(self: OwnedPartition, _: Sequence[range]) -> DoneOffsets:
+        return DoneOffsets(max(self.read_to, before.end)) if (before := self._ahead) else DoneOffsets(self.read_to)
 
-    patch.setattr(HeldPartition, "_ahead_beside", faulty)
+    patch.setattr(OwnedPartition, "_ahead_beside", faulty)
 
 
 def what_is_done_ahead_forgotten(patch: Patch) -> None:
@@ -268,18 +268,18 @@ def what_is_done_ahead_forgotten(patch: Patch) -> None:
 def done_ahead_forgotten_by_the_second_crash(patch: Patch) -> None:
     """What was done and the first replay had not come to."""
 
-    def faulty(self: HeldPartition, unsettled: Sequence[range]) -> Ahead:
-        return Ahead(self.positions.acknowledged).advanced(self.read_to, unsettled)
+    def faulty(self: OwnedPartition, unsettled: Sequence[range]) -> DoneOffsets:
+        return DoneOffsets(self.positions.acknowledged).advanced(self.read_to, unsettled)
 
-    patch.setattr(HeldPartition, "_ahead_beside", faulty)
+    patch.setattr(OwnedPartition, "_ahead_beside", faulty)
 
 
 def a_full_position_is_not_read_again(patch: Patch) -> None:
     """Where what is done ahead takes all the room that a position's metadata has."""
 
-    def faulty(self: HeldPartition) -> int | None:
+    def faulty(self: OwnedPartition) -> int | None:
         room = right(self)
         return 0 if room == 1 else room
 
-    right = HeldPartition.room.fget
-    patch.setattr(HeldPartition, "room", property(faulty))
+    right = OwnedPartition.room.fget
+    patch.setattr(OwnedPartition, "room", property(faulty))

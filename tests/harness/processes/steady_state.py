@@ -62,7 +62,7 @@ class SteadyState:
             self._samples[name].append(value)
 
     def grown(self, minutes: float) -> list[str]:
-        """The figures whose median in the last quarter of these minutes lies above what the first allows."""
+        """The metrics whose median in the last quarter of these minutes lies above what the first allows."""
         grown = []
         for name, (first, _, _, last) in self.medians().items():
             share, slack, follows_load = FIGURES[name]

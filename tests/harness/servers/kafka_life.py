@@ -13,14 +13,14 @@ from harness.waiting import wait_until
 from connectors.kafka.transport import KafkaTransport
 from daemon.system_clock import SystemClock
 from domain.decoding import DecodingSettings, EnvelopeDecoder
-from guardian.actor_gateway import Actors
+from guardian.actor_gateway import ActorGateway
 from guardian.cycle import Cycle
 from guardian.done_offsets import MOST_CHARACTERS
-from guardian.log_rate_limit import Recurring
-from guardian.owned_partition import HeldPartition
+from guardian.log_rate_limit import LogRateLimit
+from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
-from guardian.retry import Patience, PatienceSettings
-from guardian.unit_registry import RosterSettings
+from guardian.retry import BackoffSettings, RetryWithBackoff
+from guardian.unit_registry import UnitRegistrySettings
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn_context import Rules
@@ -46,31 +46,33 @@ class KafkaLife:
         strategy, decoder = make_strategy(StrategySettings("SEQUENCE")), EnvelopeDecoder(DecodingSettings(needs_sequence=True))
         rules = Rules(strategy, Teller(FakeClock()), ResequencerSettings(), NoChance())
         transport = KafkaTransport(stage.settings("slot", producer=producer), SystemClock())
-        actors = Actors(rules, decoder.decode, RosterSettings(can_reload=storage is not None))
+        actors = ActorGateway(rules, decoder.decode, UnitRegistrySettings(can_reload=storage is not None))
         self._servers = Servers(transport, storage or NoneStorage(NoneSettings(250_000), token), actors)
         self.failures = 0
-        patience = Patience(PatienceSettings(1, 1), self._note_failure, lambda: self.failures > _MOST_FAILURES)
+        retry = RetryWithBackoff(BackoffSettings(1, 1), self._note_failure, lambda: self.failures > _MOST_FAILURES)
         is_store = storage is None
         settings = CycleSettings(strategy.name, 500, 50, is_store, MOST_CHARACTERS if is_store else None)
-        self.cycle = Cycle(self._servers, Tools(decoder, SystemClock(), patience, token, Recurring()), settings)
+        self.cycle = Cycle(self._servers, Tools(decoder, SystemClock(), retry, token, LogRateLimit()), settings)
 
     @property
-    def held(self) -> list[HeldPartition]:
-        return list(self.cycle.ownership.held.values())
+    def owned(self) -> list[OwnedPartition]:
+        return list(self.cycle.partitions.owned.values())
 
-    def live_until_held(self) -> HeldPartition:
+    def run_until_owned(self) -> OwnedPartition:
         """The partition that it was given first."""
-        wait_until(lambda: self.held or (self.cycle.run_once() and None), "a partition")
-        return self.held[0]
+        wait_until(lambda: self.owned or (self.cycle.run_once() and None), "a partition")
+        return self.owned[0]
 
     def live_until_read(self) -> None:
         """Everything, and what that let out has left, with the positions."""
 
         def is_through() -> bool:
             has_committed = self.cycle.run_once()
-            ends = self.cycle.figures.log_ends
-            is_read = bool(self.held) and all(each.read_to >= ends.get(each.partition, 1 << 62) for each in self.held)
-            return is_read and not has_committed and not any(each.unpublished or each.positions.has_moved() for each in self.held)
+            ends = self.cycle.metrics.log_ends
+            is_read = bool(self.owned) and all(each.read_to >= ends.get(each.partition, 1 << 62) for each in self.owned)
+            return (
+                is_read and not has_committed and not any(each.unpublished or each.positions.has_moved() for each in self.owned)
+            )
 
         wait_until(is_through, "everything is read and has left", seconds=120)
 

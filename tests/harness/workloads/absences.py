@@ -20,9 +20,9 @@ def with_absences(work: Workload, random: Random, *, transactions_hang: bool) ->
     """The same envelopes and a short retention, which some units outlive in memory, and some in which something waits."""
     plan = work.plan
     retention_ms = random.choice(_RETENTIONS_MS)
-    roster = replace(plan.roster, idle_timeout_ms=random.choice(_IDLE_TIMEOUTS_MS))
+    registry = replace(plan.registry, idle_timeout_ms=random.choice(_IDLE_TIMEOUTS_MS))
     resequencer = replace(plan.resequencer, stash_timeout_ms=random.choice(_STASH_TIMEOUTS_MS))
-    plan = replace(plan, retention_ms=retention_ms, roster=roster, resequencer=resequencer)
+    plan = replace(plan, retention_ms=retention_ms, registry=registry, resequencer=resequencer)
     hangs_at = random.randrange(_count(work.phases)) if transactions_hang and random.random() < 0.6 else None
     phases = _lengthened(work.phases, random, retention_ms, hangs_at)
     return work._replace(plan=plan, phases=tuple(phases))

@@ -11,7 +11,7 @@ import msgspec
 from harness.faltering import Place, drawn_mistakes
 from harness.service_under_test import BEGINNING, Plan, envelope_line
 
-from guardian.unit_registry import RosterSettings
+from guardian.unit_registry import UnitRegistrySettings
 from resequencer.settings import ResequencerSettings
 
 _PARTS = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")
@@ -64,7 +64,7 @@ def workload(seed: int, most_units: int = 7) -> Workload:
         strategy,
         batch_size=500,
         resequencer=ResequencerSettings(stash_limit=random.choice((2, 4, 1_000))),
-        roster=RosterSettings(
+        registry=UnitRegistrySettings(
             stash_bytes=random.choice((500, 1 << 20)), share_bytes=Random(f"share {seed}").choice((1, 2_500, 20 << 20))
         ),
         rotate_bytes=Random(f"rotation {seed}").choice((None, 1, 1_000)),
@@ -83,8 +83,8 @@ def workload(seed: int, most_units: int = 7) -> Workload:
 
 def uncut(work: Workload) -> Workload:
     """The same, where no turn is cut."""
-    roster = msgspec.structs.replace(work.plan.roster, share_bytes=1 << 40)
-    return work._replace(plan=msgspec.structs.replace(work.plan, roster=roster))
+    registry = msgspec.structs.replace(work.plan.registry, share_bytes=1 << 40)
+    return work._replace(plan=msgspec.structs.replace(work.plan, registry=registry))
 
 
 _GARBAGE = (

@@ -3,9 +3,11 @@
 import pytest
 
 from pipeline.archive.errors import ArchiveRefused
-from pipeline.archive.manifest import ArchivedTopic, Manifest, covers, decode, encode, joined
+from pipeline.archive.manifest import ArchivedTopic, DirectoryManifest, covers, decode, encode, joined
 
-MANIFEST = Manifest(3, 3, 1_774_740_835_941, {"in": ArchivedTopic(2, 900)}, {"in": {0: 0, 12: 3}}, {"in": {0: 7, 12: 9}}, {0: 5})
+MANIFEST = DirectoryManifest(
+    3, 3, 1_774_740_835_941, {"in": ArchivedTopic(2, 900)}, {"in": {0: 0, 12: 3}}, {"in": {0: 7, 12: 9}}, {0: 5}
+)
 
 
 def test_it_is_read_as_it_was_written() -> None:

@@ -14,7 +14,7 @@ from harness.spark.audited_service import TABLE, AuditedService, lines_of, write
 
 import pipeline.audit.releases
 from connectors.files import input_archive
-from connectors.files.input_archive import FileArchive
+from connectors.files.input_archive import InputArchive
 from connectors.files.operations import SystemFiles
 from domain.errors import EndedItsWorker, PermanentError, TooLarge
 from enrichment.directory import LookupsDirectory
@@ -61,7 +61,7 @@ def test_an_input_that_was_archived_is_read_from_the_archive(tmp_path, monkeypat
     audited.live()
     file = tmp_path / "in" / "partition-0.jsonl"
     until = audited.service.stored_positions[0]
-    pieces = list(FileArchive(tmp_path / "archive", SystemFiles()).move(file, until))
+    pieces = list(InputArchive(tmp_path / "archive", SystemFiles()).move(file, until))
     assert len(pieces) > 1
     assert audited.findings() == []
     pieces[0].path.unlink()

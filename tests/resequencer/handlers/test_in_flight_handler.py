@@ -1,68 +1,68 @@
-"""The envelope that is handled stands in the hand from the call to its end, however it ends."""
+"""The envelope that is handled stands in the in_flight from the call to its end, however it ends."""
 
 import pytest
 from harness.driving import Envelopes, Recorder
 
 from domain.errors import EndedItsWorker, PermanentError, TransientError
-from resequencer.handlers.in_flight_handler import HandlerInHand
+from resequencer.handlers.in_flight_handler import InFlightHandler
 from resequencer.handlers.port import Marks
-from resequencer.in_flight import Deed
+from resequencer.in_flight import CallKind
 from resequencer.payment_data import PaymentData
 
 
-class Hand:
+class InFlight:
     """Notes what it is told."""
 
     def __init__(self):
         self.told = []
         self.refuses = False
 
-    def take(self, envelope, deed):
+    def take(self, envelope, kind):
         if self.refuses:
             raise EndedItsWorker("it ended 3 workers")
-        self.told.append((deed, envelope.offset))
+        self.told.append((kind, envelope.offset))
 
     def put_off(self, envelope):
         self.told.append(("put off", envelope.offset))
 
-    def let_go(self):
+    def clear(self):
         self.told.append("let go")
 
 
 @pytest.fixture
-def hand():
-    return Hand()
+def in_flight():
+    return InFlight()
 
 
-def handle(hand, envelope, handler=None):
+def handle(in_flight, envelope, handler=None):
     handler = handler or Recorder()
-    return HandlerInHand(handler, hand).handle(envelope, PaymentData(), Marks(), 17)
+    return InFlightHandler(handler, in_flight).handle(envelope, PaymentData(), Marks(), 17)
 
 
-def test_it_is_taken_before_the_call_and_let_go_after_it(hand):
+def test_it_is_taken_before_the_call_and_let_go_after_it(in_flight):
     class Handler(Recorder):
         def handle(self, *arguments):
-            hand.told.append("called")
+            in_flight.told.append("called")
             return super().handle(*arguments)
 
-    handled = handle(hand, Envelopes()(1), Handler())
+    handled = handle(in_flight, Envelopes()(1), Handler())
     assert len(handled.notifications) == 1
-    assert hand.told == [(Deed.HANDLING, 1), "called", "let go"]
+    assert in_flight.told == [(CallKind.HANDLING, 1), "called", "let go"]
 
 
 @pytest.mark.parametrize(
     ("error", "told"), [(TransientError("away"), [("put off", 1)]), (PermanentError("never"), []), (ValueError("a mistake"), [])]
 )
-def test_it_is_let_go_when_the_call_fails_and_put_off_when_it_will_be_made_again(hand, error, told):
+def test_it_is_let_go_when_the_call_fails_and_put_off_when_it_will_be_made_again(in_flight, error, told):
     handler, envelope = Recorder(), Envelopes()(1)
     handler.fail(envelope, error)
     with pytest.raises(type(error)):
-        handle(hand, envelope, handler)
-    assert hand.told == [(Deed.HANDLING, 1), *told, "let go"]
+        handle(in_flight, envelope, handler)
+    assert in_flight.told == [(CallKind.HANDLING, 1), *told, "let go"]
 
 
-def test_what_the_hand_refuses_is_not_handled(hand):
-    hand.refuses, handler = True, Recorder()
+def test_what_the_hand_refuses_is_not_handled(in_flight):
+    in_flight.refuses, handler = True, Recorder()
     with pytest.raises(EndedItsWorker):
-        handle(hand, Envelopes()(1), handler)
-    assert (handler.seen, hand.told) == ([], [])
+        handle(in_flight, Envelopes()(1), handler)
+    assert (handler.seen, in_flight.told) == ([], [])

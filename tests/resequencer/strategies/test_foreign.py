@@ -12,7 +12,7 @@ from harness.driving import Driven, Envelopes
 from domain.dead_letter import DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import ConfigurationError, EndedItsWorker, PermanentError
-from resequencer.in_flight import Deed
+from resequencer.in_flight import CallKind
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.port import Rank, StrategyState
 from resequencer.strategies.registry import StrategySettings, make_strategy
@@ -209,35 +209,35 @@ def test_the_family_of_its_errors_is_one(envelopes: Envelopes) -> None:
         strategy.accepts(strategy.initial(), envelopes(13))
 
 
-class Hand:
+class InFlight:
     """Notes what it is told; refuses sequence 13 if it is to."""
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.told: list[Any] = []
         self.refuses = refuses
 
-    def take(self, envelope: DataEnvelope, deed: Deed) -> None:
+    def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
         if self.refuses and envelope.sequence == 13:
             raise EndedItsWorker("asking the strategy about it ended 3 workers")
-        self.told.append((deed, envelope.sequence))
+        self.told.append((kind, envelope.sequence))
 
     def put_off(self, envelope: DataEnvelope) -> None:
         raise AssertionError("a question is not put off")
 
-    def let_go(self) -> None:
+    def clear(self) -> None:
         self.told.append("let go")
 
 
 @pytest.mark.parametrize("question", ["rank", "observe", "accepts", "handled", "forced", "buried", "is_late", "missing"])
 @pytest.mark.parametrize("fails", [False, True], ids=["it answers", "it fails"])
 def test_what_it_is_asked_about_stands_in_the_hand_meanwhile(question: str, fails: bool) -> None:
-    hand, envelope = Hand(), Envelopes()(13)
+    in_flight, envelope = InFlight(), Envelopes()(13)
     failing = strategy_that(question, raises=ValueError("unlucky"))._strategy
-    strategy = ForeignStrategy(failing if fails else StrictSequence(), "users_own:Strategy", hand)
+    strategy = ForeignStrategy(failing if fails else StrictSequence(), "users_own:Strategy", in_flight)
     arguments = (envelope,) if question == "rank" else (strategy.initial(), envelope)
     with suppress(PermanentError):
         getattr(strategy, question)(*arguments)
-    assert hand.told == [(Deed.ASKING, 13), "let go"]
+    assert in_flight.told == [(CallKind.ASKING, 13), "let go"]
 
 
 def test_what_ended_workers_when_it_was_asked_about_leaves_for_that_and_the_others_go_on() -> None:
@@ -245,7 +245,7 @@ def test_what_ended_workers_when_it_was_asked_about_leaves_for_that_and_the_othe
         def accepts(self, state: Any, envelope: DataEnvelope) -> bool:
             return True
 
-    unit = Driven(ForeignStrategy(Everything(), "users_own:Strategy", Hand(refuses=True)))
+    unit = Driven(ForeignStrategy(Everything(), "users_own:Strategy", InFlight(refuses=True)))
     envelopes = Envelopes()
     unit.arrive(envelopes(1), envelopes(13), envelopes(2))
     assert [each.reason for each in unit.dead] == [DeadLetterReason.ENDED_ITS_WORKER]
@@ -253,11 +253,11 @@ def test_what_ended_workers_when_it_was_asked_about_leaves_for_that_and_the_othe
 
 
 def test_so_does_one_that_waited_and_is_asked_about_when_its_unit_is_restored() -> None:
-    hand = Hand()
-    unit = Driven(ForeignStrategy(StrictSequence(), "users_own:Strategy", hand))
+    in_flight = InFlight()
+    unit = Driven(ForeignStrategy(StrictSequence(), "users_own:Strategy", in_flight))
     envelopes = Envelopes()
     unit.arrive(envelopes(2), envelopes(13))
-    hand.refuses = True
+    in_flight.refuses = True
     unit.reincarnate()
     unit.arrive(envelopes(1))
     assert [each.reason for each in unit.dead] == [DeadLetterReason.ENDED_ITS_WORKER]

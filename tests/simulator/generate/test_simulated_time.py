@@ -98,7 +98,7 @@ def backlogged(service: Any, **fields: Any) -> None:
     lines = partition.read_bytes().splitlines(keepends=True)
     partition.write_bytes(b"".join(lines[: len(lines) // 2]))
     service.work()
-    assert service.service.survey().waiting > 5
+    assert service.service.report_units().waiting > 5
     service.service.stop()
     service.service.clock.advance(10 * 60_000)
     with partition.open("ab") as file:
@@ -138,8 +138,8 @@ def test_what_is_missing_from_a_backlog_is_incomplete_all_the_same(served: Calla
 
 def test_a_deadline_that_does_not_know_the_backlog_is_found_out(served: Callable, monkeypatch: pytest.MonkeyPatch):
     """The planted fault: deadlines fire as if everything had been read."""
-    let_go = Backlog.let_go
-    monkeypatch.setattr(Backlog, "let_go", lambda self, read_to: let_go(self, dict.fromkeys(read_to, 2**62)))
+    caught_up = Backlog.caught_up
+    monkeypatch.setattr(Backlog, "caught_up", lambda self, read_to: caught_up(self, dict.fromkeys(read_to, 2**62)))
     service = served()
     backlogged(service)
     work_slowly(service)

@@ -18,10 +18,10 @@ SMALL = {
     "window_bytes": 2_000,
     "least_window_bytes": 1_000,
     "window_segments": 3,
-    "least_fold_bytes": 300,
+    "least_compaction_bytes": 300,
     "page_memory_bytes": 2_000,
     "page_bytes": 400,
-    "leaf_bytes": 200,
+    "index_block_bytes": 200,
     "few_units": 4,
 }
 """A layout in which a handful of units needs all that a million would need."""

@@ -104,7 +104,7 @@ class Life:
         self.attempts = count()
         self.tokens = count()
         self.tried: Commit | None = None
-        self.deaths = 0
+        self.exits = 0
         self.zombies: list[Owner] = []
         self.owner = self._come()
         self.clock += ahead_ms
@@ -125,7 +125,7 @@ class Life:
         try:
             act()
         except Died:
-            self.deaths += 1
+            self.exits += 1
             self.zombies = [each for each in self.zombies if not each.connection.is_dead]
             self.owner = self._come()
         self.owner.connection.dies_in = None
@@ -278,7 +278,7 @@ class Life:
 
     def _next(self, changes: tuple[UnitChange, ...], store: InfinispanPartitionStore | None = None) -> Commit:
         number = (store or self.owner.store).header.commit + 1
-        added = tuple(Pending(self.chance.randrange(1, 50), b"leaves") for _ in range(self.chance.randrange(2)))
+        added = tuple(Pending(self.chance.randrange(1, 50), b"blocks") for _ in range(self.chance.randrange(2)))
         attempt, published = f"attempt-{next(self.attempts)}", self.chance.randrange(60)
         return Commit(number, attempt, number, number, 0, changes, added, published, caught_up_ms=self.clock)
 

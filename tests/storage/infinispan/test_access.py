@@ -192,7 +192,7 @@ def test_what_was_answered_outlives_a_kill_of_the_server(own_server):
     harness = harness_on(server)
     store = harness.make().open(PARTITION)
     for number in range(50):
-        put(store, idle(f"unit-{number}"), waiting("w"), added=(Pending(number, b"leaves"),), published=number - 1)
+        put(store, idle(f"unit-{number}"), waiting("w"), added=(Pending(number, b"blocks"),), published=number - 1)
         if number == 25:
             server.kill()
             server.start()
@@ -203,7 +203,7 @@ def test_what_was_answered_outlives_a_kill_of_the_server(own_server):
     taken = harness.make().open(PARTITION)
     assert dict(taken.header.history)[store.header.token] == 50
     assert len(taken.load([f"unit-{number}" for number in range(50)])) == 50
-    assert ([unit for unit, _ in taken.waiting()], taken.pending()) == (["w"], [Pending(49, b"leaves")])
+    assert ([unit for unit, _ in taken.waiting()], taken.pending()) == (["w"], [Pending(49, b"blocks")])
     harness.close()
 
 

@@ -27,10 +27,10 @@ def harness(server: MemoryServer) -> InfinispanHarness:
 
 
 def filled(harness: InfinispanHarness) -> InfinispanPartitionStore:
-    """With segments, leaves and pages; something waits and something is to leave."""
+    """With segments, blocks and pages; something waits and something is to leave."""
     store = harness.make().open(PARTITION)
     for number, unit in enumerate(UNITS):
-        added = (Pending(number + 1, b"leaves"),)
+        added = (Pending(number + 1, b"blocks"),)
         put(store, idle(unit), waiting(f"waiting-{number}"), added=added, published=number, highest_number=number + 1)
     return store
 
@@ -156,7 +156,7 @@ def test_what_an_asynchronous_cache_never_shows_is_lost(harness, server, monkeyp
 
 
 def test_of_a_unit_whose_first_change_grew_old_nothing_is_missing(harness):
-    """Its change is left in the window, what it goes on from lies in a page that is older than the horizon."""
+    """Its change is left in the window, what it goes on from lies in a page that is older than the watermark."""
     store = harness.make(window_segments=4).open(PARTITION)
     put(store, UnitChange("a", b"", payment_data=b"data"))
     for unit in "bc":
@@ -165,7 +165,7 @@ def test_of_a_unit_whose_first_change_grew_old_nothing_is_missing(harness):
     for unit in "def":
         put(store, idle(unit), caught_up_ms=100)
         expire_all(store, 50)
-    assert store._contents.archive.head > 0
+    assert store._contents.page_table.head > 0
     assert store._contents.window.find_last("a").payment_data is None
     assert harness.make().open(PARTITION).load(["a"])["a"].payment_data == b"data"
 
@@ -212,7 +212,7 @@ def test_folding_moves_about_as_much_as_a_commit_brings(server):
         store.expire(number * 10 - RETENTION_MS, ())
         most = max(most, len(server.log))
     assert most <= 40
-    assert store._contents.archive.head > 300
+    assert store._contents.page_table.head > 300
     assert len(server.values) < 150
 
 

@@ -5,17 +5,17 @@ import ssl
 import httpx
 import pytest
 
-from storage.infinispan.durability import CLUSTERED_DEFINITION, LOCAL_DEFINITION, promise_of
+from storage.infinispan.durability import CLUSTERED_DEFINITION, LOCAL_DEFINITION, durability_of
 from storage.infinispan.errors import refuse, translated
 from storage.port import StorageRefused, StorageUnavailable
 
 
-def promise(kind, **settings):
-    return promise_of({"configuration": {"state": {kind: settings}}})
+def durability(kind, **settings):
+    return durability_of({"configuration": {"state": {kind: settings}}})
 
 
 def shortcomings(kind, **settings):
-    return " | ".join(promise(kind, **settings).shortcomings())
+    return " | ".join(durability(kind, **settings).shortcomings())
 
 
 ON_DISK = {"file-store": {"data": {"sync-writes": True}}}
@@ -23,7 +23,7 @@ ON_DISK = {"file-store": {"data": {"sync-writes": True}}}
 
 @pytest.mark.parametrize("definition", [CLUSTERED_DEFINITION, LOCAL_DEFINITION])
 def test_what_the_service_makes_itself_loses_nothing(definition):
-    made = promise_of({"configuration": {"state": definition}})
+    made = durability_of({"configuration": {"state": definition}})
     assert (made.objections, list(made.shortcomings())) == ((), [])
 
 
@@ -41,7 +41,7 @@ def test_what_the_service_makes_itself_loses_nothing(definition):
     ],
 )
 def test_a_cache_is_told_by_its_mode_its_owners_and_its_place(kind, settings, said):
-    assert str(promise(kind, **settings)) == said
+    assert str(durability(kind, **settings)) == said
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_cache_is_told_by_its_mode_its_owners_and_its_place(kind, settings, sa
 )
 def test_what_may_be_lost_is_said(kind, settings, said):
     assert said in shortcomings(kind, **settings)
-    assert not promise(kind, **settings).objections
+    assert not durability(kind, **settings).objections
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_may_be_lost_is_said(kind, settings, said):
     ],
 )
 def test_a_cache_in_which_something_would_vanish_or_change_is_objected_to(kind, settings):
-    assert len(promise(kind, **settings).objections) == 1
+    assert len(durability(kind, **settings).objections) == 1
 
 
 @pytest.mark.parametrize(
@@ -88,17 +88,17 @@ def test_a_cache_in_which_something_would_vanish_or_change_is_objected_to(kind, 
     ],
 )
 def test_what_keeps_everything_is_not_objected_to(settings):
-    assert not promise("local-cache", **settings).objections
+    assert not durability("local-cache", **settings).objections
 
 
 def test_who_may_not_see_the_configuration_is_told_what_the_overview_says():
     overview = {"type": "distributed-cache", "mode": "DIST_ASYNC", "persistent": True, "bounded": False, "value_storage": None}
-    seen = promise_of(overview)
+    seen = durability_of(overview)
     assert str(seen) == "asynchronous, on disk"
     assert "cannot be seen, for the user lacks ADMIN" in " ".join(seen.shortcomings())
     assert not seen.objections
-    assert promise_of(overview | {"bounded": True, "persistent": False}).objections
-    assert promise_of(overview | {"value_storage": "application/x-protostream"}).objections
+    assert durability_of(overview | {"bounded": True, "persistent": False}).objections
+    assert durability_of(overview | {"value_storage": "application/x-protostream"}).objections
 
 
 # Answers.

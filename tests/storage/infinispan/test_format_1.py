@@ -1,4 +1,4 @@
-"""Storage `infinispan`: a cache that an older version wrote, with instants of the wall clock and one horizon for all partitions.
+"""Storage `infinispan`: a cache that an older version wrote, with wall-clock instants and one watermark for all partitions.
 
 `format_1.json` is what that version left of two partitions, and what it told of them. Its retention was four hours.
 Three units changed at 0:59: it had forgotten them, but still held them, when it looked for the last time at 5:00. The others

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.infinispan.expiry import Horizon
-from storage.infinispan.index_block import DeadCopy, Leaf, decode_leaf, encode_leaf, leaf_of
+from storage.infinispan.expiry import ExpiryWatermark
+from storage.infinispan.index_block import DeadCopy, IndexBlock, decode_index_block, encode_index_block, index_block_of
 from storage.infinispan.page import Page, PageMemory, decode_page, encode_page, packed
 from storage.infinispan.records import UnitRecord, combined
 from storage.infinispan.segment import (
-    Manifest,
+    CommitVersion,
     Segment,
-    Stand,
+    SegmentManifest,
     decode_segment,
     encode_segment,
-    stand_of,
     token_of,
     token_text,
+    version_of,
 )
-from storage.infinispan.unit_index import MOST_MERGED, PAGE_BITS, Directory, entries_of, from_bytes, to_bytes
+from storage.infinispan.unit_index import MOST_MERGED, PAGE_BITS, UnitIndex, entries_of, from_bytes, to_bytes
 from storage.infinispan.value_framing import FORMAT_VERSION, PART_BYTES, Kind, Value, cut, joined
 from storage.port import Header, StorageRefused
 
@@ -101,7 +101,7 @@ def test_what_another_program_wrote_is_refused_with_the_remedy():
         joined(Kind.PAGE, "it", b"something of somebody else's", _no_other_part)
 
 
-@pytest.mark.parametrize("decode", [decode_segment, decode_page, decode_leaf])
+@pytest.mark.parametrize("decode", [decode_segment, decode_page, decode_index_block])
 @given(st.binary(max_size=30))
 def test_what_is_whole_but_makes_no_sense_is_refused(decode, payload):
     with suppress(StorageRefused):
@@ -153,38 +153,38 @@ def test_the_memory_of_pages_keeps_those_that_were_used_last():
     assert [memory.find(name) is not None for name in "abcd"] == [False, True, True, True]
 
 
-# The directory.
+# The unit index.
 
 
 @given(st.lists(st.lists(units, max_size=5), max_size=20), st.integers(0, 25), st.integers(0, 20))
 def test_the_directory_names_every_page_that_has_a_unit_the_newest_first(pages, tail, tidied):
-    directory = Directory()
+    unit_index = UnitIndex()
     for number, placed in enumerate(pages):
-        directory.add(entries_of((unit, number) for unit in placed), number)
+        unit_index.add(entries_of((unit, number) for unit in placed), number)
     for _ in range(tidied):
-        directory.tidy(tail)
+        unit_index.tidy(tail)
     for unit in {unit for placed in pages for unit in placed}:
-        named = directory.find(unit, tail)
+        named = unit_index.find(unit, tail)
         assert named == sorted(named, reverse=True)
         assert {number for number, placed in enumerate(pages) if unit in placed and number >= tail} <= set(named)
         assert all(number >= tail for number in named)
 
 
 def test_the_directory_has_few_runs_and_none_that_only_names_what_is_gone():
-    directory = Directory()
+    unit_index = UnitIndex()
     for number in range(400):
-        directory.add(entries_of((f"{number}-{each}", number) for each in range(10)), number)
-        directory.tidy(max(0, number - 100))
-    assert len(directory._runs) <= 8
-    assert sum(len(run.entries) for run in directory._runs) < 2_000
+        unit_index.add(entries_of((f"{number}-{each}", number) for each in range(10)), number)
+        unit_index.tidy(max(0, number - 100))
+    assert len(unit_index._runs) <= 8
+    assert sum(len(run.entries) for run in unit_index._runs) < 2_000
 
 
 def test_long_runs_are_not_merged_any_more():
-    directory = Directory()
+    unit_index = UnitIndex()
     for number in range(2):
-        directory.add(array("Q", range(MOST_MERGED // 2 + 1)), number)
-        directory.tidy(0)
-    assert len(directory._runs) == 2
+        unit_index.add(array("Q", range(MOST_MERGED // 2 + 1)), number)
+        unit_index.tidy(0)
+    assert len(unit_index._runs) == 2
 
 
 def test_entries_lie_with_the_least_significant_byte_first(monkeypatch):
@@ -199,33 +199,33 @@ def test_entries_lie_with_the_least_significant_byte_first(monkeypatch):
     assert to_bytes(turned) == expected
 
 
-# Leaves.
+# Blocks.
 
 
 def test_a_leaf_says_what_its_pages_have():
     records = [whole("a", 5), whole("b", 7, waiting=True), whole("c", 3)]
-    leaf = leaf_of(8, [(records, 1), ([whole("d", 9, waiting=True)], 2)], ["e"], [DeadCopy(3, 4, waited=True)])
-    assert decode_leaf("it", encode_leaf(leaf)) == leaf
-    assert [msgspec.structs.astuple(row) for row in leaf.rows] == [(3, 1, 3, 5, 1), (1, 1, -1, -1, 2)]
-    assert ([unit for unit, _ in leaf.waits], leaf.woken, leaf.end) == (["b", "d"], ("e",), 10)
-    assert leaf.dead_copies() == [DeadCopy(3, 4, waited=True)]
+    block = index_block_of(8, [(records, 1), ([whole("d", 9, waiting=True)], 2)], ["e"], [DeadCopy(3, 4, waited=True)])
+    assert decode_index_block("it", encode_index_block(block)) == block
+    assert [msgspec.structs.astuple(row) for row in block.rows] == [(3, 1, 3, 5, 1), (1, 1, -1, -1, 2)]
+    assert ([unit for unit, _ in block.waits], block.woken, block.end) == (["b", "d"], ("e",), 10)
+    assert block.dead_copies() == [DeadCopy(3, 4, waited=True)]
 
 
 @given(st.integers(0, 2**34 - 1), st.integers(0, 2**15 - 1), st.booleans())
 def test_dead_copies_come_back_as_they_were(page, slot, waited):
     copy = DeadCopy(page, slot, waited)
-    assert decode_leaf("it", encode_leaf(Leaf(0, dead=(copy.packed(),)))).dead_copies() == [copy]
+    assert decode_index_block("it", encode_index_block(IndexBlock(0, dead=(copy.packed(),)))).dead_copies() == [copy]
 
 
-folds = st.lists(st.tuples(st.sets(st.sampled_from("abcd")), st.sets(st.sampled_from("abcd"))), max_size=6)
+compactions = st.lists(st.tuples(st.sets(st.sampled_from("abcd")), st.sets(st.sampled_from("abcd"))), max_size=6)
 
 
-@given(folds)
+@given(compactions)
 def test_a_leaf_that_was_made_longer_says_the_same_as_its_parts(changes):
-    long, apart, waiting = Leaf(0), set(), set()
+    long, apart, waiting = IndexBlock(0), set(), set()
     for wakes, waits_now in changes:
         woken = wakes - waits_now
-        part = leaf_of(long.end, [([whole(unit, waiting=True) for unit in sorted(waits_now)], 1)], sorted(woken), [])
+        part = index_block_of(long.end, [([whole(unit, waiting=True) for unit in sorted(waits_now)], 1)], sorted(woken), [])
         long = long.followed_by(part)
         apart = apart - woken | waits_now
         waiting |= waits_now
@@ -239,9 +239,9 @@ def test_a_leaf_that_was_made_longer_says_the_same_as_its_parts(changes):
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**32 - 1))
 def test_a_counter_holds_token_and_number_and_never_overflows(token, commit):
-    stand = Stand(token, commit)
-    assert stand_of(stand.packed()) == stand
-    assert 0 <= stand.packed() < 2**63
+    version = CommitVersion(token, commit)
+    assert version_of(version.packed()) == version
+    assert 0 <= version.packed() < 2**63
 
 
 @given(st.text())
@@ -253,7 +253,7 @@ def test_any_text_makes_a_token_of_31_bits_that_is_not_that_of_an_unopened_parti
 @given(st.lists(changes, max_size=3))
 def test_a_segment_comes_back_as_it_was_written(all_changes):
     header = Header("0a", 3, 2**60, 2**53, 7, (("0b", 2),), "log", 2**40)
-    manifest = Manifest((), (), ((0, 5),), 1, 2, ("gone",), Horizon(7, (("a", 5),)))
-    segment = Segment(header, "attempt", manifest, ((1, b"leaves"),), (4,), tuple(all_changes))
+    manifest = SegmentManifest((), (), ((0, 5),), 1, 2, ("gone",), ExpiryWatermark(7, (("a", 5),)))
+    segment = Segment(header, "attempt", manifest, ((1, b"blocks"),), (4,), tuple(all_changes))
     assert decode_segment("it", encode_segment(segment)) == segment
-    assert segment.stand == Stand(10, 3)
+    assert segment.version == CommitVersion(10, 3)

@@ -7,14 +7,14 @@ from domain.record import Partition
 from storage.infinispan import commit as infinispan_commit
 from storage.infinispan import unit_index
 from storage.infinispan.commit import Preparation
-from storage.infinispan.commit_attempt import Attempt
-from storage.infinispan.expiry import Forgotten, Horizon
-from storage.infinispan.index_block import Leaf
+from storage.infinispan.commit_attempt import CommitAttempt
+from storage.infinispan.expiry import ExpiredUnits, ExpiryWatermark
+from storage.infinispan.index_block import IndexBlock
 from storage.infinispan.opening import Opening
-from storage.infinispan.page_table import Archive
+from storage.infinispan.page_table import PageTable
 from storage.infinispan.partition import InfinispanPartitionStore
-from storage.infinispan.partition_keys import PartitionLink
-from storage.infinispan.partition_state import Contents
+from storage.infinispan.partition_keys import PartitionKeys
+from storage.infinispan.partition_state import PartitionState
 from storage.infinispan.window import Window
 from tests.storage.infinispan.lives import RETENTION_MS, Life, live
 from tests.storage.infinispan.memory import MemoryServer
@@ -48,14 +48,14 @@ def test_units_with_the_same_fingerprint_are_told_apart(monkeypatch):
 @pytest.mark.parametrize("seed", range(0, 40, 4))
 def test_nothing_is_left_in_the_cache_that_nobody_needs(seed):
     lived = life(seed)
-    assert lived.owner.store._contents.archive.head > 50
+    assert lived.owner.store._contents.page_table.head > 50
     assert lived.leaked() == set()
 
 
 def test_a_death_leaves_no_more_than_what_was_on_its_way():
     for seed in range(2, 60, 4):
         lived = life(seed)
-        assert len(lived.leaked()) <= 8 * lived.deaths
+        assert len(lived.leaked()) <= 8 * lived.exits
 
 
 # Mistakes.
@@ -63,21 +63,21 @@ def test_a_death_leaves_no_more_than_what_was_on_its_way():
 
 def counter_is_not_asked(patch):
     def move(link, expected, update):
-        link._cache.compare_and_set(link.name, link.find_stand().packed(), update.packed())
+        link._cache.compare_and_set(link.name, link.find_version().packed(), update.packed())
         return True
 
-    patch.setattr(PartitionLink, "move", move)
+    patch.setattr(PartitionKeys, "move", move)
 
 
 def garbage_goes_before_the_commit_counts(patch):
-    make = Attempt.make
+    make = CommitAttempt.make
 
     def make_too_early(attempt):
         for name in attempt.prepared.segment.manifest.garbage:
             attempt._link.delete(name)
         make(attempt)
 
-    patch.setattr(Attempt, "make", make_too_early)
+    patch.setattr(CommitAttempt, "make", make_too_early)
 
 
 def what_may_count_is_cleared_away(patch):
@@ -85,8 +85,8 @@ def what_may_count_is_cleared_away(patch):
         attempt._is_unanswered = False
         original(attempt)
 
-    original = Attempt._clear_away
-    patch.setattr(Attempt, "_clear_away", clear_away)
+    original = CommitAttempt._clear_away
+    patch.setattr(CommitAttempt, "_clear_away", clear_away)
 
 
 def a_number_that_was_tried_is_decided_anew(patch):
@@ -100,42 +100,42 @@ def a_number_that_was_tried_is_decided_anew(patch):
 
 
 def dead_copies_are_not_noted(patch):
-    patch.setattr(Archive, "is_dead", lambda archive, page, slot: False)
+    patch.setattr(PageTable, "is_dead", lambda page_table, page, slot: False)
 
 
 def dead_copies_are_noted_in_memory_only(patch):
-    original = infinispan_commit.leaf_of
-    patch.setattr(infinispan_commit, "leaf_of", lambda first, pages, woken, dead: original(first, pages, woken, ()))
+    original = infinispan_commit.index_block_of
+    patch.setattr(infinispan_commit, "index_block_of", lambda first, pages, woken, dead: original(first, pages, woken, ()))
 
 
 def woken_units_are_not_noted(patch):
-    original = infinispan_commit.leaf_of
-    patch.setattr(infinispan_commit, "leaf_of", lambda first, pages, woken, dead: original(first, pages, (), dead))
+    original = infinispan_commit.index_block_of
+    patch.setattr(infinispan_commit, "index_block_of", lambda first, pages, woken, dead: original(first, pages, (), dead))
 
 
 def nothing_is_pinned(patch):
-    patch.setattr(Archive, "pin", lambda archive, pages: None)
+    patch.setattr(PageTable, "pin", lambda page_table, pages: None)
 
 
 def pages_with_waiting_units_are_given_up(patch):
-    patch.setattr(Archive, "is_needed", lambda archive, page: page in archive._pins)
+    patch.setattr(PageTable, "is_needed", lambda page_table, page: page in page_table._pins)
 
 
 def what_begins_anew_goes_on(patch):
-    patch.setattr(Contents, "is_forgotten", lambda contents, unit: False)
+    patch.setattr(PartitionState, "is_forgotten", lambda contents, unit: False)
 
 
 def units_in_memory_are_not_spared(patch):
-    original = Forgotten.move
-    patch.setattr(Forgotten, "move", lambda forgotten, until, in_memory: original(forgotten, until, ()))
+    original = ExpiredUnits.move
+    patch.setattr(ExpiredUnits, "move", lambda forgotten, until, in_memory: original(forgotten, until, ()))
 
 
 def only_what_was_loaded_is_spared(patch):
-    def take_up(forgotten, horizon, changes):
-        original(forgotten, horizon, ())
+    def take_up(forgotten, watermark, changes):
+        original(forgotten, watermark, ())
 
-    original = Forgotten.take_up
-    patch.setattr(Forgotten, "take_up", take_up)
+    original = ExpiredUnits.take_up
+    patch.setattr(ExpiredUnits, "take_up", take_up)
 
 
 def only_what_was_changed_is_spared(patch):
@@ -143,24 +143,24 @@ def only_what_was_changed_is_spared(patch):
 
     def load_unnoted(store, units):
         with pytest.MonkeyPatch.context() as within:
-            within.setattr(Forgotten, "note_in_memory", lambda forgotten, record: None)
+            within.setattr(ExpiredUnits, "note_in_memory", lambda forgotten, record: None)
             return load(store, units)
 
     patch.setattr(InfinispanPartitionStore, "load", load_unnoted)
 
 
 def what_is_spared_is_not_written(patch):
-    original = Forgotten.next_horizon
-    patch.setattr(Forgotten, "next_horizon", lambda forgotten, changes: Horizon(original(forgotten, changes).until))
+    original = ExpiredUnits.next_watermark
+    patch.setattr(ExpiredUnits, "next_watermark", lambda forgotten, changes: ExpiryWatermark(original(forgotten, changes).until))
 
 
 def changes_at_the_horizon_are_not_spared(patch):
-    original = Forgotten.next_horizon
-    patch.setattr(Forgotten, "next_horizon", lambda forgotten, changes: original(forgotten, ()))
+    original = ExpiredUnits.next_watermark
+    patch.setattr(ExpiredUnits, "next_watermark", lambda forgotten, changes: original(forgotten, ()))
 
 
 def pages_of_spared_units_are_given_up(patch):
-    patch.setattr(Contents, "pin_spared", lambda contents: None)
+    patch.setattr(PartitionState, "pin_spared", lambda contents: None)
 
 
 def spared_units_go_with_the_others(patch):
@@ -169,8 +169,8 @@ def spared_units_go_with_the_others(patch):
         original(forgotten, until, in_memory)
         forgotten._spared = {unit: at for unit, at in forgotten._spared.items() if unit not in spared or unit in in_memory}
 
-    original = Forgotten.move
-    patch.setattr(Forgotten, "move", move)
+    original = ExpiredUnits.move
+    patch.setattr(ExpiredUnits, "move", move)
 
 
 def spared_units_stay_for_good(patch):
@@ -178,8 +178,8 @@ def spared_units_stay_for_good(patch):
         def __contains__(self, unit):
             return True
 
-    original = Forgotten.move
-    patch.setattr(Forgotten, "move", lambda forgotten, until, in_memory: original(forgotten, until, Everything()))
+    original = ExpiredUnits.move
+    patch.setattr(ExpiredUnits, "move", lambda forgotten, until, in_memory: original(forgotten, until, Everything()))
 
 
 def the_horizon_goes_back_with_the_retention(patch):
@@ -187,8 +187,8 @@ def the_horizon_goes_back_with_the_retention(patch):
         forgotten._next = -1
         original(forgotten, until, in_memory)
 
-    original = Forgotten.move
-    patch.setattr(Forgotten, "move", move)
+    original = ExpiredUnits.move
+    patch.setattr(ExpiredUnits, "move", move)
 
 
 def an_opener_begins_with_a_horizon_of_its_own(patch):
@@ -196,7 +196,7 @@ def an_opener_begins_with_a_horizon_of_its_own(patch):
 
     def without_it(opening, last, row):
         segment = original(opening, last, row)
-        return msgspec.structs.replace(segment, manifest=msgspec.structs.replace(segment.manifest, horizon=Horizon()))
+        return msgspec.structs.replace(segment, manifest=msgspec.structs.replace(segment.manifest, watermark=ExpiryWatermark()))
 
     patch.setattr(Opening, "_segment_on", without_it)
 
@@ -208,34 +208,34 @@ def one_horizon_is_that_of_all_partitions(patch):
         latest.append(until)
         original(forgotten, until, in_memory)
 
-    original = Forgotten.move
-    patch.setattr(Forgotten, "move", move)
-    has = Forgotten.has
+    original = ExpiredUnits.move
+    patch.setattr(ExpiredUnits, "move", move)
+    has = ExpiredUnits.has
     patch.setattr(
-        Forgotten, "has", lambda forgotten, record: has(forgotten, record) or record.is_idle_since(max(latest, default=-1))
+        ExpiredUnits, "has", lambda forgotten, record: has(forgotten, record) or record.is_idle_since(max(latest, default=-1))
     )
 
 
 def pages_are_given_up_a_retention_too_early(patch):
-    original = Archive.is_old
-    patch.setattr(Archive, "is_old", lambda archive, page, until: original(archive, page, until + RETENTION_MS))
+    original = PageTable.is_old
+    patch.setattr(PageTable, "is_old", lambda page_table, page, until: original(page_table, page, until + RETENTION_MS))
 
 
 def bases_stay_after_a_fold(patch):
-    fold = Window.fold
+    compaction = Window.compaction
 
     def keep_bases(window, units, progress):
         bases = {unit: recent.bases for unit in units if (recent := window._recent.get(unit)) is not None}
-        fold(window, units, progress)
+        compaction(window, units, progress)
         for unit, pages in bases.items():
             if unit in window:
                 window._recent[unit].bases = pages
 
-    patch.setattr(Window, "fold", keep_bases)
+    patch.setattr(Window, "compaction", keep_bases)
 
 
 def a_longer_leaf_forgets_its_beginning(patch):
-    patch.setattr(Leaf, "followed_by", lambda leaf, later: later)
+    patch.setattr(IndexBlock, "followed_by", lambda block, later: later)
 
 
 def what_is_pending_is_not_carried_on(patch):

@@ -31,9 +31,9 @@ def test_a_unit_in_memory_goes_on_from_what_was_found_however_old_it_becomes(har
     put(store, UnitChange("a", b"", payment_data=b"data"))
     pass_time(store, 0, 900)
     assert store.load(["a"])["a"].payment_data == b"data"
-    first = store._contents.archive.tail
+    first = store._contents.page_table.tail
     pass_time(store, 900, 9_000, ("a",))
-    assert store._contents.archive.tail > first + 100
+    assert store._contents.page_table.tail > first + 100
     put(store, UnitChange("a", b"2"), caught_up_ms=9_000)
     assert store.load(["a"]) == {"a": Snapshot("a", b"2", b"data", ())}
 
@@ -62,7 +62,7 @@ def test_a_segment_names_no_units_that_are_spared_unless_they_are_old(harness):
 def put_and_read_horizon(store):
     put(store)
     segment, _ = store._link.read_segment(store._contents.root.name)
-    return segment.manifest.horizon
+    return segment.manifest.watermark
 
 
 def test_a_unit_that_comes_while_a_commit_is_not_answered_is_not_forgotten_by_it(harness):
@@ -93,7 +93,7 @@ def test_what_waits_moves_on_when_its_page_grows_old(harness):
     store = harness.make().open(PARTITION)
     put(store, waiting("a"))
     pass_time(store, 0, 5_000)
-    assert store._contents.archive.tail > 50
+    assert store._contents.page_table.tail > 50
     taken = harness.make().open(PARTITION)
     assert [unit for unit, _ in taken.waiting()] == ["a"]
     assert taken.load(["a"])["a"].state == b"state of a"
@@ -139,6 +139,6 @@ def test_the_space_of_changed_units_is_taken_back(server):
     put(store, idle("a"))
     for _ in range(300):
         put(store, *(idle(f"unit-{number}") for number in range(5)))
-    assert store._contents.archive.head > 150
+    assert store._contents.page_table.head > 150
     assert len(server.values) < 40
     assert store.load(["a"]).keys() == {"a"}
