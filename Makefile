@@ -85,7 +85,7 @@ fuzz: $(FUZZ) ## looks for bytes that break what reads them, FUZZ_SECONDS=60 for
 	@for each in $(or $(strip $(ARGS)),$$($(BIN)/python -c 'from fuzz.targets import TARGETS; print(*TARGETS)')); do \
 	  echo "$$each"; $(BIN)/python -m fuzz.run "$$each" --seconds $${FUZZ_SECONDS:-60} --quiet || exit 1; done
 
-soak: $(DEVELOPMENT) ## 100 of each kind of kill (KILL_SEED=N: other moments), RECORDS=1000000 mostly of garbage, SOAK_MINUTES=30 of steady load, SIMULATION_MINUTES=30 of simulated lives (SIMULATION_SEED=N: others)
+soak: $(DEVELOPMENT) ## 100 of each kind of kill (KILL_SEED=N: other moments), RECORDS=1000000 mostly of garbage, SOAK_MINUTES=30 of steady load, SIMULATION_MINUTES=30 of simulated runs (SIMULATION_SEED=N: others)
 	@KILLS=$${KILLS:-100} RECORDS=$${RECORDS:-1000000} SOAK_MINUTES=$${SOAK_MINUTES:-30} \
 	  $(BIN)/python -m pytest -q -s tests/process -k "kills_ or any_garbage or steady_load"
 	@SIMULATION_MINUTES=$${SIMULATION_MINUTES:-30} $(BIN)/python -m pytest -q -s tests/simulation -k as_long_as_one_likes

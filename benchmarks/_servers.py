@@ -45,14 +45,14 @@ class Addresses(msgspec.Struct, frozen=True):
         return {name: _cpu_of(process) for name, process in self.processes.items()}
 
 
-class Life(NamedTuple):
+class SimulatedRun(NamedTuple):
     """Names that a measurement shares with no other: its group, its output topic, its namespace and its run directory."""
 
     name: str
     directory: Path
 
     def note_ready(self) -> None:
-        """Whoever lives it holds its partitions."""
+        """Whoever runs it holds its partitions."""
         (self.directory / _READY).touch()
 
     def is_ready(self) -> bool:
@@ -78,12 +78,12 @@ def running() -> Iterator[Addresses]:
         yield Addresses(kafka.bootstrap, redis.url, infinispan.url, directory, processes)
 
 
-def new_life(servers: Addresses, kind: str) -> Life:
+def new_run(servers: Addresses, kind: str) -> SimulatedRun:
     """With its topics made."""
-    life = Life(f"{kind}-{uuid4().hex[:8]}", servers.directory / "runs" / uuid4().hex[:8])
-    life.directory.mkdir(parents=True)
-    make_topics(servers, f"out-{life.name}", f"dead-{life.name}")
-    return life
+    run = SimulatedRun(f"{kind}-{uuid4().hex[:8]}", servers.directory / "runs" / uuid4().hex[:8])
+    run.directory.mkdir(parents=True)
+    make_topics(servers, f"out-{run.name}", f"dead-{run.name}")
+    return run
 
 
 def make_topics(servers: Addresses, *names: str, partitions: int = PARTITIONS, **options: str) -> None:
@@ -92,21 +92,21 @@ def make_topics(servers: Addresses, *names: str, partitions: int = PARTITIONS, *
     KafkaServer(servers.directory / "kafka").create_topics(*names, partitions=partitions, config=config)
 
 
-def configured(servers: Addresses, life: Life, input_topic: str, storage: str, *chosen: str) -> Configuration:
+def configured(servers: Addresses, run: SimulatedRun, input_topic: str, storage: str, *chosen: str) -> Configuration:
     """A worker on these servers, on the keys' defaults; no deadline passes, however slow the machine is."""
     clients = f'kafka-clients {{ bootstrap.servers = "{servers.kafka}"'
     ingress = "ipf.processing-data.ingress"
     keys = [
         f"{ingress}.transport = kafka",
-        f'{ingress}.kafka.consumer {{ topic = "{input_topic}", {clients}, group.id = "{life.name}" }} }}',
-        f'payment-status-notification.kafka.producer {{ topic = "out-{life.name}", {clients} }} }}',
-        override("dead-letters.topic", f"dead-{life.name}"),
+        f'{ingress}.kafka.consumer {{ topic = "{input_topic}", {clients}, group.id = "{run.name}" }} }}',
+        f'payment-status-notification.kafka.producer {{ topic = "out-{run.name}", {clients} }} }}',
+        override("dead-letters.topic", f"dead-{run.name}"),
         override("transport", "kafka"),
-        override("run-directory", life.directory),
+        override("run-directory", run.directory),
         override("resequencer.storage-type", storage),
         override("resequencer.strategy", "SEQUENCE"),
         override("resequencer.stash-timeout", "1h"),
-        override("storage.namespace", life.name),
+        override("storage.namespace", run.name),
         override("storage.redis.url", servers.redis),
         override("storage.infinispan.url", servers.infinispan),
     ]
@@ -116,7 +116,7 @@ def configured(servers: Addresses, life: Life, input_topic: str, storage: str, *
 def fill(servers: Addresses, topic: str, lines: list[bytes]) -> None:
     """Send the lines, each to its key's partition, and see them arrive."""
     make_topics(servers, topic)
-    settings = kafka_settings(configured(servers, new_life(servers, topic), topic, "none"))
+    settings = kafka_settings(configured(servers, new_run(servers, topic), topic, "none"))
     with KafkaInput(settings, new_retry()) as sink:
         for line in lines:
             sink.append(sink.partition_of(_key(line)), line)

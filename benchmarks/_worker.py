@@ -120,8 +120,8 @@ def composed(directory: Path, storage: str, *chosen: str) -> Parts:
     """
     where = (override("run-directory", directory), override("resequencer.storage-type", storage))
     patient = override("resequencer.stash-timeout", "1h")
-    hand = WorkerInFlight(InFlightMemory(), Suspects(directory))
-    return compose(load(CONFIGURATION, [*where, patient, *chosen]), _must_not_wait, lambda: False, hand=hand)
+    in_flight = WorkerInFlight(InFlightMemory(), Suspects(directory))
+    return compose(load(CONFIGURATION, [*where, patient, *chosen]), _must_not_wait, lambda: False, in_flight=in_flight)
 
 
 def run_through(cycle: Cycle, records: int) -> Spent:

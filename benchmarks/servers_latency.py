@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from benchmarks._bare_loop import bare_loop, checked
 from benchmarks._kafka_loop import POSITION
-from benchmarks._servers import PARTITIONS, Addresses, configured, make_topics, new_life, running
+from benchmarks._servers import PARTITIONS, Addresses, configured, make_topics, new_run, running
 from benchmarks._worker import PARTITION
 from benchmarks._workload import made
 from benchmarks.servers_throughput import MEASURED, Job
@@ -62,7 +62,7 @@ def _reader(bootstrap: str, topic: str) -> Iterator[KafkaConsumer]:
 
 def send(job: Job, lines: list[bytes], rate: float) -> None:
     """At the rate; what it is late it makes up for."""
-    settings = kafka_settings(configured(job.servers, job.life, job.topic, "none"))
+    settings = kafka_settings(configured(job.servers, job.run, job.topic, "none"))
     settings = msgspec.structs.replace(settings, producer={**settings.producer, "linger_ms": 0})
     with KafkaInput(settings, new_retry()) as sink:
         began = time.monotonic()
@@ -74,14 +74,14 @@ def send(job: Job, lines: list[bytes], rate: float) -> None:
 
 def measured(servers: Addresses, name: str, lines: list[bytes], left: list[bytes], rate: float) -> list[float]:
     """Milliseconds of each envelope that causes something, ascending."""
-    life = new_life(servers, f"latency-{name.partition(' ')[0]}")
-    job = Job(servers, life, len(lines), len(left), left[len(left) // 2], topic=f"in-{life.name}")
+    run = new_run(servers, f"latency-{name.partition(' ')[0]}")
+    job = Job(servers, run, len(lines), len(left), left[len(left) // 2], topic=f"in-{run.name}")
     make_topics(servers, job.topic, message_timestamp_type="LogAppendTime")
     expected = len(lines) if name == "bare loop" else len({msgspec.json.decode(each)["headers"][POSITION] for each in left})
     with get_context("spawn").Pool(2) as processes:
         worker = processes.apply_async(MEASURED[name], (job,))
-        reader = processes.apply_async(seen_at, (servers.kafka, f"out-{life.name}", expected))
-        while not life.is_ready():
+        reader = processes.apply_async(seen_at, (servers.kafka, f"out-{run.name}", expected))
+        while not run.is_ready():
             time.sleep(0.1)
         send(job, lines, rate)
         seen = reader.get()

@@ -26,7 +26,7 @@ import msgspec
 
 from benchmarks._bare_loop import bare_loop, checked
 from benchmarks._kafka_loop import KafkaLoop
-from benchmarks._servers import PARTITIONS, Addresses, Life, configured, fill, new_life, running
+from benchmarks._servers import PARTITIONS, Addresses, SimulatedRun, configured, fill, new_run, running
 from benchmarks._worker import PARTITION, Spent, Stopwatch
 from benchmarks._workload import made
 from daemon.composition import compose
@@ -42,7 +42,7 @@ class Job(msgspec.Struct, frozen=True):
     """What is measured. `notifications` are to leave, `sample` is a line like most of them."""
 
     servers: Addresses
-    life: Life
+    run: SimulatedRun
     envelopes: int
     notifications: int
     sample: bytes
@@ -60,10 +60,10 @@ class Measured(msgspec.Struct, frozen=True):
 def bare(job: Job) -> Spent:
     notification = msgspec.json.decode(job.sample)
     headers = [(name, value.encode()) for name, value in notification["headers"].items()]
-    settings = kafka_settings(configured(job.servers, job.life, job.topic, "none"))
+    settings = kafka_settings(configured(job.servers, job.run, job.topic, "none"))
     with closing(KafkaLoop(settings, headers, msgspec.json.encode(notification["value"]))) as loop:
         loop.join(PARTITIONS)
-        job.life.note_ready()
+        job.run.note_ready()
         watch = Stopwatch()
         loop.run(job.envelopes, job.batch_size)
         return watch.spent()
@@ -72,12 +72,12 @@ def bare(job: Job) -> Spent:
 def worker(storage: str, job: Job) -> Spent:
     logging.getLogger("resequencer").setLevel(logging.ERROR)
     batch_size = f"ipf.processing-data.ingress.batch-size = {job.batch_size}"
-    parts = compose(configured(job.servers, job.life, job.topic, storage, batch_size), _wait, lambda: False)
+    parts = compose(configured(job.servers, job.run, job.topic, storage, batch_size), _wait, lambda: False)
     cycle = parts.cycle
     calm_collector()
     while len(cycle.partitions.owned) < PARTITIONS:
         cycle.run_once()
-    job.life.note_ready()
+    job.run.note_ready()
     began_with, watch = cycle.metrics.counts["records"], Stopwatch()
     while cycle.metrics.counts["records"] < job.envelopes:
         cycle.run_once()
@@ -122,7 +122,7 @@ def main() -> None:
         lines = workload.read()
         left = list(bare_loop(lines, PARTITION, checked))
         fill(servers, INPUT, lines)
-        job = Job(servers, Life("", servers.directory), len(lines), len(left), left[len(left) // 2], chosen.batch_size)
+        job = Job(servers, SimulatedRun("", servers.directory), len(lines), len(left), left[len(left) // 2], chosen.batch_size)
         print(f"{len(lines)} envelopes, {len(left)} notifications, up to {chosen.batch_size} in a transaction", flush=True)
         _round(job, chosen.only[:1])  # The broker's compiler learns by it.
         rounds = [_round(job, chosen.only) for _ in range(chosen.rounds)]
@@ -130,8 +130,8 @@ def main() -> None:
 
 
 def _round(job: Job, names: Sequence[str]) -> dict[str, Measured]:
-    lives = {name: new_life(job.servers, name.partition(" ")[0]) for name in names}
-    return {name: measured(MEASURED[name], msgspec.structs.replace(job, life=lives[name])) for name in names}
+    runs = {name: new_run(job.servers, name.partition(" ")[0]) for name in names}
+    return {name: measured(MEASURED[name], msgspec.structs.replace(job, run=runs[name])) for name in names}
 
 
 def _show(envelopes: int, by_name: dict[str, list[Measured]]) -> None:

@@ -28,7 +28,7 @@ STAGES = {
     "load units": ("storage.embedded.partition.EmbeddedPartitionStore.load", "storage.none.storage.NonePartitionStore.load"),
     "actors": ("guardian.actor_gateway.ActorGateway.settle",),
     "restore units": ("resequencer.unit_codec.UnitCodec.restore",),
-    "roster": ("guardian.unit_registry.UnitRegistry.note",),
+    "unit registry": ("guardian.unit_registry.UnitRegistry.note",),
     "turn": ("resequencer.actor.decide",),
     "handler": ("resequencer.handlers.process_object_handler.ProcessObjectHandler.handle",),
     "  of it: the original payment": ("resequencer.handlers.original.Originals.get",),

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from benchmarks._servers import Addresses, Life, configured, make_topics, new_life, running
+from benchmarks._servers import Addresses, SimulatedRun, configured, make_topics, new_run, running
 from daemon.composition import Parts, compose
 from domain.record import Partition
 from guardian.gc_tuning import calm_collector
@@ -47,7 +47,7 @@ class Cost(NamedTuple):
 
 class Job(msgspec.Struct, frozen=True):
     servers: Addresses
-    life: Life
+    run: SimulatedRun
     storage: str
     began_at: float = 0
 
@@ -69,7 +69,7 @@ def measured(job: Job) -> Cost:
 
 
 def of_storage(servers: Addresses, storage: str, waiting: int, idle: int, rounds: int) -> None:
-    job = Job(servers, new_life(servers, f"takeover-{storage}"), storage)
+    job = Job(servers, new_run(servers, f"takeover-{storage}"), storage)
     measured(job)  # The first one of all finds no position, and writes one.
     of_waiting(job, 0, 0, rounds)
     _fill(job, waiting, lambda unit, now: UnitChange(unit, STATE, _waits(now), (StashEntry(0, RECORD),)))
@@ -91,7 +91,7 @@ def _fill(job: Job, count: int, change: Callable[[str, int], UnitChange]) -> Non
             now = time.time_ns() // 1_000_000
             changes = tuple(change(secrets.token_hex(16), now) for _ in range(min(AT_ONCE, count - at)))
             commit = Commit(store.header.commit + 1, secrets.token_hex(8), 0, 0, 0, changes, (), 0)
-            parts.patience.until_answered("storage", partial(store.commit, commit))
+            parts.retry.until_answered("storage", partial(store.commit, commit))
 
 
 def _waits(now: int) -> Waits:
@@ -101,7 +101,7 @@ def _waits(now: int) -> Waits:
 @contextmanager
 def _composed(job: Job) -> Iterator[Parts]:
     logging.getLogger("resequencer").setLevel(logging.ERROR)
-    parts = compose(configured(job.servers, job.life, PARTITION.topic, job.storage), _wait, lambda: False)
+    parts = compose(configured(job.servers, job.run, PARTITION.topic, job.storage), _wait, lambda: False)
     try:
         yield parts
     finally:

@@ -21,7 +21,7 @@ from daemon.commands import (
     supervise,
     verify,
 )
-from daemon.commands.command import Verb
+from daemon.commands.command import Command
 from daemon.commands.dead_letters import command as dead_letters
 from daemon.configuration.configuration import DEFAULT_FILE
 from daemon.configuration.overrides import add_overrides, one_by_one
@@ -31,29 +31,29 @@ from domain.errors import ConfigurationError, ResequencerError, TransientError
 from domain.printable import without_password
 from simulator.arguments import add_simulate_arguments, add_verify_arguments
 
-VERBS: dict[str, Verb] = {
-    "archive": Verb("move the input that is done with into the archive", archive.archive),
-    "archive-topics": Verb(
+COMMANDS: dict[str, Command] = {
+    "archive": Command("move the input that is done with into the archive", archive.archive),
+    "archive-topics": Command(
         "keep what the topics hold as Parquet, each record once", archive_topics.archive_topics, archive_topics.add_arguments
     ),
-    "audit": Verb(
+    "audit": Command(
         "prove from the records that what was let out had to be, or name what deviates", audit.audit, audit.add_arguments
     ),
-    "check": Verb("validate the configuration and print the effective one", check.check, check.add_arguments),
-    "dead-letters": Verb("list, show, requeue or discard dead letters", dead_letters.dead_letters, dead_letters.add_arguments),
-    "demo": Verb("the main job, start to end, on simulated payments", demo.demo, demo.add_arguments),
-    "run": Verb("run the service in the foreground until SIGTERM", run.run, run.add_arguments),
-    "supervise": Verb(
+    "check": Command("validate the configuration and print the effective one", check.check, check.add_arguments),
+    "dead-letters": Command("list, show, requeue or discard dead letters", dead_letters.dead_letters, dead_letters.add_arguments),
+    "demo": Command("the main job, start to end, on simulated payments", demo.demo, demo.add_arguments),
+    "run": Command("run the service in the foreground until SIGTERM", run.run, run.add_arguments),
+    "supervise": Command(
         "run the service with its supervisor in the foreground: what start does", supervise.supervise, add_archive_flag
     ),
-    "start": Verb("start the service as a daemon and wait until it is ready", start.start, add_archive_flag),
-    "stop": Verb("let the daemon drain and end", start.stop),
-    "restart": Verb("stop, then start", start.restart, add_archive_flag),
-    "lookups": Verb("build, list, show or roll back what the handlers look up", lookups.lookups, lookups.add_arguments),
-    "logs": Verb("print the last lines of the daemon's log", logs.show_logs, logs.add_arguments),
-    "status": Verb("say whether the service is ready, and what waits", status.status),
-    "simulate": Verb("write envelopes of simulated payments", simulate.simulate, add_simulate_arguments),
-    "verify": Verb("compare the output with what the simulator expected", verify.verify, add_verify_arguments),
+    "start": Command("start the service as a daemon and wait until it is ready", start.start, add_archive_flag),
+    "stop": Command("let the daemon drain and end", start.stop),
+    "restart": Command("stop, then start", start.restart, add_archive_flag),
+    "lookups": Command("build, list, show or roll back what the handlers look up", lookups.lookups, lookups.add_arguments),
+    "logs": Command("print the last lines of the daemon's log", logs.show_logs, logs.add_arguments),
+    "status": Command("say whether the service is ready, and what waits", status.status),
+    "simulate": Command("write envelopes of simulated payments", simulate.simulate, add_simulate_arguments),
+    "verify": Command("compare the output with what the simulator expected", verify.verify, add_verify_arguments),
 }
 
 
@@ -66,10 +66,10 @@ FAILURES = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; the exit code. What is raised on purpose becomes a line per problem on stderr, never a traceback."""
+    """Run one command; the exit code. What is raised on purpose becomes a line per problem on stderr, never a traceback."""
     arguments = _parser().parse_args([*one_by_one(sys.argv[1:] if argv is None else argv)])
     try:
-        code = VERBS[arguments.verb].run(arguments)
+        code = COMMANDS[arguments.command].run(arguments)
         sys.stdout.flush()
     except ResequencerError as error:
         return _failed(error)
@@ -93,11 +93,11 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         "resequencer", description="Puts the events of a payment back in order and sends its status notifications."
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for name, verb in VERBS.items():
-        each = verbs.add_parser(name, help=verb.summary, description=verb.summary, allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", metavar="VERB", required=True)
+    for name, command in COMMANDS.items():
+        each = commands.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
         each.add_argument("--config", type=Path, default=DEFAULT_FILE, metavar="FILE", help=f"default: {DEFAULT_FILE}")
         add_overrides(each, help="set a key over the file; the value is HOCON")
         each.add_argument("--json", action="store_true", help="print JSON")
-        verb.add_arguments(each)
+        command.add_arguments(each)
     return parser

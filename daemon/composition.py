@@ -37,12 +37,13 @@ from resequencer.handlers.overrun import OverrunCounter
 from resequencer.handlers.port import Handler
 from resequencer.handlers.process_object_handler import ProcessObjectHandler
 from resequencer.handlers.settings import HandlerSettings, make_handler
-from resequencer.handlers.time_budget import Spared
+from resequencer.handlers.time_budget import TimeBudget
 from resequencer.in_flight import InFlight, Untracked
 from resequencer.settings import ResequencerSettings
+from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.infinispan.storage import InfinispanStorage
 from storage.none.storage import NoneSettings, NoneStorage
@@ -83,11 +84,11 @@ def compose(
     in_flight = in_flight or Untracked()
     strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
-    overruns = OverrunCounter(Spared(handler, clock), clock, resequencer.processing_timeout_ms)
+    overruns = OverrunCounter(TimeBudget(handler, clock), clock, resequencer.processing_timeout_ms)
     mishaps = LogRateLimit()
     held = InFlightHandler(ReportedHandler(overruns, mishaps, clock, resequencer.processing_timeout_ms), in_flight)
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
-    rules = Rules(strategy, held, resequencer_settings(configuration), SystemRandom(), handler)
+    context = TurnContext(strategy, held, resequencer_settings(configuration), SystemRandom(), handler)
     storage = _make_storage(configuration)
     registry = UnitRegistrySettings(
         resequencer.idle_timeout_ms,
@@ -96,9 +97,9 @@ def compose(
         resequencer.stash_limit_envelopes_per_unit,
         resequencer.stash_limit_bytes_per_unit,
         output_bytes(configuration.ingress.max_record_bytes),
-        rules.settings.longest_pause_ms,
+        context.settings.longest_pause_ms,
     )
-    servers = Servers(_make_transport(configuration, wait, slot), storage, ActorGateway(rules, decoder.decode, registry))
+    servers = Servers(_make_transport(configuration, wait, slot), storage, ActorGateway(context, decoder.decode, registry))
     retry = RetryWithBackoff(BackoffSettings(), wait, is_stopping)
     tools = Tools(decoder, clock, retry, _random_token, mishaps)
     settings = CycleSettings(
@@ -111,22 +112,28 @@ def compose(
     return Parts(Cycle(servers, tools, settings), servers, retry, overruns, handler, mishaps)
 
 
-def refuse_unusable(configuration: Configuration) -> None:
+def refuse_unusable(configuration: Configuration) -> tuple[str, ...]:
     """Import what the configuration names, and read the table of settings or what the lookups say of themselves.
+
+    Returns sentences about what can be used, but should be changed.
 
     Raises:
         ConfigurationRefused: With all of it that cannot be used.
     """
-    problems = []
+    problems: list[ConfigurationError] = []
+    remarks: list[str] = []
     told = {StorageType.REDIS: redis_settings, StorageType.INFINISPAN: infinispan_server}
     storage = told.get(configuration.resequencer.storage_type)
     for make in (make_strategy_of, make_handler_of, *([storage] if storage is not None else ())):
         try:
-            make(configuration)
+            made = make(configuration)
         except ConfigurationError as error:
             problems.append(error)
+        else:
+            remarks += made.remarks if isinstance(made, ForeignStrategy) else ()
     if problems:
         raise ConfigurationRefused(problems)
+    return tuple(remarks)
 
 
 def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = None) -> Strategy:

@@ -12,7 +12,7 @@ from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Pr
 from guardian.supervision import Failure
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.actor import Resequencer
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from resequencer.unit_codec import Decode, UnitCodec
 
 _Answer = TypeVar("_Answer")
@@ -25,8 +25,10 @@ class ActorsFailed(ResequencerError):
 class ActorGateway:
     """One in-process actor system with its guardian. Everything runs in the thread that asks."""
 
-    def __init__(self, rules: Rules, decode: Decode, settings: UnitRegistrySettings) -> None:
-        resequencer = type("WorkerResequencer", (Resequencer,), {"rules": rules, "codec": UnitCodec(rules.strategy, decode)})
+    def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings) -> None:
+        resequencer = type(
+            "WorkerResequencer", (Resequencer,), {"context": context, "codec": UnitCodec(context.strategy, decode)}
+        )
         guardian = type("WorkerGuardian", (Guardian,), {"resequencer": resequencer, "settings": settings})
         self._system = make_actor_system()
         self._guardian = self._system.createActor(guardian)

@@ -272,7 +272,7 @@ class Cycle:
         self._tools.retry.until_answered("source", partial(self._transport.poll, 0, timeout_ms))
 
     def _account(self, partition: Partition, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision]) -> None:
-        self.metrics.add_outgoing(left)
+        self.metrics.add_output(left)
         for each in left:
             if isinstance(each, DeadLetter):
                 self._note_dead(each)

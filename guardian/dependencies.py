@@ -15,7 +15,7 @@ _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
 
 
 @dataclass(slots=True)
-class _Away:
+class _Unavailable:
     """`due` are the units that may be called again by their own back-off, the longest due first; `tried` are those that are at
     it, of which so many have `failed`.
     """
@@ -46,47 +46,47 @@ class Dependencies:
     """Knows a server from the first unit that waits for it to the last."""
 
     def __init__(self) -> None:
-        self._away: dict[str, _Away] = {}
+        self._unavailable: dict[str, _Unavailable] = {}
         self._due_for: dict[UnitKey, str] = {}
         self._tried_for: dict[UnitKey, str] = {}
 
     @property
     def waiting(self) -> Mapping[str, int]:
         """How many units wait for each."""
-        return {name: away.waiting for name, away in self._away.items()}
+        return {name: unavailable.waiting for name, unavailable in self._unavailable.items()}
 
     @property
     def next_at(self) -> Instant | None:
         """When somebody may try at the earliest."""
-        return min((each.next_at for each in self._away.values() if each.due and not each.tried), default=None)
+        return min((each.next_at for each in self._unavailable.values() if each.due and not each.tried), default=None)
 
     def remember(self, before: str | None, after: str | None) -> None:
         """A unit waited for the one and waits for the other now."""
         if before == after:
             return
         if after is not None:
-            self._away.setdefault(after, _Away()).waiting += 1
+            self._unavailable.setdefault(after, _Unavailable()).waiting += 1
         if before is not None:
-            away = self._away[before]
-            away.waiting -= 1
-            if not away.waiting:
-                del self._away[before]
+            unavailable = self._unavailable[before]
+            unavailable.waiting -= 1
+            if not unavailable.waiting:
+                del self._unavailable[before]
 
     def queue(self, key: UnitKey, name: str) -> None:
         """By its own back-off it may be called again."""
-        self._away[name].due[key] = None
+        self._unavailable[name].due[key] = None
         self._due_for[key] = name
 
     def take(self, now: Instant, limit: int) -> Iterator[UnitKey]:
         """Who may try now, about `limit` at once."""
-        for name, away in self._away.items():
-            if not away.is_open(now):
+        for name, unavailable in self._unavailable.items():
+            if not unavailable.is_open(now):
                 continue
-            away.at_once = min(away.at_once, limit)
-            wave = [key for key, _ in zip(away.due, range(away.at_once), strict=False)]
-            away.tried, away.taken, away.failed = set(wave), len(wave), 0
+            unavailable.at_once = min(unavailable.at_once, limit)
+            wave = [key for key, _ in zip(unavailable.due, range(unavailable.at_once), strict=False)]
+            unavailable.tried, unavailable.taken, unavailable.failed = set(wave), len(wave), 0
             for key in wave:
-                del away.due[key], self._due_for[key]
+                del unavailable.due[key], self._due_for[key]
                 self._tried_for[key] = name
                 yield key
 
@@ -95,32 +95,32 @@ class Dependencies:
         if self._due_for.get(key, name) != name:
             self._forget_due(key)
         tried = self._tried_for.pop(key, None)
-        away = None if tried is None else self._away.get(tried)
-        if away is not None:
-            away.tried.discard(key)
-            away.failed += name == tried
-            if not away.tried:
-                away.end_try(now)
+        unavailable = None if tried is None else self._unavailable.get(tried)
+        if unavailable is not None:
+            unavailable.tried.discard(key)
+            unavailable.failed += name == tried
+            if not unavailable.tried:
+                unavailable.end_try(now)
 
     def put_back(self, key: UnitKey, now: Instant) -> None:
         """It was to try and did not get its turn: that says nothing of the server."""
-        away = self._away.get(self._tried_for.pop(key, ""))
-        if away is not None:
-            away.tried.discard(key)
-            away.taken -= 1
-            if not away.tried and away.taken:
-                away.end_try(now)
+        unavailable = self._unavailable.get(self._tried_for.pop(key, ""))
+        if unavailable is not None:
+            unavailable.tried.discard(key)
+            unavailable.taken -= 1
+            if not unavailable.tried and unavailable.taken:
+                unavailable.end_try(now)
 
     def drop(self, partition: Partition) -> None:
         """Forget who was due and who tried; what waits is forgotten one by one."""
         for key in [each for each in self._due_for if each.partition == partition]:
             self._forget_due(key)
         for key in [each for each in self._tried_for if each.partition == partition]:
-            away = self._away.get(self._tried_for.pop(key))
-            if away is not None:
-                away.tried.discard(key)
+            unavailable = self._unavailable.get(self._tried_for.pop(key))
+            if unavailable is not None:
+                unavailable.tried.discard(key)
 
     def _forget_due(self, key: UnitKey) -> None:
-        away = self._away.get(self._due_for.pop(key))
-        if away is not None:
-            away.due.pop(key, None)
+        unavailable = self._unavailable.get(self._due_for.pop(key))
+        if unavailable is not None:
+            unavailable.due.pop(key, None)

@@ -50,7 +50,7 @@ class Metrics:
                 self.counts[name] += sum(of_each)
         self.counts["released_units"] += sum([not release.is_rest for each in decisions for release in each.releases])
 
-    def add_outgoing(self, left: Iterable[Notification | DeadLetter]) -> None:
+    def add_output(self, left: Iterable[Notification | DeadLetter]) -> None:
         for each in left:
             if isinstance(each, Notification):
                 self.notifications[each.status] += 1

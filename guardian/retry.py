@@ -27,8 +27,9 @@ class BackoffSettings(msgspec.Struct, frozen=True):
 class RetryWithBackoff:
     """Repeats a call that failed for a while; says so when it begins to fail, or something else does, and when it is answered.
 
-    `away` names what is away at the moment (`storage`, `output`, `source`), None when nothing is. With `waits_for_people` what is
-    withheld is waited for like what is away: a service that runs is not ended by a topic that was deleted, or by a new password.
+    `unavailable` names what does not answer at the moment (`storage`, `output`, `source`), None when everything answers. With
+    `waits_for_people` what is withheld is waited for too: a service that runs is not ended by a topic that was deleted, or by a
+    new password.
     """
 
     def __init__(self, settings: BackoffSettings, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> None:
@@ -36,7 +37,7 @@ class RetryWithBackoff:
         self._wait = wait
         self._is_stopping = is_stopping
         self.waits_for_people = False
-        self.away: str | None = None
+        self.unavailable: str | None = None
         self.reason: str | None = None
 
     def until_answered(self, what: str, call: Callable[[], _Answer]) -> _Answer:
@@ -55,7 +56,7 @@ class RetryWithBackoff:
                     raise
                 self._note("storage" if is_of_storage(error) else what, error)
                 if self._is_stopping():
-                    raise Stopped(f"told to stop while the {self.away} was away: {error}") from error
+                    raise Stopped(f"told to stop while the {self.unavailable} was away: {error}") from error
                 self._wait(pause_ms)
                 pause_ms = min(2 * pause_ms, self._settings.longest_pause_ms)
             except ResequencerError:
@@ -69,14 +70,14 @@ class RetryWithBackoff:
         return isinstance(error, TransientError) or self.waits_for_people
 
     def _note_answer(self) -> None:
-        if self.away is not None:
-            _log.warning("the %s is back", self.away)
-            self.away = self.reason = None
+        if self.unavailable is not None:
+            _log.warning("the %s is back", self.unavailable)
+            self.unavailable = self.reason = None
 
     def _note(self, what: str, error: ResequencerError) -> None:
-        if self.away != what:
+        if self.unavailable != what:
             _log.warning("the %s is away, trying again until it is back: %s", what, error)
-        self.away, self.reason = what, str(error)
+        self.unavailable, self.reason = what, str(error)
 
 
 def is_of_storage(error: Exception) -> bool:

@@ -20,15 +20,15 @@ class Directive(StrEnum):
     """What happens then. Akka's words where they fit; a worker that ends is started again by whoever runs it."""
 
     RETRY = "the unit waits and the same envelope is tried again"
-    BURY = "the envelope becomes a dead letter and the unit goes on"
+    DEAD_LETTER = "the envelope becomes a dead letter and the unit goes on"
     TAKE_AGAIN = "the turn is taken again, and each envelope that it fails on becomes a dead letter, alone"
     ESCALATE = "the worker ends without committing, and says which unit it was"
 
 
 SUPERVISION: Mapping[Failure, Directive] = {
     Failure.HANDLER_FOR_A_WHILE: Directive.RETRY,
-    Failure.HANDLER_FOR_EVER: Directive.BURY,
-    Failure.STRATEGY: Directive.BURY,
+    Failure.HANDLER_FOR_EVER: Directive.DEAD_LETTER,
+    Failure.STRATEGY: Directive.DEAD_LETTER,
     Failure.TURN: Directive.TAKE_AGAIN,
     Failure.CAREFUL_TURN: Directive.ESCALATE,
     Failure.STATE: Directive.ESCALATE,

@@ -6,9 +6,9 @@ from thespian.actors import Actor, ActorAddress
 
 from domain.errors import ConfigurationError
 from resequencer.messages import Begin, Refused, TakeTurn, TurnTaken
-from resequencer.poison import decide_without_culprits
+from resequencer.poison import decide_without_poison
 from resequencer.turn import decide
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from resequencer.unit import Unit
 from resequencer.unit_codec import UnitCodec
 from storage.port import StorageRefused
@@ -21,7 +21,7 @@ class Resequencer(Actor):
     unit as it was: Thespian calls again, then tells the guardian (`PoisonMessage`), which asks for a careful one.
     """
 
-    rules: ClassVar[Rules]
+    context: ClassVar[TurnContext]
     codec: ClassVar[UnitCodec]
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Resequencer(Actor):
 
     def _begin(self, message: Begin, sender: ActorAddress) -> None:
         if message.snapshot is None:
-            self._unit = Unit(message.key.unit, self.rules.strategy.initial())
+            self._unit = Unit(message.key.unit, self.context.strategy.initial())
             return
         try:
             self._unit = self.codec.restore(message.key.partition, message.snapshot)
@@ -46,6 +46,6 @@ class Resequencer(Actor):
     def _decide(self, message: TakeTurn, sender: ActorAddress) -> None:
         if self._unit is None:
             return
-        taken = decide_without_culprits if message.is_careful else decide
-        self._unit, decision = taken(self._unit, message.envelopes, message.wakes, message.now, self.rules, message.share)
+        taken = decide_without_poison if message.is_careful else decide
+        self._unit, decision = taken(self._unit, message.envelopes, message.wakes, message.now, self.context, message.share)
         self.send(sender, TurnTaken(message.key, decision))

@@ -4,19 +4,19 @@ from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from resequencer.settings import ResequencerSettings
 from resequencer.stash import Stashed
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 
 
-def find_learned_wait_ms(envelope: DataEnvelope, rules: Rules) -> int | None:
+def find_learned_wait_ms(envelope: DataEnvelope, context: TurnContext) -> int | None:
     """What it is given along when it is set aside, so that another release changes only what is set aside later.
 
     None where the configuration alone says how long it waits.
     """
-    learned, profiles = rules.settings.learned, rules.profiles
+    learned, profiles = context.settings.learned, context.profiles
     if learned is None:
         return None
     lateness_ms = None if profiles is None else profiles.find_lateness_ms(envelope.processing_entity, envelope.flow)
-    return rules.settings.deadline_ms if lateness_ms is None else learned.within(lateness_ms)
+    return context.settings.deadline_ms if lateness_ms is None else learned.within(lateness_ms)
 
 
 def deadline_of(oldest: Stashed, settings: ResequencerSettings) -> Instant:

@@ -36,7 +36,7 @@ def _change(copy: WorkingCopy, after: Unit, waits: Waits | None) -> UnitChange:
 
 def _waits(copy: WorkingCopy) -> Waits | None:
     """The instant at which the unit wants to be woken. Its deadline rests while the head is under retry."""
-    if copy.remainder is not None or copy.spoiled:
+    if copy.remainder is not None or copy.undecodable:
         return _waits_for_its_turn(copy)
     if copy.retry is not None:
         return _waits_for_attempt(copy, copy.retry)
@@ -44,7 +44,7 @@ def _waits(copy: WorkingCopy) -> Waits | None:
     oldest, lowest = stash.oldest, stash.lowest
     if oldest is None or lowest is None:
         return None
-    deadline_at, waits_for = deadline_of(oldest, copy.rules.settings), copy.missing(lowest)
+    deadline_at, waits_for = deadline_of(oldest, copy.context.settings), copy.missing(lowest)
     return Waits(deadline_at, WaitKind.DEADLINE, oldest.stashed_at, waits_for, copy.strategy.name, len(stash), stash.size)
 
 
@@ -61,7 +61,7 @@ def _waits_for_its_turn(copy: WorkingCopy) -> Waits:
 def _waits_for_attempt(copy: WorkingCopy, retry: Retry) -> Waits:
     stash = copy.stash
     since = min(each.stashed_at for each in (retry.entry, stash.oldest) if each is not None)
-    kind, waits_for = WaitKind.RETRY, f"attempt {retry.attempts + 1} of {copy.rules.settings.max_attempts}"
+    kind, waits_for = WaitKind.RETRY, f"attempt {retry.attempts + 1} of {copy.context.settings.max_attempts}"
     if retry.why is not None:
         waits_for = f"{waits_for}, after {retry.why}"
     if retry.dependency is not None:

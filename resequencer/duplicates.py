@@ -21,4 +21,4 @@ def refuse_known(copy: WorkingCopy, envelope: DataEnvelope, digest: bytes) -> No
         f"envelope id {envelope.envelope_id!r} was seen before with another flow, sequence or object body; "
         "requeue it under an id of its own if both are meant"
     )
-    copy.effects.bury(envelope.record, DeadLetterReason.CONFLICTING_DUPLICATE, error)
+    copy.effects.dead_letter(envelope.record, DeadLetterReason.CONFLICTING_DUPLICATE, error)

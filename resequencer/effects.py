@@ -8,7 +8,7 @@ from domain.notification import Notification
 from domain.record import Record
 from resequencer.handlers.port import Handled, Marks
 from resequencer.stash import Stashed
-from resequencer.unit import Release, Spoiled, Tally, Unit
+from resequencer.unit import Release, Tally, Undecodable, Unit
 
 
 class Effects:
@@ -66,25 +66,25 @@ class Effects:
             self._counts["incomplete"] += 1
         self.leave(entry)
 
-    def bury(self, record: Record, reason: DeadLetterReason, error: str) -> None:
+    def dead_letter(self, record: Record, reason: DeadLetterReason, error: str) -> None:
         """A record leaves as a dead letter."""
         letter = DeadLetter(record, reason, error, self._now)
         self.output.append(letter)
         self.let_out += letter.size
 
-    def bury_entry(self, entry: Stashed, reason: DeadLetterReason, error: str) -> None:
+    def dead_letter_entry(self, entry: Stashed, reason: DeadLetterReason, error: str) -> None:
         """Handling it failed for good: it leaves as a dead letter, and it waits no more."""
-        self.bury(entry.envelope.record, reason, error)
+        self.dead_letter(entry.envelope.record, reason, error)
         self.leave(entry)
 
-    def bury_spoiled(self, share: int) -> tuple[Spoiled, ...]:
+    def dead_letter_undecodable(self, share: int) -> tuple[Undecodable, ...]:
         """Stashed records that the configuration of today refuses leave as dead letters; those beyond the share stay."""
-        if not self._before.spoiled:
+        if not self._before.undecodable:
             return ()
-        left = deque(self._before.spoiled)
+        left = deque(self._before.undecodable)
         while left and self.let_out < share:
             each = left.popleft()
-            self.bury(each.record, each.reason, each.error)
+            self.dead_letter(each.record, each.reason, each.error)
             self.removed.append(each.record.origin.offset)
         return tuple(left)
 

@@ -1,4 +1,4 @@
-"""The rules of a unit, kept from harming more than the envelope they fail on: ours as a user's own always are."""
+"""A turn context whose strategy and handler harm no more than the envelope that they fail on, ours like a user's."""
 
 from msgspec.structs import replace
 
@@ -9,16 +9,16 @@ from resequencer.flow_profiles import Profiles
 from resequencer.handlers.port import Handled, Handler, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.strategies.foreign import ForeignStrategy
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 
 
-def guarded(rules: Rules) -> Rules:
-    """The same rules; whatever strategy or handler raise is a `PermanentError`, and profiles that fail say nothing."""
-    strategy, profiles = rules.strategy, rules.profiles
+def guarded(context: TurnContext) -> TurnContext:
+    """The same context; whatever strategy or handler raise is a `PermanentError`, and profiles that fail say nothing."""
+    strategy, profiles = context.strategy, context.profiles
     return replace(
-        rules,
+        context,
         strategy=strategy if isinstance(strategy, ForeignStrategy) else ForeignStrategy(strategy, strategy.name),
-        handler=_GuardedHandler(rules.handler),
+        handler=_GuardedHandler(context.handler),
         profiles=None if profiles is None else _GuardedProfiles(profiles),
     )
 

@@ -29,13 +29,13 @@ def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> No
     try:
         marks = _marks(copy, envelope, is_forced=is_forced)
         data = _data_with(copy, envelope, marks)
-        handled = copy.rules.handler.handle(envelope, data, marks, copy.now)
+        handled = copy.context.handler.handle(envelope, data, marks, copy.now)
         state = _counted(copy, envelope, is_forced=is_forced)
     except DependencyUnavailable as error:
         calls = before.calls + 1 if before is not None and before.dependency == error.name else 1
         _wait_for(copy, Retry(entry, attempts, copy.now, copy.incomplete, is_forced, copy.released_to, error.name, calls))
     except TransientError as error:
-        if attempts + 1 < copy.rules.settings.max_attempts:
+        if attempts + 1 < copy.context.settings.max_attempts:
             _postpone(copy, entry, attempts + 1, error, is_forced=is_forced)
         else:
             last = PermanentError(f"{error} (attempt {attempts + 1} of {attempts + 1})")
@@ -73,19 +73,19 @@ def _counted(copy: WorkingCopy, envelope: DataEnvelope, *, is_forced: bool) -> A
 
 
 def _jitter(copy: WorkingCopy) -> float:
-    factor = copy.rules.settings.jitter_factor
-    return copy.rules.chance.uniform(1 - factor, 1 + factor)
+    factor = copy.context.settings.jitter_factor
+    return copy.context.chance.uniform(1 - factor, 1 + factor)
 
 
 def _wait_for(copy: WorkingCopy, retry: Retry) -> None:
     """The server that it needs is unavailable; its call was no attempt."""
-    due_at = copy.now + copy.rules.settings.pause_ms(retry.calls, _jitter(copy))
+    due_at = copy.now + copy.context.settings.pause_ms(retry.calls, _jitter(copy))
     copy.retry = msgspec.structs.replace(retry, due_at=due_at)
     copy.effects.stash(retry.entry)
 
 
 def _postpone(copy: WorkingCopy, entry: Stashed, attempts: int, error: TransientError, *, is_forced: bool) -> None:
-    due_at = copy.now + round(copy.rules.settings.delay_ms(attempts) * _jitter(copy))
+    due_at = copy.now + round(copy.context.settings.delay_ms(attempts) * _jitter(copy))
     why = printable(words_of(error)[:_WORDS])
     copy.retry = Retry(entry, attempts, due_at, copy.incomplete, is_forced, copy.released_to, why=why)
     copy.effects.count("retries")
@@ -97,7 +97,7 @@ def _give_up(copy: WorkingCopy, entry: Stashed, error: PermanentError, data: Pay
     copy.data, told = data, str(error)
     try:
         counted = _counted(copy, entry.envelope, is_forced=is_forced)
-        copy.state = copy.strategy.buried(counted, entry.envelope)
+        copy.state = copy.strategy.dead_lettered(counted, entry.envelope)
     except PermanentError as again:
         told = f"{told}; {again}"
-    copy.effects.bury_entry(entry, error.reason, told)
+    copy.effects.dead_letter_entry(entry, error.reason, told)

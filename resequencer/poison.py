@@ -19,40 +19,40 @@ from resequencer.decision import decision_of
 from resequencer.guarded import guarded
 from resequencer.stash import Stash
 from resequencer.turn import Turned, take_turn
-from resequencer.turn_context import Rules
-from resequencer.unit import Spoiled, Unit, Wake
+from resequencer.turn_context import TurnContext
+from resequencer.unit import Undecodable, Unit, Wake
 from resequencer.working_copy import WITHOUT_END, WorkingCopy
 
 _Led = TypeVar("_Led")
 
 
-def decide_without_culprits(
+def decide_without_poison(
     unit: Unit,
     envelopes: Iterable[DataEnvelope],
     wakes: Iterable[Wake],
     now: Instant,
-    rules: Rules,
+    context: TurnContext,
     share: int = WITHOUT_END,
 ) -> Turned:
     """As `resequencer.turn.decide`, which raised.
 
     Raises what the turn raises on no envelope in particular: then the unit cannot go on.
     """
-    return without_culprits(
-        unit, envelopes, now, rules, lambda copy, came: take_turn(copy, _each_written_down(copy, came), wakes), share
+    return without_poison(
+        unit, envelopes, now, context, lambda copy, came: take_turn(copy, _each_written_down(copy, came), wakes), share
     )
 
 
-def without_culprits(
+def without_poison(
     unit: Unit,
     envelopes: Iterable[DataEnvelope],
     now: Instant,
-    rules: Rules,
+    context: TurnContext,
     turn: Callable[[WorkingCopy, Iterable[DataEnvelope]], _Led],
     share: int = WITHOUT_END,
 ) -> _Led:
     """What `turn` leads to, without what it fails on of these envelopes and of those that wait in the unit."""
-    left, careful = _Left(unit, tuple(envelopes)), guarded(rules)
+    left, careful = _Left(unit, tuple(envelopes)), guarded(context)
     while True:
         copy = left.begin(careful, now, share)
         try:
@@ -69,31 +69,31 @@ class _Left(NamedTuple):
 
     unit: Unit
     came: tuple[DataEnvelope, ...]
-    aside: tuple[Spoiled, ...] = ()
+    aside: tuple[Undecodable, ...] = ()
 
-    def begin(self, rules: Rules, now: Instant, share: int) -> WorkingCopy:
+    def begin(self, context: TurnContext, now: Instant, share: int) -> WorkingCopy:
         """What had waited is dead-lettered by the copy itself, for the unit says so."""
-        copy = WorkingCopy(self.unit, rules, now, share)
+        copy = WorkingCopy(self.unit, context, now, share)
         for each in self.aside:
             copy.effects.arrive(each.record.origin.offset)
-            copy.effects.bury(each.record, each.reason, each.error)
+            copy.effects.dead_letter(each.record, each.reason, each.error)
         return copy
 
-    def without(self, culprit: DataEnvelope, error: str) -> "_Left | None":
+    def without(self, poison: DataEnvelope, error: str) -> "_Left | None":
         """None if it is not there: it was set aside, and the turn fails still."""
-        spoiled = Spoiled(culprit.record, DeadLetterReason.HANDLER_FAILED, error)
-        rest = tuple(each for each in self.came if each is not culprit)
+        undecodable = Undecodable(poison.record, DeadLetterReason.HANDLER_FAILED, error)
+        rest = tuple(each for each in self.came if each is not poison)
         if len(rest) < len(self.came):
-            return _Left(self.unit, rest, (*self.aside, spoiled))
-        unit = _take_out(self.unit, culprit)
-        return None if unit is None else _Left(replace(unit, spoiled=(*unit.spoiled, spoiled)), self.came, self.aside)
+            return _Left(self.unit, rest, (*self.aside, undecodable))
+        unit = _take_out(self.unit, poison)
+        return None if unit is None else _Left(replace(unit, undecodable=(*unit.undecodable, undecodable)), self.came, self.aside)
 
 
-def _take_out(unit: Unit, culprit: DataEnvelope) -> Unit | None:
-    if unit.retry is not None and unit.retry.entry.envelope is culprit:
+def _take_out(unit: Unit, poison: DataEnvelope) -> Unit | None:
+    if unit.retry is not None and unit.retry.entry.envelope is poison:
         return replace(unit, retry=None)
-    stash = [each for each in unit.stash if each.envelope is not culprit]
-    queue = [each for each in unit.queue if each.envelope is not culprit]
+    stash = [each for each in unit.stash if each.envelope is not poison]
+    queue = [each for each in unit.queue if each.envelope is not poison]
     if len(stash) + len(queue) == len(unit.stash) + len(unit.queue):
         return None
     return replace(unit, stash=reduce(Stash.add, stash, Stash()), queue=reduce(Stash.add, queue, Stash()))

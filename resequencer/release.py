@@ -10,7 +10,7 @@ from resequencer.unit import Release, Wake
 from resequencer.unstash import unstash
 from resequencer.working_copy import WorkingCopy
 
-_AWAY = 4
+_UNAVAILABLE = 4
 """So many times its bound a unit may hold while a server is unavailable that its handler calls."""
 
 
@@ -26,7 +26,7 @@ def release(copy: WorkingCopy, cause: Wake) -> None:
     oldest = copy.stash.oldest
     if oldest is None or not copy.is_free:
         return
-    if cause is Wake.DEADLINE and oldest.stashed_at <= copy.now < deadline_of(oldest, copy.rules.settings):
+    if cause is Wake.DEADLINE and oldest.stashed_at <= copy.now < deadline_of(oldest, copy.context.settings):
         return
     copy.is_changed = True
     copy.released_to = max(each.envelope.offset for each in copy.stash)
@@ -75,7 +75,7 @@ def keep_bound(copy: WorkingCopy) -> None:
     A unit whose server is unavailable leaves memory beyond its bound, where it can. It must come back whole, so that it may hold
     no more than some times as much.
     """
-    while copy.dependency is not None and is_beyond_bound(copy, _AWAY):
+    while copy.dependency is not None and is_beyond_bound(copy, _UNAVAILABLE):
         _set_head_aside(copy, "its unit holds more than four times what it may (stash-limit)")
     if copy.is_free and is_beyond_bound(copy):
         release(copy, Wake.BOUND)
@@ -83,7 +83,7 @@ def keep_bound(copy: WorkingCopy) -> None:
 
 def is_beyond_bound(copy: WorkingCopy, times: int = 1) -> bool:
     """Whether so many times the bound are stashed. A head that is under retry is part of what is stashed."""
-    settings, stashed, size = copy.rules.settings, len(copy.stash), copy.stash.size
+    settings, stashed, size = copy.context.settings, len(copy.stash), copy.stash.size
     if copy.retry is not None:
         stashed, size = stashed + 1, size + copy.retry.entry.size
     return stashed > times * settings.stash_limit or size > times * settings.stash_bytes

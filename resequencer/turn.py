@@ -15,7 +15,7 @@ from resequencer.gathering import gather_with
 from resequencer.handling import attempt
 from resequencer.release import go_on, is_beyond_bound, keep_bound, release, release_stash
 from resequencer.stash import UNRANKED, Stashed
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from resequencer.unit import Decision, Remainder, Unit, Wake
 from resequencer.unstash import unstash
 from resequencer.working_copy import WITHOUT_END, WorkingCopy
@@ -33,7 +33,7 @@ def decide(
     envelopes: Iterable[DataEnvelope],
     wakes: Iterable[Wake],
     now: Instant,
-    rules: Rules,
+    context: TurnContext,
     share: int = WITHOUT_END,
 ) -> Turned:
     """The turn of a unit to which these envelopes came (in order of arrival), and then these wakes.
@@ -42,7 +42,7 @@ def decide(
     at its instant has been read; whoever wakes the unit knows that. Once about `share` bytes have left nothing more does: what
     is left over comes first in the next turn, and what arrives behind it waits.
     """
-    return take_turn(WorkingCopy(unit, rules, now, share), envelopes, wakes)
+    return take_turn(WorkingCopy(unit, context, now, share), envelopes, wakes)
 
 
 def take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Turned:
@@ -104,12 +104,12 @@ def _take(copy: WorkingCopy, envelope: DataEnvelope, queued: Stashed | None = No
         return
     copy.is_changed = True
     try:
-        copy.data.refuse_too_much(envelope, copy.rules.settings.stash_bytes)
+        copy.data.refuse_too_much(envelope, copy.context.settings.stash_bytes)
         copy.state = copy.strategy.observe(copy.state, envelope)
         rank = copy.strategy.rank(envelope)
         accepts = copy.is_free and copy.strategy.accepts(copy.state, envelope)
     except PermanentError as error:
-        copy.effects.bury(envelope.record, error.reason, str(error))
+        copy.effects.dead_letter(envelope.record, error.reason, str(error))
         _leave(copy, queued)
         return
     if queued is None:
@@ -163,13 +163,13 @@ def _stash(copy: WorkingCopy, entry: Stashed) -> None:
 
 
 def _with_learned_wait(copy: WorkingCopy, entry: Stashed) -> Stashed:
-    wait_ms = find_learned_wait_ms(entry.envelope, copy.rules)
+    wait_ms = find_learned_wait_ms(entry.envelope, copy.context)
     return entry if wait_ms is None else replace(entry, learned_wait_ms=wait_ms)
 
 
 def _try_again(copy: WorkingCopy, *, is_early: bool = False) -> None:
     retry = copy.retry
-    if retry is None or (0 < retry.due_at - copy.now <= copy.rules.settings.longest_pause_ms and not is_early):
+    if retry is None or (0 < retry.due_at - copy.now <= copy.context.settings.longest_pause_ms and not is_early):
         return
     copy.is_changed = True
     copy.tried, copy.retry = retry, None

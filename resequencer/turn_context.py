@@ -16,7 +16,7 @@ class Chance(Protocol):
     def uniform(self, a: float, b: float) -> float: ...
 
 
-class Rules(msgspec.Struct, frozen=True):
+class TurnContext(msgspec.Struct, frozen=True):
     """A worker's strategy, handler and settings, where its jitter comes from, and what is known of flows, if anything is."""
 
     strategy: Strategy

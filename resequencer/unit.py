@@ -64,7 +64,7 @@ class Remainder(msgspec.Struct, frozen=True, gc=False):
     is_retrying: bool = False
 
 
-class Spoiled(msgspec.Struct, frozen=True):
+class Undecodable(msgspec.Struct, frozen=True):
     """A stashed record that today's configuration no longer decodes; it leaves as a dead letter at the next turn."""
 
     record: Record
@@ -86,7 +86,7 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     handled: EnvelopeIds = EnvelopeIds()
     retry: Retry | None = None
     gathered_to: int = -1
-    spoiled: tuple[Spoiled, ...] = ()
+    undecodable: tuple[Undecodable, ...] = ()
     remainder: Remainder | None = None
     queue: Stash = Stash()
 

@@ -18,7 +18,7 @@ from resequencer.envelope_ids import EnvelopeIds
 from resequencer.payment_data import PaymentData
 from resequencer.stash import UNRANKED, Stash, Stashed
 from resequencer.strategies.port import Strategy
-from resequencer.unit import Remainder, Retry, Spoiled, Unit, Wake
+from resequencer.unit import Remainder, Retry, Undecodable, Unit, Wake
 from storage.port import Snapshot, StashEntry, StorageRefused
 
 FORMAT = 1
@@ -127,14 +127,14 @@ class UnitCodec(NamedTuple):
 
     def _restore(self, partition: Partition, snapshot: Snapshot) -> Unit:
         stored = _read(snapshot)
-        entries, spoiled = self._entries(partition, snapshot)
+        entries, undecodable = self._entries(partition, snapshot)
         unit = Unit(
             snapshot.unit,
             self._strategy_state(snapshot, stored),
             data=_decode_data(snapshot.payment_data) if snapshot.payment_data else PaymentData(),
             handled=EnvelopeIds(stored.handled),
             gathered_to=stored.gathered_to,
-            spoiled=spoiled,
+            undecodable=undecodable,
         )
         return _with_stash(unit, entries, stored)
 
@@ -145,9 +145,9 @@ class UnitCodec(NamedTuple):
             raise strategy_changed(stored.strategy, self.strategy.name, f"unit {snapshot.unit!r} waits")
         return self.strategy.initial()
 
-    def _entries(self, partition: Partition, snapshot: Snapshot) -> tuple[list[Stashed], tuple[Spoiled, ...]]:
+    def _entries(self, partition: Partition, snapshot: Snapshot) -> tuple[list[Stashed], tuple[Undecodable, ...]]:
         entries: list[Stashed] = []
-        spoiled: list[Spoiled] = []
+        undecodable: list[Undecodable] = []
         for each in snapshot.stash:
             stored = _decode_entry(each.body)
             origin = Origin(partition, each.offset)
@@ -156,20 +156,20 @@ class UnitCodec(NamedTuple):
             if isinstance(entry, Stashed):
                 entries.append(entry)
             else:
-                spoiled.append(entry)
-        return entries, tuple(spoiled)
+                undecodable.append(entry)
+        return entries, tuple(undecodable)
 
-    def _entry(self, record: Record, stored: _StoredEntry) -> Stashed | Spoiled:
+    def _entry(self, record: Record, stored: _StoredEntry) -> Stashed | Undecodable:
         """Whatever fails here concerns this record alone, and would fail again whenever its unit is loaded."""
         try:
             envelope = self.decode(record)
             if isinstance(envelope, Refusal):
-                return Spoiled(record, envelope.reason, envelope.error)
+                return Undecodable(record, envelope.reason, envelope.error)
             return Stashed(envelope, self.strategy.rank(envelope), stored.stashed_at, stored.learned_wait_ms)
         except PermanentError as error:
-            return Spoiled(record, error.reason, str(error))
+            return Undecodable(record, error.reason, str(error))
         except Exception as error:  # noqa: BLE001 - A mistake of ours costs the record, not the worker at each start.
-            return Spoiled(record, DeadLetterReason.HANDLER_FAILED, our_mistake(error))
+            return Undecodable(record, DeadLetterReason.HANDLER_FAILED, our_mistake(error))
 
 
 def strategy_changed(stored: str, configured: str, what: str) -> ConfigurationError:

@@ -7,7 +7,7 @@ from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
 from resequencer.effects import Effects
 from resequencer.stash import Stashed
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from resequencer.unit import Remainder, Retry, Unit
 
 WITHOUT_END = 1 << 62
@@ -17,7 +17,7 @@ WITHOUT_END = 1 << 62
 class WorkingCopy:
     """Changed in place by what happens in the turn, beside what that leads to; nothing outside ever sees it half done.
 
-    `current` is the envelope that is dealt with at the moment: what is raised concerns this one (`culprits`).
+    `current` is the envelope that is dealt with at the moment: what is raised concerns this one (`poison`).
     `incomplete` is what was missing of what is being handled, `released_to` the highest offset of the release that this is
     part of. `tried` is what is tried again in this turn, `has_gathered` whether everything in the stash has given its data
     already, `is_changed` whether the storage has anything to learn. A turn lets out no more than about its `share` of bytes;
@@ -26,6 +26,7 @@ class WorkingCopy:
 
     __slots__ = (
         "before",
+        "context",
         "current",
         "data",
         "effects",
@@ -39,19 +40,18 @@ class WorkingCopy:
         "released_to",
         "remainder",
         "retry",
-        "rules",
         "share",
-        "spoiled",
         "stash",
         "state",
         "strategy",
         "tried",
+        "undecodable",
     )
 
-    def __init__(self, unit: Unit, rules: Rules, now: Instant, share: int = WITHOUT_END) -> None:
+    def __init__(self, unit: Unit, context: TurnContext, now: Instant, share: int = WITHOUT_END) -> None:
         self.before = unit
-        self.rules = rules
-        self.strategy = rules.strategy
+        self.context = context
+        self.strategy = context.strategy
         self.now = now
         self.state: Any = unit.strategy_state
         self.stash = unit.stash
@@ -68,8 +68,8 @@ class WorkingCopy:
         self.queue = unit.queue
         self.share = share
         self.effects = Effects(unit, now)
-        self.spoiled = self.effects.bury_spoiled(share)
-        self.is_changed = len(self.spoiled) < len(unit.spoiled)
+        self.undecodable = self.effects.dead_letter_undecodable(share)
+        self.is_changed = len(self.undecodable) < len(unit.undecodable)
 
     @property
     def is_free(self) -> bool:
@@ -105,5 +105,5 @@ class WorkingCopy:
         if not self.is_changed:
             return self.before
         unit = self.before.unit
-        left = (self.spoiled, self.remainder, self.queue)
+        left = (self.undecodable, self.remainder, self.queue)
         return Unit(unit, self.state, self.stash, self.data, self.handled, self.retry, self.gathered_to, *left)

@@ -48,7 +48,8 @@ def add_verify_arguments(parser: ArgumentParser) -> None:
         "--interval", type=some_seconds, default=2_000, metavar="SECONDS", help="say how far it is so often (default: 2)"
     )
     following.add_argument(
-        "--retry",
+        "--give-up-after",
+        "--patience",
         type=seconds,
         metavar="SECONDS",
         help="end with 1 when nothing has come for so long (default: the deadline, a quarter of it, and a minute more; "

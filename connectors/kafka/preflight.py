@@ -19,7 +19,7 @@ _GRACE_SECONDS = 1
 _LOOK_SECONDS = 0.2
 
 
-def inspect(settings: KafkaSettings) -> Sequence[str]:
+def preflight(settings: KafkaSettings) -> Sequence[str]:
     """What the user should know, a sentence each.
 
     Raises:
@@ -28,7 +28,7 @@ def inspect(settings: KafkaSettings) -> Sequence[str]:
     """
     topics, log = Topics(settings), LogReader(settings)
     try:
-        return _inspect(topics, log, settings)
+        return _preflight(topics, log, settings)
     except NotLetIn as error:
         if not str(settings.consumer.get("security_protocol", "")).startswith("SASL"):
             raise
@@ -39,7 +39,7 @@ def inspect(settings: KafkaSettings) -> Sequence[str]:
         topics.close()
 
 
-def _inspect(topics: Topics, log: LogReader, settings: KafkaSettings) -> Sequence[str]:
+def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Sequence[str]:
     withheld = _find_withheld(topics, log, settings)
     if withheld:
         raise ExceptionGroup("withheld", withheld)

@@ -21,17 +21,17 @@ def check(arguments: Namespace) -> ExitCode:
     """Print the effective configuration, or with --json one object; what is refused is raised, after --json has told it too."""
     try:
         configuration = load(arguments.config, arguments.overrides)
-        refuse_unusable(configuration)
+        remarks = refuse_unusable(configuration)
     except ConfigurationError as error:
         if arguments.json:
             _print_json({"valid": False, "problems": _problems(error)})
         raise
     found = look_around(configuration) if arguments.connect else Surroundings((), (), ())
-    unreachable = (*found.refused, *found.away)
+    unreachable = (*found.refused, *found.unreachable)
     if arguments.json:
-        _print_json(_report(configuration, unreachable, found.remarks))
+        _print_json(_report(configuration, unreachable, (*remarks, *found.remarks)))
     else:
-        _print_text(configuration, found.remarks)
+        _print_text(configuration, (*remarks, *found.remarks))
     for problem in unreachable:
         sys.stderr.write(f"resequencer: {problem}\n")
     return ExitCode.OUT_OF_REACH if unreachable else ExitCode.DONE

@@ -15,7 +15,7 @@ def told_again(arguments: Namespace) -> list[str]:
     return ["--config", str(arguments.config), *(said for each in arguments.overrides for said in ("--set", each))]
 
 
-class Verb(NamedTuple):
+class Command(NamedTuple):
     """`run` gets the parsed arguments, `config` (a Path), `overrides` (a list of texts) and `json` among them.
 
     It may raise what the command line turns into an exit code: a `ConfigurationError` (3) or a `TransientError` (4).

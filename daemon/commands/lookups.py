@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from daemon.commands.subcommands import Order, add_orders, load_for
+from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.exit_code import ExitCode
 from daemon.status.service_report import find_reports
@@ -23,17 +23,17 @@ from enrichment.shapes import CUSTOMERS, account_of, key_of, shown_value
 
 def lookups(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if it was done, or what was asked for is there."""
-    return _ORDERS[arguments.order or "list"](arguments, load_for(arguments))
+    return _SUBCOMMANDS[arguments.subcommand or "list"](arguments, load_for(arguments))
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """What each order takes, `list` if there is none."""
-    add_orders(
+    """What each subcommand takes, `list` if there is none."""
+    add_subcommands(
         parser,
-        Order("build", "build all lookups from their sources and publish them as a new version", _add_build),
-        Order("list", "the versions that are there, the newest first, and who uses which"),
-        Order("show", "what a lookup of the current version says of a key", _add_show),
-        Order("rollback", "use another version that is there", _add_rollback),
+        Subcommand("build", "build all lookups from their sources and publish them as a new version", _add_build),
+        Subcommand("list", "the versions that are there, the newest first, and who uses which"),
+        Subcommand("show", "what a lookup of the current version says of a key", _add_show),
+        Subcommand("rollback", "use another version that is there", _add_rollback),
         is_required=False,
     )
 
@@ -129,7 +129,7 @@ def _as_json(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value)).decode() + "\n"
 
 
-_ORDERS: dict[str, Callable[[Namespace, Configuration], ExitCode]] = {
+_SUBCOMMANDS: dict[str, Callable[[Namespace, Configuration], ExitCode]] = {
     "build": _build,
     "list": _list,
     "show": _show,

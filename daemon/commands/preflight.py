@@ -15,7 +15,7 @@ from domain.errors import ResequencerError, TransientError
 from domain.record import Partition
 from storage.embedded.database import Database
 
-Attempt = Callable[[Configuration], Sequence[str] | None]
+Probe = Callable[[Configuration], Sequence[str] | None]
 """Tries one thing that the service will need, and changes nothing; returns what the user should know, a sentence each.
 
 Raises a `TransientError`, a `StorageRefused`, a `TransportRefused` or an `OSError` that says what is out of reach, or a
@@ -67,7 +67,7 @@ def redis_is_usable(configuration: Configuration) -> Sequence[str]:
 
     storage = RedisStorage(redis_settings(configuration), str)
     try:
-        return storage.inspect(Partition(configuration.ingress.topic, 0))
+        return storage.preflight(Partition(configuration.ingress.topic, 0))
     finally:
         storage.close()
 
@@ -83,7 +83,7 @@ def infinispan_is_usable(configuration: Configuration) -> Sequence[str]:
     from storage.infinispan.rest_client import InfinispanRest  # Here, for its client takes a fifth of a second to import.
 
     with closing(InfinispanRest(infinispan_server(configuration))) as cache:
-        return cache.inspect()
+        return cache.preflight()
 
 
 def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
@@ -94,12 +94,12 @@ def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
     """
     if configuration.ingress.transport is not TransportType.KAFKA:
         return ()
-    from connectors.kafka.preflight import inspect  # Here, for its client takes a third of a second to import.
+    from connectors.kafka.preflight import preflight  # Here, for its client takes a third of a second to import.
 
-    return inspect(kafka_settings(configuration))
+    return preflight(kafka_settings(configuration))
 
 
-ATTEMPTS: tuple[Attempt, ...] = (
+PROBES: tuple[Probe, ...] = (
     directories_are_writable,
     database_is_usable,
     redis_is_usable,
@@ -113,25 +113,25 @@ class Surroundings(NamedTuple):
     """Sentences: what a person has to mend, what may come by itself, and what the user should know."""
 
     refused: tuple[str, ...]
-    away: tuple[str, ...]
+    unreachable: tuple[str, ...]
     remarks: tuple[str, ...]
 
 
 def look_around(configuration: Configuration) -> Surroundings:
     """Try everything at once: a server that does not answer holds up no other answer."""
     refused: list[str] = []
-    away: list[str] = []
+    unreachable: list[str] = []
     remarks: list[str] = []
-    with ThreadPoolExecutor(len(ATTEMPTS)) as pool:
-        for attempt in [pool.submit(each, configuration) for each in ATTEMPTS]:
+    with ThreadPoolExecutor(len(PROBES)) as pool:
+        for probe in [pool.submit(each, configuration) for each in PROBES]:
             try:
-                remarks.extend(attempt.result() or ())
+                remarks.extend(probe.result() or ())
             except OSError as error:
                 refused.append(f"{error.filename or configuration.file}: {error.strerror or error}")
             except (ExceptionGroup, ResequencerError) as error:
                 for each in _each(error):
-                    (away if isinstance(each, TransientError) else refused).append(str(each))
-    return Surroundings(tuple(refused), tuple(away), tuple(remarks))
+                    (unreachable if isinstance(each, TransientError) else refused).append(str(each))
+    return Surroundings(tuple(refused), tuple(unreachable), tuple(remarks))
 
 
 def _each(error: Exception) -> Iterable[Exception]:

@@ -19,7 +19,7 @@ from domain.record import Origin, Partition, Record
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.turn import decide
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from resequencer.unit import Decision, Unit
 from simulator.verify.story import Arrival, Step, StepKind
 
@@ -53,7 +53,7 @@ class _Listener:
 def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
     """What the unit's own pure code decides about these arrivals, one after the other."""
     strategy, listener = make_strategy_of(configuration), _Listener()
-    rules = Rules(strategy, listener, resequencer_settings(configuration), Random(0))  # noqa: S311 - nothing is retried here.
+    context = TurnContext(strategy, listener, resequencer_settings(configuration), Random(0))  # noqa: S311 - nothing is retried here.
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence))
     unit = Unit("", strategy.initial())
     steps: list[Step] = []
@@ -61,7 +61,7 @@ def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
     for arrival in arrivals:
         envelope = _decoded(arrival, decoder)
         before = len(listener.heard)
-        unit, decision = decide(unit, (envelope,), (), 0, rules)
+        unit, decision = decide(unit, (envelope,), (), 0, context)
         steps.append(_step(StepKind.ARRIVED, envelope, events))
         steps += _consequences(envelope, decision, listener.heard[before:], events)
     return Telling(tuple(steps), tuple(listener.heard))

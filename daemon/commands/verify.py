@@ -55,7 +55,7 @@ def verify_output(configuration: Configuration, expected: Path, strategy: str | 
 
 
 def _follow(arguments: Namespace, configuration: Configuration, expected: Path) -> Verdict:
-    longest_wait_ms = arguments.retry
+    longest_wait_ms = arguments.give_up_after
     if longest_wait_ms is None:
         settings = resequencer_settings(configuration)
         longest_wait_ms = Judge(settings.longest_deadline_ms, configuration.ingress.max_record_bytes).late_after_ms + _MINUTE_MS

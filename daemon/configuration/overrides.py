@@ -14,7 +14,7 @@ def add_overrides(parser: ArgumentParser, dest: str = "overrides", **more: Any) 
 def one_by_one(argv: Sequence[str]) -> Iterator[str]:
     """With a flag before each of several settings, so that none takes what stands behind them for a further one.
 
-    A setting has an equals sign; an order (`list`) has none.
+    A setting has an equals sign; a subcommand (`list`) has none.
     """
     is_first = is_behind = False
     for argument in argv:

@@ -29,9 +29,9 @@ class State(StrEnum):
     STARTING = "starting"
     READY = "ready"
     HEALING = "healing"
-    SOURCE_AWAY = "source away"
-    STORAGE_AWAY = "storage away"
-    OUTPUT_AWAY = "output away"
+    SOURCE_UNAVAILABLE = "source unavailable"
+    STORAGE_UNAVAILABLE = "storage unavailable"
+    OUTPUT_UNAVAILABLE = "output unavailable"
     DRAINING = "draining"
     STOPPED = "stopped"
 

@@ -15,9 +15,9 @@ STALE_MS = 10_000
 """A worker reports twice a second; a report this old says that it hangs or cannot write."""
 _BY_URGENCY = (
     STALE,
-    State.SOURCE_AWAY,
-    State.STORAGE_AWAY,
-    State.OUTPUT_AWAY,
+    State.SOURCE_UNAVAILABLE,
+    State.STORAGE_UNAVAILABLE,
+    State.OUTPUT_UNAVAILABLE,
     State.STARTING,
     State.HEALING,
     State.DRAINING,

@@ -83,7 +83,9 @@ def _partition(each: PartitionStatus, holder: str) -> str:
 
 
 def _untaken(each: UntakenPartition, holder: str) -> str:
-    return f"{each.partition}: {holder}not taken over yet: {each.away} away: {each.reason}; tried again at {each.next_try_at}"
+    return (
+        f"{each.partition}: {holder}not taken over yet: {each.away} unavailable: {each.reason}; tried again at {each.next_try_at}"
+    )
 
 
 def _last_cycle(report: StatusReport, *, is_alone: bool) -> str:

@@ -22,13 +22,13 @@ def is_own_doing(code: int) -> bool:
 
 
 def blame(held: InFlightEnvelope, suspect: Suspect | None) -> str:
-    """What goes on after how the worker ended; `suspect` is None where the death could not be counted."""
+    """What goes on after how the worker ended; `suspect` is None where the exit could not be counted."""
     told = f"while {held}"
     if suspect is None:
         return told
     if not suspect.is_condemned:
-        return f"{told} (death {suspect.exits} of {EXITS_OF_ONE} on this record; after the last one it is set aside)"
+        return f"{told} (exit {suspect.exits} of {EXITS_OF_ONE} on this record; after the last one it is set aside)"
     if suspect.exits == EXITS_OF_ONE:
-        how = f"death {EXITS_OF_ONE} of {EXITS_OF_ONE} on this record"
+        how = f"exit {EXITS_OF_ONE} of {EXITS_OF_ONE} on this record"
         return f"{told} ({how}): the record is set aside as a dead letter {_REASON}; {REMEDY}"
-    return f"{told} (death {suspect.exits} on this record, which was not set aside after {EXITS_OF_ONE}: report it with the log)"
+    return f"{told} (exit {suspect.exits} on this record, which was not set aside after {EXITS_OF_ONE}: report it with the log)"

@@ -24,7 +24,7 @@ class RestartPolicy:
         return None if _recent(self._exits, now) >= MOST_EXITS else self._pause_ms(now)
 
     def note_explained(self, now: Instant) -> int:
-        """The same of a death that an envelope is counted for: it makes the pause longer, and ends nothing."""
+        """The same of an exit that an envelope is counted for: it makes the pause longer, and ends nothing."""
         self._explained.append(now)
         return self._pause_ms(now)
 
@@ -34,4 +34,4 @@ class RestartPolicy:
 
 
 def _recent(exits: Iterable[Instant], now: Instant) -> int:
-    return sum(0 <= now - death < WITHIN_MS for death in exits)
+    return sum(0 <= now - ended_at < WITHIN_MS for ended_at in exits)

@@ -49,7 +49,7 @@ class Supervisor:
             self._listen()
             self._look()
             self._obey()
-            self._bury()
+            self._reap()
         signal.alarm(0)
         # All is over: one more signal must not change how it ends.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -114,7 +114,7 @@ class Supervisor:
         for slot in self._slots:
             slot.look()
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         for slot in self._slots:
             code = slot.find_end()
             if code is not None:
@@ -123,9 +123,9 @@ class Supervisor:
     def _note_end(self, slot: WorkerSlot, code: int) -> None:
         if self._is_draining:
             self._last_codes.append(code)
-        elif not self._starts_again and not slot.has_culprit:
+        elif not self._starts_again and not slot.has_poison:
             self._fail(code if code >= 0 else 128 - code)
-        elif code in _FINAL and not slot.has_culprit:
+        elif code in _FINAL and not slot.has_poison:
             _log.error("%s ended with %d: starting it again cannot help", slot.name, code)
             self._fail(ExitCode(code))
         elif not slot.note_exit(code):

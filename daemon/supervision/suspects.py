@@ -54,12 +54,12 @@ class Suspects:
     def __init__(self, run_directory: Path) -> None:
         self._directory = run_directory / "suspects"
 
-    def count(self, held: InFlightEnvelope, death: str) -> Suspect | None:
+    def count(self, held: InFlightEnvelope, how: str) -> Suspect | None:
         """One more worker has ended with this envelope in flight. None if that could not be made durable."""
         known = self._read(self._path(held.origin))
         exits = known.exits if known is not None and known.identity == held.identity else 0
         (topic, number), offset = held.origin
-        suspect = Suspect(topic, number, offset, held.unit, held.kind, held.identity, exits + 1, death)
+        suspect = Suspect(topic, number, offset, held.unit, held.kind, held.identity, exits + 1, how)
         try:
             self._write(suspect)
         except OSError as error:

@@ -54,13 +54,13 @@ class Watchdog:
         """What has been in flight for long enough to be told."""
         return self._memory.find() if self._watch.elapsed_ms > _TOLD_MS else None
 
-    def find_culprit(self, code: int) -> InFlightEnvelope | None:
+    def find_poison(self, code: int) -> InFlightEnvelope | None:
         """What its worker died of, None if that was of nothing in flight. `code` is how it ended, negative for a signal."""
         return self._hung or (self._memory.find() if is_own_doing(code) else None)
 
-    def count(self, held: InFlightEnvelope, death: str) -> Suspect | None:
+    def count(self, held: InFlightEnvelope, how: str) -> Suspect | None:
         """One more worker has ended with it. None if that could not be written down."""
-        return self._suspects.count(held, death)
+        return self._suspects.count(held, how)
 
 
 def _is_halted(process_id: int) -> bool:

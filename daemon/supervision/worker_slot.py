@@ -38,7 +38,7 @@ class WorkerSlot:
         self._service_log = log
         self._exits = exits
         self._in_flight = in_flight
-        self._culprit: InFlightEnvelope | None = None
+        self._poison: InFlightEnvelope | None = None
         self._aborted_at: float | None = None
         self._policy = RestartPolicy()
         self._worker: subprocess.Popen[bytes] | None = None
@@ -132,20 +132,20 @@ class WorkerSlot:
         if self._said is not None:
             os.close(self._said)
         self._worker = self._said = None
-        self._culprit = self._in_flight.find_culprit(code)
+        self._poison = self._in_flight.find_poison(code)
         self._cut()
         return code
 
     @property
-    def has_culprit(self) -> bool:
+    def has_poison(self) -> bool:
         """The last worker died of an envelope."""
-        return self._culprit is not None
+        return self._poison is not None
 
     def note_exit(self, code: int) -> bool:
         """Whether another one is started, after a pause. If not, the status says why."""
         hung_seconds = self._in_flight.limit_seconds if self._in_flight.is_hung else None
         told, now = self._exits.how(code, hung_seconds), round(monotonic() * 1_000)
-        suspect, held = None, self._culprit
+        suspect, held = None, self._poison
         if held is not None:
             suspect = self._in_flight.count(held, told)
             told = f"{told} {blame(held, suspect)}"

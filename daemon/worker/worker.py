@@ -163,13 +163,13 @@ class Worker:
 
     def _state(self) -> State:
         parts = self._get_parts()
-        if parts.retry.away is not None:
-            return State(f"{parts.retry.away} away")
+        if parts.retry.unavailable is not None:
+            return State(f"{parts.retry.unavailable} unavailable")
         untaken = parts.cycle.partitions.put_off_takeovers.untaken
         if untaken:
-            return State(f"{next(iter(untaken.values())).what} away")
+            return State(f"{next(iter(untaken.values())).what} unavailable")
         if parts.cycle.refusal is not None:
-            return State.OUTPUT_AWAY
+            return State.OUTPUT_UNAVAILABLE
         if parts.cycle.partitions.is_healing:
             return State.HEALING
         if self._is_stopping():

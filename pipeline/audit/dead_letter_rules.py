@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pipeline.audit.finding import Deviation, Finding
-from pipeline.audit.observed import SeenLetter
+from pipeline.audit.observed import ObservedDeadLetter
 
 
-class ExpectedLetter(NamedTuple):
+class ExpectedDeadLetter(NamedTuple):
     """Of the record at the offset; to be there once everything up to `trigger` is settled. `digest` is that of its bytes."""
 
     offset: int
@@ -17,11 +17,11 @@ class ExpectedLetter(NamedTuple):
     digest: bytes
 
 
-def letter_findings(
+def dead_letter_findings(
     unit: str | None,
     partition: int,
-    expected: Iterable[ExpectedLetter],
-    seen: Mapping[int, Sequence[SeenLetter]],
+    expected: Iterable[ExpectedDeadLetter],
+    seen: Mapping[int, Sequence[ObservedDeadLetter]],
     settled: int,
 ) -> Iterator[Finding]:
     """By the offset of the record. What follows from records at or beyond `settled` may still come."""
@@ -40,7 +40,9 @@ def letter_findings(
             yield Finding(Deviation.DEAD_LETTER_UNEXPLAINED, unit, partition, offset, what)
 
 
-def _differences(unit: str | None, partition: int, expected: ExpectedLetter, letters: Sequence[SeenLetter]) -> Iterator[Finding]:
+def _differences(
+    unit: str | None, partition: int, expected: ExpectedDeadLetter, letters: Sequence[ObservedDeadLetter]
+) -> Iterator[Finding]:
     first, offset = letters[0], expected.offset
     if first.reason != expected.reason:
         what = f"the dead letter says {first.reason}, the record is {expected.reason}"

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from guardian.gc_tuning import calm_collector
 from pipeline.audit.errors import AuditRefused
 from pipeline.audit.overdue import overdue
-from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, WAITING, Told, judge_rows
+from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, WAITING, Told, audit_rows
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.scope import Scope
 from pipeline.audit.tables import TOLD, rows_of, told_batches
@@ -42,7 +42,7 @@ def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, ta
     result = (target / RESULT).absolute().as_uri()
     spark.conf.set(_AT_ONCE, "8")
     try:
-        written = write_rows(_judged(scope.rows(settings), settings, tasks), result, "overwrite", _LAYOUT)
+        written = write_rows(_audited(scope.rows(settings), settings, tasks), result, "overwrite", _LAYOUT)
         told = _read(spark, result)
         if not (waiting := told.where(F.col("kind") == WAITING)).isEmpty():
             late = waiting.mapInArrow(_overdue(_timing(told), settings), spark_schema(TOLD))
@@ -58,19 +58,19 @@ def findings(result: DataFrame) -> DataFrame:
     return result.where(F.col("kind") == FINDING).select(*columns).orderBy(*columns)
 
 
-def _judged(rows: DataFrame, settings: AuditSettings, tasks: int) -> DataFrame:
+def _audited(rows: DataFrame, settings: AuditSettings, tasks: int) -> DataFrame:
     """A unit is taken record by record: its size costs time, not memory. A number sorts faster than a name."""
     whose = ("partition", "unit")
     placed = rows.repartition(tasks, *whose).sortWithinPartitions(F.xxhash64(*whose), *whose, "kind", "place")
-    return placed.mapInArrow(_judge(settings), spark_schema(TOLD))
+    return placed.mapInArrow(_audit(settings), spark_schema(TOLD))
 
 
-def _judge(settings: AuditSettings) -> Step:
-    def judge_all(batches: Batches) -> Iterator[pa.RecordBatch]:
+def _audit(settings: AuditSettings) -> Step:
+    def audit_all(batches: Batches) -> Iterator[pa.RecordBatch]:
         calm_collector()
-        yield from told_batches(judge_rows(rows_of(batches), AuditRules(settings)))
+        yield from told_batches(audit_rows(rows_of(batches), AuditRules(settings)))
 
-    return judge_all
+    return audit_all
 
 
 def _timing(told: DataFrame) -> Timing:

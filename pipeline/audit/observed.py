@@ -32,7 +32,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     offset: int
 
 
-class SeenNotification(msgspec.Struct, frozen=True, array_like=True):
+class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
     """`place` orders what left; `position` is None where the header names none. `digest` is that of the value without its
     `CreDtTm`, which is `created_at`; `status` is None where the value has none. `version` is that of the lookups, `headers` are
     those that no other field holds. Two with one `likeness` have the same content, position, headers and marks.
@@ -55,7 +55,7 @@ class SeenNotification(msgspec.Struct, frozen=True, array_like=True):
     def marks(self) -> tuple[str | None, bool]:
         return self.incomplete, self.is_late
 
-    def is_like(self, other: "SeenNotification") -> bool:
+    def is_like(self, other: "ObservedNotification") -> bool:
         """But for marks, and for when it was made and where it lies."""
         return (
             self.digest == other.digest
@@ -77,7 +77,7 @@ class SeenNotification(msgspec.Struct, frozen=True, array_like=True):
         return f"{self.notification_id} ({event})"
 
 
-class SeenLetter(msgspec.Struct, frozen=True, array_like=True):
+class ObservedDeadLetter(msgspec.Struct, frozen=True, array_like=True):
     """A dead letter. `digest` is that of its value, None where that was cut."""
 
     place: int
@@ -86,7 +86,7 @@ class SeenLetter(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes | None
 
 
-def see(headers: Headers, value: bytes, place: int) -> SeenNotification | None:
+def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification | None:
     """None where there is no notification id."""
     texts = {name: text.decode(errors="replace") for name, text in headers}
     identifier = texts.pop("notification-id", None)
@@ -95,7 +95,7 @@ def see(headers: Headers, value: bytes, place: int) -> SeenNotification | None:
     created, status = _find_text(value, _CREATED), _find_text(value, _STATUS)
     digest = _digest_without(value, created)
     # What is popped is no part of the headers that are left.
-    return SeenNotification(
+    return ObservedNotification(
         place,
         identifier,
         find_position(texts.pop("source-position", None)),
@@ -135,18 +135,18 @@ def _find_text(value: bytes, name: str) -> slice | None:
     return slice(start, len(value) if end < 0 else end)
 
 
-def see_expected(notification: Notification) -> SeenNotification:
+def observe_expected(notification: Notification) -> ObservedNotification:
     """What the unit's own code makes, which has an id."""
-    seen = see(notification.headers, notification.value, -1)
+    seen = observe(notification.headers, notification.value, -1)
     assert seen is not None, "a notification has an id"
     return seen
 
 
-def see_letter(headers: Headers, value: bytes, place: int) -> tuple[Position | None, SeenLetter]:
+def observe_dead_letter(headers: Headers, value: bytes, place: int) -> tuple[Position | None, ObservedDeadLetter]:
     """A dead letter and the position of its record."""
     texts = {name: text.decode(errors="replace") for name, text in headers}
     is_cut = "dead-letter-value-length" in texts
-    letter = SeenLetter(
+    letter = ObservedDeadLetter(
         place, texts.get("dead-letter-reason", ""), "possible-duplicate" in texts, None if is_cut else digest_of(value)
     )
     return find_position(texts.get("dead-letter-source-position")), letter

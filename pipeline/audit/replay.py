@@ -9,10 +9,10 @@ from typing import NamedTuple
 from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
 from domain.notification import Notification
-from pipeline.audit.observed import SeenNotification, likeness_of, see_expected
+from pipeline.audit.observed import ObservedNotification, likeness_of, observe_expected
 from pipeline.audit.rules import AuditRules
 from pipeline.audit.unit_output import UnitOutput
-from resequencer.dry_run import Led, lead
+from resequencer.dry_run import DryRunResult, dry_run
 from resequencer.unit import Unit
 
 _WIDTH = 16
@@ -25,7 +25,7 @@ _SILENT = 64
 class Emission(NamedTuple):
     """A notification or a dead letter that must be there once everything up to the offset `trigger` is settled."""
 
-    made: SeenNotification | DeadLetter
+    made: ObservedNotification | DeadLetter
     offset: int
     trigger: int
 
@@ -37,7 +37,7 @@ class Link(NamedTuple):
     emission: Emission
 
 
-class Course(NamedTuple):
+class Replay(NamedTuple):
     """One way. `highest` is the highest place in the output of what was let out, `score` how well it agrees so far.
 
     `explained` counts the notifications; None once anything that leaves is not there, or not as it has to be. `is_guessed`
@@ -61,22 +61,22 @@ class Course(NamedTuple):
         return found[::-1]
 
 
-class Courses:
+class Replays:
     """The ways of one unit, from a beginning on. Give it the arrivals in their order, then ask for the best.
 
     Only if it `is_thorough` are releases thought of that let nothing out.
     """
 
-    def __init__(self, beginning: Course, rules: AuditRules, output: UnitOutput, *, is_thorough: bool = False) -> None:
+    def __init__(self, beginning: Replay, rules: AuditRules, output: UnitOutput, *, is_thorough: bool = False) -> None:
         self.is_thorough = is_thorough
         self._rules = rules
         self._output = output
-        self._courses = [beginning]
+        self._replays = [beginning]
 
     @property
-    def known(self) -> Course | None:
+    def known(self) -> Replay | None:
         """The way that lets out all that came, and all of it just as it is there; None if there is no such way yet."""
-        for each in self._courses:
+        for each in self._replays:
             if _is_known(each):
                 return each
         return None
@@ -84,69 +84,69 @@ class Courses:
     def arrive(self, envelope: DataEnvelope) -> bool:
         """Whether it counted: a duplicate does not, and what became a dead letter at once."""
         self._branch()
-        led = [lead(each.unit, envelope, self._rules.rules) for each in self._courses]
-        counted_at = envelope.offset if led[0].counts else None
-        ways = zip(self._courses, led, strict=True)
-        self._courses = [self._after(each, way, envelope.offset, counted_at) for each, way in ways]
-        return led[0].counts
+        results = [dry_run(each.unit, envelope, self._rules.context) for each in self._replays]
+        counted_at = envelope.offset if results[0].counts else None
+        ways = zip(self._replays, results, strict=True)
+        self._replays = [self._after(each, way, envelope.offset, counted_at) for each, way in ways]
+        return results[0].counts
 
-    def best(self) -> Course:
+    def best(self) -> Replay:
         """Call it once, when everything has arrived."""
         self._branch()
-        return max(self._courses, key=_score)
+        return max(self._replays, key=_score)
 
-    def is_heard_of(self, course: Course) -> bool:
+    def is_heard_of(self, replay: Replay) -> bool:
         """Whether the release of what waits would let anything out; of one that would not nobody can tell whether it was."""
-        return bool(course.unit.stash.lanes and lead(course.unit, None, self._rules.rules).output)
+        return bool(replay.unit.stash.lanes and dry_run(replay.unit, None, self._rules.context).output)
 
     def _branch(self) -> None:
         """Where a release may have been."""
         if not self.is_thorough and not self._output.incomplete:
             return
-        released = [released for each in self._courses if (released := self._released(each)) is not None]
-        if released or len(self._courses) > 1:
-            self._courses = sorted([*self._courses, *released], key=_score, reverse=True)[:_WIDTH]
+        released = [released for each in self._replays if (released := self._released(each)) is not None]
+        if released or len(self._replays) > 1:
+            self._replays = sorted([*self._replays, *released], key=_score, reverse=True)[:_WIDTH]
 
-    def _released(self, course: Course) -> Course | None:
-        if not course.unit.stash.lanes or not self._may_be_released(course):
+    def _released(self, replay: Replay) -> Replay | None:
+        if not replay.unit.stash.lanes or not self._may_be_released(replay):
             return None
-        led = lead(course.unit, None, self._rules.rules)
-        if not self._is_one_release(led):
+        results = dry_run(replay.unit, None, self._rules.context)
+        if not self._is_one_release(results):
             return None
-        after = self._after(course, led, course.counted_at)
-        return after if self._is_seen(course) else after._replace(is_guessed=True)
+        after = self._after(replay, results, replay.counted_at)
+        return after if self._is_seen(replay) else after._replace(is_guessed=True)
 
-    def _may_be_released(self, course: Course) -> bool:
-        if self._is_seen(course):
+    def _may_be_released(self, replay: Replay) -> bool:
+        if self._is_seen(replay):
             return True
-        stash = course.unit.stash
+        stash = replay.unit.stash
         is_silent = self.is_thorough and len(stash) <= _SILENT
         return is_silent and all(self._output.find_first(each.envelope.offset) is None for each in stash)
 
-    def _is_seen(self, course: Course) -> bool:
+    def _is_seen(self, replay: Replay) -> bool:
         """Whether something that waits is marked in the output."""
         incomplete = self._output.incomplete
-        return bool(incomplete) and any(each.envelope.offset in incomplete for each in course.unit.stash)
+        return bool(incomplete) and any(each.envelope.offset in incomplete for each in replay.unit.stash)
 
-    def _is_one_release(self, led: Led) -> bool:
+    def _is_one_release(self, results: DryRunResult) -> bool:
         """Whether all of what is marked in it was made at one instant, and nothing else at that instant.
 
         A user's own target type may have been called again in between.
         """
-        made = [each.notification_id for each in led.output if isinstance(each, Notification)]
+        made = [each.notification_id for each in results.output if isinstance(each, Notification)]
         marked = [seen for each in made if (seen := self._output.find(each)) is not None and seen.incomplete is not None]
         if self._rules.handler.is_foreign or any(each.created_at is None for each in marked):
             return True
         instants = {each.created_at for each in marked if each.created_at is not None}
         return not instants or (len(instants) == 1 and self._output.released[instants.pop()] <= set(made))
 
-    def _after(self, course: Course, led: Led, trigger: int, counted_at: int | None = None) -> Course:
-        _, score, highest, last, explained, is_guessed, before = course
-        for each in led.output:
+    def _after(self, replay: Replay, results: DryRunResult, trigger: int, counted_at: int | None = None) -> Replay:
+        _, score, highest, last, explained, is_guessed, before = replay
+        for each in results.output:
             emission, rated, place, is_right = self._rated(each, trigger, highest)
             score, highest, last = score + rated, max(highest, place), Link(last, emission)
             explained = explained + (place >= 0) if is_right and explained is not None else None
-        return Course(led.unit, score, highest, last, explained, is_guessed, before if counted_at is None else counted_at)
+        return Replay(results.unit, score, highest, last, explained, is_guessed, before if counted_at is None else counted_at)
 
     def _rated(self, made: Notification | DeadLetter, trigger: int, highest: int) -> tuple[Emission, int, int, bool]:
         """With how well it agrees with what was seen of it, where that is, and whether it is all that it has to be."""
@@ -158,7 +158,7 @@ class Courses:
             # As nearly always. What is alike is kept once.
             is_behind = seen.place < highest
             return Emission(seen, made.origin.offset, trigger), 2 - is_behind, seen.place, not is_behind
-        expected = see_expected(made)
+        expected = observe_expected(made)
         if seen is None:
             return Emission(expected, made.origin.offset, trigger), -1, -1, False
         is_behind, has_marks = seen.place < highest, seen.marks == expected.marks
@@ -168,9 +168,9 @@ class Courses:
         return emission, rated, seen.place, is_alike and not is_behind
 
 
-def _is_known(course: Course) -> bool:
-    return course.explained is not None and not course.is_guessed and not course.unit.stash.lanes
+def _is_known(replay: Replay) -> bool:
+    return replay.explained is not None and not replay.is_guessed and not replay.unit.stash.lanes
 
 
-def _score(course: Course) -> int:
-    return course.score
+def _score(replay: Replay) -> int:
+    return replay.score

@@ -25,7 +25,7 @@ UNKNOWN = b""
 """The value of a notification whose content cannot be known: it is not compared."""
 
 
-class KnownHandler:
+class ReplayHandler:
     """Handles what belongs to `output`, the unit that is looked at.
 
     A user's own target type is not called: what its values are is not known, and that it refused an envelope is believed. So is,

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from domain.envelope import DataEnvelope
 from domain.record import Partition
-from pipeline.audit.dead_letter_rules import ExpectedLetter, letter_findings
+from pipeline.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_findings
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.lateness import Lateness
-from pipeline.audit.observed import SeenLetter, SeenNotification
+from pipeline.audit.observed import ObservedDeadLetter, ObservedNotification
 from pipeline.audit.replay import Emission
 from pipeline.audit.rows import (
     LETTER,
@@ -26,7 +26,7 @@ from pipeline.audit.rows import (
     read_refused,
 )
 from pipeline.audit.rules import AuditRules
-from pipeline.audit.unit_audit import NOT_KNOWN, UnitJudge
+from pipeline.audit.unit_audit import NOT_KNOWN, UnitAudit
 
 FINDING, UNIT, WAITING, ARRIVAL, LET_OUT = "finding", "unit", "waiting", "arrival", "notification"
 
@@ -61,40 +61,40 @@ class Told(NamedTuple):
     is_compared: bool | None = None
 
 
-def judge_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+def audit_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
     """Rows of one unit in one partition follow each other, ordered by kind and place."""
     for (partition, unit), of_unit in groupby(rows, key=_whose):
         if unit.startswith("\x00"):
-            yield from _judge_place(partition, of_unit, rules)
+            yield from _audit_place(partition, of_unit, rules)
         else:
-            yield from _judge_unit(partition, unit, of_unit, rules)
+            yield from _audit_unit(partition, unit, of_unit, rules)
 
 
-def _judge_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
-    judge, lateness = UnitJudge(partition, unit, rules), Lateness(rules.strategy)
+def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+    audit, lateness = UnitAudit(partition, unit, rules), Lateness(rules.strategy)
     arrivals: dict[int, tuple[int, int | None]] = {}
     origin = Partition(rules.settings.topic, partition)
     for row in rows:
         if row.kind == NOTIFICATION:
-            judge.output.add(read_notification(row.payload))
+            audit.output.add(read_notification(row.payload))
         elif row.kind == LETTER:
-            judge.output.add_letter(row.place, read_letter(row.payload))
+            audit.output.add_letter(row.place, read_letter(row.payload))
         elif row.kind == RECORD:
             arrived = read_arrived(row.payload)
             envelope = envelope_of(row, arrived, origin)
-            if judge.arrive(envelope, arrived.value_digest):
+            if audit.arrive(envelope, arrived.value_digest):
                 arrivals[row.place] = (len(arrivals), row.at)
                 yield _arrival(lateness, envelope, row)
-    judged = judge.end()
-    yield Told(UNIT, unit, partition, open=judged.open)
-    yield from map(_finding, judged.findings)
-    oldest, lowest = judged.course.unit.stash.oldest, judged.course.unit.stash.lowest
-    if judged.is_waiting and oldest is not None and lowest is not None and oldest.envelope.offset < judge.settled:
-        waits_for = rules.strategy.missing(judged.course.unit.strategy_state, lowest.envelope)
+    audited = audit.end()
+    yield Told(UNIT, unit, partition, open=audited.open)
+    yield from map(_finding, audited.findings)
+    oldest, lowest = audited.replay.unit.stash.oldest, audited.replay.unit.stash.lowest
+    if audited.is_waiting and oldest is not None and lowest is not None and oldest.envelope.offset < audit.settled:
+        waits_for = rules.strategy.missing(audited.replay.unit.strategy_state, lowest.envelope)
         yield Told(WAITING, unit, partition, oldest.envelope.offset, what=waits_for)
-    for emission in judged.course.emissions():
-        if isinstance(emission.made, SeenNotification):
-            seen = judge.output.find(emission.made.notification_id)
+    for emission in audited.replay.emissions():
+        if isinstance(emission.made, ObservedNotification):
+            seen = audit.output.find(emission.made.notification_id)
             if seen is not None:
                 yield _let_out(unit, partition, emission, seen, arrivals)
 
@@ -107,9 +107,9 @@ def _arrival(lateness: Lateness, envelope: DataEnvelope, row: Row) -> Told:
 
 
 def _let_out(
-    unit: str, partition: int, emission: Emission, seen: SeenNotification, arrivals: dict[int, tuple[int, int | None]]
+    unit: str, partition: int, emission: Emission, seen: ObservedNotification, arrivals: dict[int, tuple[int, int | None]]
 ) -> Told:
-    assert isinstance(emission.made, SeenNotification)
+    assert isinstance(emission.made, ObservedNotification)
     index, at = arrivals.get(emission.offset, (0, None))
     last, _ = arrivals.get(emission.trigger, (index, None))
     waited_ms = None if at is None or seen.created_at is None else max(0, seen.created_at - at)
@@ -128,20 +128,20 @@ def _let_out(
     )
 
 
-def _judge_place(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+def _audit_place(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
     """A record that is no envelope, and the dead letters that speak of it."""
-    letters: dict[int, list[SeenLetter]] = {}
-    expected: list[ExpectedLetter] = []
+    letters: dict[int, list[ObservedDeadLetter]] = {}
+    expected: list[ExpectedDeadLetter] = []
     for row in rows:
         if row.kind == LETTER:
             letters.setdefault(row.place, []).append(read_letter(row.payload))
         elif row.kind == REFUSED:
             refused = read_refused(row.payload)
-            expected.append(ExpectedLetter(row.place, row.place, refused.reason, refused.error, refused.value_digest))
+            expected.append(ExpectedDeadLetter(row.place, row.place, refused.reason, refused.error, refused.value_digest))
         elif row.kind == UNREADABLE:
             yield _finding(Finding(Deviation.UNREADABLE, None, partition, None, row.payload.decode()))
     settled = rules.settings.settled.get(partition, 0)
-    yield from map(_finding, letter_findings(None, partition, expected, letters, settled))
+    yield from map(_finding, dead_letter_findings(None, partition, expected, letters, settled))
 
 
 def _finding(found: Finding) -> Told:

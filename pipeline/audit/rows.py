@@ -9,7 +9,7 @@ from domain.dead_letter import DeadLetterReason
 from domain.decoding import Refusal
 from domain.envelope import CustomObject, DataEnvelope, MdsObject, PdsObject, ProcessObject
 from domain.record import Headers, Origin, Partition, Record
-from pipeline.audit.observed import SeenLetter, SeenNotification, digest_of, see, see_letter
+from pipeline.audit.observed import ObservedDeadLetter, ObservedNotification, digest_of, observe, observe_dead_letter
 from pipeline.audit.rules import AuditRules
 
 NOTIFICATION, LETTER, RECORD, REFUSED, UNREADABLE = range(5)
@@ -50,8 +50,8 @@ class RefusedRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-read_notification = msgspec.msgpack.Decoder(SeenNotification).decode
-read_letter = msgspec.msgpack.Decoder(SeenLetter).decode
+read_notification = msgspec.msgpack.Decoder(ObservedNotification).decode
+read_letter = msgspec.msgpack.Decoder(ObservedDeadLetter).decode
 read_arrived = msgspec.msgpack.Decoder(Arrived).decode
 read_refused = msgspec.msgpack.Decoder(RefusedRecord).decode
 
@@ -68,7 +68,7 @@ class Row(NamedTuple):
 
 
 def notification_row(key: bytes | None, headers: Headers, value: bytes, place: int) -> Row:
-    seen = see(headers, value, place)
+    seen = observe(headers, value, place)
     if seen is None or key is None:
         return unreadable_row(place, "a notification without a key or the header notification-id")
     if b"\0" in key:
@@ -79,7 +79,7 @@ def notification_row(key: bytes | None, headers: Headers, value: bytes, place: i
 
 def letter_row(record: Record, place: int, rules: AuditRules) -> Row:
     """To its unit, if it was set aside for what its unit knew; to the place of its record otherwise."""
-    position, letter = see_letter(record.headers, record.value, place)
+    position, letter = observe_dead_letter(record.headers, record.value, place)
     if position is None:
         return unreadable_row(place, "a dead letter without the header dead-letter-source-position")
     unit = place_name(position.offset)

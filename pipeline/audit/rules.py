@@ -6,13 +6,13 @@ from random import Random
 import msgspec
 
 from domain.decoding import DecodingSettings, EnvelopeDecoder
-from pipeline.audit.replay_handler import KnownHandler
+from pipeline.audit.replay_handler import ReplayHandler
 from resequencer.handlers.notification_settings import parse_notification_settings
 from resequencer.handlers.settings import HandlerSettings
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 
 
 class AuditSettings(msgspec.Struct, frozen=True):
@@ -40,9 +40,9 @@ class AuditRules:
         self.settings = settings
         self.strategy: Strategy = make_strategy(settings.strategy)
         table = parse_notification_settings(StringIO(settings.table), "notification settings")
-        self.handler = KnownHandler(settings.handler, table, settings.lookups)
+        self.handler = ReplayHandler(settings.handler, table, settings.lookups)
         # Nothing is tried again here, so chance is never asked.
-        self.rules = Rules(self.strategy, self.handler, settings.resequencer, Random(0))  # noqa: S311
+        self.context = TurnContext(self.strategy, self.handler, settings.resequencer, Random(0))  # noqa: S311
         # A user's own may look at whatever came.
         self.needs_records = ":" in settings.strategy.strategy
         self.decoder = EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence, settings.max_value_bytes))

@@ -5,29 +5,29 @@ from typing import NamedTuple
 
 from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
-from pipeline.audit.dead_letter_rules import ExpectedLetter, letter_findings
+from pipeline.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_findings
 from pipeline.audit.finding import Deviation, Finding
-from pipeline.audit.observed import SeenNotification, digest_of
-from pipeline.audit.replay import Course, Emission
+from pipeline.audit.observed import ObservedNotification, digest_of
+from pipeline.audit.replay import Emission, Replay
 from pipeline.audit.replay_handler import UNKNOWN
 from pipeline.audit.rules import AuditRules
-from pipeline.audit.staged_replay import LikelyCourses
+from pipeline.audit.staged_replay import StagedReplay
 from pipeline.audit.unit_output import UnitOutput
 
 NOT_KNOWN = digest_of(UNKNOWN)
 """The digest of a content that cannot be known."""
 
 
-class Judged(NamedTuple):
+class AuditedUnit(NamedTuple):
     """What was found of a unit. `open` is how much may still come; `is_waiting` if a release would let something out."""
 
     findings: list[Finding]
     open: int
-    course: Course
+    replay: Replay
     is_waiting: bool
 
 
-class UnitJudge:
+class UnitAudit:
     """One unit in one partition: first everything that was let out, then everything that arrived, each in its order.
 
     What follows from records at or beyond `settled` may still come.
@@ -40,40 +40,40 @@ class UnitJudge:
         self.settled = rules.settings.settled.get(partition, 0)
         self._envelopes: dict[int, bytes] = {}
         rules.handler.output = self.output
-        self._courses = LikelyCourses(unit, rules, self.output)
+        self._replays = StagedReplay(unit, rules, self.output)
 
     def arrive(self, envelope: DataEnvelope, value_digest: bytes) -> bool:
         """Whether it counts: a duplicate does not. The digest is that of the record's bytes."""
         self._envelopes[envelope.offset] = value_digest
-        return self._courses.arrive(envelope)
+        return self._replays.arrive(envelope)
 
-    def end(self) -> Judged:
-        course = self._courses.best()
-        is_waiting = self._courses.is_heard_of(course)
-        waiting = len(course.unit.stash) if is_waiting else 0
-        if self._is_as_it_has_to_be(course):
-            return Judged([], waiting, course, is_waiting)
-        emissions = course.emissions()
-        notified = [each for each in emissions if isinstance(each.made, SeenNotification)]
-        buried = [self._letter(each) for each in emissions if isinstance(each.made, DeadLetter)]
+    def end(self) -> AuditedUnit:
+        replay = self._replays.best()
+        is_waiting = self._replays.is_heard_of(replay)
+        waiting = len(replay.unit.stash) if is_waiting else 0
+        if self._is_as_it_has_to_be(replay):
+            return AuditedUnit([], waiting, replay, is_waiting)
+        emissions = replay.emissions()
+        notified = [each for each in emissions if isinstance(each.made, ObservedNotification)]
+        dead_lettered = [self._letter(each) for each in emissions if isinstance(each.made, DeadLetter)]
         missing = [each for each in notified if self.output.find(_id(each)) is None]
         findings = [*self._missing(missing), *self._orphans(notified), *self._doubled()]
         if not self.output.has_possible_duplicates:
             findings += self._disorder(notified)
         findings += [found for each in notified for found in self._differences(each)]
-        findings += letter_findings(self._unit, self._partition, buried, self.output.letters, self.settled)
-        return Judged(findings, waiting + sum(each.trigger >= self.settled for each in missing), course, is_waiting)
+        findings += dead_letter_findings(self._unit, self._partition, dead_lettered, self.output.letters, self.settled)
+        return AuditedUnit(findings, waiting + sum(each.trigger >= self.settled for each in missing), replay, is_waiting)
 
-    def _is_as_it_has_to_be(self, course: Course) -> bool:
+    def _is_as_it_has_to_be(self, replay: Replay) -> bool:
         """As nearly always: all that is there was to be let out, each once, in its order and as it is."""
         output = self.output
         count = len(output.notifications)
-        return course.explained == count == output.count and not output.letters and not output.has_possible_duplicates
+        return replay.explained == count == output.count and not output.letters and not output.has_possible_duplicates
 
-    def _letter(self, emission: Emission) -> ExpectedLetter:
+    def _letter(self, emission: Emission) -> ExpectedDeadLetter:
         made = emission.made
         assert isinstance(made, DeadLetter)
-        return ExpectedLetter(emission.offset, emission.trigger, made.reason, made.error, self._envelopes[emission.offset])
+        return ExpectedDeadLetter(emission.offset, emission.trigger, made.reason, made.error, self._envelopes[emission.offset])
 
     def _missing(self, missing: list[Emission]) -> Iterator[Finding]:
         for each in missing:
@@ -112,7 +112,7 @@ class UnitJudge:
 
     def _differences(self, emission: Emission) -> Iterator[Finding]:
         expected, seen = emission.made, self.output.find(_id(emission))
-        assert isinstance(expected, SeenNotification)
+        assert isinstance(expected, ObservedNotification)
         if seen is None or seen.is_possible_duplicate:
             return
         for deviation, what in differences(expected, seen):
@@ -125,7 +125,7 @@ class UnitJudge:
         return Finding(deviation, self._unit, self._partition, None if offset < 0 else offset, what)
 
 
-def differences(expected: SeenNotification, seen: SeenNotification) -> Iterator[tuple[Deviation, str]]:
+def differences(expected: ObservedNotification, seen: ObservedNotification) -> Iterator[tuple[Deviation, str]]:
     """Of position, status, content and headers; of content that cannot be known nothing is said."""
     if seen.position != expected.position and expected.position is not None:
         yield Deviation.WRONG_POSITION, f"names {_told(seen)} and was caused by {_told(expected)}"
@@ -140,7 +140,7 @@ def differences(expected: SeenNotification, seen: SeenNotification) -> Iterator[
         yield Deviation.WRONG_HEADERS, f"has other headers: {', '.join(names)}"
 
 
-def mark_differences(expected: SeenNotification, seen: SeenNotification) -> Iterator[tuple[Deviation, str]]:
+def mark_differences(expected: ObservedNotification, seen: ObservedNotification) -> Iterator[tuple[Deviation, str]]:
     if seen.is_late and not expected.is_late:
         yield Deviation.FALSELY_LATE, "is marked late, and its number had not been given up"
     if expected.is_late and not seen.is_late:
@@ -154,20 +154,20 @@ def mark_differences(expected: SeenNotification, seen: SeenNotification) -> Iter
         yield Deviation.NOT_MARKED_INCOMPLETE, what
 
 
-def _headers(seen: SeenNotification) -> tuple[tuple[str, str | None], ...]:
+def _headers(seen: ObservedNotification) -> tuple[tuple[str, str | None], ...]:
     return (*seen.headers, ("lookups-version", seen.version))
 
 
 def _id(emission: Emission) -> str:
-    assert isinstance(emission.made, SeenNotification)
+    assert isinstance(emission.made, ObservedNotification)
     return emission.made.notification_id
 
 
 def _named(emission: Emission) -> str:
-    assert isinstance(emission.made, SeenNotification)
+    assert isinstance(emission.made, ObservedNotification)
     return emission.made.named
 
 
-def _told(seen: SeenNotification) -> str:
+def _told(seen: ObservedNotification) -> str:
     position = seen.position
     return "no position" if position is None else f"{position.topic}-{position.partition}@{position.offset}"

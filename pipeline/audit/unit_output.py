@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from domain.clock import Instant
-from pipeline.audit.observed import SeenLetter, SeenNotification
+from pipeline.audit.observed import ObservedDeadLetter, ObservedNotification
 
 
 class UnitOutput:
@@ -14,16 +14,16 @@ class UnitOutput:
     """
 
     def __init__(self) -> None:
-        self.notifications: list[SeenNotification] = []
-        self.letters: dict[int, list[SeenLetter]] = {}
+        self.notifications: list[ObservedNotification] = []
+        self.letters: dict[int, list[ObservedDeadLetter]] = {}
         self.versions: set[str | None] = set()
         self.has_possible_duplicates = False
         self.incomplete: set[int] = set()
         self.released: dict[Instant, set[str]] = {}
-        self._by_id: dict[str, SeenNotification] = {}
-        self._by_offset: dict[int, SeenNotification] = {}
+        self._by_id: dict[str, ObservedNotification] = {}
+        self._by_offset: dict[int, ObservedNotification] = {}
 
-    def add(self, seen: SeenNotification) -> None:
+    def add(self, seen: ObservedNotification) -> None:
         """Of several with one id the first one counts that is not marked as a possible duplicate."""
         self.notifications.append(seen)
         self.versions.add(seen.version)
@@ -42,13 +42,13 @@ class UnitOutput:
         """Of different notifications."""
         return len(self._by_id)
 
-    def add_letter(self, offset: int, letter: SeenLetter) -> None:
+    def add_letter(self, offset: int, letter: ObservedDeadLetter) -> None:
         self.letters.setdefault(offset, []).append(letter)
 
-    def find(self, notification_id: str) -> SeenNotification | None:
+    def find(self, notification_id: str) -> ObservedNotification | None:
         return self._by_id.get(notification_id)
 
-    def find_first(self, offset: int) -> SeenNotification | None:
+    def find_first(self, offset: int) -> ObservedNotification | None:
         """The first that the record at this offset is said to have caused."""
         return self._by_offset.get(offset)
 
@@ -60,6 +60,6 @@ class UnitOutput:
         """Whether a dead letter of the record says this reason."""
         return any(each.reason == reason for each in self.letters.get(offset, ()))
 
-    def counted(self) -> Sequence[SeenNotification]:
+    def counted(self) -> Sequence[ObservedNotification]:
         """Each notification once, in the order in which they left."""
         return [each for each in self.notifications if self._by_id[each.notification_id] is each]

@@ -11,11 +11,11 @@ from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
 from domain.envelope import DataEnvelope
 from domain.record import Headers, Origin, Partition, Record
 from enrichment.shapes import ANY, LONGEST_KEY_BYTES, key_of
-from pipeline.lookups.unit_waits import Lesson, UnitWaits, lesson_rules, rounded_up
+from pipeline.lookups.unit_waits import Lesson, UnitWaits, lesson_context, rounded_up
 from pipeline.spark.arrow_rows import Batches, Step, batch_of, cells_of
 from pipeline.spark.job_settings import LearningSettings
 from resequencer.strategies.registry import make_strategy
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 
 WAIT, EVENTS, READ, REFUSED, TIMELESS = "wait", "events", "read", "refused", "timeless"
 """The kinds of lessons: of a flow, of a unit (how many records it was), of a record that is no envelope or does not say when it
@@ -58,8 +58,8 @@ def lessons(settings: LearningSettings) -> Step:
     """From `ARRIVED`, unit by unit in the order of offsets, to `LESSONS`. A unit's size costs time, not memory."""
 
     def learn(batches: Batches) -> Iterator[pa.RecordBatch]:
-        rules = lesson_rules(make_strategy(settings.strategy))
-        yield from _batches(_lessons(map(_Arrived._make, cells_of(batches)), rules), LESSONS)
+        context = lesson_context(make_strategy(settings.strategy))
+        yield from _batches(_lessons(map(_Arrived._make, cells_of(batches)), context), LESSONS)
 
     return learn
 
@@ -89,12 +89,12 @@ def _lean(envelope: DataEnvelope, settings: LearningSettings) -> DataEnvelope:
     )
 
 
-def _lessons(rows: Iterable[_Arrived], rules: Rules) -> Iterator[_Row]:
+def _lessons(rows: Iterable[_Arrived], context: TurnContext) -> Iterator[_Row]:
     for (_, unit), of_unit in groupby(rows, _whose):
         if unit is None:
             yield from ((REFUSED if row.payload is None else TIMELESS, ANY, "", 1) for row in of_unit)
         else:
-            yield from _of_unit(UnitWaits(unit, rules), of_unit)
+            yield from _of_unit(UnitWaits(unit, context), of_unit)
 
 
 def _of_unit(waits: UnitWaits, rows: Iterable[_Arrived]) -> Iterator[_Row]:

@@ -13,7 +13,7 @@ from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.turn import decide
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from resequencer.unit import Unit
 
 _MOST_FLOWS = 256
@@ -36,17 +36,17 @@ class _Idle:
         return Handled()
 
 
-def lesson_rules(strategy: Strategy) -> Rules:
+def lesson_context(strategy: Strategy) -> TurnContext:
     """Nothing has a deadline here: what is asked is how long it would have had to be."""
-    return Rules(strategy, _Idle(), ResequencerSettings(), Random(0))  # noqa: S311 - Nothing is tried again.
+    return TurnContext(strategy, _Idle(), ResequencerSettings(), Random(0))  # noqa: S311 - Nothing is tried again.
 
 
 class UnitWaits:
     """One unit, by the service's own code. Give it the envelopes in the order of their arrival; it keeps what a unit keeps."""
 
-    def __init__(self, unit: str, rules: Rules) -> None:
-        self._rules = rules
-        self._unit = Unit(unit, rules.strategy.initial())
+    def __init__(self, unit: str, context: TurnContext) -> None:
+        self._context = context
+        self._unit = Unit(unit, context.strategy.initial())
         self._now: Instant = 0
         self._counts: Counter[tuple[str, str]] = Counter()
 
@@ -54,7 +54,7 @@ class UnitWaits:
         """How long the oldest of the stash has waited, if this is what it waited for. No clock runs backwards here."""
         self._now = max(self._now, at)
         oldest = self._unit.stash.oldest
-        self._unit, decision = decide(self._unit, (envelope,), (), self._now, self._rules)
+        self._unit, decision = decide(self._unit, (envelope,), (), self._now, self._context)
         if decision.tally.handled or decision.tally.stashed:  # A duplicate is neither.
             self._count(envelope)
         # What a bound releases has not waited to the end.

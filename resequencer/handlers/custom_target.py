@@ -14,7 +14,7 @@ _read = msgspec.json.Decoder(dict[str, Any], float_hook=float).decode
 """A number beyond the range of a float becomes infinite: without the hook it would fail every later call for its unit."""
 
 
-class CalledTarget:
+class CustomTarget:
     """Hands the user's callable the produced report as plain Python objects, fresh for each call, and takes bytes."""
 
     def __init__(self, name: str, function: Callable[[dict[str, Any]], object], produced: ProducedReport) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from domain.errors import ConfigurationError
-from resequencer.handlers.custom_target import CalledTarget, import_callable
+from resequencer.handlers.custom_target import CustomTarget, import_callable
 from resequencer.handlers.iso20022.report_xml import render_report_xml
 from resequencer.handlers.produced_report import ProducedReport
 from resequencer.payment_data import PaymentData
@@ -27,7 +27,7 @@ def find_target_type(name: str, custom_data_keys: tuple[str, ...], pds_data_keys
     """
     produced = ProducedReport(custom_data_keys, pds_data_keys)
     if ":" in name:
-        return CalledTarget(name, import_callable(name, TARGET_TYPE_KEY), produced)
+        return CustomTarget(name, import_callable(name, TARGET_TYPE_KEY), produced)
     known: dict[str, TargetType] = dict(zip(TARGET_TYPES, (_as_it_is, _as_xml, produced), strict=True))
     if name not in known:
         near = get_close_matches(name, TARGET_TYPES, n=1)

@@ -10,7 +10,7 @@ _AT_ONCE_MS = 1_000
 """So much may be spent before anything is spared."""
 
 
-class Spared:
+class TimeBudget:
     """A handler around another. Where a server is found unavailable only after a time-out, each envelope would take that long.
 
     Once such calls have taken too much of the worker's time, envelopes wait for that server without the handler being called,

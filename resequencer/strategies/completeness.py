@@ -51,7 +51,7 @@ class Completeness:
     def forced(self, state: Seen, envelope: DataEnvelope) -> Seen:  # noqa: ARG002 - what is missing stays missing.
         return state
 
-    def buried(self, state: Seen, envelope: DataEnvelope) -> Seen:  # noqa: ARG002 - its data was taken over all the same.
+    def dead_lettered(self, state: Seen, envelope: DataEnvelope) -> Seen:  # noqa: ARG002 - its data was taken over all the same.
         return state
 
     def is_late(self, state: Seen, envelope: DataEnvelope) -> bool:  # noqa: ARG002 - no numbers, nothing given up.

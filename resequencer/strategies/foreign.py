@@ -11,7 +11,9 @@ from resequencer.in_flight import CallKind, InFlight, Untracked
 from resequencer.strategies.port import Rank, Strategy, StrategyState
 
 _Answer = TypeVar("_Answer")
-_QUESTIONS = ("initial", "rank", "observe", "accepts", "handled", "forced", "buried", "is_late", "missing")
+_QUESTIONS = ("initial", "rank", "observe", "accepts", "handled", "forced", "dead_lettered", "is_late", "missing")
+_FORMER = {"dead_lettered": "buried"}
+"""What a question was called in 0.1.0: a strategy that answers it under that name is asked under it."""
 
 _LONGEST_TEXT = 1_000
 
@@ -25,10 +27,13 @@ class ForeignStrategy:
 
     def __init__(self, strategy: Strategy, name: str, in_flight: InFlight | None = None) -> None:
         """Raises whatever it raises, and TypeError if it cannot be asked everything: that must not be found out at a deadline."""
-        lacking = [question for question in _QUESTIONS if not callable(getattr(strategy, question, None))]
+        former = {new: old for new, old in _FORMER.items() if _place(strategy, old) < _place(strategy, new)}
+        lacking = [each for each in _QUESTIONS if not callable(getattr(strategy, former.get(each, each), None))]
         if lacking:
             raise TypeError(f"it has no {', '.join(lacking)}")
         self._strategy = strategy
+        self._dead_lettered = getattr(strategy, former.get("dead_lettered", "dead_lettered"))
+        self.remarks = tuple(f"strategy {name}: its method {old} is called {new} now; rename it" for new, old in former.items())
         self._in_flight = in_flight or Untracked()
         self.name = name
         self.needs_sequence = bool(strategy.needs_sequence)
@@ -56,8 +61,8 @@ class ForeignStrategy:
     def forced(self, state: Any, envelope: DataEnvelope) -> Any:
         return self._state(self._strategy.forced, state, envelope)
 
-    def buried(self, state: Any, envelope: DataEnvelope) -> Any:
-        return self._state(self._strategy.buried, state, envelope)
+    def dead_lettered(self, state: Any, envelope: DataEnvelope) -> Any:
+        return self._state(self._dead_lettered, state, envelope)
 
     def is_late(self, state: Any, envelope: DataEnvelope) -> bool:
         return self._ask(envelope, lambda: bool(self._strategy.is_late(state, envelope)))
@@ -85,6 +90,12 @@ class ForeignStrategy:
             raise PermanentError(f"strategy {self.name} failed: {words_of(error)}") from error
         finally:
             self._in_flight.clear()
+
+
+def _place(strategy: Strategy, name: str) -> int:
+    """How far up among its classes the name is defined: a subclass of ours may still define the former one."""
+    classes = type(strategy).__mro__
+    return next((at for at, each in enumerate(classes) if name in vars(each)), len(classes))
 
 
 def _checked_rank(rank: Any) -> Rank:

@@ -64,7 +64,7 @@ class Strategy(Protocol):
         """The state after it was handled out of its turn, at a deadline or a bound; what it overtook is given up."""
         ...
 
-    def buried(self, state: Any, envelope: DataEnvelope) -> Any:
+    def dead_lettered(self, state: Any, envelope: DataEnvelope) -> Any:
         """The state, after `handled` or `forced`, of a unit in which this one became a dead letter instead: it may come again."""
         ...
 

@@ -20,7 +20,7 @@ class Expectation(StrategyState, frozen=True, array_like=True, gc=False):
     """`expectedNextGlobalSequence` and `observedSequencesPerFlow` of the seed, and the closed intervals of numbers given up.
 
     `dead_ends` are the flows that end in a dead letter, with the highest number handled of each; `handled_before` is what that
-    was before the last envelope was counted, for `buried` to go back to.
+    was before the last envelope was counted, for `dead_lettered` to go back to.
     """
 
     expected: int = 1
@@ -75,7 +75,7 @@ class Sequence:
         last = last_of(state.observed, envelope.flow)
         return _counted(state, envelope, last, max(state.expected + 1, number + 1), given_up)
 
-    def buried(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
+    def dead_lettered(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
         """Its successors do not wait for it, it may come again, and it was not handled."""
         number = number_of(envelope)
         given_up = (*_without(state.given_up, number), (number, number))[-_INTERVALS:]

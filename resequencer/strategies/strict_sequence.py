@@ -17,7 +17,7 @@ class Lasts(StrategyState, frozen=True, array_like=True):
     """The highest number of each flow that was handled or became a dead letter.
 
     `dead_ends` are the flows that end in a dead letter, with the highest number handled of each; `handled_before` is what that
-    was before the last envelope was counted, for `buried` to go back to.
+    was before the last envelope was counted, for `dead_lettered` to go back to.
     """
 
     observed: LastPerFlow = ()
@@ -59,7 +59,7 @@ class StrictSequence:
     def forced(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
         return self.handled(state, envelope)
 
-    def buried(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+    def dead_lettered(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
         """Its successors do not wait for it, it is accepted whenever it comes again, and it was not handled."""
         dead_ends = with_handled_to(state.observed, state.dead_ends, envelope.flow, state.handled_before)
         return Lasts(state.observed, dead_ends, state.handled_before)

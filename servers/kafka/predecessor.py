@@ -15,8 +15,8 @@ from servers.process import Process
 
 _ALONE = {"process.roles": "controller", "broker.session.timeout.ms": "200", "broker.heartbeat.interval.ms": "50"}
 _OF_BROKERS = ("advertised.listeners", "inter.broker.listener.name")
-_LED, _LET_GO = "Becoming the active controller", "Replayed BrokerRegistrationChangeRecord"
-_LED_SECONDS, _LET_GO_SECONDS, _END_SECONDS = 120, 15, 30
+_LED, _UNREGISTERED = "Becoming the active controller", "Replayed BrokerRegistrationChangeRecord"
+_LED_SECONDS, _UNREGISTERED_SECONDS, _END_SECONDS = 120, 15, 30
 _LOOK_SECONDS = 0.02
 
 
@@ -39,7 +39,7 @@ def unregister_predecessor(command: Sequence[str], log: Path, note: Path) -> Non
     try:
         led = _find(_LED, controller, log, begin, _LED_SECONDS)
         if led is not None:
-            _find(_LET_GO, controller, log, led, _LET_GO_SECONDS)
+            _find(_UNREGISTERED, controller, log, led, _UNREGISTERED_SECONDS)
     finally:
         controller.terminate()  # In good order: what it says that it does is not yet in its log.
         controller.finish(_END_SECONDS)

@@ -45,25 +45,25 @@ class Happening(NamedTuple):
     reason_code: str | None = None
 
 
-def draw_course(rng: Random, *, two_flows: bool) -> tuple[Happening, ...]:
+def draw_events(rng: Random, *, two_flows: bool) -> tuple[Happening, ...]:
     """The 4 … 12 happenings of a payment in their true order: mostly completed, some rejected, some cancelled."""
     ending = rng.random()
     is_fraud = two_flows and ending < 0.04
-    main = _main_course(rng, ending, is_fraud=is_fraud)
+    main = _main_events(rng, ending, is_fraud=is_fraud)
     if not two_flows:
         return main
-    return _interleaved(rng, main, _fraud_course(rng, is_fraud=is_fraud))
+    return _interleaved(rng, main, _fraud_events(rng, is_fraud=is_fraud))
 
 
-def lengthened(course: Sequence[Happening], envelopes: int, rng: Random) -> tuple[Happening, ...]:
-    """The course with `envelopes` happenings, if it has fewer; the first and the last stay where they are."""
-    more = [Happening(PAYMENT_INITIATION, (rng.choice(_AGAIN),)) for _ in range(envelopes - len(course))]
-    places = {*rng.sample(range(1, len(course) + len(more) - 1), len(more))}
-    happenings = iter(course), iter(more)
-    return tuple(next(happenings[place in places]) for place in range(len(course) + len(more)))
+def lengthened(events: Sequence[Happening], envelopes: int, rng: Random) -> tuple[Happening, ...]:
+    """The events with `envelopes` happenings, if it has fewer; the first and the last stay where they are."""
+    more = [Happening(PAYMENT_INITIATION, (rng.choice(_AGAIN),)) for _ in range(envelopes - len(events))]
+    places = {*rng.sample(range(1, len(events) + len(more) - 1), len(more))}
+    happenings = iter(events), iter(more)
+    return tuple(next(happenings[place in places]) for place in range(len(events) + len(more)))
 
 
-def _main_course(rng: Random, ending: float, *, is_fraud: bool) -> tuple[Happening, ...]:
+def _main_events(rng: Random, ending: float, *, is_fraud: bool) -> tuple[Happening, ...]:
     events = ["PaymentReceived", "PaymentValidated"]
     reason_code = None
     if is_fraud or ending < 0.12:
@@ -79,7 +79,7 @@ def _main_course(rng: Random, ending: float, *, is_fraud: bool) -> tuple[Happeni
     return _joined(rng, [_happening(rng, PAYMENT_INITIATION, event, reason_code) for event in events])
 
 
-def _fraud_course(rng: Random, *, is_fraud: bool) -> tuple[Happening, ...]:
+def _fraud_events(rng: Random, *, is_fraud: bool) -> tuple[Happening, ...]:
     events = ["FraudCheckStarted", "FraudCheckFailed" if is_fraud else "FraudCheckPassed"]
     if rng.random() < 0.3:
         events.insert(1, "FraudScoreComputed")
@@ -92,13 +92,13 @@ def _happening(rng: Random, flow: str, event: str, reason_code: str | None) -> H
     return Happening(flow, (event,), reason_code if event == REJECTION else None)
 
 
-def _joined(rng: Random, course: list[Happening]) -> tuple[Happening, ...]:
+def _joined(rng: Random, events: list[Happening]) -> tuple[Happening, ...]:
     """Sometimes two events of a flow travel in one envelope; the first and the last always travel alone."""
-    if len(course) > 5 and rng.random() < 0.1:
-        at = rng.randint(1, len(course) - 3)
-        one, other = course[at], course[at + 1]
-        course[at : at + 2] = [Happening(one.flow, one.events + other.events)]
-    return tuple(course)
+    if len(events) > 5 and rng.random() < 0.1:
+        at = rng.randint(1, len(events) - 3)
+        one, other = events[at], events[at + 1]
+        events[at : at + 2] = [Happening(one.flow, one.events + other.events)]
+    return tuple(events)
 
 
 def _interleaved(rng: Random, main: Sequence[Happening], other: Sequence[Happening]) -> tuple[Happening, ...]:

@@ -10,7 +10,7 @@ from domain.notification import notification_id
 from domain.record import Headers
 from simulator.expectation import ExpectedEnvelope, ExpectedProcess, ExpectedUnit
 from simulator.generate.envelopes import Carried, EnvelopeWriter
-from simulator.generate.flows import STATUSES, Happening, draw_course, lengthened
+from simulator.generate.flows import STATUSES, Happening, draw_events, lengthened
 from simulator.generate.pain001 import SinglePayment
 from simulator.generate.payment import copy_of, references_of
 from simulator.generate.plan import Flows, Keys, Numbering, Plan, Schema
@@ -39,7 +39,7 @@ def simulate_unit(plan: Plan, payments: Sequence[SinglePayment], number: int) ->
     payment = copy_of(payments[number % len(payments)], number // len(payments), draw_uuid(rng))
     references = references_of(payment)
     numbering = _draw_numbering(rng, plan)
-    course = draw_course(rng, two_flows=_draw_two_flows(rng, plan))
+    course = draw_events(rng, two_flows=_draw_two_flows(rng, plan))
     if plan.keys is Keys.ZIPF:
         course = lengthened(course, envelopes_of(plan, number), Random(f"{plan.seed}/more/{number}"))  # noqa: S311  # As above.
     writer = EnvelopeWriter(unit, _draw_schema(rng, plan), plan.epoch_at + number * 250, rng)

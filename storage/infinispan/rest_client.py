@@ -97,7 +97,7 @@ class InfinispanRest:
             raise StorageRefused(f"{self._server}: cache {self._settings.cache}", "; ".join(durability.objections))
         return durability
 
-    def inspect(self) -> list[str]:
+    def preflight(self) -> list[str]:
         """What a user should know before the service is started; a sentence each. Changes nothing.
 
         Raises:

@@ -50,7 +50,7 @@ class RedisStorage:
             _index(keys, stored.idle, indexed, store)
         return store
 
-    def inspect(self, partition: Partition) -> Sequence[str]:
+    def preflight(self, partition: Partition) -> Sequence[str]:
         """All that may hinder `open`, and what the server may forget, a sentence each; changes nothing.
 
         Raises: as `open`.

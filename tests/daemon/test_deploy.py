@@ -46,7 +46,7 @@ def project() -> ConfigParser:
 def is_a_verb_of_ours(command: list[str]) -> bool:
     """The command line takes it as it stands."""
     assert PurePosixPath(command[0]) == SCRIPT
-    return bool(_parser().parse_args(command[1:]).verb)
+    return bool(_parser().parse_args(command[1:]).command)
 
 
 def test_the_script_is_one_that_installing_makes(project: ConfigParser) -> None:
@@ -99,7 +99,7 @@ def test_the_unit_runs_a_command_that_there_is_with_a_configuration_that_there_i
     command = shlex.split(unit["Service"]["ExecStart"])
     assert is_a_verb_of_ours(command)
     arguments = _parser().parse_args(command[1:])
-    assert arguments.verb == "run"
+    assert arguments.command == "run"
     assert arguments.config.exists()
     assert unit["Service"]["WorkingDirectory"] == unit["Service"]["ReadWritePaths"]
 

@@ -31,7 +31,7 @@ from resequencer.unit import REMEMBERED_ENVELOPES
 ROOT = Path(__file__).parents[2]
 PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 ROOMS = ("conf", "connectors", "daemon", "domain", "enrichment", "guardian", "resequencer", "simulator", "storage", "tests")
-PATIENCE = 3
+LONGEST_WAIT = 3
 """How many times longer than the README says it sleeps between its commands here, where a machine may be busy."""
 
 
@@ -205,7 +205,7 @@ def test_the_strategy_and_the_storage_of_the_contributing_page_pass_their_tests(
 
 @pytest.mark.slow
 def test_the_service_by_hand_does_what_the_readme_says(tmp_path):
-    commands = f'sleep() {{ command sleep "$(($1 * {PATIENCE}))"; }}\n' + "".join(fenced("sh", by_hand()))
+    commands = f'sleep() {{ command sleep "$(($1 * {LONGEST_WAIT}))"; }}\n' + "".join(fenced("sh", by_hand()))
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     shell = subprocess.Popen(
         ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, env=environment, text=True, start_new_session=True

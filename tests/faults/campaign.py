@@ -10,11 +10,11 @@ from harness.fault_table import Row
 from harness.waiting import wait_until
 
 from tests.faults.feeder import Feeder
-from tests.faults.stage import PATIENCE_SECONDS, Stage
+from tests.faults.stage import LONGEST_WAIT_SECONDS, Stage
 from tests.faults.storages import STORAGES
 from tests.faults.strikes import Strike
 
-_IDLE_SECONDS = 2 * PATIENCE_SECONDS
+_IDLE_SECONDS = 2 * LONGEST_WAIT_SECONDS
 """With storage none what is rebuilt after a fault may wait for its deadline, in silence."""
 
 DEVIATIONS = ("lost", "doubled", "out of order")
@@ -51,7 +51,7 @@ class Campaign:
             self._recovery_seconds = max(self._recovery_seconds, monotonic() - over_at)
         self._tell(f"{strike.__name__} took {monotonic() - began_at:.1f} s")
 
-    def wait_for(self, question: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    def wait_for(self, question: Callable[[], object], what: str, seconds: float = LONGEST_WAIT_SECONDS) -> None:
         """Fails with the end of the service's log."""
         try:
             wait_until(question, what, seconds, 0.05)
@@ -64,7 +64,7 @@ class Campaign:
         self._feeder.check()
         ends = self.stage.ends()
         self.wait_for(lambda: self.stage.is_idle(ends), "everything is read and has left", _IDLE_SECONDS)
-        stopped = self.stage.service.verb("stop", seconds=PATIENCE_SECONDS)
+        stopped = self.stage.service.verb("stop", seconds=LONGEST_WAIT_SECONDS)
         assert stopped.returncode == 0, stopped.stderr + self._last_words()
         self.verdict = self._verify()
         counts = self.verdict["counts"]
@@ -91,7 +91,9 @@ class Campaign:
 
     def _verify(self) -> Any:
         """Asked again if the broker does not answer: a busy machine may keep it waiting."""
-        said = wait_until(lambda: self.stage.verb("verify", "--json", seconds=600).stdout, "it is verified", PATIENCE_SECONDS, 1)
+        said = wait_until(
+            lambda: self.stage.verb("verify", "--json", seconds=600).stdout, "it is verified", LONGEST_WAIT_SECONDS, 1
+        )
         return json.loads(said)
 
     def _last_words(self) -> str:

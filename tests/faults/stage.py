@@ -23,7 +23,7 @@ from tests.faults.storages import STORAGES, prepare
 
 PARTITIONS = 4
 SESSION_SECONDS = 6
-PATIENCE_SECONDS = 240
+LONGEST_WAIT_SECONDS = 240
 """For whatever has to happen some time: a machine may be very busy."""
 
 _CONSUMER = f"{INGRESS}.kafka.consumer"
@@ -62,7 +62,7 @@ class Stage:
 
     def start(self) -> None:
         self.daemon.start()
-        wait_until(self.holds_all, "every partition is held", PATIENCE_SECONDS, 0.1)
+        wait_until(self.holds_all, "every partition is held", LONGEST_WAIT_SECONDS, 0.1)
 
     def another(self) -> Daemon:
         """A second service of the same group, as on another machine, not started yet."""
@@ -73,7 +73,7 @@ class Stage:
 
     def close(self) -> None:
         for each in (self.daemon, *self._others):
-            each.service.verb("stop", seconds=PATIENCE_SECONDS)
+            each.service.verb("stop", seconds=LONGEST_WAIT_SECONDS)
         for relay in self.relays:
             relay.close()
 
@@ -135,7 +135,7 @@ class Stage:
                     return (question(reader),)
             return None
 
-        (answer,) = wait_until(ask, "the broker answers", PATIENCE_SECONDS, 0.1) or (None,)
+        (answer,) = wait_until(ask, "the broker answers", LONGEST_WAIT_SECONDS, 0.1) or (None,)
         return answer
 
     # Its making
@@ -147,7 +147,7 @@ class Stage:
         for each in servers:
             each.launch()
         for each in servers:
-            each.wait_until_ready(PATIENCE_SECONDS)
+            each.wait_until_ready(LONGEST_WAIT_SECONDS)
         prepare(self.storage_name, self.storage)
         self.broker.create_topics(*self.topics, partitions=PARTITIONS)
 

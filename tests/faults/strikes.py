@@ -11,24 +11,24 @@ from harness.processes.operated_daemon import Daemon
 from harness.waiting import wait_until
 
 from servers.server import Server
-from tests.faults.stage import PATIENCE_SECONDS, SESSION_SECONDS, Stage
+from tests.faults.stage import LONGEST_WAIT_SECONDS, SESSION_SECONDS, Stage
 
 Strike = Callable[[Stage, Random], None]
 
-_MOST_DEATHS, _WITHIN_SECONDS = 8, 61
+_MOST_EXITS, _WITHIN_SECONDS = 8, 61
 """A supervisor gives up at the tenth death in a slot within a minute."""
 
-_exits: defaultdict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=_MOST_DEATHS))
+_exits: defaultdict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=_MOST_EXITS))
 
 
 def kill_worker(stage: Stage, chance: Random) -> None:
     """One that may just have been started, too."""
     slot, now = chance.randrange(2), monotonic()
     recent = _exits[str(stage.directory), slot]
-    if len(recent) == _MOST_DEATHS and now - recent[0] < _WITHIN_SECONDS:
+    if len(recent) == _MOST_EXITS and now - recent[0] < _WITHIN_SECONDS:
         slot = 1 - slot
         recent = _exits[str(stage.directory), slot]
-    if len(recent) == _MOST_DEATHS:
+    if len(recent) == _MOST_EXITS:
         sleep(max(0, recent[0] + _WITHIN_SECONDS - now))
     _send(stage.daemon, slot, signal.SIGKILL)
     recent.append(monotonic())
@@ -74,7 +74,7 @@ def join_and_leave(stage: Stage, chance: Random) -> None:
             _send(other, slot, signal.SIGKILL)
         os.kill(other.supervisor, signal.SIGKILL)
     else:
-        stopped = other.service.verb("stop", seconds=PATIENCE_SECONDS)
+        stopped = other.service.verb("stop", seconds=LONGEST_WAIT_SECONDS)
         assert stopped.returncode == 0, stopped.stderr
 
 
@@ -114,7 +114,7 @@ NETWORK: Mapping[str, Strike] = {
 def _send(daemon: Daemon, slot: int, number: signal.Signals) -> int:
     """To the worker in the slot, once there is one."""
     while True:
-        worker = wait_until(lambda: daemon.find_worker(slot), f"a worker in slot {slot}", PATIENCE_SECONDS)
+        worker = wait_until(lambda: daemon.find_worker(slot), f"a worker in slot {slot}", LONGEST_WAIT_SECONDS)
         assert worker is not None
         try:
             os.kill(worker, number)
@@ -126,7 +126,7 @@ def _send(daemon: Daemon, slot: int, number: signal.Signals) -> int:
 def _kill(server: Server, chance: Random) -> None:
     server.kill()
     sleep(chance.uniform(0, 2))
-    server.start(PATIENCE_SECONDS)
+    server.start(LONGEST_WAIT_SECONDS)
 
 
 def _pause(server: Server, seconds: float) -> None:

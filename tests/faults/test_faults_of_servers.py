@@ -9,7 +9,7 @@ from harness.waiting import wait_until
 from servers.redis.server import RedisServer
 from tests.faults.choice import each_storage
 from tests.faults.conftest import Opens
-from tests.faults.stage import PATIENCE_SECONDS, Stage
+from tests.faults.stage import LONGEST_WAIT_SECONDS, Stage
 from tests.faults.strikes import kill_broker, kill_storage, kill_storage_and_worker, pause_broker, pause_storage
 
 pytestmark = pytest.mark.slow
@@ -56,10 +56,10 @@ def test_a_paused_storage_costs_nothing(campaign: Opens, times: int, chance: Ran
 def test_a_broker_that_is_away_for_two_minutes_is_waited_for(campaign: Opens, times: int, chance: Random, storage: str) -> None:
     def be_away(stage: Stage, _: Random) -> None:
         stage.broker.kill()
-        wait_until(lambda: stage.report.state.endswith("away"), "it is missed", PATIENCE_SECONDS, 0.1)
+        wait_until(lambda: stage.report.state.endswith("unavailable"), "it is missed", LONGEST_WAIT_SECONDS, 0.1)
         sleep(AWAY_SECONDS)
-        assert stage.report.state.endswith("away")
-        stage.broker.start(PATIENCE_SECONDS)
+        assert stage.report.state.endswith("unavailable")
+        stage.broker.start(LONGEST_WAIT_SECONDS)
 
     with campaign("broker away for two minutes", storage, PATIENT) as under_way:
         for _ in range(times):
@@ -70,8 +70,8 @@ def test_a_broker_that_is_away_for_two_minutes_is_waited_for(campaign: Opens, ti
 def test_a_full_redis_is_waited_for_and_status_says_so(campaign: Opens, times: int, chance: Random) -> None:
     def be_full(stage: Stage, chance: Random) -> None:
         limit_memory(stage.storage, leaves=chance.randrange(ROOM_BYTES))
-        wait_until(lambda: stage.report.state == "storage away", "the service waits", PATIENCE_SECONDS, 0.1)
-        wait_until(lambda: says_it_is_full(stage), "status says why", PATIENCE_SECONDS, 0.1)
+        wait_until(lambda: stage.report.state == "storage unavailable", "the service waits", LONGEST_WAIT_SECONDS, 0.1)
+        wait_until(lambda: says_it_is_full(stage), "status says why", LONGEST_WAIT_SECONDS, 0.1)
         limit_memory(stage.storage, leaves=None)
 
     with campaign("full Redis (maxmemory, noeviction)", "redis", PATIENT) as under_way:
@@ -80,7 +80,7 @@ def test_a_full_redis_is_waited_for_and_status_says_so(campaign: Opens, times: i
 
 
 def says_it_is_full(stage: Stage) -> bool:
-    said = stage.service.verb("status", seconds=PATIENCE_SECONDS)
+    said = stage.service.verb("status", seconds=LONGEST_WAIT_SECONDS)
     return said.returncode == 1 and "its memory is full (maxmemory)" in said.stdout
 
 

@@ -24,7 +24,7 @@ U = UnitKey(P0, "u")
 BUG = ArithmeticError("a bug of ours")
 
 
-def buried(decided: Decided) -> list[int]:
+def dead_lettered(decided: Decided) -> list[int]:
     """The offsets of the dead letters."""
     letters = [each for told in decided.decisions for each in told.decision.output if isinstance(each, DeadLetter)]
     assert {each.reason for each in letters} <= {DeadLetterReason.HANDLER_FAILED}
@@ -51,7 +51,7 @@ def test_of_a_poll_only_the_envelope_that_it_fails_on_is_a_dead_letter(asked: As
     first, third, fourth, fifth, second = (asked.envelope("u", number) for number in (1, 3, 4, 5, 2))
     break_on(asked, second, error=error)
     decided = asked.poll(first, third, fourth, fifth, second, asked.envelope("v", 1))
-    assert buried(decided) == [second.offset]
+    assert dead_lettered(decided) == [second.offset]
     assert told_of("u", asked, decided) == ["u#1", "u#3", "u#4", "u#5"]
     assert told_of("v", asked, decided) == ["v#1"]
     assert stashed(asked) == []
@@ -73,7 +73,7 @@ def test_a_stashed_one_that_fails_costs_itself_and_not_the_one_that_let_it_loose
     asked.poll(second, third)
     break_on(asked, second)
     decided = asked.poll(asked.envelope("u", 1))
-    assert buried(decided) == [second.offset]
+    assert dead_lettered(decided) == [second.offset]
     assert asked.told(decided) == ["u#1", "u#3"]
     assert stashed(asked) == []
     assert asked.report_units().waiting == 0
@@ -84,7 +84,7 @@ def test_one_that_fails_at_its_deadline_costs_itself(asked: Asked) -> None:
     asked.poll(second, third)
     break_on(asked, second)
     decided = asked.poll(after_ms=21_000)
-    assert (buried(decided), asked.told(decided)) == ([second.offset], ["u#3"])
+    assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], ["u#3"])
     assert stashed(asked) == []
     assert asked.told(asked.poll(asked.envelope("u", 4))) == ["u#4"]
 
@@ -95,7 +95,7 @@ def test_one_that_fails_when_it_is_tried_again_costs_itself(asked: Asked) -> Non
     break_on(asked, first)
     asked.poll(first, asked.envelope("u", 2))
     decided = asked.poll(after_ms=3_000)
-    assert (buried(decided), asked.told(decided)) == ([first.offset], ["u#2"])
+    assert (dead_lettered(decided), asked.told(decided)) == ([first.offset], ["u#2"])
     assert stashed(asked) == []
 
 
@@ -103,7 +103,7 @@ def test_each_of_several_that_fail_costs_itself(asked: Asked) -> None:
     envelopes = [asked.envelope("u", number) for number in range(1, 9)]
     break_on(asked, *envelopes[1::2])
     decided = asked.poll(*envelopes)
-    assert buried(decided) == [each.offset for each in envelopes[1::2]]
+    assert dead_lettered(decided) == [each.offset for each in envelopes[1::2]]
     assert asked.told(decided) == ["u#1", "u#3", "u#5", "u#7"]
 
 
@@ -115,7 +115,7 @@ def test_what_was_set_aside_and_what_left_leave_once(asked: Asked) -> None:
     asked.poll(first, second)
     asked.drop(P0)
     decided = asked.poll(asked.envelope("u", 4), after_ms=60_000)
-    assert (buried(decided), asked.told(decided)) == ([], ["u#4"])
+    assert (dead_lettered(decided), asked.told(decided)) == ([], ["u#4"])
 
 
 def test_one_that_was_set_aside_may_come_again(asked: Asked) -> None:
@@ -146,7 +146,7 @@ class TestWhereOurOwnStepsFail:
         asked.poll(asked.envelope("u", 3))
         second, ninth = asked.envelope("u", 2), asked.envelope("u", 9)
         decided = asked.poll(second, ninth, asked.envelope("v", 1))
-        assert (buried(decided), asked.told(decided)) == ([ninth.offset], ["v#1"])
+        assert (dead_lettered(decided), asked.told(decided)) == ([ninth.offset], ["v#1"])
         assert stashed(asked) == [1, second.offset]
         assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2", "u#3"]
 
@@ -155,7 +155,7 @@ class TestWhereOurOwnStepsFail:
         asked.poll(asked.envelope("u", 3))
         ninth = asked.envelope("u", 9)
         decided = asked.poll(ninth, after_ms=21_000)
-        assert (buried(decided), asked.told(decided)) == ([ninth.offset], ["u#3"])
+        assert (dead_lettered(decided), asked.told(decided)) == ([ninth.offset], ["u#3"])
 
     def test_one_that_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
         right = resequencer.decision.encode_entry
@@ -168,7 +168,7 @@ class TestWhereOurOwnStepsFail:
         monkeypatch.setattr(resequencer.decision, "encode_entry", encode)
         second, ninth, third = (asked.envelope("u", number) for number in (2, 9, 3))
         decided = asked.poll(second, ninth, third)
-        assert buried(decided) == [ninth.offset]
+        assert dead_lettered(decided) == [ninth.offset]
         assert stashed(asked) == [second.offset, third.offset]
 
     def test_one_whose_payment_data_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ class TestWhereOurOwnStepsFail:
 
         monkeypatch.setattr(resequencer.decision, "encode_data", encode)
         decided = asked.poll(first, second, third)
-        assert (buried(decided), asked.told(decided)) == ([second.offset], ["u#1"])
+        assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], ["u#1"])
         assert stashed(asked) == [third.offset]
 
     def test_of_the_stash_the_one_whose_data_cannot_be_gathered_costs_itself(
@@ -203,7 +203,7 @@ class TestWhereOurOwnStepsFail:
         asked.poll(seventh, asked.envelope("u", 8))
         parts = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")
         decided = asked.poll(asked.envelope("u", 9, mds=parts))
-        assert buried(decided) == [seventh.offset]
+        assert dead_lettered(decided) == [seventh.offset]
         assert sorted(asked.told(decided)) == ["u#6", "u#8", "u#9"]
         assert stashed(asked) == []
 
@@ -218,7 +218,7 @@ class TestWhereOurOwnStepsFail:
 
         monkeypatch.setattr(Stash, "without", without)
         decided = asked.poll(asked.envelope("u", 1))
-        assert (buried(decided), asked.told(decided)) == ([second.offset], ["u#1"])
+        assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], ["u#1"])
         assert asked.told(asked.poll(after_ms=21_000)) == ["u#3"]
         assert stashed(asked) == []
 
@@ -235,7 +235,7 @@ class TestWhereOurOwnStepsFail:
 
         monkeypatch.setattr(PaymentData, "absorb", absorb)
         decided = asked.poll(after_ms=3_000)
-        assert (buried(decided), asked.told(decided)) == ([first.offset], [])
+        assert (dead_lettered(decided), asked.told(decided)) == ([first.offset], [])
         assert asked.told(asked.poll(after_ms=21_000)) == ["u#2"]
         assert stashed(asked) == []
 
@@ -252,7 +252,7 @@ def test_a_strategy_of_ours_that_raises_costs_the_envelope_it_fails_on(question:
     asked = new_asked(type("Failing", (Sequence,), {question: fail})())
     second = asked.envelope("u", 2)
     decided = asked.poll(asked.envelope("u", 1), second, asked.envelope("v", 1))
-    assert (buried(decided), sorted(asked.told(decided))) == ([second.offset], ["u#1", "v#1"])
+    assert (dead_lettered(decided), sorted(asked.told(decided))) == ([second.offset], ["u#1", "v#1"])
 
 
 def test_a_strategy_of_ours_that_cannot_say_what_is_missing_costs_nothing(new_asked: Callable[..., Asked]) -> None:
@@ -280,7 +280,7 @@ def test_a_stashed_record_that_can_no_longer_be_ranked_costs_only_that(new_asked
     after = new_asked(Forgetful())
     after.stored, after.offset = before.stored, before.offset
     decided = after.poll(after.envelope("u", 1))
-    assert (buried(decided), after.told(decided)) == ([1], ["u#1"])
+    assert (dead_lettered(decided), after.told(decided)) == ([1], ["u#1"])
     assert stashed(after) == [2]
 
 
@@ -291,7 +291,7 @@ def test_what_is_known_of_flows_fails_and_the_stash_waits_as_configured(new_aske
 
     asked = new_asked("SEQUENCE", profiles=Broken(), learned=LearnedTimeout())
     decided = asked.poll(asked.envelope("u", 2))
-    assert buried(decided) == []
+    assert dead_lettered(decided) == []
     assert asked.waiting[U].wakes_at == asked.now + 21_000
 
 
@@ -299,7 +299,7 @@ def test_a_thousand_of_one_unit_that_all_fail_are_set_aside_at_once(asked: Asked
     envelopes = [asked.envelope("u", number) for number in range(1, 1_001)]
     break_on(asked, *envelopes)
     decided = asked.poll(*envelopes)
-    assert buried(decided) == [each.offset for each in envelopes]
+    assert dead_lettered(decided) == [each.offset for each in envelopes]
     assert len(asked.handler.seen) < 2_000
 
 
@@ -313,7 +313,7 @@ def test_a_unit_that_cannot_go_on_whatever_is_set_aside_ends_the_worker(asked: A
     monkeypatch.setattr(resequencer.decision, "encode_state", encode)
     second = asked.envelope("u", 2)
     decided = asked.poll(second)
-    assert (buried(decided), asked.told(decided)) == ([second.offset], [])
+    assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], [])
     with pytest.raises(Escalated, match="a resequencer raised on no envelope in particular: unit 'u' of T-0: ") as ended:
         asked.poll(after_ms=21_000)
     assert "a bug of ours" in str(ended.value)

@@ -449,7 +449,7 @@ def test_every_actor_sees_what_it_would_see_in_the_plain_base(batches: list[list
         assert traces_by_actor(make_actor_system, clock, batches) == traces_by_actor(make_plain_system, clock, batches)
 
 
-# A daemon's life
+# A daemon's run
 
 
 class Crowd(Actor):

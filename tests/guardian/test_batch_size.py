@@ -9,33 +9,33 @@ def test_it_begins_small():
 
 
 def test_fast_handlers_get_all_they_are_allowed():
-    pace = BatchSize(500, 1_000)
-    pace.note(50, 5)
-    assert pace.at_once == 500
+    batch_size = BatchSize(500, 1_000)
+    batch_size.note(50, 5)
+    assert batch_size.at_once == 500
 
 
 def test_slow_handlers_get_what_they_manage_in_time():
-    pace = BatchSize(500, 1_000)
-    pace.note(50, 6_000)
-    assert pace.at_once == 8
+    batch_size = BatchSize(500, 1_000)
+    batch_size.note(50, 6_000)
+    assert batch_size.at_once == 8
 
 
 def test_one_that_takes_longer_than_the_target_is_still_taken():
-    pace = BatchSize(500, 1_000)
-    pace.note(1, 60_000)
-    assert pace.at_once == 1
+    batch_size = BatchSize(500, 1_000)
+    batch_size.note(1, 60_000)
+    assert batch_size.at_once == 1
 
 
 def test_it_recovers_when_the_handlers_do():
-    pace = BatchSize(500, 1_000)
-    pace.note(1, 60_000)
+    batch_size = BatchSize(500, 1_000)
+    batch_size.note(1, 60_000)
     for _ in range(30):
-        pace.note(pace.at_once, pace.at_once)
-    assert pace.at_once == 500
+        batch_size.note(batch_size.at_once, batch_size.at_once)
+    assert batch_size.at_once == 500
 
 
 def test_an_empty_cycle_and_a_clock_that_was_set_back_teach_nothing():
-    pace = BatchSize(500, 1_000)
-    pace.note(0, 500)
-    pace.note(10, -3_600_000)
-    assert pace.at_once == 50
+    batch_size = BatchSize(500, 1_000)
+    batch_size.note(0, 500)
+    batch_size.note(10, -3_600_000)
+    assert batch_size.at_once == 50

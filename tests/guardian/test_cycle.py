@@ -169,7 +169,7 @@ def test_a_source_that_is_away_is_waited_for(service: Service, watcher: Watcher,
     service.tell("u", 1)
     service.run()
     assert service.sequences("u") == [1]
-    assert service.retry.away is None
+    assert service.retry.unavailable is None
 
 
 @pytest.mark.parametrize("call", ["open", "waiting", "pending", "position", "end_offset", "seek"])
@@ -217,9 +217,9 @@ def test_a_partition_lost_to_a_stranger_is_taken_over_again(service: Service, wa
     service.tell("u", 2)
     service.tell("w", 1, partition=1)
     service.run()
-    stranger = service._new_storage()
-    stranger.open(P0)
-    stranger.close()
+    other_owner = service._new_storage()
+    other_owner.open(P0)
+    other_owner.close()
     service.tell("v" if call == "load" else "u", 1)
     service.tell("w", 2, partition=1)
     service.run()

@@ -16,7 +16,7 @@ from resequencer.actor import Resequencer
 from resequencer.messages import UnitKey
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.sequence import Sequence
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from resequencer.unit_codec import UnitCodec
 from storage.port import Snapshot, WaitKind
 
@@ -46,9 +46,9 @@ class Hasty(Actor):
 
 
 def _guardian(system: ActorSystem) -> tuple[ActorAddress, type[CountedResequencer]]:
-    rules = Rules(Sequence(), Recorder(), ResequencerSettings(), NoChance())
+    context = TurnContext(Sequence(), Recorder(), ResequencerSettings(), NoChance())
     child = type(
-        "Child", (CountedResequencer,), {"rules": rules, "codec": UnitCodec(rules.strategy, decoder().decode), "made": 0}
+        "Child", (CountedResequencer,), {"context": context, "codec": UnitCodec(context.strategy, decoder().decode), "made": 0}
     )
     guardian = type("Guarding", (Guardian,), {"resequencer": child, "settings": UnitRegistrySettings()})
     return system.createActor(guardian), child

@@ -38,7 +38,7 @@ def retry(pauses: list[int]) -> RetryWithBackoff:
 
 def test_what_is_answered_at_once_costs_no_pause(retry: RetryWithBackoff, pauses: list[int]) -> None:
     assert retry.until_answered("storage", Server(0)) == "done"
-    assert (pauses, retry.away) == ([], None)
+    assert (pauses, retry.unavailable) == ([], None)
 
 
 def test_pauses_double_up_to_the_longest(retry: RetryWithBackoff, pauses: list[int]) -> None:
@@ -54,10 +54,10 @@ def test_the_next_time_pauses_begin_short_again(retry: RetryWithBackoff, pauses:
 
 def test_while_it_waits_it_says_what_is_away_and_why() -> None:
     seen: list[tuple[str | None, str | None]] = []
-    retry = RetryWithBackoff(BackoffSettings(), lambda _: seen.append((retry.away, retry.reason)), lambda: False)
+    retry = RetryWithBackoff(BackoffSettings(), lambda _: seen.append((retry.unavailable, retry.reason)), lambda: False)
     retry.until_answered("output", Server(2))
     assert seen == [("output", "the disk is full")] * 2
-    assert (retry.away, retry.reason) == (None, None)
+    assert (retry.unavailable, retry.reason) == (None, None)
 
 
 def test_it_logs_once_when_it_begins_and_once_when_it_ends(retry: RetryWithBackoff, caplog: pytest.LogCaptureFixture) -> None:
@@ -72,7 +72,7 @@ def test_it_logs_once_when_it_begins_and_once_when_it_ends(retry: RetryWithBacko
 def test_other_errors_pass_and_are_an_answer(retry: RetryWithBackoff) -> None:
     with pytest.raises(OwnershipLost):
         retry.until_answered("storage", Server(2, OwnershipLost("somebody else")))
-    assert retry.away is None
+    assert retry.unavailable is None
 
 
 @pytest.mark.parametrize("failures", [1, 5])

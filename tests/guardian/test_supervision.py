@@ -24,8 +24,8 @@ from storage.port import Snapshot, WaitKind
 U = UnitKey(P0, "u")
 TESTED: dict[Failure, Directive] = {
     Failure.HANDLER_FOR_A_WHILE: Directive.RETRY,
-    Failure.HANDLER_FOR_EVER: Directive.BURY,
-    Failure.STRATEGY: Directive.BURY,
+    Failure.HANDLER_FOR_EVER: Directive.DEAD_LETTER,
+    Failure.STRATEGY: Directive.DEAD_LETTER,
     Failure.TURN: Directive.TAKE_AGAIN,
     Failure.CAREFUL_TURN: Directive.ESCALATE,
     Failure.STATE: Directive.ESCALATE,
@@ -33,7 +33,7 @@ TESTED: dict[Failure, Directive] = {
 }
 
 
-def buried(decided: Decided) -> list[DeadLetter]:
+def dead_lettered(decided: Decided) -> list[DeadLetter]:
     return [each for told in decided.decisions for each in told.decision.output if isinstance(each, DeadLetter)]
 
 
@@ -61,7 +61,7 @@ def test_a_handler_that_fails_for_ever_costs_its_envelope_and_the_unit_goes_on(a
     first = asked.envelope("u", 1)
     asked.handler.fail(first, PermanentError("never"))
     decided = asked.poll(first, asked.envelope("u", 2))
-    assert [(each.record, each.reason, each.error) for each in buried(decided)] == [
+    assert [(each.record, each.reason, each.error) for each in dead_lettered(decided)] == [
         (first.record, DeadLetterReason.HANDLER_FAILED, "never")
     ]
     assert asked.told(decided) == ["u#2"]
@@ -81,7 +81,7 @@ def test_a_users_strategy_that_raises_costs_the_envelope_it_fails_on(question: s
     asked = new_asked(ForeignStrategy(Picky(), "mine"))
     decided = asked.poll(asked.envelope("u", 1), asked.envelope("u", 2))
     assert asked.told(decided) == ["u#1"]
-    (letter,) = buried(decided)
+    (letter,) = dead_lettered(decided)
     assert letter.reason is DeadLetterReason.HANDLER_FAILED
     assert "strategy mine failed: ZeroDivisionError: two" in letter.error
     assert asked.report_units().active == 1
@@ -100,7 +100,7 @@ def test_a_users_strategy_that_can_no_longer_rank_what_is_stashed_costs_only_tha
     after = new_asked(ForeignStrategy(Forgetful(), "mine"))
     after.stored, after.offset = before.stored, before.offset
     decided = after.poll(after.envelope("u", 1))
-    assert [each.record.origin.offset for each in buried(decided)] == [1]
+    assert [each.record.origin.offset for each in dead_lettered(decided)] == [1]
     assert after.told(decided) == ["u#1"]
     assert [each.offset for each in after.stored[U].stash] == [2]
 
@@ -124,9 +124,9 @@ class TestATurnThatRaises:
             return asked.poll(asked.envelope("u", 2), asked.envelope("u", 9), asked.envelope("v", 1))
 
     def test_what_it_fails_on_becomes_a_dead_letter_and_all_others_are_served(self, asked: Asked, decided: Decided) -> None:
-        assert [each.record.origin.offset for each in buried(decided)] == [3]
-        assert {each.reason for each in buried(decided)} == {DeadLetterReason.HANDLER_FAILED}
-        assert "ArithmeticError: a bug of ours" in buried(decided)[0].error
+        assert [each.record.origin.offset for each in dead_lettered(decided)] == [3]
+        assert {each.reason for each in dead_lettered(decided)} == {DeadLetterReason.HANDLER_FAILED}
+        assert "ArithmeticError: a bug of ours" in dead_lettered(decided)[0].error
         assert asked.told(decided) == ["v#1"]
 
     def test_the_rest_of_the_turn_is_stored(self, asked: Asked, decided: Decided) -> None:
@@ -164,7 +164,7 @@ def test_a_resequencer_that_raises_twice_and_then_not_costs_nothing(asked: Asked
 
     monkeypatch.setattr(resequencer.turn, "receive", receive)
     decided = asked.poll(asked.envelope("u", 1))
-    assert (asked.told(decided), buried(decided)) == (["u#1"], [])
+    assert (asked.told(decided), dead_lettered(decided)) == (["u#1"], [])
 
 
 def test_a_turn_that_raises_on_no_envelope_in_particular_ends_the_worker_and_names_the_unit(

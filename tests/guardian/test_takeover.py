@@ -59,7 +59,7 @@ def test_a_commit_of_an_earlier_owner_is_known(token: str, commit: int) -> None:
     assert plan(at=position(token, commit)).must_heal is False
 
 
-@pytest.mark.parametrize(("token", "commit"), [("older", 4), ("old", 8), ("stranger", 1), ("new", 1)])
+@pytest.mark.parametrize(("token", "commit"), [("older", 4), ("old", 8), ("other_owner", 1), ("new", 1)])
 def test_a_commit_that_the_storage_has_not_made_means_that_it_forgot(token: str, commit: int) -> None:
     assert plan(at=position(token, commit)).must_heal is True
 
@@ -111,12 +111,12 @@ def test_foreign_metadata_and_an_empty_header_heal_from_the_start() -> None:
 
 
 def test_a_heal_never_takes_back_an_earlier_one() -> None:
-    assert plan(replace(HEADER, heal_offset=700), position("stranger")).heal_offset == 700
+    assert plan(replace(HEADER, heal_offset=700), position("other_owner")).heal_offset == 700
     assert plan(replace(HEADER, heal_offset=700), position()).heal_offset == 700
 
 
 def test_while_healing_nothing_that_was_published_counts_as_to_leave() -> None:
-    planned = plan(at=position("stranger", published=11))
+    planned = plan(at=position("other_owner", published=11))
     assert numbers(planned) == [12]
     assert planned.highest_number == 12
 

@@ -10,7 +10,7 @@ KEYS = st.sampled_from("abcd")
 INSTANTS = st.integers(0, 60)
 
 
-class WakeupsAgainstADict(RuleBasedStateMachine):
+class TimersAgainstADict(RuleBasedStateMachine):
     """The model: one instant per key, and a clock that may also be set back."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class WakeupsAgainstADict(RuleBasedStateMachine):
         assert all(self.timers.is_armed(key) == (key in self.model) for key in "abcd")
 
 
-TestWakeupsAgainstADict = WakeupsAgainstADict.TestCase
+TestTimersAgainstADict = TimersAgainstADict.TestCase
 
 
 def test_a_key_that_moves_later_is_not_woken_at_its_old_instant() -> None:

@@ -19,7 +19,7 @@ from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn import decide
-from resequencer.turn_context import Chance, Rules
+from resequencer.turn_context import Chance, TurnContext
 from resequencer.unit import Decision, Unit, Wake
 from resequencer.unit_codec import UnitCodec
 from resequencer.working_copy import WITHOUT_END
@@ -130,8 +130,8 @@ class Driven:
         self.unit = Unit("uow-1", self.strategy.initial())
 
     @property
-    def rules(self) -> Rules:
-        return Rules(self.strategy, self.handler, self.settings, self.chance, self.profiles)
+    def context(self) -> TurnContext:
+        return TurnContext(self.strategy, self.handler, self.settings, self.chance, self.profiles)
 
     def arrive(self, *envelopes: DataEnvelope) -> Decision:
         """Each envelope in a turn of its own; the last decision."""
@@ -193,7 +193,7 @@ class Driven:
     def _turn(self, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Decision:
         if self.reincarnates:
             self.reincarnate()
-        self.unit, decision = decide(self.unit, envelopes, wakes, self.now, self.rules, self.share)
+        self.unit, decision = decide(self.unit, envelopes, wakes, self.now, self.context, self.share)
         self.last = decision
         self.left += decision.output
         self._store(decision)

@@ -1,7 +1,7 @@
 """Mistakes of our own: a handler or a strategy that fails on some envelopes in a way that nobody foresaw.
 
 What such a mistake costs must be what it costs when the same code says that it fails for ever. So the reference of a simulated
-life says that, and the life itself raises something else.
+run says that, and the run itself raises something else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Mistakes(NamedTuple):
 
 
 def drawn_mistakes(random: Random, identities: list[str]) -> dict[str, Place]:
-    """In every second life, on one envelope of twelve."""
+    """In every second run, on one envelope of twelve."""
     if random.random() < 0.5:
         return {}
     places = (Place.OBSERVED, Place.HANDLED, Place.HANDLED, Place.COUNTED)

@@ -38,7 +38,7 @@ from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage
@@ -170,7 +170,7 @@ class Service:
         self._servers: Servers | None = None
         (directory / "in").mkdir(parents=True, exist_ok=True)
 
-    # Its life
+    # Its run
 
     @property
     def cycle(self) -> Cycle:
@@ -186,13 +186,13 @@ class Service:
         plan = self.plan
         decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=self.strategy.needs_sequence))
         mistakes = getattr(self.handler, "mistakes", Mistakes())
-        rules = Rules(faltering(self.strategy, mistakes), self.handler, plan.resequencer, NoChance())
+        context = TurnContext(faltering(self.strategy, mistakes), self.handler, plan.resequencer, NoChance())
         storage = self._new_storage()
         registry = msgspec.structs.replace(plan.registry, can_reload=storage.is_durable)
         settings = FileSettings(TOPIC, self.directory / "in", self.directory / "out", rotate_bytes=plan.rotate_bytes)
         transport = FileTransport(settings, self._wait, self.files)
         self._servers = Servers(
-            self.around_transport(transport), self.around_storage(storage), WatchedActors(rules, decoder.decode, registry)
+            self.around_transport(transport), self.around_storage(storage), WatchedActors(context, decoder.decode, registry)
         )
         retry = RetryWithBackoff(BackoffSettings(), self._wait, lambda: self.is_stopping)
         self.retry = retry

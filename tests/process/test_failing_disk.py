@@ -95,18 +95,18 @@ def struck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Struck]:
 
 @pytest.mark.parametrize("blow", OUTPUT, ids=str)
 def test_an_output_that_fails_is_away_until_it_does_not(struck: Struck, blow: Blow) -> None:
-    reason = struck.strike(blow, State.OUTPUT_AWAY)
+    reason = struck.strike(blow, State.OUTPUT_UNAVAILABLE)
     assert f"{blow.name}: {errorcode[blow.error]}: " in reason or blow.calls is Call.RENAME
 
 
 @pytest.mark.parametrize("blow", STORAGE, ids=str)
 def test_a_storage_that_fails_is_away_until_it_does_not(struck: Struck, blow: Blow) -> None:
-    assert struck.strike(blow, State.STORAGE_AWAY).startswith("run/application/state.db: ")
+    assert struck.strike(blow, State.STORAGE_UNAVAILABLE).startswith("run/application/state.db: ")
 
 
 @pytest.mark.parametrize("blow", SOURCE, ids=str)
 def test_an_input_that_fails_is_away_until_it_does_not(struck: Struck, blow: Blow) -> None:
-    assert "in/partition-0.jsonl: EIO: " in struck.strike(blow, State.SOURCE_AWAY)
+    assert "in/partition-0.jsonl: EIO: " in struck.strike(blow, State.SOURCE_UNAVAILABLE)
 
 
 def test_what_it_says_of_itself_may_fail_without_it(struck: Struck) -> None:

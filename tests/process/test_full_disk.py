@@ -22,7 +22,7 @@ LIMIT = 300_000
 UNITS = 800
 
 
-@pytest.mark.parametrize(("storage", "state"), [("none", State.OUTPUT_AWAY), ("embedded", State.STORAGE_AWAY)])
+@pytest.mark.parametrize(("storage", "state"), [("none", State.OUTPUT_UNAVAILABLE), ("embedded", State.STORAGE_UNAVAILABLE)])
 def test_without_room_it_waits_says_what_is_away_and_why_and_goes_on_by_itself(
     new_service: Callable[..., OperatedService], storage: str, state: State
 ) -> None:
@@ -48,7 +48,7 @@ def test_without_room_it_waits_says_what_is_away_and_why_and_goes_on_by_itself(
 def test_a_stop_without_room_loses_nothing(service: OperatedService) -> None:
     service.append(*(envelope_line(f"uow-{number}", 1) for number in range(UNITS)))
     service.start(largest_file=LIMIT)
-    service.wait_for_report(lambda report: report.state == State.STORAGE_AWAY, "the storage is away")
+    service.wait_for_report(lambda report: report.state == State.STORAGE_UNAVAILABLE, "the storage is away")
     assert service.stop() == 0
     assert service.verb("status").stdout.startswith("not running: it ended with: ")
     service.start()
@@ -93,13 +93,15 @@ def test_a_disk_that_is_really_full_is_waited_for_by_a_daemon_that_is_started_wa
     daemon.wait_for(lambda report: report.counts.get("handled") == UNITS, "all are handled")
     ballast = fill(small_disk)
     service.append(*(envelope_line(f"uow-{number}", 2) for number in range(UNITS)))
-    daemon.wait_for(lambda report: report.state in (State.STORAGE_AWAY, State.OUTPUT_AWAY), "something is away")
+    daemon.wait_for(lambda report: report.state in (State.STORAGE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE), "something is away")
     asked = service.verb("status")
     assert asked.returncode == 1
     assert "full (SQLITE_FULL)" in asked.stdout.splitlines()[0] or "ENOSPC" in asked.stdout.splitlines()[0], asked.stdout
     assert service.verb("stop").stdout == "stopped\n"
     begun = service.begin_verb("start")
-    daemon.wait_for(lambda report: report.process_id == daemon.supervisor and report.state.endswith("away"), "it waits again")
+    daemon.wait_for(
+        lambda report: report.process_id == daemon.supervisor and report.state.endswith("unavailable"), "it waits again"
+    )
     ballast.unlink()
     assert begun.wait(60) == 0
     wait_until(lambda: len(service.notifications()) == 2 * UNITS, "all have left")

@@ -69,7 +69,7 @@ def test_a_server_that_was_paused_for_longer_than_the_time_out_is_waited_for_and
     service.start()
     _wait_for_more(service, Random(8))
     server.pause()
-    report = service.wait_for_report(lambda report: report.state == State("storage away"), "it is missed")
+    report = service.wait_for_report(lambda report: report.state == State("storage unavailable"), "it is missed")
     assert "timed out" in report.reason
     server.resume()
     service.wait_for_report(lambda report: report.state == State.READY, "it is back")

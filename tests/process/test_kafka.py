@@ -50,7 +50,7 @@ def test_every_promise_holds_though_the_worker_is_killed(new_daemon: Callable[..
         assert worker is not None
         os.kill(worker, signal.SIGKILL)
         daemon.wait_for_another_worker(worker)
-    followed = verb("verify", "--follow", "--retry", "60s")
+    followed = verb("verify", "--follow", "--give-up-after", "60s")
     assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
     assert verb("stop").returncode == 0
     assert "every promise was held" in verb("verify").stdout

@@ -59,7 +59,7 @@ def test_a_server_that_is_away_is_waited_for_and_that_is_said(
     server.kill()
     beside = daemon.service.begin_verb("start")
     wait_until(lambda: "it is waited for: " in _said(daemon, "start.log"), "it is said")
-    daemon.wait_for(lambda report: report.state is State.STORAGE_AWAY, "it is missed")
+    daemon.wait_for(lambda report: report.state is State.STORAGE_UNAVAILABLE, "it is missed")
     server.start()
     assert beside.wait(60) == 0
     assert "ready: process" in _said(daemon, "start.log")
@@ -87,7 +87,7 @@ def test_a_topic_that_is_deleted_while_the_service_runs_is_waited_for(
     worker = daemon.worker
     with kafka.admin() as admin:
         admin.delete_topics([output])
-    daemon.wait_for(lambda report: report.state is State.SOURCE_AWAY, "it waits")
+    daemon.wait_for(lambda report: report.state is State.SOURCE_UNAVAILABLE, "it waits")
     wait_until(
         lambda: f"topic {output}: this output topic does not exist" in daemon.service.verb("status").stdout, "it says for what"
     )
@@ -95,7 +95,7 @@ def test_a_topic_that_is_deleted_while_the_service_runs_is_waited_for(
     wait_until(daemon.is_ready, "it goes on")
     simulated = daemon.service.verb("simulate", "--units", "20", "--garbage", "0", "--late", "0", "--losses", "0")
     assert simulated.returncode == 0, simulated.stderr
-    followed = daemon.service.verb("verify", "--follow", "--retry", "60s", seconds=120)
+    followed = daemon.service.verb("verify", "--follow", "--give-up-after", "60s", seconds=120)
     assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
     assert daemon.worker == worker
 
@@ -116,7 +116,7 @@ def test_a_password_that_is_changed_while_the_service_runs_is_waited_for(
         said = "check storage.redis.username and password"
         wait_until(lambda: said in daemon.service.verb("status").stdout, "it waits and says why")
         assert daemon.report is not None
-        assert daemon.report.state is State.STORAGE_AWAY
+        assert daemon.report.state is State.STORAGE_UNAVAILABLE
         client.execute_command("ACL", "SETUSER", "app", ">before")
     wait_until(lambda: daemon.service.sequences("uow-1") == [1], "what came leaves")
     assert daemon.worker == worker

@@ -32,7 +32,7 @@ def test_simulate_and_verify_wait_for_kafka_and_say_so(
     service = daemon.service
     simulating = service.begin_verb("simulate", "--units", "1000", "--rate", "400/s", "--late", "0", "--losses", "0")
     wait_until(lambda: (service.run_directory / "expected.jsonl").exists(), "the expectations")
-    following = service.begin_verb("verify", "--follow", "--retry", f"{PAUSE_SECONDS - 5}s")
+    following = service.begin_verb("verify", "--follow", "--give-up-after", f"{PAUSE_SECONDS - 5}s")
     wait_until(lambda: "units complete" in _said(tmp_path, "verify"), "the first look")
     broker.pause()
     wait_until(lambda: "the output is away, trying again until it is back" in _said(tmp_path, "verify"), "verify says so")

@@ -74,7 +74,7 @@ def test_a_server_that_was_paused_for_longer_than_the_time_out_is_waited_for_and
     for _ in range(3):
         _wait_for_more(service, chance)
         server.pause()
-        report = service.wait_for_report(lambda report: report.state == State("storage away"), "it is missed")
+        report = service.wait_for_report(lambda report: report.state == State("storage unavailable"), "it is missed")
         assert "Timeout" in report.reason
         server.resume()
         service.wait_for_report(lambda report: report.state == State.READY, "it is back")

@@ -122,7 +122,7 @@ def test_it_comes_in_by_every_door_and_no_secret_is_told(secured: Callable[..., 
     daemon.start()
     simulated = verb("simulate", "--units", "30", "--garbage", "0", "--late", "0", "--losses", "0", seconds=120)
     assert simulated.returncode == 0, simulated.stderr
-    followed = verb("verify", "--follow", "--retry", "60s", seconds=180)
+    followed = verb("verify", "--follow", "--give-up-after", "60s", seconds=180)
     assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
     assert verb("stop", seconds=120).returncode == 0
     told = checked.stdout + daemon.log_file.read_text()
@@ -163,7 +163,7 @@ def test_a_wrong_password_of_kafka_is_waited_for_by_who_runs_and_said_in_the_sta
     daemon = secured(KAFKA_PASSWORD="wrong")
     beside = daemon.service.begin_verb("run")
     said = "check security.protocol, sasl.mechanism, sasl.username and sasl.password"
-    daemon.wait_for(lambda report: report.state is State.SOURCE_AWAY and said in (report.reason or ""), "it is said")
+    daemon.wait_for(lambda report: report.state is State.SOURCE_UNAVAILABLE and said in (report.reason or ""), "it is said")
     assert said in daemon.service.verb("status").stdout
     assert daemon.service.verb("stop", seconds=120).returncode == 0
     assert beside.wait(120) == 0

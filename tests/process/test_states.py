@@ -115,14 +115,24 @@ def test_healing(service: OperatedService, disk: FaultyDisk) -> None:
 @pytest.mark.parametrize(
     ("name", "calls", "error", "lines"),
     [
-        ("state.db-wal", Call.WRITE, ENOSPC, "storage away: run/application/state.db: database or disk is full (SQLITE_FULL)"),
+        (
+            "state.db-wal",
+            Call.WRITE,
+            ENOSPC,
+            "storage unavailable: run/application/state.db: database or disk is full (SQLITE_FULL)",
+        ),
         (
             "out/notifications.jsonl",
             Call.SYNC,
             EIO,
-            "output away: run/application/out/notifications.jsonl: EIO: Input/output error",
+            "output unavailable: run/application/out/notifications.jsonl: EIO: Input/output error",
         ),
-        ("partition-0.jsonl", Call.READ, EIO, "source away: run/application/in/partition-0.jsonl: EIO: Input/output error"),
+        (
+            "partition-0.jsonl",
+            Call.READ,
+            EIO,
+            "source unavailable: run/application/in/partition-0.jsonl: EIO: Input/output error",
+        ),
     ],
 )
 def test_away(service: OperatedService, disk: FaultyDisk, name: str, calls: Call, error: int, lines: str) -> None:

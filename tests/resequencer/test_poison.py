@@ -13,7 +13,7 @@ from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.notification import Notification
 from resequencer.handling import attempt
-from resequencer.poison import decide_without_culprits
+from resequencer.poison import decide_without_poison
 from resequencer.settings import ResequencerSettings
 from resequencer.stash import Stashed
 from resequencer.strategies.registry import StrategySettings, make_strategy
@@ -31,9 +31,9 @@ class Careful(Driven):
         if self.reincarnates:
             self.reincarnate()
         try:
-            turned = decide(self.unit, envelopes, wakes, self.now, self.rules)
+            turned = decide(self.unit, envelopes, wakes, self.now, self.context)
         except ArithmeticError:
-            turned = decide_without_culprits(self.unit, envelopes, wakes, self.now, self.rules)
+            turned = decide_without_poison(self.unit, envelopes, wakes, self.now, self.context)
         self.unit, self.last = turned
         self.left += self.last.output
         self._store(self.last)
@@ -62,7 +62,7 @@ def left(unit: Driven) -> list[tuple[str, int]]:
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> tuple[list[tuple[int, str, bool]], dict[int, Place], list[int]]:
+def runs(draw: st.DrawFn) -> tuple[list[tuple[int, str, bool]], dict[int, Place], list[int]]:
     """Envelopes (number, flow, with the payment or not) in any order, which of them fail where, and how they come in polls."""
     size = draw(st.integers(2, 9))
     numbers = draw(st.permutations(range(1, size + 1)))
@@ -83,11 +83,11 @@ def live(unit: Driven, came: list[tuple[int, str, bool]], polls: list[int]) -> N
         unit.expire()
 
 
-@given(lives(), st.sampled_from(STRATEGIES), st.sampled_from((2, 1_000)), st.booleans())
+@given(runs(), st.sampled_from(STRATEGIES), st.sampled_from((2, 1_000)), st.booleans())
 def test_a_failure_that_nobody_foresaw_costs_what_a_foreseen_one_costs(
-    life: Any, strategy: str, stash_limit: int, reincarnates: bool
+    run: Any, strategy: str, stash_limit: int, reincarnates: bool
 ) -> None:
-    came, places, polls = life
+    came, places, polls = run
     mistakes = {str(number): place for number, place in places.items()}
     units = [
         driven(strategy, Mistakes(mistakes, is_foreseen=foreseen), stash_limit, reincarnates=reincarnates)
@@ -104,19 +104,19 @@ def test_a_failure_that_nobody_foresaw_costs_what_a_foreseen_one_costs(
     )
 
 
-@given(lives(), st.sampled_from(STRATEGIES), st.sampled_from((2, 1_000)), st.booleans())
+@given(runs(), st.sampled_from(STRATEGIES), st.sampled_from((2, 1_000)), st.booleans())
 def test_whatever_step_of_ours_fails_each_culprit_is_set_aside_once_and_all_else_is_told_once(
-    life: Any, strategy: str, stash_limit: int, reincarnates: bool
+    run: Any, strategy: str, stash_limit: int, reincarnates: bool
 ) -> None:
     """Also when it fails after something of the envelope has been done already."""
-    came, places, polls = life
+    came, places, polls = run
 
     def failing(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> None:
-        is_culprit = entry.envelope.sequence in places
-        if is_culprit and places[entry.envelope.sequence or 0] is Place.OBSERVED:
+        is_poison = entry.envelope.sequence in places
+        if is_poison and places[entry.envelope.sequence or 0] is Place.OBSERVED:
             raise ArithmeticError("before the attempt")
         attempt(copy, entry, is_forced=is_forced)
-        if is_culprit:
+        if is_poison:
             raise ArithmeticError("after the attempt")
 
     unit = driven(strategy, Mistakes(), stash_limit, reincarnates=reincarnates)
@@ -125,8 +125,8 @@ def test_whatever_step_of_ours_fails_each_culprit_is_set_aside_once_and_all_else
             patch.setattr(f"resequencer.{module}.attempt", failing)
         live(unit, came, polls)
     offsets = {number: at for at, (number, _, _) in enumerate(came, 1)}
-    culprits = {offsets[number] for number in places}
-    assert sorted(left(unit)) == sorted(("dead" if at in culprits else "told", at) for at in offsets.values())
+    poison = {offsets[number] for number in places}
+    assert sorted(left(unit)) == sorted(("dead" if at in poison else "told", at) for at in offsets.values())
     assert unit.stored is None or unit.stored.stash == ()
 
 
@@ -134,6 +134,6 @@ def test_the_unit_before_is_not_changed_so_the_same_turn_leads_to_the_same() -> 
     unit, envelopes = driven("SEQUENCE", Mistakes({"3": Place.HANDLED})), Envelopes()
     unit.arrive(envelopes(2, identity="2"), envelopes(3, identity="3"))
     first = envelopes(1, identity="1")
-    one, other = (decide_without_culprits(unit.unit, (first,), (), unit.now, unit.rules) for _ in range(2))
+    one, other = (decide_without_poison(unit.unit, (first,), (), unit.now, unit.context) for _ in range(2))
     assert one == other
     assert [type(each) for each in one.decision.output] == [Notification, Notification, DeadLetter]

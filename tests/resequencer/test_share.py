@@ -222,7 +222,7 @@ class Failing(Recorder):
 
 
 class Course:
-    """What comes and happens to a unit, the same for each that lives it, but that one of them has its turns cut."""
+    """What comes and happens to a unit, the same for each that runs it, but that one of them has its turns cut."""
 
     def __init__(self, draw: st.DataObject, strategy: str) -> None:
         self._draw = draw.draw

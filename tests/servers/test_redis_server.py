@@ -61,10 +61,12 @@ def test_a_replica_has_what_its_master_has(own_server: OwnServer) -> None:
 def test_a_replica_is_kept_out_of_a_master_with_a_user_that_it_does_not_share(own_server: OwnServer) -> None:
     private = RedisSettings(user="writer", password="secret")
     master = own_server(RedisServer, private).start()
-    stranger = own_server(RedisServer, RedisSettings(replica_of=master.ports["redis"]))
-    stranger.launch()
-    wait_until(lambda: "MASTER aborted" in stranger.log.read_text() or "NOAUTH" in stranger.log.read_text(), "it was refused")
-    assert not stranger.is_ready()
+    other_owner = own_server(RedisServer, RedisSettings(replica_of=master.ports["redis"]))
+    other_owner.launch()
+    wait_until(
+        lambda: "MASTER aborted" in other_owner.log.read_text() or "NOAUTH" in other_owner.log.read_text(), "it was refused"
+    )
+    assert not other_owner.is_ready()
 
 
 def test_a_cluster_spreads_its_keys_over_three_masters(redis_cluster: RedisCluster, fresh_name: Callable[[str], str]) -> None:

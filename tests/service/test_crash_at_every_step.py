@@ -35,10 +35,10 @@ def test_without_a_crash_every_envelope_is_told_or_buried_once_and_nothing_waits
         lines = [line for phase in work.phases for _, line in phase.lines]
         came = {identity for line in lines if (identity := find_identity(line)) is not None}
         told = [each.identity for each in outcome.told]
-        buried = [find_identity(each.value) for each in outcome.dead if each.reason == "handler-failed"]
+        dead_lettered = [find_identity(each.value) for each in outcome.dead if each.reason == "handler-failed"]
         assert len(told) == len(set(told)), seed
-        assert not set(told) & set(buried), seed
-        assert set(told) | set(buried) == came, seed
+        assert not set(told) & set(dead_lettered), seed
+        assert set(told) | set(dead_lettered) == came, seed
         garbage = [each for each in outcome.dead if each.reason not in ("handler-failed", "conflicting-duplicate")]
         assert len(garbage) == sum(find_identity(line) is None for line in lines), seed
 

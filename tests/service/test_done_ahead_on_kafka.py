@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from harness.driving import wire
-from harness.servers.kafka_life import KafkaLife
+from harness.servers.kafka_worker import KafkaWorker
 from kafka import TopicPartition
 
 from connectors.port import TransportRefused
@@ -27,8 +27,8 @@ def envelope(unit: str, sequence: int) -> bytes:
 
 def live(stage: KafkaStage) -> None:
     """Until everything is read; then the worker is killed."""
-    with closing(KafkaLife(stage)) as life:
-        life.live_until_read()
+    with closing(KafkaWorker(stage)) as run:
+        run.live_until_read()
 
 
 def test_where_retention_took_only_what_was_done_reading_goes_on_behind_it(kafka: KafkaServer) -> None:

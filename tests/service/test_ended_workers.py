@@ -39,7 +39,7 @@ class Deadly:
         return self._handler.handle(envelope, *arguments)
 
 
-class Lives:
+class Workers:
     """A service whose worker is started again by a supervisor that counts."""
 
     def __init__(self, directory, storage, codes=(SIGSEGV,) * 100, **plan):
@@ -82,42 +82,42 @@ class Lives:
 @pytest.mark.parametrize("killed", [0, 2], ids=["by itself", "also from outside"])
 def test_in_whatever_order_it_comes_it_alone_is_set_aside(tmp_path, storage, order, killed):
     codes = (SIGSEGV, *[SIGKILL] * killed, *[SIGSEGV] * 100)
-    lives = Lives(tmp_path, storage, codes, batch_size=2)
+    workers = Workers(tmp_path, storage, codes, batch_size=2)
     for unit in ("uow-0", "uow-1", "uow-2"):
-        lives.service.tell(unit, *order)
-    lives.live()
-    lives.pass_time(60_000)
-    service = lives.service
+        workers.service.tell(unit, *order)
+    workers.live()
+    workers.pass_time(60_000)
+    service = workers.service
     assert [each.reason for each in service.dead] == ["ended-its-worker"]
     assert [service.sequences(f"uow-{number}") for number in range(3)] == [[1, 2, 3], [1, 3], [1, 2, 3]]
     assert not any(each.is_possible_duplicate or each.is_late or each.incomplete for each in service.told)
-    assert lives.deadly.exits == EXITS_OF_ONE + killed
-    lives.begin()
+    assert workers.deadly.exits == EXITS_OF_ONE + killed
+    workers.begin()
     for _ in range(3):
-        lives.pass_time(60_000)
+        workers.pass_time(60_000)
     assert len(service.dead) == 1, "also if it is read again"
-    assert lives.suspects.find_all() == {}
+    assert workers.suspects.find_all() == {}
     assert service.stored_positions[P0.number] == service.input_size()
 
 
 @pytest.mark.parametrize("storage", ["embedded", "none"])
 def test_so_it_is_at_its_deadline(tmp_path, storage):
-    lives = Lives(tmp_path, storage)
-    lives.service.tell("uow-1", 2, 3)
-    lives.service.tell("uow-2", 1)
-    lives.live()
+    workers = Workers(tmp_path, storage)
+    workers.service.tell("uow-1", 2, 3)
+    workers.service.tell("uow-2", 1)
+    workers.live()
     for _ in range(6):  # With none a unit begins to wait anew after each death.
-        lives.pass_time(60_000)
-    assert [each.reason for each in lives.service.dead] == ["ended-its-worker"]
-    assert (lives.service.sequences("uow-1"), lives.service.sequences("uow-2")) == ([3], [1])
-    assert lives.deadly.exits == EXITS_OF_ONE
-    assert lives.suspects.find_all() == {}
+        workers.pass_time(60_000)
+    assert [each.reason for each in workers.service.dead] == ["ended-its-worker"]
+    assert (workers.service.sequences("uow-1"), workers.service.sequences("uow-2")) == ([3], [1])
+    assert workers.deadly.exits == EXITS_OF_ONE
+    assert workers.suspects.find_all() == {}
 
 
 @pytest.mark.parametrize("storage", ["embedded", "none"])
 def test_a_worker_that_is_only_killed_from_outside_sets_nothing_aside(tmp_path, storage):
-    lives = Lives(tmp_path, storage, [SIGKILL] * 10)
-    lives.service.tell("uow-1", 1, 2, 3)
-    lives.live()
-    assert (lives.deadly.exits, lives.service.dead, lives.service.sequences("uow-1")) == (10, [], [1, 2, 3])
-    assert lives.suspects.find_all() == {}
+    workers = Workers(tmp_path, storage, [SIGKILL] * 10)
+    workers.service.tell("uow-1", 1, 2, 3)
+    workers.live()
+    assert (workers.deadly.exits, workers.service.dead, workers.service.sequences("uow-1")) == (10, [], [1, 2, 3])
+    assert workers.suspects.find_all() == {}

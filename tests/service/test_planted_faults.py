@@ -38,10 +38,10 @@ CRASHES: tuple[Fault, ...] = (
     share.share_ignored,
     share.what_was_cut_off_loses_its_marks,
     share.later_arrivals_overtake_the_rest,
-    mistakes.whole_poll_buried,
-    mistakes.innocent_one_buried,
-    mistakes.culprit_left_in_the_stash,
-    mistakes.successors_wait_for_the_culprit,
+    mistakes.whole_poll_dead_lettered,
+    mistakes.innocent_one_dead_lettered,
+    mistakes.poison_left_in_the_stash,
+    mistakes.successors_wait_for_the_poison,
     mistakes.deadline_that_fails_ends_the_worker,
 )
 FORGETTING: tuple[tuple[Fault, Forgets], ...] = (

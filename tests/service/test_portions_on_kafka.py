@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from harness.servers.kafka_life import KafkaLife, token
+from harness.servers.kafka_worker import KafkaWorker, token
 
 from connectors.port import Channel, OutputRecord
 from guardian.pending_output import to_pending
@@ -30,10 +30,10 @@ def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
 def test_more_than_a_transaction_can_take_leaves_in_several_each_number_once_and_in_order(
     stage: KafkaStage, tmp_path: Path
 ) -> None:
-    def life() -> KafkaLife:
-        return KafkaLife(stage, EmbeddedStorage(EmbeddedSettings(tmp_path / "state.db"), token), _SHORT)
+    def run() -> KafkaWorker:
+        return KafkaWorker(stage, EmbeddedStorage(EmbeddedSettings(tmp_path / "state.db"), token), _SHORT)
 
-    with closing(life()) as first:
+    with closing(run()) as first:
         held = first.run_until_owned()
         pending = tuple(
             to_pending(OutputRecord(number, Channel.NOTIFICATIONS, b"unit", (), b"%d" % number + b" " * _BYTES))
@@ -41,9 +41,9 @@ def test_more_than_a_transaction_can_take_leaves_in_several_each_number_once_and
         )
         held.store.commit(Commit(held.store.header.commit + 1, "attempt", held.read_to, _COUNT, added=pending))
     for _ in range(2):
-        with closing(life()) as killed_between_two_portions:
+        with closing(run()) as killed_between_two_portions:
             killed_between_two_portions.run_until_owned()
             killed_between_two_portions.cycle.run_once()
-    with closing(life()) as last:
+    with closing(run()) as last:
         last.live_until_read()
     assert [int(each.value) for each in stage.outputs()] == list(range(1, _COUNT + 1))

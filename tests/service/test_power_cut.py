@@ -16,16 +16,16 @@ from harness.disk.faulty_disk import Call, FaultyDisk
 from harness.disk.power_cut import Disk, read_trace
 from harness.workloads.shuffled import workload
 
-from tests.service.watched_life import live
+from tests.service.watched_run import live
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = Path(__file__).with_name("watched_life.py")
+PROGRAM = Path(__file__).with_name("watched_run.py")
 CUTS = int(os.environ.get("CUTS", "12"))
 
 
 class Machine:
-    """Lives a workload on a disk that is watched; then the power goes, and another life goes on with what is left."""
+    """Runs a workload on a disk that is watched; then the power goes, and another run goes on with what is left."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.root = directory / "root"

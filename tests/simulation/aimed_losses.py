@@ -28,7 +28,7 @@ class AimedLosses:
         self._is_next_late = False
 
     def aim(self) -> None:
-        """A while of misfortunes begins: perhaps one of its first changes will be forgotten."""
+        """A while of injected_faults begins: perhaps one of its first changes will be forgotten."""
         if self._forgets_after is None and self._random.random() < self._likely:
             self._backs_up_before = self._random.choice(("open", "commit"))
             self._backs_up_after = self._random.choice((0, 0, 0, 1, 2))

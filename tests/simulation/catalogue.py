@@ -1,4 +1,4 @@
-"""Every planted fault, the life in which it must be noticed, and a seed that notices it.
+"""Every planted fault, the run in which it must be noticed, and a seed that notices it.
 
     PYTHONPATH=tests:. .venv/bin/python -m simulation.catalogue
 
@@ -13,23 +13,23 @@ from harness.planted import protocol as plant
 from harness.planted import shares as share
 from harness.planted import storages as storage
 from harness.planted.protocol import Fault
-from simulation.lives import Life
+from simulation.runs import SimulatedRun
 
 
 class Planted(NamedTuple):
     """`seed` notices it; with a change of the service it may be another."""
 
     fault: Fault
-    life: Life
+    run: SimulatedRun
     seed: int
 
     @property
     def name(self) -> str:
-        return f"{self.fault.__name__}-{self.life}"
+        return f"{self.fault.__name__}-{self.run}"
 
 
-_FAULTS: dict[Life, dict[Fault, int]] = {
-    Life.CRASHES: {
+_FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
+    SimulatedRun.CRASHES: {
         plant.publish_before_commit: 0,
         plant.watermark_one_too_low: 0,
         plant.watermark_one_too_high: 0,
@@ -59,7 +59,7 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         storage.dead_letters_without_numbers: 0,
         storage.waiting_units_expire: 2,
         storage.no_first_position: 0,
-        storage.stopped_by_a_stranger: 0,
+        storage.stopped_by_one_that_owns_nothing: 0,
         kafka.generation_minus_one_accepted: 0,
         kafka.snapshot_in_mid_rebalance: 6,
         kafka.metadata_taken_when_committing: 1,
@@ -84,25 +84,25 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         share.what_was_cut_off_waits_for_the_next_arrival: 0,
         memory.idle_units_stay: 0,
         memory.units_stay_when_their_partition_goes: 0,
-        mistakes.whole_poll_buried: 1,
-        mistakes.innocent_one_buried: 1,
-        mistakes.culprit_left_in_the_stash: 1,
-        mistakes.successors_wait_for_the_culprit: 1,
+        mistakes.whole_poll_dead_lettered: 1,
+        mistakes.innocent_one_dead_lettered: 1,
+        mistakes.poison_left_in_the_stash: 1,
+        mistakes.successors_wait_for_the_poison: 1,
         mistakes.deadline_that_fails_ends_the_worker: 2,
     },
-    Life.CLOCKS: {
+    SimulatedRun.CLOCKS: {
         memory.takeover_waits_for_a_clock_that_was_set_back: 6,
         memory.a_clock_that_was_ahead_is_believed: 8,
         memory.deadline_lost_when_the_clock_is_set_back: 236,
     },
-    Life.SERVERS: {
+    SimulatedRun.SERVERS: {
         plant.attempts_counted_for_a_server: 0,
         plant.servers_never_tried_again: 0,
         plant.one_that_tried_in_vain_is_never_followed: 4,
         plant.a_try_that_was_cut_counts_as_failed: 127,
         plant.stash_released_while_its_server_is_away: 0,
     },
-    Life.DATABASE: {
+    SimulatedRun.DATABASE: {
         plant.heal_not_noticed: 1,
         plant.heal_does_not_mark: 1,
         storage.position_goes_back_when_healing: 1,
@@ -110,21 +110,21 @@ _FAULTS: dict[Life, dict[Fault, int]] = {
         storage.forgetting_noticed_by_the_offset_alone: 14,
         storage.healed_by_whoever_comes: 1,
     },
-    Life.POSITIONS: {
+    SimulatedRun.POSITIONS: {
         storage.numbers_kept_when_healing: 0,
     },
-    Life.NONE: {
+    SimulatedRun.NONE: {
         storage.position_waits_for_stashes_only: 0,
         storage.what_was_released_lets_the_position_go: 5,
         storage.what_left_in_part_is_taken_for_done: 1,
         storage.what_waits_is_taken_for_done: 0,
-        storage.what_is_done_ahead_forgotten: 0,
-        storage.done_ahead_forgotten_by_the_second_crash: 1,
+        storage.done_offsets_forgotten: 0,
+        storage.done_offsets_forgotten_by_the_second_crash: 1,
         storage.a_full_position_is_not_read_again: 128,
     },
 }
 
-PLANTED = tuple(Planted(fault, life, seed) for life, faults in _FAULTS.items() for fault, seed in faults.items())
+PLANTED = tuple(Planted(fault, run, seed) for run, faults in _FAULTS.items() for fault, seed in faults.items())
 
 
 def find_fault(name: str) -> Fault:
@@ -141,8 +141,8 @@ def find_fault(name: str) -> Fault:
 
 def as_table() -> str:
     """For the documentation."""
-    rows = [f"| {each.fault.__name__.replace('_', ' ')} | `{each.life}` | {each.seed} |" for each in PLANTED]
-    return "\n".join(("| fault | life | seed |", "|---|---|---|", *rows))
+    rows = [f"| {each.fault.__name__.replace('_', ' ')} | `{each.run}` | {each.seed} |" for each in PLANTED]
+    return "\n".join(("| fault | run | seed |", "|---|---|---|", *rows))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from harness.service_under_test import TOPIC, Dead, Teller, Told
 from kafka.structs import TopicPartition
 from msgspec.structs import replace
 from simulation.fake_broker import FakeBroker, Stored
-from simulation.misfortunes import Misfortunes
+from simulation.injected_faults import InjectedFaults
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS
 
 from connectors.line_format import Line, decode_line
@@ -53,11 +53,13 @@ def find_false_mark(world: World) -> str | None:
     return None
 
 
-def read_outcome(broker: FakeBroker, misfortunes: Misfortunes) -> Outcome:
+def read_outcome(broker: FakeBroker, injected_faults: InjectedFaults) -> Outcome:
     """What a `read_committed` reader gets; without a judgement."""
     told = tuple(_told(each) for each in broker.decided(NOTIFICATIONS))
     dead = tuple(_dead(each) for each in broker.decided(DEAD_LETTERS))
-    return Outcome(told, dead, misfortunes.crashes, misfortunes.count, misfortunes.steps, tuple(misfortunes.trace))
+    return Outcome(
+        told, dead, injected_faults.crashes, injected_faults.count, injected_faults.steps, tuple(injected_faults.trace)
+    )
 
 
 def _told(record: Stored) -> Told:

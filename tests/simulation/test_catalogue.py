@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness.planted import protocol as plant
 from simulation.catalogue import PLANTED, Planted, as_table
-from simulation.lives import reference, simulate
+from simulation.runs import reference, simulate
 
 _MOST_SEEDS = 120
 
@@ -39,10 +39,10 @@ def test_wrong_marks_are_noticed_where_what_is_expected_has_them_too(
 def _find_noticing(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> int | None:
     """A seed that goes wrong with the fault: the one that is known, or the first. What is expected was found without it."""
     for seed in (planted.seed, *range(_MOST_SEEDS)):
-        expected = _expected(seed, planted.life)
+        expected = _expected(seed, planted.run)
         with monkeypatch.context() as patch:
             planted.fault(patch)
-            problem = simulate(seed, planted.life, expected).problem
+            problem = simulate(seed, planted.run, expected).problem
         if problem is not None:
             assert not plant.is_misplaced(problem), problem
             return seed

@@ -1,4 +1,4 @@
-"""Lives in which handlers call a server that is away for a while, and how they are judged.
+"""Runs in which handlers call a server that is away for a while, and how they are judged.
 
 Who tries first when the server is back depends on who has called it lately, which a worker that dies forgets. So what leaves is
 judged as where clocks jump; and whoever waits for the server waits as long as that takes: nothing of it becomes a dead letter.

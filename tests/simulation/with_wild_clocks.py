@@ -1,4 +1,4 @@
-"""What is promised where clocks jump and handlers are slow, and how a life is judged by it.
+"""What is promised where clocks jump and handlers are slow, and how a run is judged by it.
 
 When something is released depends on the clock, so what leaves is not what leaves when nothing happens. But
 

@@ -1,9 +1,9 @@
-"""What is promised with storage `none` and `acknowledge = when-handled`, and how a life is judged by it (decision 14).
+"""What is promised with storage `none` and `acknowledge = when-handled`, and how a run is judged by it (decision 14).
 
-* Nothing is lost: what is told or buried when nothing happens is told or buried, whatever does.
+* Nothing is lost: what is told or dead_lettered when nothing happens is told or dead_lettered, whatever does.
 * Nothing repeats of a unit that never goes idle between its envelopes: none of its envelopes is told twice. Of any other, one
   is told at most as often as it came. No record is dead-lettered twice.
-* Such a unit of which nothing was released by a deadline or a bound, and nothing had to be tried again or was buried (which may
+* Such a unit of which nothing was released by a deadline or a bound, tried again or dead-lettered (it may
   have been released), is told exactly as it is when nothing happens: who reads it again comes to the same, and in time. Released
   units are read again with new deadlines.
 """
@@ -93,14 +93,14 @@ def _find_repetition(outcome: Outcome, came: _Came) -> str | None:
     for identity, times in Counter(each.identity for each in outcome.told).items():
         if times > (came.times[identity] if came.rests(units[identity]) else 1):
             return f"told {times} times: {identity}, which came {came.times[identity]} times"
-    buried = Counter(each.position for each in outcome.dead)
-    return next((f"buried {times} times: {position}" for position, times in buried.items() if times > 1), None)
+    dead_lettered = Counter(each.position for each in outcome.dead)
+    return next((f"dead_lettered {times} times: {position}" for position, times in dead_lettered.items() if times > 1), None)
 
 
 def _find_difference(outcome: Outcome, expected: Outcome, work: Workload, came: _Came) -> str | None:
     """Of the units that nothing happened to but what comes of their order."""
     rested = {each.unit for each in (*outcome.told, *expected.told) if came.rests(each.unit)}
     released = {each.unit for each in expected.told if each.incomplete is not None or each.is_late}
-    buried = {names[0] for each in expected.dead if (names := names_in(each.value)) is not None}
+    dead_lettered = {names[0] for each in expected.dead if (names := names_in(each.value)) is not None}
     tried_again = {identity.split("#")[0] for identity in work.away_until}
-    return first_difference(outcome.told, expected.told, but_for=rested | released | tried_again | buried)
+    return first_difference(outcome.told, expected.told, but_for=rested | released | tried_again | dead_lettered)

@@ -13,7 +13,7 @@ from harness.faltering import faltering
 from harness.service_under_test import TOPIC
 from simulation.clocks import MachineClock
 from simulation.fake_clients import FakeConsumer
-from simulation.misfortunes import FOR_LONG
+from simulation.injected_faults import FOR_LONG
 from simulation.struck_storage import StruckSharedStorage
 
 from connectors.kafka.client_options import ClientOptions
@@ -28,7 +28,7 @@ from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.retry import BackoffSettings, RetryWithBackoff
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage
 
@@ -78,7 +78,7 @@ class Worker:
         return self._world.turn < self.stands_until
 
     @property
-    def is_away(self) -> bool:
+    def is_unavailable(self) -> bool:
         """It stands still until it is called back."""
         return self.stands_until == FOR_LONG
 
@@ -98,7 +98,7 @@ class Worker:
 
     def stand_still(self, turns: int) -> None:
         """Let the others go on. The group misses it if that takes longer than a session may. The last one is back soon."""
-        if turns == FOR_LONG and all(each.is_away or each is self for each in self._world.workers):
+        if turns == FOR_LONG and all(each.is_unavailable or each is self for each in self._world.workers):
             turns = _SESSION_TURNS
         self.stands_until = FOR_LONG if turns == FOR_LONG else self._world.turn + turns
         if turns > _SESSION_TURNS:
@@ -131,15 +131,15 @@ class Worker:
     # What its clients and its storage ask
 
     def ask(self, name: str, call: Callable[[], Answer], failure: Exception, *, may_come_late: bool = False) -> Answer:
-        return self._world.misfortunes.ask(self, name, call, failure, may_come_late=may_come_late)
+        return self._world.injected_faults.ask(self, name, call, failure, may_come_late=may_come_late)
 
     def leave_on_its_way(self, call: Callable[[], object]) -> None:
-        self._world.misfortunes.leave_on_its_way(call)
+        self._world.injected_faults.leave_on_its_way(call)
 
     def choose(self, count: int) -> int:
-        return self._world.random.randrange(count) if self._world.misfortunes.armed else count - 1
+        return self._world.random.randrange(count) if self._world.injected_faults.armed else count - 1
 
-    # Its life
+    # Its run
 
     def _live(self) -> bool:
         try:
@@ -156,8 +156,8 @@ class Worker:
         strategy = make_strategy(StrategySettings(plan.strategy))
         decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=strategy.needs_sequence))
         settings = KafkaSettings.make(_TOPICS, ClientOptions({"group_id": "group"}, {}), f"group-{self.slot}", 1 << 20)
-        rules = Rules(faltering(strategy, world.handler.mistakes), world.handler, plan.resequencer, NoChance())
-        self.actors = WatchedActors(rules, decoder.decode, plan.registry)
+        context = TurnContext(faltering(strategy, world.handler.mistakes), world.handler, plan.resequencer, NoChance())
+        self.actors = WatchedActors(context, decoder.decode, plan.registry)
         self.transport = KafkaTransport(settings, self.clock)
         servers = Servers(self.transport, self._new_storage(), self.actors)
         tools = Tools(

@@ -17,7 +17,7 @@ from harness.service_under_test import TOPIC, Plan
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from simulation.clocks import NO_CLOCK_DANGERS, ClockDangers, WorldClock
 from simulation.fake_broker import FakeBroker
-from simulation.misfortunes import Misfortunes, Server
+from simulation.injected_faults import InjectedFaults, Server
 from simulation.patching import fake_kafka
 from simulation.producers import Producers
 from simulation.reading import SourcedTeller, find_false_mark
@@ -51,7 +51,7 @@ class World:
         self, seed: int, plan: Plan, workers: int, done_characters: int | None = None, clocks: ClockDangers = NO_CLOCK_DANGERS
     ) -> None:
         self.random = Random(f"world {seed}")
-        self.misfortunes = Misfortunes(self.random)
+        self.injected_faults = InjectedFaults(self.random)
         self.plan = plan
         self.done_characters = done_characters
         self.clocks = clocks
@@ -82,7 +82,7 @@ class World:
 
     def live(self, turns: int) -> None:
         """So many stretches of work of anybody, and what befalls them; fewer if there is nothing more to do."""
-        self.misfortunes.armed = True
+        self.injected_faults.armed = True
         for _ in range(turns):
             self.turn += 1
             self._befall()
@@ -90,10 +90,10 @@ class World:
             self._let_work(self.random.choice([each for each in self.workers if not each.stands_still]))
             if self.turn % 8 == 0 and not self.coming and self._is_all_done():
                 break
-        self.misfortunes.armed, self.misfortunes.away = False, None
+        self.injected_faults.armed, self.injected_faults.away = False, None
 
     def calm(self, rounds: int = 400) -> str | None:
-        """All that is coming has come, clocks are right, no more misfortunes: all go on until nothing moves. Why it does not
+        """All that is coming has come, clocks are right, no more injected_faults: all go on until nothing moves. Why it does not
         end, or may not be so, if so.
         """
         quiet = 0
@@ -102,7 +102,7 @@ class World:
         self.send([self.coming.popleft() for _ in range(len(self.coming))])
         for _ in range(rounds):
             moved = [self._let_work(worker) for worker in self._awake()]
-            self._bury_the_dead()
+            self._reap_the_dead()
             quiet = 0 if any(moved) or not self._is_all_done() else quiet + 1
             if quiet == 2:
                 return self.find_excess()
@@ -112,7 +112,7 @@ class World:
         """And nobody comes back before the group has noticed."""
         for each in self.workers:
             each.die()
-        self._bury_the_dead()
+        self._reap_the_dead()
 
     def send(self, lines: Sequence[tuple[int, bytes]]) -> None:
         """They come; in partitions in which a transaction hangs, some in it and some behind it."""
@@ -121,34 +121,34 @@ class World:
     def go_out(self) -> None:
         """An outage begins: all are killed, or stand still, or one of the servers is away."""
         kind = self._outages.choice((*Server, "standing", "dead", "dead"))
-        self.misfortunes.note(f"an outage: {kind}")
+        self.injected_faults.note(f"an outage: {kind}")
         if kind == "dead":
             self.kill_all()
         elif kind == "standing":
             for each in self.workers:
                 self.throw_out(each.member)
         else:
-            self.misfortunes.away = Server(kind)
+            self.injected_faults.away = Server(kind)
             self._try_in_vain()
 
     def come_back(self) -> None:
         """It ends, once all that are there have noticed that it is one."""
-        if self.misfortunes.away is not None:
+        if self.injected_faults.away is not None:
             self._try_in_vain()
-        self.misfortunes.away = None
+        self.injected_faults.away = None
 
     def call_back(self, likely: float = 1.0) -> None:
         """Those that stand still for long."""
         for each in self.workers:
-            if each.is_away and self._outages.random() < likely:
-                self.misfortunes.note(f"worker {each.slot} is back")
+            if each.is_unavailable and self._outages.random() < likely:
+                self.injected_faults.note(f"worker {each.slot} is back")
                 each.stands_until = 0
 
     def throw_out(self, member: str) -> None:
         """The group does not hear of this one for a session."""
         if member in self.broker.group.members:
             self.broker.group.remove(member)
-            self.misfortunes.note("somebody is thrown out of the group")
+            self.injected_faults.note("somebody is thrown out of the group")
 
     def keep_backup(self) -> None:
         """What `forget` will go back to."""
@@ -162,7 +162,7 @@ class World:
         self._backup.restore(self.memory, partitions)
         for each in partitions:
             self.may_repeat_below[TopicPartition(*each)] = self.broker.stable_end(TopicPartition(*each))
-        self.misfortunes.note(f"the storage forgets {', '.join(map(str, partitions))}")
+        self.injected_faults.note(f"the storage forgets {', '.join(map(str, partitions))}")
 
     def reset_group(self) -> None:
         """An operator sets the group's positions, or deletes them. That is possible only when nobody is in the group."""
@@ -171,11 +171,11 @@ class World:
             end = OffsetAndMetadata(self.broker.stable_end(each), "", -1)
             self.broker.reset(each, self.random.choice((None, OffsetAndMetadata(0, "", -1), end)))
             self.may_repeat_below[each] = _UNTIL_HEALED
-        self.misfortunes.note("the group is reset")
+        self.injected_faults.note("the group is reset")
 
     def waiting(self) -> list[str]:
         """The units in which something waits, as the workers know them."""
-        return [key.unit for _, report_units in self._surveys() for key, _ in report_units.oldest]
+        return [key.unit for _, report_units in self._unit_reports() for key, _ in report_units.oldest]
 
     def _is_turn_of(self, waits: Waits) -> bool:
         """Of those that wait for a server one tries at a time, until it is back: then it takes another pause at most."""
@@ -190,7 +190,7 @@ class World:
         """What is in memory and should not be, now that all are quiet: stashes of workers or units beyond their bound, units of a
         partition that is another's, or that should have been woken.
         """
-        for worker, report_units in self._surveys():
+        for worker, report_units in self._unit_reports():
             if report_units.stashed_bytes > self.plan.registry.stash_bytes:
                 return f"{worker.slot} has {report_units.stashed_bytes} bytes of stashes in memory"
             theirs = {key.partition for key, _ in report_units.oldest} - {each.partition for each in worker.owned()}
@@ -211,9 +211,9 @@ class World:
 
     def active(self) -> int:
         """Units with an actor."""
-        return sum(report_units.active for _, report_units in self._surveys())
+        return sum(report_units.active for _, report_units in self._unit_reports())
 
-    def _surveys(self) -> list[tuple[Worker, UnitsReport]]:
+    def _unit_reports(self) -> list[tuple[Worker, UnitsReport]]:
         return [(each, each.actors.report_units(ReportUnits(oldest=100))) for each in self._awake() if each.actors is not None]
 
     def kept_units(self) -> int:
@@ -226,7 +226,7 @@ class World:
         return sum(len(kept.units) for memory in memories for kept in memory.partitions.values())
 
     def _awake(self) -> list[Worker]:
-        return [each for each in self.workers if not each.is_away]
+        return [each for each in self.workers if not each.is_unavailable]
 
     def _try_in_vain(self) -> None:
         for each in self._awake() * 3:
@@ -240,8 +240,8 @@ class World:
         """What happens between two stretches of anybody."""
         drawn = self.random.random
         if drawn() < 0.1:
-            self.misfortunes.let_one_arrive()
-        if drawn() < self.misfortunes.dangers.eviction and self.broker.group.members:
+            self.injected_faults.let_one_arrive()
+        if drawn() < self.injected_faults.dangers.eviction and self.broker.group.members:
             self.throw_out(self.random.choice(sorted(self.broker.group.members)))
         if drawn() < 0.03 and self.broker.transactions:
             self.broker.time_out(self.random.choice(sorted(self.broker.transactions)))
@@ -254,11 +254,11 @@ class World:
         if self.clocks.jump and drawn() < self.clocks.jump:
             worker = self.random.choice(self.workers)
             worker.clock.jump(self.random)
-            self.misfortunes.note(f"the clock of worker {worker.slot} is {worker.clock.ahead_ms} ms ahead")
+            self.injected_faults.note(f"the clock of worker {worker.slot} is {worker.clock.ahead_ms} ms ahead")
         standing = [each for each in self.workers if each.stands_still]
-        if standing and drawn() < self.misfortunes.dangers.crash:
+        if standing and drawn() < self.injected_faults.dangers.crash:
             worker = self.random.choice(standing)
-            self.misfortunes.crash(worker.slot, "where it stands")
+            self.injected_faults.crash(worker.slot, "where it stands")
             worker.die()
 
     def _let_time_pass(self) -> None:
@@ -267,16 +267,16 @@ class World:
         if drawn() < self.clocks.passing:
             self.clock.pass_by(self.random)
         if drawn() < 0.03:
-            self.misfortunes.away = self.random.choice(tuple(Server))
-        if self.misfortunes.away is not None and drawn() < 0.2:
+            self.injected_faults.away = self.random.choice(tuple(Server))
+        if self.injected_faults.away is not None and drawn() < 0.2:
             self.clock.advance(2 * self.plan.retention_ms)
-            self.misfortunes.away = None
+            self.injected_faults.away = None
 
     def _handling_ms(self) -> int:
         """Now and then longer than an attempt should take."""
-        return self.random.choice((0, 0, 0, 20, 4_000)) if self.misfortunes.armed else 0
+        return self.random.choice((0, 0, 0, 20, 4_000)) if self.injected_faults.armed else 0
 
-    def _bury_the_dead(self) -> None:
+    def _reap_the_dead(self) -> None:
         """Those that are dead are missed by the group, their transactions time out."""
         ours = {each.member for each in self.workers}
         for name in sorted(self.broker.group.members.keys() - ours):

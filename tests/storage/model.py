@@ -1,4 +1,4 @@
-"""Random lives of a storage against a simple model: the core of the contract."""
+"""Random runs of a storage against a simple model: the core of the contract."""
 
 from collections.abc import Callable
 from itertools import count
@@ -109,7 +109,7 @@ def is_lost(act: Callable[[], object]) -> bool:
 
 
 class StorageMachine(RuleBasedStateMachine):
-    """Takeovers, commits (good, doubled, unanswered, late, a stranger's), loads and expiry, in any order by anybody."""
+    """Takeovers, commits (good, doubled, unanswered, late, a other_owner's), loads and expiry, in any order by anybody."""
 
     def make_harness(self) -> Harness:
         raise NotImplementedError

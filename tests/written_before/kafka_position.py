@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.driving import wire
-from harness.servers.kafka_life import KafkaLife
+from harness.servers.kafka_worker import KafkaWorker
 from written_before.keeping import write_json
 
 from servers.kafka.server import KafkaServer
@@ -32,8 +32,8 @@ def keep_positions(kafka: KafkaServer, state_file: Path, kept: Path) -> None:
 def _position(kafka: KafkaServer, storage: EmbeddedStorage | None = None) -> dict[str, Any]:
     with closing(KafkaStage(kafka, partitions=1)) as stage:
         send(stage)
-        with closing(KafkaLife(stage, storage)) as life:
-            life.live_until_read()
+        with closing(KafkaWorker(stage, storage)) as history:
+            history.live_until_read()
         assert [each.key.decode() for each in stage.outputs()] == DONE
         committed = stage.committed(stage.partitions[0])
     assert committed is not None

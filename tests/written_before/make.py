@@ -6,8 +6,8 @@ writes `by_0_2` beside this. Make one whenever the format of anything that lasts
 name its folder in `FIXTURES` of `conftest.py`. A fixture is never written anew: what it holds was written by the code of its
 time, and that is the point of it.
 
-Each storage lives the same life (`life.py`) on a real server. Beside it there is `service/`, the directory of a real service that
-was stopped while units waited, and `kafka.json`, the positions of a partition as a real broker kept them.
+Each storage goes through the same history (`history.py`) on a real server. Beside it there is `service/`, the directory of a
+real service that was stopped while units waited, and `kafka.json`, the positions of a partition as a real broker kept them.
 """
 
 import shutil
@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.processes.operated_service import OperatedService
+from written_before.history import PARTITIONS, RETENTION_MS, UNITS, Wrap, live, new_service
 from written_before.kafka_position import keep_positions
 from written_before.keeping import CACHE, IN_MEMORY, NAMESPACE, keep_infinispan, keep_redis, told_of, write_json
-from written_before.life import PARTITIONS, RETENTION_MS, UNITS, Wrap, live, new_service
 
 from servers.infinispan.server import InfinispanServer
 from servers.kafka.server import KafkaServer
@@ -44,15 +44,15 @@ def make(fixture: Path) -> None:
     told: dict[str, dict[str, Any]] = {}
     with TemporaryDirectory() as temporary:
         directory = Path(temporary)
-        told["embedded"] = _lived(directory / "embedded", None, lambda: None)
+        told["embedded"] = _written(directory / "embedded", None, lambda: None)
         assert not (directory / "embedded" / "state.db-wal").exists(), "all of it is in one file"
         shutil.copyfile(directory / "embedded" / "state.db", fixture / "state.db")
         for name in FILES:
             shutil.copytree(directory / "embedded" / name, fixture / "files" / name, ignore=_NOT_KEPT)
         with _running(RedisServer(directory / "redis-server")) as server:
-            told["redis"] = _lived_on_redis(server, directory / "redis", fixture / "redis.json")
+            told["redis"] = _written_on_redis(server, directory / "redis", fixture / "redis.json")
         with _running(InfinispanServer(directory / "infinispan-server")) as server:
-            told["infinispan"] = _lived_on_infinispan(server, directory / "infinispan", fixture / "infinispan.json")
+            told["infinispan"] = _written_on_infinispan(server, directory / "infinispan", fixture / "infinispan.json")
         for storage in told:
             _see_that_files_are_the_same(directory / storage, fixture / "files")
             (fixture / "positions").mkdir(exist_ok=True)
@@ -64,13 +64,13 @@ def make(fixture: Path) -> None:
 
 
 def _told_by_all(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """They lived the same life; only the tokens in their headers differ."""
+    """They written the same history; only the tokens in their headers differ."""
     headers = {name: {number: each.pop("header") for number, each in partitions.items()} for name, partitions in told.items()}
     assert all(partitions == told["embedded"] for partitions in told.values())
     return {"headers": headers, "partitions": told["embedded"]}
 
 
-def _lived(directory: Path, storage: Wrap | None, keep: Callable[[], None]) -> dict[str, Any]:
+def _written(directory: Path, storage: Wrap | None, keep: Callable[[], None]) -> dict[str, Any]:
     """What the storage's last owner tells before it is killed; what lies there is kept once it is dead."""
     service = new_service(directory, storage)
     live(service)
@@ -81,21 +81,21 @@ def _lived(directory: Path, storage: Wrap | None, keep: Callable[[], None]) -> d
     return told
 
 
-def _lived_on_redis(server: RedisServer, directory: Path, kept: Path) -> dict[str, Any]:
+def _written_on_redis(server: RedisServer, directory: Path, kept: Path) -> dict[str, Any]:
     settings = RedisSettings(read_place(server.url, RedisLogin()), NAMESPACE)
     with closing(server.client()) as client:
-        return _lived(
+        return _written(
             directory,
             lambda service: RedisStorage(settings, lambda: f"token-{next(service._tokens)}"),
             lambda: keep_redis(client, kept),
         )
 
 
-def _lived_on_infinispan(server: InfinispanServer, directory: Path, kept: Path) -> dict[str, Any]:
+def _written_on_infinispan(server: InfinispanServer, directory: Path, kept: Path) -> dict[str, Any]:
     server.create_cache(CACHE, IN_MEMORY)
     settings, layout = ServerSettings(server.url, CACHE), LayoutSettings(NAMESPACE, RETENTION_MS, **SMALL)
     with closing(InfinispanRest(settings)) as counters:
-        return _lived(
+        return _written(
             directory,
             lambda service: InfinispanStorage(layout, InfinispanRest(settings), lambda: f"token-{next(service._tokens)}"),
             lambda: keep_infinispan(server, counters, PARTITIONS, kept),

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from written_before.history import RETENTION_MS
 from written_before.keeping import (
     IN_MEMORY,
     NAMESPACE,
@@ -14,7 +15,6 @@ from written_before.keeping import (
     restore_infinispan,
     restore_redis,
 )
-from written_before.life import RETENTION_MS
 
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.infinispan.settings import LayoutSettings, ServerSettings

@@ -1,6 +1,6 @@
 """What older code left in each storage is opened by the code of today, understood, and gone on with.
 
-How a fixture comes to be is told in `make.py`, the life that it was written in is `life.py`.
+How a fixture comes to be is told in `make.py`, the history that it was written in is `history.py`.
 """
 
 import shutil
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from harness.service_under_test import DEADLINE_MS, P0, P1, Teller
 from msgspec.structs import replace
+from written_before.history import MINUTE_MS, PARTITIONS, UNITS, live, new_service
 from written_before.keeping import told_of
-from written_before.life import MINUTE_MS, PARTITIONS, UNITS, live, new_service
 from written_before.restoring import Left
 from written_before.told_by_hand import INCOMPLETE_AT_LAST, LEAVES, OTHERS, RESTING, TOLD_AT_LAST, WAITING, Held
 
@@ -57,7 +57,7 @@ def test_a_partition_is_opened_as_it_was_left(left: Left, told: dict[str, Any], 
     assert found == told["partitions"][str(partition.number)]
 
 
-def test_what_waits_is_what_the_life_came_to(left: Left) -> None:
+def test_what_waits_is_what_the_history_came_to(left: Left) -> None:
     storage = left.make()
     found: dict[str, Held] = {}
     for partition in PARTITIONS:
@@ -75,7 +75,7 @@ def test_the_units_are_understood(left: Left) -> None:
     assert (first.keys(), second.keys()) == (set(UNITS) - OTHERS, OTHERS)
     units = first | second
     assert {name: units[name].strategy_state.expected for name in RESTING} == RESTING
-    assert all(unit.spoiled == () for unit in units.values())
+    assert all(unit.undecodable == () for unit in units.values())
     assert units["given-up"].strategy_state.given_up == ((2, 2), (4, 4), (6, 6), (7, 7))
     assert units["dead-end"].strategy_state.dead_ends == (("A", 1),)
     assert [len(units[name].handled) for name in ("idle-0", "two-flows", "waits")] == [2, 4, 0]
@@ -181,7 +181,7 @@ def test_a_service_on_it_lets_out_what_waited_and_tells_nothing_twice(left: Left
     assert numbers == [(str(partition), number) for partition, last in ((P0, 56), (P1, 10)) for number in range(1, last + 1)]
 
 
-def test_the_next_fixture_can_be_written_by_the_same_life(tmp_path: Path) -> None:
+def test_the_next_fixture_can_be_written_by_the_same_history(tmp_path: Path) -> None:
     service = new_service(tmp_path)
     try:
         live(service)

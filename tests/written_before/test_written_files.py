@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from harness.service_under_test import P0, P1, TOPIC
-from written_before.life import AT, DEADLY, PARTITIONS
+from written_before.history import AT, DEADLY, PARTITIONS
 
 from connectors.dead_letters.actions import Discarded, Requeued, Requeueing
 from connectors.files.archived_marker import ArchivedMarker

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from harness.driving import wire
-from harness.servers.kafka_life import KafkaLife
+from harness.servers.kafka_worker import KafkaWorker
 from written_before.kafka_position import DONE, RECORDS, send
 
 from connectors.kafka.offset_metadata import OffsetMetadata, find_metadata
@@ -54,9 +54,9 @@ def test_it_says_which_topic_it_counts_in(positions: dict[str, Any]) -> None:
 def test_a_worker_that_finds_it_tells_nothing_twice(kafka: KafkaServer, positions: dict[str, Any]) -> None:
     """On another topic with the same records: its id is all that is changed in what was kept."""
     with closing(KafkaStage(kafka, partitions=1)) as stage:
-        with closing(KafkaLife(stage)) as life:
-            life.run_until_owned()
-            life.live_until_read()
+        with closing(KafkaWorker(stage)) as history:
+            history.run_until_owned()
+            history.live_until_read()
         (partition,) = stage.partitions
         begun = stage.committed(partition)
         assert begun is not None
@@ -65,6 +65,6 @@ def test_a_worker_that_finds_it_tells_nothing_twice(kafka: KafkaServer, position
         left = msgspec.structs.replace(metadata_of(positions["none"]), topic_id=here.topic_id)
         stage.set_position(partition, positions["none"]["offset"], left.encode("t-0"))
         stage.send(wire("owned", "A", 1, "owned#A#1"), wire("new", "A", 1, "new#A#1"))
-        with closing(KafkaLife(stage)) as life:
-            life.live_until_read()
+        with closing(KafkaWorker(stage)) as history:
+            history.live_until_read()
         assert [each.key.decode() for each in stage.outputs()] == ["owned", "owned", "new"]

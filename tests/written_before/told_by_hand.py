@@ -1,9 +1,9 @@
-"""What the life of `life.py` comes to, told by hand: the fixtures were not asked."""
+"""What the history of `history.py` comes to, told by hand: the fixtures were not asked."""
 
 from typing import NamedTuple
 
 from harness.service_under_test import P0, P1
-from written_before.life import IDLE
+from written_before.history import IDLE
 
 from storage.port import WaitKind
 

@@ -10,12 +10,12 @@ from connectors.dead_letters.port import AskedFor, DeadLetterStore
 from daemon.commands.dead_letters.list_and_show import list_letters, show_letter
 from daemon.commands.dead_letters.requeue_and_discard import discard, requeue
 from daemon.commands.dead_letters.stores import open_store
-from daemon.commands.subcommands import Order, add_orders, load_for
+from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.exit_code import ExitCode
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
 
-_ORDERS: dict[str, Callable[[Namespace, DeadLetterStore], ExitCode]] = {
+_SUBCOMMANDS: dict[str, Callable[[Namespace, DeadLetterStore], ExitCode]] = {
     "list": list_letters,
     "show": show_letter,
     "requeue": requeue,
@@ -26,23 +26,23 @@ _ORDERS: dict[str, Callable[[Namespace, DeadLetterStore], ExitCode]] = {
 def dead_letters(arguments: Namespace) -> ExitCode:
     """Exit code 0 only if all that was asked for was there and was done."""
     with closing(open_store(load_for(arguments), _asked_for(arguments))) as store:
-        return _ORDERS[arguments.order](arguments, store)
+        return _SUBCOMMANDS[arguments.subcommand](arguments, store)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """What each order takes."""
-    add_orders(
+    """What each subcommand takes."""
+    add_subcommands(
         parser,
-        Order("list", "one line per dead letter, with what became of it", _add_list),
-        Order("show", "one dead letter: headers and value, exactly", _add_show),
-        Order("requeue", "put the records back into the input, each once", _add_requeue),
-        Order("discard", "note that nothing is to be done; nothing is deleted", _add_discard),
+        Subcommand("list", "one line per dead letter, with what became of it", _add_list),
+        Subcommand("show", "one dead letter: headers and value, exactly", _add_show),
+        Subcommand("requeue", "put the records back into the input, each once", _add_requeue),
+        Subcommand("discard", "note that nothing is to be done; nothing is deleted", _add_discard),
         is_required=True,
     )
 
 
 def _asked_for(arguments: Namespace) -> AskedFor:
-    """By one number, by several, by an instant, or all of them: each order takes some of these."""
+    """By one number, by several, by an instant, or all of them: each subcommand takes some of these."""
     one = getattr(arguments, "number", None)
     return AskedFor(getattr(arguments, "since", None), tuple(getattr(arguments, "numbers", ())) or ((one,) if one else ()))
 

@@ -30,10 +30,10 @@ def list_letters(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
     """A line or a JSON object each, in the order in which they were set aside."""
     last = last_actions(store)
     with DeadLetterReport(as_json=arguments.json) as report:
-        for filed in store.letters():
-            action = last.get(filed.letter_id)
-            facts = _facts(filed, action.state if action else NEW)
-            if _is_asked_for(arguments, filed, facts):
+        for stored in store.letters():
+            action = last.get(stored.letter_id)
+            facts = _facts(stored, action.state if action else NEW)
+            if _is_asked_for(arguments, stored, facts):
                 report.tell("  ".join(str(fact or "-") for fact in facts.values()), facts)
     sys.stderr.write(f"resequencer: {report.count} dead letters of {store.where}\n")
     return ExitCode.DONE
@@ -45,52 +45,52 @@ def show_letter(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
     Raises:
         DeadLetterUnknown: There is no such number.
     """
-    filed = next((each for each in store.letters() if each.number == arguments.number), None)
-    if filed is None:
+    stored = next((each for each in store.letters() if each.number == arguments.number), None)
+    if stored is None:
         raise DeadLetterUnknown(arguments.number, store.where)
     if arguments.raw:
         sys.stdout.flush()
-        sys.stdout.buffer.write(filed.letter.record.value)
+        sys.stdout.buffer.write(stored.letter.record.value)
         sys.stdout.buffer.flush()
         return ExitCode.DONE
-    history = [action for action in store.actions() if action.letter_id == filed.letter_id]
+    history = [action for action in store.actions() if action.letter_id == stored.letter_id]
     if arguments.json:
-        sys.stdout.write(json.dumps(_everything(filed, history), indent=2) + "\n")
+        sys.stdout.write(json.dumps(_everything(stored, history), indent=2) + "\n")
     else:
-        sys.stdout.write("".join(line + "\n" for line in _lines(filed, history)))
+        sys.stdout.write("".join(line + "\n" for line in _lines(stored, history)))
     return ExitCode.DONE
 
 
-def _facts(filed: StoredDeadLetter, state: str) -> dict[str, str | None]:
+def _facts(stored: StoredDeadLetter, state: str) -> dict[str, str | None]:
     """In the order in which they stand on a line."""
-    letter = filed.letter
+    letter = stored.letter
     return {
-        "number": filed.number,
+        "number": stored.number,
         "state": state,
         "reason": letter.reason.value,
-        "unit": filed.unit,
+        "unit": stored.unit,
         "source_position": str(letter.record.origin),
         "at": instant_text(letter.dead_at),
         "error": letter.error,
     }
 
 
-def _is_asked_for(arguments: Namespace, filed: StoredDeadLetter, facts: dict[str, str | None]) -> bool:
-    if arguments.since is not None and filed.letter.dead_at < arguments.since:
+def _is_asked_for(arguments: Namespace, stored: StoredDeadLetter, facts: dict[str, str | None]) -> bool:
+    if arguments.since is not None and stored.letter.dead_at < arguments.since:
         return False
     asked = ((name, getattr(arguments, name)) for name in ("reason", "unit", "state"))
     return all(value is None or facts[name] == value for name, value in asked)
 
 
-def _lines(filed: StoredDeadLetter, history: list[Action]) -> Iterator[str]:
-    record = filed.letter.record
-    yield printable(f"number: {filed.number}")
-    yield printable(f"unit: {filed.unit or '-'}")
+def _lines(stored: StoredDeadLetter, history: list[Action]) -> Iterator[str]:
+    record = stored.letter.record
+    yield printable(f"number: {stored.number}")
+    yield printable(f"unit: {stored.unit or '-'}")
     yield f"state: {history[-1].state if history else NEW}"
     yield from (printable(_told(action)) for action in history)
     if record.key is not None:
         yield f"key: {_on_a_line(record.key)}"
-    yield from (f"header {printable(name)}: {_on_a_line(value)}" for name, value in filed.headers)
+    yield from (f"header {printable(name)}: {_on_a_line(value)}" for name, value in stored.headers)
     cut = f", the beginning of {record.cut.length}" if record.cut else ""
     text = _find_safe_text(record.value)
     yield f"value, {len(record.value)} bytes{cut}:" if text is not None else f"value, {len(record.value)} bytes{cut}, in base64:"
@@ -104,13 +104,13 @@ def _told(action: Action) -> str:
     return f"{what}: {action.because}" if isinstance(action, Discarded) else what
 
 
-def _everything(filed: StoredDeadLetter, history: list[Action]) -> dict[str, Any]:
-    record = filed.letter.record
+def _everything(stored: StoredDeadLetter, history: list[Action]) -> dict[str, Any]:
+    record = stored.letter.record
     return {
-        **_facts(filed, history[-1].state if history else NEW),
+        **_facts(stored, history[-1].state if history else NEW),
         "actions": [msgspec.to_builtins(action) for action in history],
         **(_as_json("key", record.key) if record.key is not None else {}),
-        "headers": [{"name": name, **_as_json("value", value)} for name, value in filed.headers],
+        "headers": [{"name": name, **_as_json("value", value)} for name, value in stored.headers],
         **_as_json("value", record.value),
     }
 

@@ -29,22 +29,22 @@ def requeue(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
     if not _says_which(arguments):
         return _refused("name the numbers, or give --reason or --all, one of them; --again goes with numbers")
     with DeadLetterReport(as_json=arguments.json) as report:
-        orders = _Orders(store, report)
-        ended = orders.begin()
-        orders.requeue(orders.choose_to_requeue(arguments, ended))
-        return orders.conclude("requeued")
+        decisions = _Decisions(store, report)
+        ended = decisions.begin()
+        decisions.requeue(decisions.choose_to_requeue(arguments, ended))
+        return decisions.conclude("requeued")
 
 
 def discard(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
     """Note who says that nothing is to be done, and why. Raises as `requeue`."""
     with DeadLetterReport(as_json=arguments.json) as report:
-        orders = _Orders(store, report)
-        orders.begin()
-        orders.discard(arguments.numbers, arguments.because)
-        return orders.conclude("done")
+        decisions = _Decisions(store, report)
+        decisions.begin()
+        decisions.discard(arguments.numbers, arguments.because)
+        return decisions.conclude("done")
 
 
-class _Orders:
+class _Decisions:
     def __init__(self, store: DeadLetterStore, report: DeadLetterReport) -> None:
         self._store = store
         self._report = report
@@ -86,10 +86,10 @@ class _Orders:
     def _read(self, choice: Choice) -> Iterator[StoredDeadLetter]:
         """A letter on several lines once."""
         ids = dict(choice.chosen)
-        for filed in self._store.letters() if ids else ():
-            if ids.get(filed.number) == filed.letter_id:
-                del ids[filed.number]
-                yield filed
+        for stored in self._store.letters() if ids else ():
+            if ids.get(stored.number) == stored.letter_id:
+                del ids[stored.number]
+                yield stored
 
     def _with_unknown(self, choice: Choice, numbers: Iterable[str]) -> Choice:
         for number in numbers:

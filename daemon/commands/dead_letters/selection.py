@@ -1,4 +1,4 @@
-"""Which dead letters an order is about, and which of them it cannot be carried out on."""
+"""Which dead letters a decision is about, and which of them it cannot be carried out on."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from connectors.dead_letters.actions import Action, Discarded, LetterId, Requeue
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 
 WhyNot = Callable[[StoredDeadLetter, Action | None], str | None]
-"""Why an order cannot be carried out on a letter whose last action is this; None if it can."""
+"""Why a decision cannot be carried out on a letter whose last action is this; None if it can."""
 
 
 class Choice(NamedTuple):
@@ -20,11 +20,11 @@ class Choice(NamedTuple):
 def choose(letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Action], why_not: WhyNot) -> Choice:
     """Among these letters, of which any may stand on several lines."""
     choice = Choice({}, {})
-    for filed in letters:
-        number, other = filed.number, choice.chosen.get(filed.number)
-        problem = why_not(filed, last.get(filed.letter_id))
-        if problem is None and other in (None, filed.letter_id):
-            choice.chosen[number] = filed.letter_id
+    for stored in letters:
+        number, other = stored.number, choice.chosen.get(stored.number)
+        problem = why_not(stored, last.get(stored.letter_id))
+        if problem is None and other in (None, stored.letter_id):
+            choice.chosen[number] = stored.letter_id
         else:
             choice.refused[number] = problem or "another dead letter in the file has the same number: move one of them away"
     for number in choice.refused:
@@ -34,31 +34,33 @@ def choose(letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Action],
 
 def named(letters: Iterable[StoredDeadLetter], numbers: Iterable[str]) -> Iterable[StoredDeadLetter]:
     wanted = frozenset(numbers)
-    return (filed for filed in letters if filed.number in wanted)
+    return (stored for stored in letters if stored.number in wanted)
 
 
 def new_ones(
     letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Action], reason: str | None
 ) -> Iterable[StoredDeadLetter]:
     """Those with which nothing was done yet, of any reason if none is given."""
-    return (filed for filed in letters if filed.letter_id not in last and (reason is None or filed.letter.reason.value == reason))
+    return (
+        stored for stored in letters if stored.letter_id not in last and (reason is None or stored.letter.reason.value == reason)
+    )
 
 
-def why_not_requeue(filed: StoredDeadLetter, action: Action | None) -> str | None:
-    cut = filed.letter.record.cut
+def why_not_requeue(stored: StoredDeadLetter, action: Action | None) -> str | None:
+    cut = stored.letter.record.cut
     if cut:
         return (
-            f"only the first {len(filed.letter.record.value)} of its {cut.length} bytes are here, all of them in the input at "
-            f"{filed.letter.record.origin}; let its producer send it again, smaller or with a higher max-record-bytes"
+            f"only the first {len(stored.letter.record.value)} of its {cut.length} bytes are here, all of them in the input at "
+            f"{stored.letter.record.origin}; let its producer send it again, smaller or with a higher max-record-bytes"
         )
     return f"{_past(action)}; --again requeues it all the same" if isinstance(action, Requeued | Discarded) else None
 
 
-def why_not_requeue_again(filed: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - whatever was done before.
-    return why_not_requeue(filed, None)
+def why_not_requeue_again(stored: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - whatever was done before.
+    return why_not_requeue(stored, None)
 
 
-def why_not_discard(filed: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - any letter can be discarded.
+def why_not_discard(stored: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - any letter can be discarded.
     """A requeue that was begun and cannot be ended may be: that is how a person closes it."""
     return _past(action) if isinstance(action, Requeued | Discarded) else None
 

@@ -244,6 +244,6 @@ def test_what_is_no_dead_letter_is_passed_over_and_a_verifying_reader_sees_no_no
         producer.flush()
     aside.requeue(number)
     assert aside.states() == {number: "requeued"}
-    with closing(TopicExport(aside.stage.settings(), tmp_path)) as mirror:
-        mirror.catch_up()
+    with closing(TopicExport(aside.stage.settings(), tmp_path)) as export:
+        export.catch_up()
     assert len((tmp_path / f"{Channel.DEAD_LETTERS}.jsonl").read_bytes().splitlines()) == 3

@@ -126,7 +126,7 @@ def test_a_position_that_was_none_and_is_none_still_is_nobody_elses() -> None:
     assert fencing.compare(P0, None)
 
 
-class AnyLife(RuleBasedStateMachine):
+class AnySimulatedRun(RuleBasedStateMachine):
     """Random generations, assignments, moves by others: what may be read was looked at since the group changed last."""
 
     partitions = st.sampled_from([P0, P1])
@@ -180,7 +180,7 @@ class AnyLife(RuleBasedStateMachine):
                 assert self.looked_at[partition][0] == self.generation
 
 
-TestAnyLife = AnyLife.TestCase
+TestAnySimulatedRun = AnySimulatedRun.TestCase
 
 
 @given(st.integers(-1, 5), st.integers(-1, 5))

@@ -87,9 +87,9 @@ def refusal(worker: KafkaWorker) -> TransportRefused:
 
 def topic_ends(settings: ClientSettings) -> TopicEnds | str:
     """Or why there is none; rights that were just given may not be known to the broker yet."""
-    with closing(TopicEndsReader(settings)) as surveyor:
+    with closing(TopicEndsReader(settings)) as reader:
         try:
-            return surveyor.look()
+            return reader.look()
         except (TransportRefused, TransportUnavailable) as error:
             return str(error)
 

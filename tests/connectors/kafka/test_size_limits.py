@@ -32,9 +32,9 @@ def test_what_fits_leaves_as_it_is() -> None:
 
 
 def test_a_notification_that_is_too_large_becomes_a_dead_letter_that_says_so() -> None:
-    sending = fit(notification(b"x" * 1_000), dead=100_000)
-    assert (sending.topic, sending.key, sending.value) == ("dead", b"unit", b"x" * 1_000)
-    said = dict(sending.headers)
+    record = fit(notification(b"x" * 1_000), dead=100_000)
+    assert (record.topic, record.key, record.value) == ("dead", b"unit", b"x" * 1_000)
+    said = dict(record.headers)
     assert said["notification-id"] == b"N"
     assert said["dead-letter-reason"] == b"too-large"
     assert said["dead-letter-source-position"] == b"in-3@17"
@@ -47,18 +47,18 @@ def test_a_notification_that_is_too_large_becomes_a_dead_letter_that_says_so() -
 
 def test_a_dead_letter_that_is_too_large_is_cut_with_its_length_and_digest() -> None:
     value = bytes(range(256)) * 8
-    sending = fit(letter(value))
-    assert value.startswith(sending.value)
-    assert 500 < len(sending.value) < 1_000
-    said = dict(sending.headers)
+    record = fit(letter(value))
+    assert value.startswith(record.value)
+    assert 500 < len(record.value) < 1_000
+    said = dict(record.headers)
     assert said["dead-letter-value-length"] == b"2048"
     assert said["dead-letter-value-sha256"] == sha256(value).hexdigest().encode()
 
 
 def test_a_dead_letter_that_was_cut_before_keeps_what_it_said_of_the_whole() -> None:
     was = (("dead-letter-value-length", b"9999999"), ("dead-letter-value-sha256", b"of the whole"))
-    sending = fit(OutputRecord(7, Channel.DEAD_LETTERS, b"k", was, b"x" * 5_000))
-    assert sending.headers == was
+    record = fit(OutputRecord(7, Channel.DEAD_LETTERS, b"k", was, b"x" * 5_000))
+    assert record.headers == was
 
 
 def test_no_more_is_kept_of_it_than_of_any_value_that_is_cut() -> None:
@@ -66,13 +66,13 @@ def test_no_more_is_kept_of_it_than_of_any_value_that_is_cut() -> None:
 
 
 def test_headers_that_are_too_large_go_before_those_that_we_added() -> None:
-    sending = fit(letter(b"{}", ("huge", b"x" * 5_000)))
-    assert [name for name, _ in sending.headers] == [
+    record = fit(letter(b"{}", ("huge", b"x" * 5_000)))
+    assert [name for name, _ in record.headers] == [
         "dead-letter-reason",
         "dead-letter-value-length",
         "dead-letter-value-sha256",
     ]
-    assert sending.key == b"unit"
+    assert record.key == b"unit"
 
 
 def test_a_key_that_is_too_large_goes_at_last() -> None:
@@ -90,6 +90,6 @@ def test_whatever_leaves_fits(
     value: bytes, key: bytes | None, headers: list[tuple[str, bytes]], channel: Channel, limit: int
 ) -> None:
     ours = (("dead-letter-reason", b"undecodable"), ("dead-letter-error", b"e" * 100), ("dead-letter-at", b"2026"))
-    sending = fit(OutputRecord(1, channel, key, (*headers, *ours), value), limit, limit)
-    assert size_of(sending.key, sending.headers, sending.value) <= limit
-    assert value.startswith(sending.value)
+    record = fit(OutputRecord(1, channel, key, (*headers, *ours), value), limit, limit)
+    assert size_of(record.key, record.headers, record.value) <= limit
+    assert value.startswith(record.value)

@@ -8,7 +8,7 @@ import pytest
 from daemon import command_line
 from daemon.command_line import main
 from daemon.commands import preflight
-from daemon.commands.command import Verb
+from daemon.commands.command import Command
 from daemon.configuration.configuration import load
 from domain.errors import ConfigurationError, ResequencerError, TransientError
 
@@ -68,7 +68,7 @@ def test_connect_tells_what_is_out_of_reach(write, tmp_path, capsys, monkeypatch
     file = write(f'payment-status-notification.run-directory = "{tmp_path}/file/run"')
     assert main(["check", "--connect", "--config", str(file)]) == 4
     assert f"{tmp_path}/file/run: cannot be written to" in capsys.readouterr().err
-    monkeypatch.setattr(preflight, "ATTEMPTS", [_away])
+    monkeypatch.setattr(preflight, "PROBES", [_away])
     assert main(["check", "--connect"]) == 4
     assert capsys.readouterr().err == "resequencer: the database is away\n"
     assert main(["check"]) == 0
@@ -96,7 +96,7 @@ def test_an_error_is_a_line_and_an_exit_code(capsys, monkeypatch, error, code):
     def fails(_arguments):
         raise error
 
-    monkeypatch.setitem(command_line.VERBS, "fail", Verb("fails", fails))
+    monkeypatch.setitem(command_line.COMMANDS, "fail", Command("fails", fails))
     assert main(["fail"]) == code
     assert capsys.readouterr().err == f"resequencer: {error}\n"
 

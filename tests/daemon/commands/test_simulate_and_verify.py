@@ -179,7 +179,7 @@ def test_followed_as_json_each_line_is_an_object_and_the_last_the_verdict(direct
 def test_when_nothing_comes_following_ends_with_what_is_lost(directory, capsys, time):
     assert simulate("--seed", "3", "--losses", "0", "--garbage", "0") == 0
     capsys.readouterr()
-    assert main(["verify", "--follow", "--interval", "5", "--retry", "20"]) == 1
+    assert main(["verify", "--follow", "--interval", "5", "--give-up-after", "20"]) == 1
     *looks, _, lost = (line for line in capsys.readouterr().out.splitlines() if not line.startswith(" "))
     assert len(looks) == 5
     assert lost.endswith(" lost")

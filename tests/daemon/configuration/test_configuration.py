@@ -157,7 +157,7 @@ def test_a_unit_may_hold_an_eighth_of_its_worker_where_nothing_is_said(loaded, w
 def test_values_from_the_environment_are_read_by_the_kind_of_their_key(loaded, monkeypatch):
     for name, value in {
         "IDLE": "45s",
-        "ATTEMPTS": "5",
+        "PROBES": "5",
         "JITTER": "0.5",
         "PORT": "0",
         "STRATEGY": "SEQUENCE",
@@ -165,7 +165,7 @@ def test_values_from_the_environment_are_read_by_the_kind_of_their_key(loaded, m
     }.items():
         monkeypatch.setenv(name, value)
     configuration = loaded(
-        f"""{R} {{ idle-timeout = ${{?IDLE}}, max-attempts = ${{?ATTEMPTS}}, jitter-factor = ${{?JITTER}}
+        f"""{R} {{ idle-timeout = ${{?IDLE}}, max-attempts = ${{?PROBES}}, jitter-factor = ${{?JITTER}}
         strategy = ${{?STRATEGY}}, stash-limit.bytes-per-worker = ${{?LIMIT}} }}
         payment-status-notification.http.port = ${{?PORT}}"""
     )
@@ -178,8 +178,8 @@ def test_values_from_the_environment_are_read_by_the_kind_of_their_key(loaded, m
 
 
 def test_an_override_is_hocon_and_beats_the_file_and_the_environment(loaded, monkeypatch):
-    monkeypatch.setenv("ATTEMPTS", "5")
-    text = f"{R}.max-attempts = 4\n{R}.max-attempts = ${{?ATTEMPTS}}"
+    monkeypatch.setenv("PROBES", "5")
+    text = f"{R}.max-attempts = 4\n{R}.max-attempts = ${{?PROBES}}"
     assert loaded(text).resequencer.max_attempts == 5
     assert loaded(text, f"{R}.max-attempts=6").resequencer.max_attempts == 6
     assert loaded(text, f"{R}.max-attempts=6", f"{R}.max-attempts=7").resequencer.max_attempts == 7

@@ -59,8 +59,8 @@ def test_on_a_full_disk_the_report_is_written_over_the_last_one(tmp_path, full_d
     size = (tmp_path / "status.json").stat().st_size
     full_disk()
     for reason in ("state.db: database or disk is full" * 20, "short"):
-        file.write(made(State.STORAGE_AWAY, reason))
-        assert file.find() == made(State.STORAGE_AWAY, reason)
+        file.write(made(State.STORAGE_UNAVAILABLE, reason))
+        assert file.find() == made(State.STORAGE_UNAVAILABLE, reason)
     assert (tmp_path / "status.json").stat().st_size == size
     assert [each.name for each in tmp_path.iterdir()] == ["status.json"]
     assert not caplog.records
@@ -71,7 +71,7 @@ def test_where_that_takes_more_room_too_the_last_report_stays_and_it_is_said_onc
     file.write(made(State.STARTING))
     full_disk()
     for _ in range(3):
-        file.write(made(State.STORAGE_AWAY, "x" * 10_000))
+        file.write(made(State.STORAGE_UNAVAILABLE, "x" * 10_000))
     assert file.find() == made(State.STARTING)
     assert [each.getMessage() for each in caplog.records] == [
         f"{tmp_path}/status.json cannot be written, status will be stale: [Errno 28] No space left on device"

@@ -65,9 +65,11 @@ def test_of_a_worker_that_hangs_it_is_not_said_how_far_it_is_behind():
 
 def test_what_is_away_counts_more_than_what_begins_or_ends():
     service = together(
-        said(0, State.STARTING, "early", count=3), said(1, State.OUTPUT_AWAY, "full", count=3), said(2, State.DRAINING, count=3)
+        said(0, State.STARTING, "early", count=3),
+        said(1, State.OUTPUT_UNAVAILABLE, "full", count=3),
+        said(2, State.DRAINING, count=3),
     )
-    assert (service.state, service.whole.reason) == (State.OUTPUT_AWAY, "worker 1: full")
+    assert (service.state, service.whole.reason) == (State.OUTPUT_UNAVAILABLE, "worker 1: full")
 
 
 def test_one_worker_that_says_nothing_any_more_makes_the_service_stale():
@@ -163,21 +165,21 @@ def test_status_shows_a_line_for_each_worker_and_who_holds_what(run_directory, c
         said(0, at=now), partitions=(partition(0, 0, unpublished=3),), last_cycle=CycleTimes(500, 3, 20, 4, 6)
     )
     late = UntakenPartition("T-1", "storage", "no answer", "2026-03-28T23:34:16.000Z", 1)
-    waits = msgspec.structs.replace(said(1, State.STORAGE_AWAY, "no answer", at=now, count=3), untaken=(late,))
+    waits = msgspec.structs.replace(said(1, State.STORAGE_UNAVAILABLE, "no answer", at=now, count=3), untaken=(late,))
     idle = msgspec.structs.replace(said(2, at=now, count=3), worker_process_id=4711)
     for each in (msgspec.structs.replace(busy, worker_count=3), waits, idle):
         StatusFile(run_directory, each.slot).write(each)
     assert main(["status"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "storage away: worker 1: no answer"
+    assert lines[0] == "storage unavailable: worker 1: no answer"
     assert lines[2:5] == [
         "worker 0: ready, 1 partitions",
-        "worker 1: storage away: no answer",
+        "worker 1: storage unavailable: no answer",
         "worker 2 (process 4711): ready, no partition is left for it, it stands by",
     ]
     assert "pending: 3 committed and not yet left" in lines
     assert "T-0: worker 0, read to 10, 5 behind, acknowledged 8, 3 to leave" in lines
-    assert "T-1: worker 1, not taken over yet: storage away: no answer; tried again at 2026-03-28T23:34:16.000Z" in lines
+    assert "T-1: worker 1, not taken over yet: storage unavailable: no answer; tried again at 2026-03-28T23:34:16.000Z" in lines
     assert "last cycle of worker 0 with work: 500 records, poll 3, decide 20, commit 4, publish 6 ms" in lines
 
 

@@ -30,11 +30,11 @@ from resequencer.in_flight import CallKind
 BEGIN = """
 import os, select, sys
 slot, lifeline, in_flight = int(sys.argv[2]), int(sys.argv[4]), int(sys.argv[6])
-lives = f"lives-{slot}"
-with open(lives, "ab") as file:
+runs = f"runs-{slot}"
+with open(runs, "ab") as file:
     file.write(b"x")
-life = os.path.getsize(lives)
-print("begun", life, flush=True)
+run = os.path.getsize(runs)
+print("begun", run, flush=True)
 def take():
     with open("page", "rb") as file:
         os.pwrite(in_flight, file.read(), 0)
@@ -42,7 +42,7 @@ def drain():
     select.select([lifeline], [], [])
     print("drained", flush=True)
 """
-"""Slot, lifeline and in_flight as a worker is told; `life` counts the workers of this slot from 1. `take` puts one in flight."""
+"""Slot, lifeline and in_flight as a worker is told; `run` counts the workers of this slot from 1. `take` puts one in flight."""
 
 pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
@@ -50,9 +50,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD)
 
 
 class Service:
-    """Slots whose workers run `life`; the log is a file beside them."""
+    """Slots whose workers run `run`; the log is a file beside them."""
 
-    def __init__(self, directory: Path, life: str, count: int) -> None:
+    def __init__(self, directory: Path, run: str, count: int) -> None:
         self.directory = directory
         self.supervisor: Supervisor | None = None
         clock = SystemClock()
@@ -61,7 +61,7 @@ class Service:
             Exits(StatusFile(directory, slot), Identity(os.getpid(), "fake", clock.now(), slot=slot, worker_count=count), clock)
             for slot in range(count)
         ]
-        command, self.suspects = [sys.executable, "-S", "-c", BEGIN + life], Suspects(directory)
+        command, self.suspects = [sys.executable, "-S", "-c", BEGIN + run], Suspects(directory)
         self.slots = [WorkerSlot(command, (), log, each, Watchdog(self.suspects, 500)) for each in exits]
         (directory / "page").write_bytes(_page())
 
@@ -86,8 +86,8 @@ class Service:
         file = self.directory / "service.log"
         return file.read_text() if file.exists() else ""
 
-    def lives(self, slot: int) -> int:
-        file = self.directory / f"lives-{slot}"
+    def runs(self, slot: int) -> int:
+        file = self.directory / f"runs-{slot}"
         return file.stat().st_size if file.exists() else 0
 
     def _watch(self, until: Callable[[], object] | None, signals: tuple[signal.Signals, ...]) -> None:
@@ -105,8 +105,8 @@ def new_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
     before = [(each, signal.getsignal(each)) for each in _SIGNALS]
     made: list[Service] = []
 
-    def make(life: str, count: int = 2) -> Service:
-        made.append(Service(tmp_path, life, count))
+    def make(run: str, count: int = 2) -> Service:
+        made.append(Service(tmp_path, run, count))
         return made[-1]
 
     yield make
@@ -137,9 +137,9 @@ def test_a_worker_that_fails_at_its_end_makes_the_end_bad(new_service):
 
 
 def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(new_service):
-    service = new_service("os.kill(os.getpid(), 9) if slot == 1 and life < 3 else drain()")
+    service = new_service("os.kill(os.getpid(), 9) if slot == 1 and run < 3 else drain()")
     assert service.run(lambda: "begun 3 [slot=1]" in service.log, signal.SIGTERM) is ExitCode.DONE
-    assert (service.lives(0), service.lives(1)) == (1, 3)
+    assert (service.runs(0), service.runs(1)) == (1, 3)
     assert "worker 1 was killed by SIGKILL at " in service.log
     assert "it is started again in 0.2 s" in service.log
     assert "it is started again in 0.4 s" in service.log
@@ -160,14 +160,14 @@ def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_dr
 
 def test_each_slot_counts_its_own_deaths(new_service, monkeypatch):
     monkeypatch.setattr(restart_policy, "MOST_EXITS", 3)
-    service = new_service("os.kill(os.getpid(), 9) if life < 3 else drain()")
+    service = new_service("os.kill(os.getpid(), 9) if run < 3 else drain()")
     assert service.run(lambda: service.log.count("begun 3") == 2, signal.SIGTERM) is ExitCode.DONE
 
 
 def test_a_refused_configuration_ends_the_service_with_its_own_code(new_service):
     service = new_service("sys.exit(3) if slot == 1 else drain()")
     assert service.run() is ExitCode.CONFIGURATION_REFUSED
-    assert service.lives(1) == 1
+    assert service.runs(1) == 1
     assert "drained [slot=0]" in service.log
     assert "worker 1 ended with 3: starting it again cannot help" in service.log
 
@@ -191,22 +191,22 @@ def test_a_worker_that_waits_to_be_started_again_is_not_started_to_be_stopped(ne
     monkeypatch.setattr(restart_policy, "LONGEST_PAUSE_MS", 600_000)
     service = new_service("sys.exit(1) if slot == 1 else drain()")
     assert service.run(lambda: "it is started again in 600.0 s" in service.log, signal.SIGTERM) is ExitCode.DONE
-    assert service.lives(1) == 1
+    assert service.runs(1) == 1
     told = StatusFile(service.directory, 1).find()
     assert told is not None
     assert (told.state, told.reason) == (State.STOPPED, None)
 
 
 def test_the_only_worker_is_called_so_and_its_lines_stay_as_they_are(new_service):
-    service = new_service("os.kill(os.getpid(), 9) if life == 1 else drain()", count=1)
+    service = new_service("os.kill(os.getpid(), 9) if run == 1 else drain()", count=1)
     assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert "the worker was killed by SIGKILL at " in service.log
     assert "begun 2\n" in service.log
 
 
 def test_last_words_without_a_newline_are_kept_and_who_inherits_the_log_holds_nobody_up(new_service):
-    life = """
-if life == 1:
+    run = """
+if run == 1:
     if os.fork() == 0:
         select.select([lifeline], [], [])
         os._exit(0)
@@ -215,13 +215,13 @@ if life == 1:
     os._exit(1)
 drain()
 """
-    service = new_service(life, count=1)
+    service = new_service(run, count=1)
     assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert "last words\n" in service.log
 
 
 def test_each_worker_is_told_how_those_before_it_in_its_slot_ended(new_service):
-    service = new_service("print(sys.argv[7:], flush=True); sys.exit(7) if life == 1 and slot == 0 else drain()")
+    service = new_service("print(sys.argv[7:], flush=True); sys.exit(7) if run == 1 and slot == 0 else drain()")
     service.run(lambda: service.log.count("begun") == 3 and service.log.count("--restarts") == 3, signal.SIGTERM)
     assert "['--restarts', '0'] [slot=1]" in service.log
     assert "['--restarts', '1', '--last-exit', 'ended with 7 at " in service.log
@@ -238,11 +238,11 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_deaths_with_an_envelope_in_hand_are_counted_for_it_and_end_no_service(new_service, monkeypatch, end):
     monkeypatch.setattr(restart_policy, "MOST_EXITS", 2)
-    service = new_service(f"if life < 4:\n  take()\n  {end}\ndrain()", count=1)
+    service = new_service(f"if run < 4:\n  take()\n  {end}\ndrain()", count=1)
     assert service.run(lambda: "begun 4" in service.log, signal.SIGTERM) is ExitCode.DONE
     (suspect,) = service.suspects.find_all().values()
     assert (suspect.exits, suspect.unit, str(suspect.origin)) == (3, "uow-1", "IPF_PROCESSING_DATA-0@1")
-    assert "while handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' (death 1 of 3 on this record" in service.log
+    assert "while handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' (exit 1 of 3 on this record" in service.log
     assert "the record is set aside as a dead letter ended-its-worker" in service.log
     assert "[unit=uow-1 partition=IPF_PROCESSING_DATA-0 position=IPF_PROCESSING_DATA-0@1]" in service.log
 
@@ -251,8 +251,8 @@ def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_
     monkeypatch.setattr(restart_policy, "MOST_EXITS", 2)
     service = new_service("take(); os._exit(1)", count=1)
     assert service.run() is ExitCode.NOT_SO
-    assert service.lives(0) == 5
-    assert "(death 5 on this record, which was not set aside after 3: report it with the log)" in service.log
+    assert service.runs(0) == 5
+    assert "(exit 5 on this record, which was not set aside after 3: report it with the log)" in service.log
 
 
 def test_nor_one_whose_deaths_cannot_be_written_down(new_service, monkeypatch):
@@ -260,24 +260,24 @@ def test_nor_one_whose_deaths_cannot_be_written_down(new_service, monkeypatch):
     service = new_service("take(); os._exit(1)", count=1)
     (service.directory / "suspects").write_text("no directory")
     assert service.run() is ExitCode.NOT_SO
-    assert service.lives(0) == 2
+    assert service.runs(0) == 2
 
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)", "os._exit(143)"])
 def test_a_worker_that_is_ended_from_outside_blames_no_envelope(new_service, end):
-    service = new_service(f"if life < 4:\n  take()\n  {end}\ndrain()", count=1)
+    service = new_service(f"if run < 4:\n  take()\n  {end}\ndrain()", count=1)
     assert service.run(lambda: "begun 4" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert service.suspects.find_all() == {}
 
 
 def test_nor_one_that_dies_between_two_calls(new_service):
-    service = new_service("if life < 2:\n  take()\n  os.pwrite(in_flight, bytes(4096), 0)\n  os._exit(1)\ndrain()", count=1)
+    service = new_service("if run < 2:\n  take()\n  os.pwrite(in_flight, bytes(4096), 0)\n  os._exit(1)\ndrain()", count=1)
     assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert service.suspects.find_all() == {}
 
 
 def test_what_the_last_worker_had_in_hand_is_not_in_that_of_the_next(new_service):
-    service = new_service("if life == 1:\n  take()\n  os._exit(1)\nif life == 2:\n  os._exit(1)\ndrain()", count=1)
+    service = new_service("if run == 1:\n  take()\n  os._exit(1)\nif run == 2:\n  os._exit(1)\ndrain()", count=1)
     assert service.run(lambda: "begun 3" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert [each.exits for each in service.suspects.find_all().values()] == [1]
 
@@ -293,7 +293,7 @@ HANGS = {"sleeps": "select.select([], [], [])", "holds on to the interpreter": "
 
 @pytest.mark.parametrize("hang", HANGS.values(), ids=HANGS)
 def test_a_worker_that_hangs_with_an_envelope_in_hand_is_ended_with_its_stack_in_the_log(new_service, hang):
-    service = new_service(f"import faulthandler; faulthandler.enable()\nif life < 3:\n  take()\n  {hang}\ndrain()", count=1)
+    service = new_service(f"import faulthandler; faulthandler.enable()\nif run < 3:\n  take()\n  {hang}\ndrain()", count=1)
     assert service.run(lambda: "begun 3" in service.log, signal.SIGTERM) is ExitCode.DONE
     (suspect,) = service.suspects.find_all().values()
     assert (suspect.exits, str(suspect.origin)) == (2, "IPF_PROCESSING_DATA-0@1")
@@ -307,7 +307,7 @@ def test_a_worker_that_hangs_with_an_envelope_in_hand_is_ended_with_its_stack_in
 
 def test_one_that_does_not_even_end_by_that_is_killed_and_counted_too(new_service, monkeypatch):
     monkeypatch.setattr("daemon.supervision.worker_slot._ABORT_SECONDS", 0.1)
-    hang = "import signal; signal.signal(signal.SIGABRT, signal.SIG_IGN)\nif life < 2:\n  take()\n  select.select([], [], [])"
+    hang = "import signal; signal.signal(signal.SIGABRT, signal.SIG_IGN)\nif run < 2:\n  take()\n  select.select([], [], [])"
     service = new_service(f"{hang}\ndrain()", count=1)
     assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert [each.exits for each in service.suspects.find_all().values()] == [1]
@@ -325,19 +325,19 @@ def test_one_that_was_halted_from_outside_does_not_hang(new_service):
 
     assert service.run(resume_after_a_while, signal.SIGTERM) is ExitCode.DONE
     assert service.suspects.find_all() == {}
-    assert service.lives(0) == 1
+    assert service.runs(0) == 1
 
 
 def test_one_with_nothing_in_hand_may_wait_as_long_as_it_likes(new_service):
     service = new_service("take(); os.pwrite(in_flight, bytes(4096), 0)\ndrain()", count=1)
     began = monotonic()
     assert service.run(lambda: monotonic() > began + 1, signal.SIGTERM) is ExitCode.DONE
-    assert service.lives(0) == 1
+    assert service.runs(0) == 1
 
 
 def test_what_a_worker_is_slow_with_is_told_in_the_status_before_it_is_ended(new_service, monkeypatch):
     monkeypatch.setattr("daemon.supervision.watchdog._TOLD_MS", 100)
-    service = new_service("if life < 2:\n  take()\n  select.select([], [], [])\ndrain()", count=1)
+    service = new_service("if run < 2:\n  take()\n  select.select([], [], [])\ndrain()", count=1)
     told: list[str] = []
 
     def look():
@@ -353,14 +353,14 @@ def test_what_a_worker_is_slow_with_is_told_in_the_status_before_it_is_ended(new
 def test_where_others_start_it_again_the_service_ends_like_its_only_worker(new_service, end, code):
     service = new_service(end, count=1)
     assert service.run(starts_again=False) == code
-    assert service.lives(0) == 1
+    assert service.runs(0) == 1
     assert "WARNING" not in service.log
 
 
 def test_but_for_deaths_that_an_envelope_is_counted_for(new_service):
-    service = new_service("if life < 4:\n  take()\n  os._exit(3)\nsys.exit(5)", count=1)
+    service = new_service("if run < 4:\n  take()\n  os._exit(3)\nsys.exit(5)", count=1)
     assert service.run(starts_again=False) == 5
-    assert service.lives(0) == 4
+    assert service.runs(0) == 4
 
 
 def test_where_others_start_it_again_a_second_signal_is_its_exit_code(new_service):

@@ -11,7 +11,7 @@ from domain.errors import EndedItsWorker
 from resequencer.in_flight import CallKind
 
 
-class Lives:
+class Workers:
     """Workers that hold the same envelopes, one after the other, and their supervisor."""
 
     def __init__(self, directory):
@@ -40,8 +40,8 @@ class Lives:
 
 
 @pytest.fixture
-def lives(tmp_path):
-    return Lives(tmp_path)
+def workers(tmp_path):
+    return Workers(tmp_path)
 
 
 @pytest.fixture
@@ -57,76 +57,76 @@ def nothing(origin):
     return False
 
 
-def test_what_workers_died_of_is_taken_up_until_the_third_death_and_not_again(lives, envelope, caplog):
-    lives.die(envelope, times=EXITS_OF_ONE)
+def test_what_workers_died_of_is_taken_up_until_the_third_death_and_not_again(workers, envelope, caplog):
+    workers.die(envelope, times=EXITS_OF_ONE)
     with pytest.raises(EndedItsWorker) as raised:
-        lives.in_flight.take(envelope, CallKind.HANDLING)
+        workers.in_flight.take(envelope, CallKind.HANDLING)
     assert raised.value.reason is DeadLetterReason.ENDED_ITS_WORKER
     assert str(raised.value) == (
         "handling it ended 3 workers, the last of which was killed by SIGSEGV; correct what fails on it, then requeue it"
     )
     assert "IPF_PROCESSING_DATA-0@1 of unit 'uow-1' is set aside" in caplog.text
-    assert lives.memory.find() is None
+    assert workers.memory.find() is None
 
 
-def test_another_envelope_is_taken_up(lives, envelope):
-    lives.die(envelope, times=EXITS_OF_ONE)
-    lives.survive(Envelopes()(2, identity="another"))
+def test_another_envelope_is_taken_up(workers, envelope):
+    workers.die(envelope, times=EXITS_OF_ONE)
+    workers.survive(Envelopes()(2, identity="another"))
     neighbours = Envelopes()
     neighbours(1)
-    lives.survive(neighbours(2))
+    workers.survive(neighbours(2))
 
 
-def test_what_is_condemned_for_one_deed_may_be_met_in_another(lives, envelope):
+def test_what_is_condemned_for_one_deed_may_be_met_in_another(workers, envelope):
     """A strategy must be asked about what its handler died of, or its unit could not go on."""
-    lives.die(envelope, times=EXITS_OF_ONE)
-    lives.survive(envelope, CallKind.ASKING)
+    workers.die(envelope, times=EXITS_OF_ONE)
+    workers.survive(envelope, CallKind.ASKING)
 
 
-def test_what_survived_is_forgotten_once_it_has_left(lives, envelope):
-    lives.die(envelope, times=2)
-    lives.survive(envelope)
-    lives.in_flight.forget_those_that(nothing)
-    assert lives.known == {1: 2}
-    lives.in_flight.look()
-    lives.in_flight.forget_those_that(everything)
-    assert lives.known == {}
+def test_what_survived_is_forgotten_once_it_has_left(workers, envelope):
+    workers.die(envelope, times=2)
+    workers.survive(envelope)
+    workers.in_flight.forget_those_that(nothing)
+    assert workers.known == {1: 2}
+    workers.in_flight.look()
+    workers.in_flight.forget_those_that(everything)
+    assert workers.known == {}
 
 
-def test_so_is_what_was_set_aside(lives, envelope):
-    lives.die(envelope, times=EXITS_OF_ONE)
+def test_so_is_what_was_set_aside(workers, envelope):
+    workers.die(envelope, times=EXITS_OF_ONE)
     with pytest.raises(EndedItsWorker):
-        lives.in_flight.take(envelope, CallKind.HANDLING)
-    lives.in_flight.forget_those_that(everything)
-    assert lives.known == {}
+        workers.in_flight.take(envelope, CallKind.HANDLING)
+    workers.in_flight.forget_those_that(everything)
+    assert workers.known == {}
 
 
-def test_what_is_tried_again_later_is_not_forgotten(lives, envelope):
-    lives.die(envelope)
-    lives.in_flight.take(envelope, CallKind.HANDLING)
-    lives.in_flight.put_off(envelope)
-    lives.in_flight.clear()
-    lives.in_flight.forget_those_that(everything)
-    assert lives.known == {1: 1}
+def test_what_is_tried_again_later_is_not_forgotten(workers, envelope):
+    workers.die(envelope)
+    workers.in_flight.take(envelope, CallKind.HANDLING)
+    workers.in_flight.put_off(envelope)
+    workers.in_flight.clear()
+    workers.in_flight.forget_those_that(everything)
+    assert workers.known == {1: 1}
 
 
-def test_what_was_only_asked_about_has_not_been_handled(lives, envelope):
-    lives.die(envelope, CallKind.ASKING)
-    lives.survive(envelope, CallKind.ASKING)
-    lives.in_flight.forget_those_that(everything)
-    assert lives.known == {1: 1}
+def test_what_was_only_asked_about_has_not_been_handled(workers, envelope):
+    workers.die(envelope, CallKind.ASKING)
+    workers.survive(envelope, CallKind.ASKING)
+    workers.in_flight.forget_those_that(everything)
+    assert workers.known == {1: 1}
 
 
-def test_another_record_at_its_position_is_innocent_and_the_suspicion_is_gone(lives, envelope):
-    lives.die(envelope, times=EXITS_OF_ONE)
-    lives.survive(Envelopes()(1, identity="of a topic that was made anew"))
-    assert lives.known == {}
+def test_another_record_at_its_position_is_innocent_and_the_suspicion_is_gone(workers, envelope):
+    workers.die(envelope, times=EXITS_OF_ONE)
+    workers.survive(Envelopes()(1, identity="of a topic that was made anew"))
+    assert workers.known == {}
 
 
-def test_what_another_worker_died_of_meanwhile_is_known_from_the_next_look(lives, envelope):
-    other = WorkerInFlight(InFlightMemory(), lives.suspects)
+def test_what_another_worker_died_of_meanwhile_is_known_from_the_next_look(workers, envelope):
+    other = WorkerInFlight(InFlightMemory(), workers.suspects)
     other.look()
-    lives.die(envelope, times=EXITS_OF_ONE)
+    workers.die(envelope, times=EXITS_OF_ONE)
     other.look()
     with pytest.raises(EndedItsWorker):
         other.take(envelope, CallKind.HANDLING)

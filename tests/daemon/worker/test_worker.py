@@ -1,4 +1,4 @@
-"""A worker's life in one process: its states, its reports, what it does now and then, and how it ends."""
+"""A worker's run in one process: its states, its reports, what it does now and then, and how it ends."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -138,7 +138,7 @@ def test_a_clock_that_was_set_back_stops_no_reports(operator):
 
 @pytest.mark.parametrize(
     ("away", "state"),
-    [("publish", State.OUTPUT_AWAY), ("poll", State.SOURCE_AWAY)],
+    [("publish", State.OUTPUT_UNAVAILABLE), ("poll", State.SOURCE_UNAVAILABLE)],
 )
 def test_while_something_is_away_it_says_so_and_why_and_then_goes_on(operator, monkeypatch, away, state):
     operator.append(envelope_line("uow-1", 1))
@@ -172,7 +172,7 @@ def test_told_to_stop_while_the_output_is_away_it_stops_and_says_what_it_left(op
         answer(outputs)
 
     monkeypatch.setattr(transport, "publish", fail)
-    operator.until = lambda: operator.parts.retry.away == "output"
+    operator.until = lambda: operator.parts.retry.unavailable == "output"
     operator.worker.run()
     assert operator.reports[-1].state == State.STOPPED
     assert operator.reports[-1].reason == "the disk is full"
@@ -247,7 +247,7 @@ def test_the_report_names_the_servers_for_which_most_units_wait(operator, monkey
     def handle(self, envelope, data, marks, now):
         raise DependencyUnavailable(f"server-{min(int(envelope.unit), 11)}")
 
-    monkeypatch.setattr("daemon.composition.Spared.handle", handle)
+    monkeypatch.setattr("daemon.composition.TimeBudget.handle", handle)
     operator.append(*(envelope_line(str(number), 1) for number in range(15)))
     operator.until = lambda: operator.questions > 3
     operator.worker.run()
@@ -306,7 +306,7 @@ def test_while_nothing_may_leave_it_is_not_ready_and_says_why(operator, monkeypa
     monkeypatch.setattr(transport, "poll", rejoin)
     operator.until = lambda: operator.now >= NOW + 4_000
     operator.worker.run()
-    refused = [each for each in operator.reports if each.state == State.OUTPUT_AWAY]
+    refused = [each for each in operator.reports if each.state == State.OUTPUT_UNAVAILABLE]
     assert {each.reason for each in refused} == {"not ours at the moment: T-0"}
     assert operator.states[-3:] == [State.READY, State.DRAINING, State.STOPPED]
 

@@ -9,7 +9,7 @@ from domain.errors import ConfigurationError, TransientError
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn import decide
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from resequencer.unit import Unit, Wake
 from resequencer.unit_codec import UnitCodec, encode_data, encode_entry, encode_state
 from resequencer.working_copy import WITHOUT_END
@@ -45,7 +45,7 @@ def check(data: bytes) -> None:
         _check_refusal(error)
         return
     again = codec.restore(PARTITION, _stored(unit, codec))
-    assert again == msgspec.structs.replace(unit, spoiled=())
+    assert again == msgspec.structs.replace(unit, undecodable=())
     _take_turns(unit, codec)
 
 
@@ -61,19 +61,19 @@ def _stored(unit: Unit, codec: UnitCodec) -> Snapshot:
 
 
 def _take_turns(unit: Unit, codec: UnitCodec) -> None:
-    rules = Rules(codec.strategy, Recorder(), ResequencerSettings(), NoChance())
+    context = TurnContext(codec.strategy, Recorder(), ResequencerSettings(), NoChance())
     envelopes = Envelopes()
     envelopes.offset = 100
     for wake, share in ((Wake.REMAINDER, 1), (Wake.RETRY, 1), (Wake.DEADLINE, WITHOUT_END), (Wake.BOUND, WITHOUT_END)):
-        unit, _ = decide(unit, [envelopes(3)], [wake], NOW + 10**9, rules, share)
+        unit, _ = decide(unit, [envelopes(3)], [wake], NOW + 10**9, context, share)
 
 
 def seeds() -> list[bytes]:
-    """Units as they are after each step of a short life, under each strategy: one has its head under retry, some were cut off."""
-    return [bytes([number]) + seed for number, name in enumerate(STRATEGIES) for seed in _life(name)]
+    """Units as they are after each step of a short run, under each strategy: one has its head under retry, some were cut off."""
+    return [bytes([number]) + seed for number, name in enumerate(STRATEGIES) for seed in _run_of(name)]
 
 
-def _life(name: str) -> Iterator[bytes]:
+def _run_of(name: str) -> Iterator[bytes]:
     driven, envelopes = drive(name, stash_limit=8), Envelopes()
     parts = ["PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION"]
     steps = [envelopes(4), envelopes(2, mds=parts[:1]), envelopes(2, flow="B"), envelopes(1, mds=parts, custom=["k"], pds=["p"])]

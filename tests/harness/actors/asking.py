@@ -18,7 +18,7 @@ from resequencer.messages import TurnTaken, UnitKey
 from resequencer.settings import LearnedTimeout, ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from storage.port import Snapshot, StashEntry, Waits
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
@@ -37,8 +37,8 @@ class Asked:
     ) -> None:
         chosen = make_strategy(StrategySettings(strategy)) if isinstance(strategy, str) else strategy
         self.handler = Recorder()
-        rules = Rules(chosen, self.handler, ResequencerSettings(learned=learned), NoChance(), profiles)
-        self.actors = ActorGateway(rules, decoder().decode, msgspec.structs.replace(UnitRegistrySettings(), **registry))
+        context = TurnContext(chosen, self.handler, ResequencerSettings(learned=learned), NoChance(), profiles)
+        self.actors = ActorGateway(context, decoder().decode, msgspec.structs.replace(UnitRegistrySettings(), **registry))
         self.now = 1_000_000
         self.stored: dict[UnitKey, Snapshot] = {}
         self.waiting: dict[UnitKey, Waits] = {}

@@ -3,13 +3,13 @@
 from guardian.actor_gateway import ActorGateway
 from guardian.messages import Decide, Decided
 from guardian.unit_registry import UnitRegistrySettings
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from resequencer.unit_codec import Decode
 
 
 class WatchedActors(ActorGateway):
-    def __init__(self, rules: Rules, decode: Decode, settings: UnitRegistrySettings) -> None:
-        super().__init__(rules, decode, settings)
+    def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings) -> None:
+        super().__init__(context, decode, settings)
         self._share = settings.share_bytes
 
     def decide(self, message: Decide) -> Decided:

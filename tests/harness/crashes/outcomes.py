@@ -1,4 +1,4 @@
-"""What came out of a simulated life, and whether it may be."""
+"""What came out of a simulated run, and whether it may be."""
 
 from __future__ import annotations
 

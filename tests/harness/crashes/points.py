@@ -28,7 +28,7 @@ class Fate(Enum):
     GOES_WELL = auto()
     CRASH = auto()
     NO_ANSWER = auto()
-    STRANGER = auto()
+    OTHER_OWNER = auto()
 
 
 class Fates(Protocol):
@@ -60,19 +60,19 @@ class Steps:
             self.names.append(f"{self.count}: {fate.name} at {name}")
         return fate
 
-    def strike(self, name: str, failure: Exception, stranger: Callable[[], object] | None = None) -> None:
+    def strike(self, name: str, failure: Exception, other_owner: Callable[[], object] | None = None) -> None:
         fate = self.fate(name)
         if fate is Fate.CRASH:
             raise Crash(name)
         if fate is Fate.NO_ANSWER:
             raise failure
-        if fate is Fate.STRANGER and stranger is not None:
-            stranger()
+        if fate is Fate.OTHER_OWNER and other_owner is not None:
+            other_owner()
 
     def around(
-        self, name: str, call: Callable[[], Answer], failure: Exception, stranger: Callable[[], object] | None = None
+        self, name: str, call: Callable[[], Answer], failure: Exception, other_owner: Callable[[], object] | None = None
     ) -> Answer:
-        self.strike(f"before {name}", failure, stranger)
+        self.strike(f"before {name}", failure, other_owner)
         answer = call()
         self.strike(f"after {name}", failure)
         return answer
@@ -188,10 +188,10 @@ class StruckStorage:
 class StruckStore:
     """One partition of it."""
 
-    def __init__(self, inner: PartitionStore, steps: Steps, stranger: Callable[[], object]) -> None:
+    def __init__(self, inner: PartitionStore, steps: Steps, other_owner: Callable[[], object]) -> None:
         self._inner = inner
         self._steps = steps
-        self._stranger = stranger
+        self._other_owner = other_owner
 
     @property
     def header(self) -> Header:
@@ -219,4 +219,4 @@ class StruckStore:
         return self._around("expire", lambda: self._inner.expire(until, spared))
 
     def _around(self, name: str, call: Callable[[], Answer]) -> Answer:
-        return self._steps.around(name, call, StorageUnavailable(f"no answer to {name}"), self._stranger)
+        return self._steps.around(name, call, StorageUnavailable(f"no answer to {name}"), self._other_owner)

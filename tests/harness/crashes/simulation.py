@@ -29,7 +29,7 @@ _DIES_IN_AN_OUTAGE = 0.6
 
 
 def prepared(seed: int) -> Workload:
-    """In some lives the retention is short."""
+    """In some runs the retention is short."""
     work, random = workload(seed), Random(f"absences {seed}")
     return with_absences(work, random, transactions_hang=False) if random.random() < _HAVE_ABSENCES else work
 
@@ -40,7 +40,7 @@ def reference(work: Workload) -> Outcome:
 
 
 def simulate(seed: int, forgets: Forgets = Forgets.NOTHING, expected: Outcome | None = None) -> Outcome:
-    """One life of many exits; `problem` of the outcome says what is wrong with it."""
+    """One run of many exits; `problem` of the outcome says what is wrong with it."""
     work = prepared(seed)
     expected = expected or reference(work)
     random = Random(f"fates {seed} {forgets}")
@@ -57,7 +57,7 @@ def crash_at(work: Workload, step: int, expected: Outcome) -> Outcome:
 def random_fates(random: Random) -> Fates:
     crash = random.choice((0.01, 0.03, 0.08))
     no_answer = random.choice((0.0, 0.02, 0.1))
-    stranger = random.choice((0.0, 0.0, 0.03))
+    other_owner = random.choice((0.0, 0.0, 0.03))
 
     def fate(step: int) -> Fate:
         if step > 4_000:
@@ -67,7 +67,7 @@ def random_fates(random: Random) -> Fates:
             return Fate.CRASH
         if drawn < crash + no_answer:
             return Fate.NO_ANSWER
-        return Fate.STRANGER if drawn < crash + no_answer + stranger else Fate.GOES_WELL
+        return Fate.OTHER_OWNER if drawn < crash + no_answer + other_owner else Fate.GOES_WELL
 
     return fate
 
@@ -84,21 +84,21 @@ def _play(work: Workload, steps: Steps, forgets: Forgets, *, is_reference: bool 
         service.files = StruckFiles(steps)
         service.around_transport = lambda transport: StruckTransport(transport, steps)
         service.around_storage = lambda storage: StruckStorage(storage, steps)
-        life = _Life(service, steps, forgets)
+        run = _SimulatedRun(service, steps, forgets)
         try:
             for phase in work.phases:
-                life.live(phase)
-            problem = life.end()
+                run.live(phase)
+            problem = run.end()
         except (ResequencerError, AssertionError, KeyError, ValueError, IndexError) as error:
             problem = f"the worker died: {type(error).__name__}: {error}"
         finally:
             steps.armed = False
             service.kill()
         struck = (steps.crashes, steps.strikes, steps.count, tuple(steps.names))
-        return Outcome(tuple(service.told), tuple(service.dead), *struck, problem, life.remembered, service.forgotten)
+        return Outcome(tuple(service.told), tuple(service.dead), *struck, problem, run.remembered, service.forgotten)
 
 
-class _Life:
+class _SimulatedRun:
     """A worker that is started again whenever it died, in the same directory, while the clock stands still."""
 
     def __init__(self, service: Service, steps: Steps, forgets: Forgets) -> None:

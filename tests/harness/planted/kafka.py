@@ -67,8 +67,8 @@ def metadata_taken_when_committing(patch: Patch) -> None:
         producer.publisher = self  # type: ignore[attr-defined]
         return producer
 
-    def send(self: TransactionalProducer, sendings: Any, positions: Any, _: Any) -> None:
-        right_send(self, sendings, positions, self.publisher.consumer.group_metadata())  # type: ignore[attr-defined]
+    def send(self: TransactionalProducer, records: Any, positions: Any, _: Any) -> None:
+        right_send(self, records, positions, self.publisher.consumer.group_metadata())  # type: ignore[attr-defined]
 
     right_commit, right_connect, right_send = KafkaTransport._commit, Publisher.connect, TransactionalProducer.commit
     patch.setattr(KafkaTransport, "_commit", commit)
@@ -165,11 +165,11 @@ def another_transactional_id_each_time(patch: Patch) -> None:
 def nothing_leaves_with_an_offset_that_stands(patch: Patch) -> None:
     """A deadline's notification moves no position: without one, a transaction is not fenced."""
 
-    def faulty(self: TransactionalProducer, sendings: Any, positions: Mapping[Any, Committed], group: Any) -> None:
+    def faulty(self: TransactionalProducer, records: Any, positions: Mapping[Any, Committed], group: Any) -> None:
         broker = self._producer._broker  # type: ignore[attr-defined]
         stands = {each: found.offset for each, found in broker.group.committed.items()}
         moved = {each: position for each, position in positions.items() if stands.get(each) != position.offset}
-        right(self, sendings, moved, group)
+        right(self, records, moved, group)
 
     right = TransactionalProducer.commit
     patch.setattr(TransactionalProducer, "commit", faulty)

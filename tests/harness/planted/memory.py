@@ -48,7 +48,7 @@ def deadline_lost_when_the_clock_is_set_back(patch: Patch) -> None:
 
     def faulty(self: UnitRegistry, *arguments: Any) -> Dues:
         with pytest.MonkeyPatch.context() as within:
-            within.setattr(self._wakeups, "arm", lambda *_: None)
+            within.setattr(self._timers, "arm", lambda *_: None)
             return right(self, *arguments)
 
     right = UnitRegistry.dues

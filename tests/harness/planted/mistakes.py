@@ -15,26 +15,26 @@ from guardian.guardian_actor import Guardian
 from guardian.supervision import Failure
 from resequencer.effects import Effects
 from resequencer.messages import TakeTurn
-from resequencer.poison import decide_without_culprits
+from resequencer.poison import decide_without_poison
 from resequencer.stash import Stashed
 from resequencer.turn import Turned, decide
 from resequencer.unit import Unit, Wake
 
 Patch = pytest.MonkeyPatch
-_CAREFUL = "resequencer.actor.decide_without_culprits"
+_CAREFUL = "resequencer.actor.decide_without_poison"
 
 
-def whole_poll_buried(patch: Patch) -> None:
+def whole_poll_dead_lettered(patch: Patch) -> None:
     def faulty(unit: Unit, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], *rest: Any) -> Turned:
         if not envelopes:
-            return decide_without_culprits(unit, envelopes, wakes, *rest)
+            return decide_without_poison(unit, envelopes, wakes, *rest)
         return _with_letters(decide(unit, (), (), *rest), envelopes, rest[0])
 
     patch.setattr(_CAREFUL, faulty)
 
 
-def innocent_one_buried(patch: Patch) -> None:
-    """That which let the culprit loose: of what came, the last ones are set aside until nothing is raised."""
+def innocent_one_dead_lettered(patch: Patch) -> None:
+    """That which let the poison loose: of what came, the last ones are set aside until nothing is raised."""
 
     def faulty(unit: Unit, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], *rest: Any) -> Turned:
         for count in range(len(envelopes), 0, -1):
@@ -42,24 +42,24 @@ def innocent_one_buried(patch: Patch) -> None:
                 return _with_letters(decide(unit, envelopes[:count], wakes, *rest), envelopes[count:], rest[0])
             except ArithmeticError:
                 continue
-        return _with_letters(decide_without_culprits(unit, (), wakes, *rest), envelopes, rest[0])
+        return _with_letters(decide_without_poison(unit, (), wakes, *rest), envelopes, rest[0])
 
     patch.setattr(_CAREFUL, faulty)
 
 
-def culprit_left_in_the_stash(patch: Patch) -> None:
-    right = Effects.bury_entry
+def poison_left_in_the_stash(patch: Patch) -> None:
+    right = Effects.dead_letter_entry
 
     def faulty(self: Effects, entry: Stashed, reason: DeadLetterReason, error: str) -> None:
         if our_mistake(ArithmeticError("a mistake of ours")) not in error:
             right(self, entry, reason, error)
         else:
-            self.bury(entry.envelope.record, reason, error)
+            self.dead_letter(entry.envelope.record, reason, error)
 
-    patch.setattr(Effects, "bury_entry", faulty)
+    patch.setattr(Effects, "dead_letter_entry", faulty)
 
 
-def successors_wait_for_the_culprit(patch: Patch) -> None:
+def successors_wait_for_the_poison(patch: Patch) -> None:
     patch.setattr("resequencer.poison.guarded", lambda rules: rules)
 
 
@@ -77,6 +77,6 @@ def deadline_that_fails_ends_the_worker(patch: Patch) -> None:
 
 
 def _with_letters(turned: Turned, envelopes: Iterable[DataEnvelope], now: int) -> Turned:
-    letters = [DeadLetter(each.record, DeadLetterReason.HANDLER_FAILED, "it came with a culprit", now) for each in envelopes]
+    letters = [DeadLetter(each.record, DeadLetterReason.HANDLER_FAILED, "it came with a poison", now) for each in envelopes]
     decision = turned.decision
     return Turned(turned.unit, replace(decision, output=(*decision.output, *letters)))

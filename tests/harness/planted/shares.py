@@ -39,7 +39,7 @@ def later_arrivals_overtake_the_rest(patch: Patch) -> None:
             copy.state = copy.strategy.observe(copy.state, envelope)
             entry = Stashed(envelope, copy.strategy.rank(envelope), copy.now)
         except PermanentError as error:
-            copy.effects.bury(envelope.record, error.reason, str(error))
+            copy.effects.dead_letter(envelope.record, error.reason, str(error))
             return
         copy.stash = copy.stash.add(entry)
         copy.effects.stash(entry)

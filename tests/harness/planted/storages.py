@@ -163,7 +163,7 @@ def no_first_position(patch: Patch) -> None:
     patch.setattr(guardian.partitions, "plan_takeover", faulty)
 
 
-def stopped_by_a_stranger(patch: Patch) -> None:
+def stopped_by_one_that_owns_nothing(patch: Patch) -> None:
     """A partition that was lost once is never taken over again."""
 
     def lose(self: Partitions, partition: Partition, error: Exception) -> None:
@@ -255,7 +255,7 @@ def what_waits_is_taken_for_done(patch: Patch) -> None:
     patch.setattr(OwnedPartition, "_ahead_beside", faulty)
 
 
-def what_is_done_ahead_forgotten(patch: Patch) -> None:
+def done_offsets_forgotten(patch: Patch) -> None:
     """Whoever reads on from a position notifies again."""
 
     def faulty(*arguments: Any, **named: Any) -> Takeover:
@@ -265,7 +265,7 @@ def what_is_done_ahead_forgotten(patch: Patch) -> None:
     patch.setattr(guardian.partitions, "plan_takeover", faulty)
 
 
-def done_ahead_forgotten_by_the_second_crash(patch: Patch) -> None:
+def done_offsets_forgotten_by_the_second_crash(patch: Patch) -> None:
     """What was done and the first replay had not come to."""
 
     def faulty(self: OwnedPartition, unsettled: Sequence[range]) -> DoneOffsets:

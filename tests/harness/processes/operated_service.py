@@ -55,7 +55,7 @@ class OperatedService:
         self._beside: list[subprocess.Popen[bytes]] = []
         directory.mkdir(parents=True, exist_ok=True)
 
-    # Its life
+    # Its run
 
     def start(self, *overrides: str, largest_file: int | None = None, alone: bool = True) -> OperatedService:
         """Begin `run`, with more overrides if there are any; it cannot make a file grow beyond `largest_file` bytes.

@@ -14,7 +14,7 @@ import conf
 from connectors.files.settings import FileSettings
 from pipeline.audit.lines import find_scope, read_portion
 from pipeline.audit.overdue import overdue
-from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, UNIT, WAITING, Told, judge_rows
+from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, UNIT, WAITING, Told, audit_rows
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.timing import Made, Timing, bucket_size
 from resequencer.handlers.notification_settings import parse_notification_settings
@@ -80,7 +80,7 @@ class AuditedService:
         self.meanwhile()
         rules = AuditRules(self.settings(scope.settled))
         rows = [row for portion in scope.portions for row in read_portion(portion, rules)]
-        told = list(judge_rows(sorted(rows), rules))
+        told = list(audit_rows(sorted(rows), rules))
         waiting = [each for each in told if each.kind == WAITING]
         return [*told, *overdue(waiting, timing_of(told), rules.settings)]
 

@@ -13,15 +13,15 @@ from pipeline.audit.finding import Deviation
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("lived")
+def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("processed")
     AuditedService(directory).live(units=60, losses=0.03)
     return directory
 
 
 @pytest.fixture
-def audited(lived: Path, tmp_path: Path) -> AuditedService:
-    copytree(lived, tmp_path / "copy")
+def audited(processed: Path, tmp_path: Path) -> AuditedService:
+    copytree(processed, tmp_path / "copy")
     return AuditedService(tmp_path / "copy")
 
 

@@ -15,7 +15,7 @@ from harness.processes.operated_service import NOTIFICATION, OperatedService
 from harness.spark.options import FAST, SHIPPED, fast_sources
 
 if TYPE_CHECKING:
-    from harness.spark.lived_topics import Lived
+    from harness.spark.processed_topics import ProcessedTopics
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.lookups.specs import LookupSpec
@@ -46,12 +46,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def lived(spark: SparkSession, kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+def processed(spark: SparkSession, kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessedTopics]:
     """One for all tests that only look at what it left."""
-    from harness.spark.lived_topics import live
+    from harness.spark.processed_topics import live
 
-    with live(spark, kafka, tmp_path_factory.mktemp("lived")) as lived:
-        yield lived
+    with live(spark, kafka, tmp_path_factory.mktemp("processed")) as processed:
+        yield processed
 
 
 def _drivers() -> dict[str, str]:

@@ -22,7 +22,7 @@ from pipeline.spark.topics import read_topic
 from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import KafkaStage
 
-PATIENCE_SECONDS = 120
+LONGEST_WAIT_SECONDS = 120
 
 
 class Crash(Exception):
@@ -102,18 +102,18 @@ def test_going_on_it_takes_what_comes_and_a_second_one_is_refused(topics: Archiv
     first.start()
     source = topics.stage.topics.input
     topics.stage.send(b"1")
-    wait_until(lambda: topics.archived(source), "it is archived", PATIENCE_SECONDS, 0.5)
+    wait_until(lambda: topics.archived(source), "it is archived", LONGEST_WAIT_SECONDS, 0.5)
     topics.stage.send(b"2")
     topics.stage.set_position(topics.stage.partitions[0], 1)
-    wait_until(lambda: len(topics.archived(source)) == 2, "the next is archived", PATIENCE_SECONDS, 0.5)
+    wait_until(lambda: len(topics.archived(source)) == 2, "the next is archived", LONGEST_WAIT_SECONDS, 0.5)
     topics.archive()
     topics.stage.send(b"3")
-    wait_until(lambda: not first.is_alive(), "the first one is refused", PATIENCE_SECONDS, 0.5)
+    wait_until(lambda: not first.is_alive(), "the first one is refused", LONGEST_WAIT_SECONDS, 0.5)
     assert isinstance(first.failure, ArchiveRefused), first.failure
     assert "another process archives into it too" in str(first.failure)
     last = Continuing(topics.archiver())
     last.start()
-    wait_until(lambda: len(topics.archived(source)) == 3, "the last is archived", PATIENCE_SECONDS, 0.5)
+    wait_until(lambda: len(topics.archived(source)) == 3, "the last is archived", LONGEST_WAIT_SECONDS, 0.5)
     last.end()
     assert last.failure is None
     topics.assert_archived()
@@ -188,11 +188,11 @@ def test_a_partition_that_is_added_meanwhile_is_archived_from_its_beginning(topi
     stage.send(b"0")
     archiving = Continuing(topics.archiver())
     archiving.start()
-    wait_until(lambda: topics.archived(source), "it is archived", PATIENCE_SECONDS, 0.5)
+    wait_until(lambda: topics.archived(source), "it is archived", LONGEST_WAIT_SECONDS, 0.5)
     with closing(stage.kafka.admin()) as admin:
         admin.create_partitions({source: NewPartitions(3)})
     stage.send(b"1", b"2", b"3", partition=2)
-    wait_until(lambda: len(topics.archived(source)) == 4, "the new partition is archived", PATIENCE_SECONDS, 0.5)
+    wait_until(lambda: len(topics.archived(source)) == 4, "the new partition is archived", LONGEST_WAIT_SECONDS, 0.5)
     archiving.end()
     assert topics.snapshot().starts[source] == {0: 0, 1: 0, 2: 0}
     stage.send(b"4", partition=2)
@@ -213,7 +213,7 @@ def test_a_timestamp_that_spark_cannot_hold_is_named_with_the_remedy(topics: Arc
     said = f"{source}-0@1: its timestamp is later than 9223372036854775 ms, which Spark cannot hold"
     archiving = Continuing(topics.archiver())
     archiving.start()
-    wait_until(lambda: not archiving.is_alive(), "it ends", PATIENCE_SECONDS, 0.5)
+    wait_until(lambda: not archiving.is_alive(), "it ends", LONGEST_WAIT_SECONDS, 0.5)
     assert isinstance(archiving.failure, ArchiveRefused), archiving.failure
     assert said in str(archiving.failure)
     with pytest.raises(AuditRefused, match=said):

@@ -24,7 +24,7 @@ from tests.connectors.kafka.stage import KafkaStage
 
 SMALL, LARGE = "size=2m", "size=64m"
 RECORD_BYTES = 100_000
-PATIENCE_SECONDS = 120
+LONGEST_WAIT_SECONDS = 120
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_what_the_retention_takes_under_the_archiver_ends_it_and_is_named(
     monkeypatch.setattr(Place, "publish", outrun)
     archiving = Continuing(topics.archiver())
     archiving.start()
-    wait_until(lambda: not archiving.is_alive(), "it ends", PATIENCE_SECONDS, 0.5)
+    wait_until(lambda: not archiving.is_alive(), "it ends", LONGEST_WAIT_SECONDS, 0.5)
     assert isinstance(archiving.failure, ArchiveRefused), archiving.failure
     said = f"{stage.topics.input}-1: {topics.location} goes up to offset 0, and the brokers' first is 2: their retention took"
     assert said in str(archiving.failure)

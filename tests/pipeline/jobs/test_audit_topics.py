@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 from harness.spark.archived_topics import ArchivedTopics
-from harness.spark.lived_topics import Lived
+from harness.spark.processed_topics import ProcessedTopics
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from pipeline.audit.errors import AuditRefused
@@ -19,34 +19,38 @@ from pipeline.audit.summary import AuditSummary
 from tests.connectors.kafka.stage import KafkaStage, read_to_end
 
 
-def test_what_a_service_on_kafka_let_out_is_proved_from_the_topics(lived: Lived) -> None:
-    said = lived.service.verb("audit", seconds=600)
+def test_what_a_service_on_kafka_let_out_is_proved_from_the_topics(processed: ProcessedTopics) -> None:
+    said = processed.service.verb("audit", seconds=600)
     assert said.returncode == 0, said.stdout + said.stderr
     assert "Nothing lost, nothing doubled, nothing out of order, content as expected" in said.stdout
     assert "0 open" in said.stdout
-    page = (lived.service.run_directory / "audit" / "page.html").read_text()
+    page = (processed.service.run_directory / "audit" / "page.html").read_text()
     assert "milliseconds" in page
 
 
-def test_each_fault_in_the_output_topic_is_named_and_so_it_is_from_the_archive(lived: Lived, tmp_path: Path) -> None:
-    faulty = planted(lived.stage)
+def test_each_fault_in_the_output_topic_is_named_and_so_it_is_from_the_archive(
+    processed: ProcessedTopics, tmp_path: Path
+) -> None:
+    faulty = planted(processed.stage)
     expected = {"lost": 1, "doubled": 1, "out of order": 1, "wrong content": 1, "orphan": 1, "wrong headers": 1}
-    assert told(lived.audit(lived.scope(notifications=faulty), "topics")) == expected
-    archived = ArchivedTopics(lived.spark, lived.stage, str(tmp_path / "archive"))
-    archived.kafka = lived.settings(notifications=faulty)
+    assert told(processed.audit(processed.scope(notifications=faulty), "topics")) == expected
+    archived = ArchivedTopics(processed.spark, processed.stage, str(tmp_path / "archive"))
+    archived.kafka = processed.settings(notifications=faulty)
     archived.archive(topics=archived.kafka.topics.all)
-    scope = archive_scope(lived.spark, archived.location, archived.kafka.topics)
-    assert told(lived.audit(scope, "archive")) == expected
+    scope = archive_scope(processed.spark, archived.location, archived.kafka.topics)
+    assert told(processed.audit(scope, "archive")) == expected
 
 
-def test_of_topics_whose_beginning_is_gone_and_of_an_empty_archive_nothing_is_said(lived: Lived, tmp_path: Path) -> None:
-    shortened = copied(lived.stage, lived.stage.topics.notifications, lambda records: records)
-    with closing(KafkaAdminClient(bootstrap_servers=lived.stage.bootstrap)) as admin:
+def test_of_topics_whose_beginning_is_gone_and_of_an_empty_archive_nothing_is_said(
+    processed: ProcessedTopics, tmp_path: Path
+) -> None:
+    shortened = copied(processed.stage, processed.stage.topics.notifications, lambda records: records)
+    with closing(KafkaAdminClient(bootstrap_servers=processed.stage.bootstrap)) as admin:
         admin.delete_records({TopicPartition(shortened, 0): 1})
     with pytest.raises(AuditRefused, match=r"first offset is 1.*--archive"):
-        lived.scope(notifications=shortened)
+        processed.scope(notifications=shortened)
     with pytest.raises(AuditRefused, match="no position of the service"):
-        archive_scope(lived.spark, str(tmp_path / "nothing"), lived.stage.topics)
+        archive_scope(processed.spark, str(tmp_path / "nothing"), processed.stage.topics)
 
 
 def planted(stage: KafkaStage) -> str:

@@ -13,8 +13,8 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, OperatedService
 from harness.spark.archived_topics import ArchivedTopics
 from harness.spark.cluster import SparkCluster
-from harness.spark.lived_topics import Lived
 from harness.spark.options import FAST
+from harness.spark.processed_topics import ProcessedTopics
 from pyspark.sql import SparkSession
 
 from daemon.exit_code import ExitCode
@@ -27,7 +27,7 @@ from pipeline.lookups.job import build_lookups
 from pipeline.spark.job_settings import JobSettings, SourceSettings
 
 ROWS = 3_000
-PATIENCE_SECONDS = 600
+LONGEST_WAIT_SECONDS = 600
 OWN_ORDER = """
 from resequencer.strategies.sequence import Sequence
 
@@ -140,7 +140,7 @@ def test_a_cluster_builds_what_this_machine_builds_and_each_executor_has_a_part_
     (tmp_path / "sources.conf").write_text(json.dumps(described))  # Which is HOCON, too.
     (tmp_path / "service.conf").write_text(f'{NOTIFICATION}.lookups.sources = "sources.conf"\n')
     service = OperatedService(tmp_path, config="service.conf")
-    built = service.verb("lookups", "build", "--master", cluster.master, seconds=PATIENCE_SECONDS)
+    built = service.verb("lookups", "build", "--master", cluster.master, seconds=LONGEST_WAIT_SECONDS)
     assert built.returncode == 0, built.stderr
     there = LookupsDirectory(service.run_directory / "lookups")
     assert content(there) == content(here)
@@ -175,14 +175,16 @@ def test_no_row_is_lost_when_an_executor_comes_or_goes_after_the_lines_were_coun
                 job.kill()
 
 
-def test_a_cluster_archives_and_audits_topics_as_this_machine_does(lived: Lived, cluster: SparkCluster, tmp_path: Path) -> None:
-    archived = ArchivedTopics(lived.spark, lived.stage, str(tmp_path / "archive"))
+def test_a_cluster_archives_and_audits_topics_as_this_machine_does(
+    processed: ProcessedTopics, cluster: SparkCluster, tmp_path: Path
+) -> None:
+    archived = ArchivedTopics(processed.spark, processed.stage, str(tmp_path / "archive"))
 
     def on_cluster(verb: str, *arguments: str) -> str:
         (tmp_path / verb).write_text(json.dumps({"spark": {verb: {"options": options(tmp_path / f"{verb}-events")}}}))
         set_values = (f"lookups.sources={tmp_path / verb}", f"archive.directory={archived.location}")
         overrides = ("--set", *(f"{NOTIFICATION}.{each}" for each in set_values))
-        done = lived.service.verb(verb, "--master", cluster.master, *arguments, *overrides, seconds=PATIENCE_SECONDS)
+        done = processed.service.verb(verb, "--master", cluster.master, *arguments, *overrides, seconds=LONGEST_WAIT_SECONDS)
         assert done.returncode == 0, done.stdout + done.stderr
         assert executors_of(tmp_path / f"{verb}-events") == {"0", "1"}
         assert name_of(tmp_path / f"{verb}-events") == f"resequencer {verb}"
@@ -191,7 +193,7 @@ def test_a_cluster_archives_and_audits_topics_as_this_machine_does(lived: Lived,
     on_cluster("archive-topics")
     archived.assert_archived()
     there = on_cluster("audit", "--archive", "--json", "--output", str(tmp_path / "there"))
-    here = lived.audit(archive_scope(lived.spark, archived.location, lived.stage.topics), "here")
+    here = processed.audit(archive_scope(processed.spark, archived.location, processed.stage.topics), "here")
     assert there == as_json(here).decode()
 
 
@@ -210,7 +212,7 @@ def test_what_a_user_runs_where_he_is_works_on_a_cluster_too(cluster: SparkClust
         assert service.stop() == 0
     finally:
         service.clear_away()
-    audited = service.verb("audit", "--master", cluster.master, seconds=PATIENCE_SECONDS)
+    audited = service.verb("audit", "--master", cluster.master, seconds=LONGEST_WAIT_SECONDS)
     assert audited.returncode == 0, audited.stdout + audited.stderr
     assert "3 notifications of 1 units compared with 3 envelopes" in audited.stdout
 

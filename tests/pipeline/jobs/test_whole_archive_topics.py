@@ -27,7 +27,7 @@ from tests.connectors.kafka.stage import KafkaStage
 
 KILLS = int(os.environ.get("KILLS", "2"))
 SEED = int(os.environ.get("KILL_SEED", "7"))
-PATIENCE_SECONDS = 600
+LONGEST_WAIT_SECONDS = 600
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ class Load(Thread):
 
     def end(self) -> None:
         self._is_over.set()
-        self.join(PATIENCE_SECONDS)
+        self.join(LONGEST_WAIT_SECONDS)
 
 
 def test_whenever_it_is_killed_the_archive_is_what_the_topics_are(topics: ArchivedTopics, service: OperatedService) -> None:
@@ -86,21 +86,21 @@ def test_whenever_it_is_killed_the_archive_is_what_the_topics_are(topics: Archiv
     for _ in range(KILLS):
         known = _count(batches)
         archiving = service.begin_verb("archive-topics", "--continuous")
-        wait_until(lambda known=known: _count(batches) > known, "another batch", PATIENCE_SECONDS, 0.05)  # type: ignore[misc]
+        wait_until(lambda known=known: _count(batches) > known, "another batch", LONGEST_WAIT_SECONDS, 0.05)  # type: ignore[misc]
         sleep(chance.uniform(0, 3))
         archiving.kill()
         archiving.wait()
 
     known = _count(batches)
     archiving = service.begin_verb("archive-topics", "--continuous")
-    wait_until(lambda: _count(batches) > known, "another batch", PATIENCE_SECONDS, 0.05)
-    second = service.verb("archive-topics", seconds=PATIENCE_SECONDS)
+    wait_until(lambda: _count(batches) > known, "another batch", LONGEST_WAIT_SECONDS, 0.05)
+    second = service.verb("archive-topics", seconds=LONGEST_WAIT_SECONDS)
     assert (second.returncode, "another process archives into it" in second.stderr) == (1, True), second.stderr
     archiving.send_signal(signal.SIGTERM)
-    assert archiving.wait(PATIENCE_SECONDS) == 0
+    assert archiving.wait(LONGEST_WAIT_SECONDS) == 0
 
     load.end()
-    ended = service.verb("archive-topics", seconds=PATIENCE_SECONDS)
+    ended = service.verb("archive-topics", seconds=LONGEST_WAIT_SECONDS)
     assert (ended.returncode, ended.stderr.splitlines()) == (0, ["Starting Spark (local[*])"])
     assert f"{topics.stage.topics.input} is archived up to 0: " in ended.stdout
     topics.assert_archived()

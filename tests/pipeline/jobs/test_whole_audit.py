@@ -9,7 +9,7 @@ from harness.waiting import wait_until
 from daemon.exit_code import ExitCode
 from daemon.supervision.run_lock import RunLock
 
-PATIENCE_SECONDS = 600
+LONGEST_WAIT_SECONDS = 600
 
 
 def tree(directory: Path) -> dict[str, bytes]:
@@ -23,7 +23,7 @@ def tree(directory: Path) -> dict[str, bytes]:
 
 
 def test_what_is_not_enough_to_judge_by_has_an_exit_code_of_its_own(service: OperatedService) -> None:
-    refused = service.verb("audit", seconds=PATIENCE_SECONDS)
+    refused = service.verb("audit", seconds=LONGEST_WAIT_SECONDS)
     assert refused.returncode == 5, refused.stdout + refused.stderr
     assert "holds no input; is this the service's configuration?" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -35,7 +35,7 @@ def test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named(servi
     service.wait_until_idle()
     assert service.stop() == 0
 
-    sound = service.verb("audit", seconds=PATIENCE_SECONDS)
+    sound = service.verb("audit", seconds=LONGEST_WAIT_SECONDS)
     assert sound.returncode == 0, sound.stdout + sound.stderr
     assert "Nothing lost, nothing doubled, nothing out of order, content as expected" in sound.stdout
     assert [line.split(" ")[0] for line in sound.stderr.splitlines()] == ["Starting", "Reading"], sound.stderr
@@ -46,14 +46,14 @@ def test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named(servi
     written = tree(service.run_directory / "audit")
     killed = service.begin_verb("audit")
     building = service.run_directory / "audit" / ".building" / "result"
-    wait_until(building.exists, "the tables are begun", PATIENCE_SECONDS)
+    wait_until(building.exists, "the tables are begun", LONGEST_WAIT_SECONDS)
     killed.kill()
     killed.wait()
     assert tree(service.run_directory / "audit") == written, "a killed audit leaves what the last one wrote"
 
     lock = RunLock(service.run_directory / "audit", "audit")
     lock.acquire()
-    second = service.verb("audit", seconds=PATIENCE_SECONDS)
+    second = service.verb("audit", seconds=LONGEST_WAIT_SECONDS)
     lock.release()
     assert second.returncode == ExitCode.NOT_JUDGED
     assert second.stderr.endswith("audit: another audit writes there; wait until it has ended, or name another --output\n")
@@ -61,7 +61,7 @@ def test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named(servi
     output = service.run_directory / "out" / "notifications.jsonl"
     first, *others = output.read_bytes().splitlines(keepends=True)
     output.write_bytes(b"".join(others))
-    robbed = service.verb("audit", "--json", seconds=PATIENCE_SECONDS)
+    robbed = service.verb("audit", "--json", seconds=LONGEST_WAIT_SECONDS)
     assert robbed.returncode == 1, robbed.stdout + robbed.stderr
     said = json.loads(robbed.stdout)
     assert said["good"] is False

@@ -7,7 +7,7 @@ from enrichment.directory import LookupsDirectory
 from enrichment.shapes import INSTITUTIONS, SETTINGS
 
 SOON = f"{NOTIFICATION}.lookups.check-every=100ms"
-PATIENCE_SECONDS = 600
+LONGEST_WAIT_SECONDS = 600
 
 
 def test_the_shipped_sources_are_built_and_a_running_service_uses_them_and_a_killed_job_changes_nothing(
@@ -15,7 +15,7 @@ def test_the_shipped_sources_are_built_and_a_running_service_uses_them_and_a_kil
 ) -> None:
     lookups = LookupsDirectory(service.run_directory / "lookups")
     service.start_and_wait(SOON)
-    built = service.verb("lookups", "build", seconds=PATIENCE_SECONDS)
+    built = service.verb("lookups", "build", seconds=LONGEST_WAIT_SECONDS)
     assert (built.returncode, "WARN" in built.stderr, "Spark" in built.stderr) == (0, False, False), built.stderr
     version = lookups.get_current().version
     assert f"Published {version}" in built.stdout
@@ -33,7 +33,7 @@ def test_the_shipped_sources_are_built_and_a_running_service_uses_them_and_a_kil
 
     killed = service.begin_verb("lookups", "build")
     log = service.directory / "lookups.log"
-    wait_until(lambda: f"{SETTINGS}: writing" in log.read_text(), "the job writes", PATIENCE_SECONDS)
+    wait_until(lambda: f"{SETTINGS}: writing" in log.read_text(), "the job writes", LONGEST_WAIT_SECONDS)
     killed.kill()
     killed.wait()
     assert lookups.get_current().version == version

@@ -15,7 +15,7 @@ from daemon.system_clock import SystemClock
 from enrichment.shapes import ANY, PROFILES
 from servers.kafka.server import KafkaServer
 
-PATIENCE_SECONDS = 600
+LONGEST_WAIT_SECONDS = 600
 LATE_BY_MS = 1_700
 UNITS = 20
 
@@ -55,9 +55,9 @@ def _send(bootstrap: str, topic: str) -> None:
 
 
 def test_what_never_comes_is_given_up_when_as_late_ones_would_have_come(service: OperatedService) -> None:
-    archived = service.verb("archive-topics", seconds=PATIENCE_SECONDS)
+    archived = service.verb("archive-topics", seconds=LONGEST_WAIT_SECONDS)
     assert archived.returncode == 0, archived.stderr
-    built = service.verb("lookups", "build", seconds=PATIENCE_SECONDS)
+    built = service.verb("lookups", "build", seconds=LONGEST_WAIT_SECONDS)
     assert built.returncode == 0, built.stderr
     assert f"{2 * UNITS + 1} records of 30 days; 0 are no envelopes, 0 do not say when they came" in built.stdout
     shown = service.verb("lookups", "show", PROFILES, ANY, FLOW)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from domain.envelope import DataEnvelope
-from pipeline.lookups.unit_waits import Lesson, UnitWaits, lesson_rules, rounded_up
+from pipeline.lookups.unit_waits import Lesson, UnitWaits, lesson_context, rounded_up
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit import Wake
 
@@ -19,7 +19,7 @@ Arrival = tuple[int, DataEnvelope]
 
 def learned(arrivals: Iterable[Arrival], strategy: str = "SEQUENCE") -> tuple[list[Lesson], list[Lesson]]:
     """The waits and the counts."""
-    waits = UnitWaits("uow-1", lesson_rules(make_strategy(StrategySettings(strategy))))
+    waits = UnitWaits("uow-1", lesson_context(make_strategy(StrategySettings(strategy))))
     return [lesson for at, envelope in arrivals for lesson in waits.arrive(envelope, at)], sorted(waits.events())
 
 

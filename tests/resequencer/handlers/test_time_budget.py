@@ -6,7 +6,7 @@ import pytest
 
 from domain.errors import DependencyUnavailable, PermanentError
 from resequencer.handlers.port import Handled, Marks
-from resequencer.handlers.time_budget import Spared
+from resequencer.handlers.time_budget import TimeBudget
 from resequencer.payment_data import PaymentData
 
 
@@ -37,7 +37,7 @@ def slow() -> Slow:
 
 @pytest.fixture
 def call(slow: Slow, envelope: Any) -> Any:
-    spared, came = Spared(slow, slow), envelope(("PaymentAccepted", "PaymentInitiationFlow", None))
+    spared, came = TimeBudget(slow, slow), envelope(("PaymentAccepted", "PaymentInitiationFlow", None))
     return lambda: spared.handle(came, PaymentData(), Marks(), slow.at)
 
 

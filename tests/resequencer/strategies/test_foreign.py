@@ -156,7 +156,7 @@ def test_a_state_that_could_not_be_read_again_costs_one_dead_letter(envelopes: E
         def handled(self, state: Any, envelope: Any) -> Any:
             return Counted("one" if envelope.sequence == 13 else state.count + 1)  # type: ignore[arg-type]
 
-        def buried(self, state: Any, envelope: Any) -> Any:
+        def dead_lettered(self, state: Any, envelope: Any) -> Any:
             return state
 
     unit = Driven(ForeignStrategy(Counting(), "users_own:Counting"), reincarnates=True)
@@ -228,7 +228,7 @@ class InFlight:
         self.told.append("let go")
 
 
-@pytest.mark.parametrize("question", ["rank", "observe", "accepts", "handled", "forced", "buried", "is_late", "missing"])
+@pytest.mark.parametrize("question", ["rank", "observe", "accepts", "handled", "forced", "dead_lettered", "is_late", "missing"])
 @pytest.mark.parametrize("fails", [False, True], ids=["it answers", "it fails"])
 def test_what_it_is_asked_about_stands_in_the_hand_meanwhile(question: str, fails: bool) -> None:
     in_flight, envelope = InFlight(), Envelopes()(13)
@@ -262,3 +262,24 @@ def test_so_does_one_that_waited_and_is_asked_about_when_its_unit_is_restored() 
     unit.arrive(envelopes(1))
     assert [each.reason for each in unit.dead] == [DeadLetterReason.ENDED_ITS_WORKER]
     assert unit.sequences == [1, 2]
+
+
+class FormerNames(StrictSequence):
+    """A user's own from the time when `dead_lettered` was called `buried`."""
+
+    def buried(self, state: Any, envelope: DataEnvelope) -> Any:
+        return super().dead_lettered(self.handled(state, envelope), envelope)
+
+
+class NewNames(FormerNames):
+    def dead_lettered(self, state: Any, envelope: DataEnvelope) -> Any:
+        return state
+
+
+@pytest.mark.parametrize(("made", "asked", "remarks"), [(FormerNames(), "buried", 1), (NewNames(), "dead_lettered", 0)])
+def test_a_strategy_with_a_former_name_is_asked_under_it_and_that_is_remarked(made: Any, asked: str, remarks: int) -> None:
+    strategy, envelope = ForeignStrategy(made, "users_own:Strategy"), Envelopes()(1)
+    state = strategy.initial()
+    assert strategy.dead_lettered(state, envelope) == getattr(made, asked)(state, envelope)
+    assert len(strategy.remarks) == remarks
+    assert all("its method buried is called dead_lettered now" in each for each in strategy.remarks)

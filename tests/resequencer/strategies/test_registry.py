@@ -108,7 +108,7 @@ def test_a_state_that_cannot_be_stored_costs_one_dead_letter(envelopes):
         ("SEQUENZ", "use one of FULL_PAIN001"),
         ("users_own:Nothing", "AttributeError"),
         ("no_such_module:Class", "ModuleNotFoundError"),
-        ("users_own:Mute", "it has no rank, observe, accepts, handled, forced, buried, is_late, missing"),
+        ("users_own:Mute", "it has no rank, observe, accepts, handled, forced, dead_lettered, is_late, missing"),
         ("users_own:WithoutBeginning", "ZeroDivisionError"),
         ("users_own:WithoutState", "no subclass of StrategyState"),
         (":Class", "package.module:Class"),

@@ -4,10 +4,10 @@ from pathlib import Path
 from random import Random
 
 import conf
-from simulator.generate.flows import FRAUD_CHECK, PAYMENT_INITIATION, STATUSES, Happening, draw_course
+from simulator.generate.flows import FRAUD_CHECK, PAYMENT_INITIATION, STATUSES, Happening, draw_events
 
-ONE = [draw_course(Random(seed), two_flows=False) for seed in range(3_000)]
-TWO = [draw_course(Random(seed), two_flows=True) for seed in range(3_000)]
+ONE = [draw_events(Random(seed), two_flows=False) for seed in range(3_000)]
+TWO = [draw_events(Random(seed), two_flows=True) for seed in range(3_000)]
 
 
 def events_of(course: tuple[Happening, ...], flow: str | None = None) -> list[str]:

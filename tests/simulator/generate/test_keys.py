@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulator.generate.flows import Happening, draw_course, lengthened
+from simulator.generate.flows import Happening, draw_events, lengthened
 from simulator.generate.mixing import UNITS_AT_ONCE, mixed
 from simulator.generate.pain001 import read_payments
 from simulator.generate.plan import SAMPLES, Keys, Plan
@@ -70,7 +70,7 @@ def test_no_more_payments_are_under_way_than_stated(keys: Keys):
 
 
 def test_a_longer_course_keeps_its_beginning_its_end_and_its_order():
-    course = draw_course(Random(3), two_flows=True)
+    course = draw_events(Random(3), two_flows=True)
     longer = lengthened(course, 100, Random(1))
     assert len(longer) == 100
     assert (longer[0], longer[-1]) == (course[0], course[-1])

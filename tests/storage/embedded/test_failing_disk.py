@@ -11,7 +11,7 @@ from harness.disk.faulty_disk import Call, FaultyDisk
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = Path(__file__).with_name("hard_life.py")
+PROGRAM = Path(__file__).with_name("struck_program.py")
 FULL, FAILED, NOT_OPENED = "database or disk is full", "disk I/O error", "unable to open database file"
 
 
@@ -40,16 +40,16 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> FaultyDisk:
 def test_a_call_that_fails_is_a_storage_that_is_away(
     disk: FaultyDisk, name: str, calls: Call, error: int, said: str, times: int
 ) -> None:
-    found = lives(disk, name, calls, error, times)
+    found = runs(disk, name, calls, error, times)
     assert found["problems"] == []
     assert found["refusals"] == 0
-    assert found["lives"] > 0
+    assert found["runs"] > 0
     assert any(said in each for each in found["outages"]), found["outages"]
 
 
 @pytest.mark.parametrize("calls", [Call.WRITE, Call.SYNC, Call.TRUNCATE])
 def test_a_checkpoint_that_fails_is_made_up_for_by_the_next(disk: FaultyDisk, calls: Call) -> None:
-    found = lives(disk, "state.db", calls, EIO, 3)
+    found = runs(disk, "state.db", calls, EIO, 3)
     assert (found["problems"], found["refusals"]) == ([], 0)
     assert any(FAILED in each for each in found["outages"]), "what the automatic ones do not tell, that of the outgrown log does"
 
@@ -57,13 +57,13 @@ def test_a_checkpoint_that_fails_is_made_up_for_by_the_next(disk: FaultyDisk, ca
 @pytest.mark.parametrize("times", [1, 12])
 def test_a_page_that_cannot_be_read_for_a_while_is_no_damage(disk: FaultyDisk, times: int) -> None:
     """SQLite calls it damage. Read a second time it is known better; where it can be read by then the worker is begun again."""
-    found = lives(disk, "state.db", Call.READ, EIO, times)
+    found = runs(disk, "state.db", Call.READ, EIO, times)
     assert found["problems"] == []
     assert times == 1 or any("state.db: EIO" in each for each in found["outages"]), found["outages"]
 
 
-def lives(disk: FaultyDisk, name: str, calls: Call, error: int, times: int) -> dict[str, object]:
-    """What came of a life for each call; a write leaves its first hundred bytes behind."""
+def runs(disk: FaultyDisk, name: str, calls: Call, error: int, times: int) -> dict[str, object]:
+    """What came of a run for each call; a write leaves its first hundred bytes behind."""
     arguments = map(str, (name, int(calls), error, times, 100))
     environment = {**disk.environment, "PYTHONPATH": f"{PROGRAM.parents[2]}:{PROGRAM.parents[3]}"}
     ended = subprocess.run(

@@ -5,7 +5,7 @@ from tests.storage.contract import PARTITION, WAITS, put
 
 UNITS = 40
 RETENTION = 10
-LIFE = 3
+RUN = 3
 """Commits from a unit's first to its last: stashed, handled with its data, handled."""
 
 
@@ -26,7 +26,7 @@ class Load:
             self.born[self.tick] = units
             pending = tuple(Pending(self.number + each, b"n" * 900) for each in range(1, units + 1))
             published, self.number = self.number, self.number + units
-            changes = [change for age in range(LIFE) for change in self._changes(age)]
+            changes = [change for age in range(RUN) for change in self._changes(age)]
             put(self.store, *changes, added=pending, highest_number=self.number, published=published, caught_up_ms=self.tick)
             self.store.expire(self.tick - RETENTION, ())
 

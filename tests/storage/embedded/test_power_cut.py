@@ -11,12 +11,12 @@ import pytest
 from harness.disk.faulty_disk import Call, FaultyDisk
 from harness.disk.power_cut import Disk, read_trace
 
-from tests.storage.embedded.hard_life import PARTITION, Life, check_store
 from tests.storage.embedded.harness import memory_directory
+from tests.storage.embedded.struck_program import PARTITION, SimulatedRun, check_store
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = Path(__file__).with_name("hard_life.py")
+PROGRAM = Path(__file__).with_name("struck_program.py")
 COMMITS = 4
 
 
@@ -56,7 +56,7 @@ def machine() -> Iterator[Machine]:
 
 def stored_in(directory: Path) -> int:
     """The commit at which the database comes back, all of it; 0 before the first."""
-    storage = Life(directory).make()
+    storage = SimulatedRun(directory).make()
     try:
         store = storage.open(PARTITION)
         number = store.header.next_offset or 0

@@ -1,4 +1,4 @@
-"""A cache in memory that fails as it is told: for thousands of lives with a failure at any step. It passes the same contract."""
+"""A cache in memory that fails as it is told: for thousands of runs with a failure at any step. It passes the same contract."""
 
 from collections.abc import Callable
 from enum import Enum

@@ -60,7 +60,7 @@ def test_a_user_that_the_server_knows_is_let_in_and_asked_once(secured):
         assert "pass" not in "".join(map(str, [each.request.headers for each in asked]))
 
 
-@pytest.mark.parametrize("login", [{}, {"username": "app", "password": "wrong"}, {"username": "stranger", "password": "x"}])
+@pytest.mark.parametrize("login", [{}, {"username": "app", "password": "wrong"}, {"username": "other_owner", "password": "x"}])
 def test_whom_the_server_does_not_know_is_told_which_keys_to_set(secured, login):
     with (
         closing(rest(secured, **login)) as cache,
@@ -90,12 +90,12 @@ def test_a_cache_that_is_not_there_is_made_on_disk(infinispan, fresh_name, caplo
     caplog.set_level(logging.INFO, "resequencer.storage")
     name = fresh_name("made")
     with closing(rest(infinispan, cache=name)) as cache:
-        assert cache.inspect() == [
+        assert cache.preflight() == [
             f"cache {name}: it is not there and will be made, for which the user needs the role deployer or admin"
         ]
         cache.set_up()
         cache.set_up()
-        assert cache.inspect() == [f"cache {name}: on one server, on disk, synced with every write"]
+        assert cache.preflight() == [f"cache {name}: on one server, on disk, synced with every write"]
     said = [record.getMessage() for record in caplog.records]
     assert said == [f"made cache {name}", f"cache {name}: on one server, on disk, synced with every write"]
 

@@ -203,7 +203,7 @@ def test_units_of_the_last_commits_are_loaded_without_reading_pages(server):
 
 
 def test_folding_moves_about_as_much_as_a_commit_brings(server):
-    """However long the partition lives, no commit writes or deletes more than a few values."""
+    """However long the partition runs, no commit writes or deletes more than a few values."""
     harness = InfinispanHarness(lambda: MemoryCache(server), **SMALL | {"few_units": 40})
     store, most = harness.make().open(PARTITION), 0
     for number in range(400):

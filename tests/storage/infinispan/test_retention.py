@@ -52,14 +52,14 @@ def test_a_segment_names_no_units_that_are_spared_unless_they_are_old(harness):
     store = harness.make().open(PARTITION)
     put(store, idle("a"), idle("b"), waiting("c"))
     store.expire(-RETENTION_MS, ("a", "b", "c"))
-    assert put_and_read_horizon(store).spared == ()
+    assert put_and_read_watermark(store).spared == ()
     store.expire(0, ("a", "c"))
-    assert put_and_read_horizon(store).spared == (("a", 0),)
+    assert put_and_read_watermark(store).spared == (("a", 0),)
     store.expire(0, ())
-    assert put_and_read_horizon(store).spared == ()
+    assert put_and_read_watermark(store).spared == ()
 
 
-def put_and_read_horizon(store):
+def put_and_read_watermark(store):
     put(store)
     segment, _ = store._link.read_segment(store._contents.root.name)
     return segment.manifest.watermark

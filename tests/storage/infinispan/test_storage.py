@@ -38,7 +38,7 @@ class TestInfinispanContract(StorageContract):
 
 
 @pytest.mark.parametrize("layout", [{}, SMALL], ids=["as shipped", "small"])
-def test_random_lives_are_as_the_model_says(rest, layout):
+def test_random_runs_are_as_the_model_says(rest, layout):
     class Machine(StorageMachine):
         def make_harness(self):
             self.harness = InfinispanHarness(rest, **layout)

@@ -24,7 +24,7 @@ class TestRedisClusterContract(StorageContract):
 
 
 class RedisMachine(StorageMachine):
-    """Its class attribute is the server; each life has a namespace of its own there."""
+    """Its class attribute is the server; each run has a namespace of its own there."""
 
     beside: RedisHarness
 
@@ -52,7 +52,7 @@ class RedisMachine(StorageMachine):
 
 
 @pytest.mark.parametrize("server", ["redis", "clustered"])
-def test_random_lives_are_as_the_model_says(server: str, request: pytest.FixtureRequest) -> None:
+def test_random_runs_are_as_the_model_says(server: str, request: pytest.FixtureRequest) -> None:
     machine = type("Machine", (RedisMachine,), {"beside": request.getfixturevalue(server)})
     run_state_machine_as_test(machine, settings=machine_settings)
 

@@ -23,7 +23,7 @@ from guardian.retry import BackoffSettings, RetryWithBackoff
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn_context import Rules
+from resequencer.turn_context import TurnContext
 from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage
 from tests.connectors.kafka.stage import KafkaStage
@@ -36,7 +36,7 @@ def token() -> str:
     return f"token-{next(_tokens)}"
 
 
-class KafkaLife:
+class KafkaWorker:
     """Strategy SEQUENCE. Without a storage the source is the store. To be closed, which is a death: nothing is drained.
 
     `failures` counts the calls that were not answered.
@@ -44,9 +44,9 @@ class KafkaLife:
 
     def __init__(self, stage: KafkaStage, storage: Storage | None = None, producer: Mapping[str, Any] = {}) -> None:
         strategy, decoder = make_strategy(StrategySettings("SEQUENCE")), EnvelopeDecoder(DecodingSettings(needs_sequence=True))
-        rules = Rules(strategy, Teller(FakeClock()), ResequencerSettings(), NoChance())
+        context = TurnContext(strategy, Teller(FakeClock()), ResequencerSettings(), NoChance())
         transport = KafkaTransport(stage.settings("slot", producer=producer), SystemClock())
-        actors = ActorGateway(rules, decoder.decode, UnitRegistrySettings(can_reload=storage is not None))
+        actors = ActorGateway(context, decoder.decode, UnitRegistrySettings(can_reload=storage is not None))
         self._servers = Servers(transport, storage or NoneStorage(NoneSettings(250_000), token), actors)
         self.failures = 0
         retry = RetryWithBackoff(BackoffSettings(1, 1), self._note_failure, lambda: self.failures > _MOST_FAILURES)

@@ -1,6 +1,6 @@
-"""Random lives of a partition on a cache in memory: owners that come, go, die in the midst of a request, and come late.
+"""Random runs of a partition on a cache in memory: owners that come, go, die in the midst of a request, and come late.
 
-A life follows from its seed. Whatever an owner is told is compared with a simple model, and whatever lies in the cache in the end
+A run follows from its seed. Whatever an owner is told is compared with a simple model, and whatever lies in the cache in the end
 must be needed by somebody. Partitions that share a cache have clocks that differ.
 """
 
@@ -76,7 +76,7 @@ class Owner:
         self.late: Commit | None = None
 
 
-class Life:
+class SimulatedRun:
     """`failing` is the part of the requests that fail, `dying` that of the steps in which the owner dies.
 
     `clock` is the caught-up clock as the owner has it, `leaving` are the units that it asked to be forgotten since its last
@@ -97,7 +97,7 @@ class Life:
         self.failing, self.dying = failing, dying
         self.server = server
         self.partition = partition
-        self.settings = LayoutSettings("lives", RETENTION_MS, **SMALL)
+        self.settings = LayoutSettings("runs", RETENTION_MS, **SMALL)
         self.model = ModelPartition()
         self.clock = 0
         self.leaving: set[str] = set()
@@ -294,12 +294,12 @@ class Life:
         return self.chance.randbytes(self.chance.choice((0, 3, 40, 150)))
 
 
-def live(steps: int, *lives: Life) -> None:
+def live(steps: int, *runs: SimulatedRun) -> None:
     """Side by side, and in the end each of them clears up."""
     for _ in range(steps):
-        for each in lives:
+        for each in runs:
             each.step()
-    for each in lives:
+    for each in runs:
         each.clear_up()
 
 

@@ -29,10 +29,10 @@ from tests.connectors.kafka.stage import KafkaStage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENCE_SECONDS = 300
+LONGEST_WAIT_SECONDS = 300
 
 
-class Lived(NamedTuple):
+class ProcessedTopics(NamedTuple):
     """A service that has worked off simulated payments, and has ended."""
 
     spark: SparkSession
@@ -54,8 +54,8 @@ class Lived(NamedTuple):
 
 
 @contextmanager
-def live(spark: SparkSession, kafka: KafkaServer, directory: Path) -> Iterator[Lived]:
-    """Its life takes seconds; it is there to be looked at by any number of tests."""
+def live(spark: SparkSession, kafka: KafkaServer, directory: Path) -> Iterator[ProcessedTopics]:
+    """Its run takes seconds; it is there to be looked at by any number of tests."""
     stage = KafkaStage(kafka)
     fast_sources(directory)
     names, clients = stage.topics, f'{{ bootstrap.servers = "{stage.bootstrap}", group.id = {stage.group} }}'
@@ -71,7 +71,7 @@ def live(spark: SparkSession, kafka: KafkaServer, directory: Path) -> Iterator[L
     service = OperatedService(directory, config="service.conf")
     service.run_directory = directory / "run"
     try:
-        service.start().wait_for_report(lambda report: report.state == State.READY, "ready", PATIENCE_SECONDS)
+        service.start().wait_for_report(lambda report: report.state == State.READY, "ready", LONGEST_WAIT_SECONDS)
         simulated = service.verb(
             "simulate",
             "--units",
@@ -84,12 +84,12 @@ def live(spark: SparkSession, kafka: KafkaServer, directory: Path) -> Iterator[L
             "5%",
             "--garbage",
             "2%",
-            seconds=PATIENCE_SECONDS,
+            seconds=LONGEST_WAIT_SECONDS,
         )
         assert simulated.returncode == 0, simulated.stderr
-        service.wait_for_report(has_nothing_left(stage), "everything is read and nothing waits", PATIENCE_SECONDS)
+        service.wait_for_report(has_nothing_left(stage), "everything is read and nothing waits", LONGEST_WAIT_SECONDS)
         assert service.stop() == 0
-        yield Lived(spark, stage, service)
+        yield ProcessedTopics(spark, stage, service)
     finally:
         service.clear_away()
         stage.close()

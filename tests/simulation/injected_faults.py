@@ -31,7 +31,7 @@ class Server(StrEnum):
 
 
 class Dangers(msgspec.Struct, frozen=True):
-    """How likely each misfortune is at a step; `eviction` is so between two stretches of work. `long_pause` is the share of the
+    """How likely each fault is at a step; `eviction` is so between two stretches of work. `long_pause` is the share of the
     pauses that are `FOR_LONG`.
 
     At steps that change something, or that what follows relies upon, it is more likely.
@@ -78,7 +78,7 @@ class Losses(Protocol):
         ...
 
 
-class Misfortunes:
+class InjectedFaults:
     """Nothing happens while it is not `armed`. `trace` names what did, in order, `count` says how much it was.
 
     `away` is the server that answers no request at the moment, whether armed or not. `late` are requests that were given up and

@@ -1,7 +1,7 @@
-"""The life of an embedded storage on a faulty disk; a program, for the disk lies under its process.
+"""A run of an embedded storage on a faulty disk; a program, for the disk lies under its process.
 
-hard_life.py strike NAME CALLS ERRNO TIMES TORN     a life for each such call, struck there; prints what came of them as JSON
-hard_life.py commit DIRECTORY FIRST LAST            these commits, and in the file `answered` how many were answered
+struck_program.py strike NAME CALLS ERRNO TIMES TORN     a run for each such call, struck there; prints what came of them as JSON
+struck_program.py commit DIRECTORY FIRST LAST            these commits, and in the file `answered` how many were answered
 """
 
 import json
@@ -34,10 +34,10 @@ Answer = TypeVar("Answer")
 PARTITION = Partition("T", 0)
 UNITS = [f"unit-{number}" for number in range(8)]
 COMMITS = 6
-_PATIENCE = 20
+_LONGEST_WAIT = 20
 
 
-class Life:
+class SimulatedRun:
     """Opens, commits, expires, closes. What is unavailable is asked for again; after a refusal it is begun again, once."""
 
     def __init__(self, directory: Path) -> None:
@@ -72,7 +72,7 @@ class Life:
         self._until_answered(lambda: store.expire(2, ()))
 
     def _until_answered(self, call: Callable[[], Answer]) -> Answer:
-        for _ in range(_PATIENCE):
+        for _ in range(_LONGEST_WAIT):
             try:
                 return call()
             except StorageUnavailable as error:
@@ -103,42 +103,42 @@ def check_store(store: EmbeddedPartitionStore, number: int) -> None:
 
 
 def strike_every_call(name: str, calls: Call, error: int, times: int, torn: int) -> dict[str, object]:
-    """A life for each call, until one lives on unstruck."""
+    """A run for each call, until one runs on unstruck."""
     disk, problems, skip = FaultyDisk.under_this_process(), [], 0
     outages, refusals = set[str](), 0
     while True:
         with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
-            life = Life(Path(directory))
+            run = SimulatedRun(Path(directory))
             fault = disk.fail(name, calls, error, skip=skip, times=times, torn=torn)
             try:
-                life.live()
+                run.live()
             except Exception as problem:
                 problems.append(f"call {skip}: {type(problem).__name__}: {problem}")
             struck = fault.struck
             fault.lift()
             if not struck:
-                return {"lives": skip, "outages": sorted(outages), "refusals": refusals, "problems": problems}
-            problems += [f"call {skip}: {problem}" for problem in _left_behind(life)]
-            outages |= life.outages
-            refusals += len(life.refusals)
+                return {"runs": skip, "outages": sorted(outages), "refusals": refusals, "problems": problems}
+            problems += [f"call {skip}: {problem}" for problem in _left_behind(run)]
+            outages |= run.outages
+            refusals += len(run.refusals)
         skip += 1
 
 
-def _left_behind(life: Life) -> list[str]:
+def _left_behind(run: SimulatedRun) -> list[str]:
     """What is wrong with what another process finds afterwards."""
     try:
-        storage = life.make()
+        storage = run.make()
         check_store(storage.open(PARTITION), COMMITS)
         storage.close()
     except Exception as problem:
         return [f"afterwards: {type(problem).__name__}: {problem}"]
-    names = {each.name for each in life.file.parent.iterdir()}
+    names = {each.name for each in run.file.parent.iterdir()}
     return [f"left beside it: {names}"] if names != {"state.db"} else []
 
 
 def commit_and_note(directory: Path, count: int, tries: int) -> None:
     """So many more commits. When one fails so often, the process dies at once, without letting go of anything."""
-    storage = Life(directory).make()
+    storage = SimulatedRun(directory).make()
     store = storage.open(PARTITION)
     answered = os.open(directory / "answered", os.O_CREAT | os.O_WRONLY)
     done = store.header.next_offset or 0

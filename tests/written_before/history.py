@@ -1,4 +1,4 @@
-"""The life that a fixture is written in: a whole worker on files, with some storage, killed before what it committed has left.
+"""The history that a fixture is written in: a whole worker on files, with some storage, killed before what it committed has left.
 
 It ends with units of each kind in two partitions. Which these are is told in `test_written_before.py`, by hand.
 """
@@ -74,7 +74,7 @@ class CutOff:
 
 
 def new_service(directory: Path, storage: Wrap | None = None) -> Service:
-    """On this directory, not started yet. Its handler fails on the same envelopes in each life."""
+    """On this directory, not started yet. Its handler fails on the same envelopes in each history."""
     service = Service(directory, PLAN)
     handler, begin = service.handler, service.clock.now()
     handler.never = {"dead-end#A#2", "dead-end#A#3", "given-up#A#7"}
@@ -139,12 +139,12 @@ def _operate(service: Service) -> None:
     directory = service.directory
     archive = InputArchive(directory / "archive", SystemFiles())
     assert len([*archive.move(directory / "in" / "partition-1.jsonl", service.stored_positions[1])]) == 1
-    desk = FileDeadLetterStore(FileSettings(TOPIC, directory / "in", directory / "out"), lambda: Signature("operator", AT))
-    letters = {each.unit or "": each for each in desk.letters()}
-    assert [*desk.begin()] == []
-    desk.discard([letters["dead-end"].letter_id], "agreed with the bank")
-    assert all(each.problem is None for each in desk.requeue([letters[""]]))
-    desk.close()
+    store = FileDeadLetterStore(FileSettings(TOPIC, directory / "in", directory / "out"), lambda: Signature("operator", AT))
+    letters = {each.unit or "": each for each in store.letters()}
+    assert [*store.begin()] == []
+    store.discard([letters["dead-end"].letter_id], "agreed with the bank")
+    assert all(each.problem is None for each in store.requeue([letters[""]]))
+    store.close()
     Suspects(directory).count(DEADLY, "killed by signal 11")
 
 

@@ -2,7 +2,7 @@
 
 Whatever happens, what leaves must be what leaves when nothing happens. Replay a seed by hand with
 
-    PYTHONPATH=tests:. .venv/bin/python -m simulation.lives SEED [crashes | database | …] [--fault NAME]
+    PYTHONPATH=tests:. .venv/bin/python -m simulation.runs SEED [crashes | database | …] [--fault NAME]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.workloads.shuffled import Phase, Workload, uncut, workload
 from msgspec.structs import replace
 from simulation.aimed_losses import AimedLosses
 from simulation.clocks import MOST_MS, NO_CLOCK_DANGERS, ClockDangers
-from simulation.misfortunes import Dangers
+from simulation.injected_faults import Dangers
 from simulation.reading import find_false_mark, read_outcome
 from simulation.with_server_away import judged_with_server_away, prepared_with_server_away
 from simulation.with_wild_clocks import judged_with_wild_clocks
@@ -40,7 +40,7 @@ _AGES_MS = 1 << 30
 _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError, TypeError, AttributeError)
 
 
-class Life(StrEnum):
+class SimulatedRun(StrEnum):
     """What may happen beside the death of workers, and where they keep their units."""
 
     CRASHES = "crashes"
@@ -57,44 +57,44 @@ class Life(StrEnum):
 
     @property
     def forgets(self) -> Forgets:
-        return Forgets(self) if self in (Life.DATABASE, Life.POSITIONS) else Forgets.NOTHING
+        return Forgets(self) if self in (SimulatedRun.DATABASE, SimulatedRun.POSITIONS) else Forgets.NOTHING
 
 
-def simulate(seed: int, life: Life = Life.CRASHES, expected: Outcome | None = None) -> Outcome:
-    """One life; `problem` of the outcome says what is wrong with it."""
-    work = prepared(seed, life)
-    expected = expected or reference(seed, life)
-    random = Random(f"lives {seed} {life}")
-    world = _world(seed, work, life, workers=random.choice((1, 2, 2, 3)))
-    outcome = _lived(world, work, random, life)
+def simulate(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, expected: Outcome | None = None) -> Outcome:
+    """One run; `problem` of the outcome says what is wrong with it."""
+    work = prepared(seed, run)
+    expected = expected or reference(seed, run)
+    random = Random(f"runs {seed} {run}")
+    world = _world(seed, work, run, workers=random.choice((1, 2, 2, 3)))
+    outcome = _done(world, work, random, run)
     if world.wrong is not None:
         return outcome._replace(problem=world.wrong)
-    if life is Life.NONE:
+    if run is SimulatedRun.NONE:
         return judged_without_storage(outcome, expected, work, done_characters(seed, work))
-    if life is Life.CLOCKS:
+    if run is SimulatedRun.CLOCKS:
         return judged_with_wild_clocks(outcome, expected, work)
-    if life is Life.SERVERS:
+    if run is SimulatedRun.SERVERS:
         return judged_with_server_away(outcome, expected, work)
-    outcome = judged(outcome, expected, life.forgets)
-    return with_true_marks(outcome, work) if life is Life.CRASHES else outcome
+    outcome = judged(outcome, expected, run.forgets)
+    return with_true_marks(outcome, work) if run is SimulatedRun.CRASHES else outcome
 
 
-def reference(seed: int, life: Life = Life.CRASHES) -> Outcome:
+def reference(seed: int, run: SimulatedRun = SimulatedRun.CRASHES) -> Outcome:
     """What leaves when nothing happens to a single worker, no unit is ever forgotten, and no turn is cut."""
-    work = uncut(without_retention(prepared(seed, life)))
-    return _lived(_world(seed, work, life, workers=1), work, None, life)
+    work = uncut(without_retention(prepared(seed, run)))
+    return _done(_world(seed, work, run, workers=1), work, None, run)
 
 
-def prepared(seed: int, life: Life) -> Workload:
+def prepared(seed: int, run: SimulatedRun) -> Workload:
     random, absences = Random(f"prepared {seed}"), Random(f"absences {seed}")
-    work = workload(seed, random.choice((4, _MOST_UNITS)) if life is Life.NONE else _MOST_UNITS)
+    work = workload(seed, random.choice((4, _MOST_UNITS)) if run is SimulatedRun.NONE else _MOST_UNITS)
     if absences.random() < _HAVE_ABSENCES:
         work = with_absences(work, absences, transactions_hang=True)
-    if life is Life.NONE:
+    if run is SimulatedRun.NONE:
         return prepared_without_storage(work, random)
-    if life is Life.SERVERS:
+    if run is SimulatedRun.SERVERS:
         return prepared_with_server_away(work, random)
-    if life is Life.CLOCKS:
+    if run is SimulatedRun.CLOCKS:
         return work._replace(plan=replace(work.plan, batch_size=random.choice((1, 1, 3, 500))))
     return work
 
@@ -103,19 +103,19 @@ def _has_absences(work: Workload) -> bool:
     return work.plan.retention_ms <= LONGEST_RETENTION_MS
 
 
-def _world(seed: int, work: Workload, life: Life, workers: int) -> World:
-    characters = done_characters(seed, work) if life is Life.NONE else None
-    world = World(seed, work.plan, workers, characters, _clock_dangers(work) if life is Life.CLOCKS else NO_CLOCK_DANGERS)
+def _world(seed: int, work: Workload, run: SimulatedRun, workers: int) -> World:
+    characters = done_characters(seed, work) if run is SimulatedRun.NONE else None
+    world = World(seed, work.plan, workers, characters, _clock_dangers(work) if run is SimulatedRun.CLOCKS else NO_CLOCK_DANGERS)
     if Random(f"at once {seed}").random() < _HAVE_SHORT_TRANSACTIONS:
         world.broker.most_at_once = _MOST_AT_ONCE
     spoiled = Random(f"spoiled {seed}")
     if spoiled.random() < _HAVE_SPOILED_BATCHES:
-        world.broker.is_spoiled = lambda _: world.misfortunes.armed and spoiled.random() < _ARE_SPOILED
-    few = Random(f"few {seed} {life}")
-    if life is not Life.CRASHES and few.random() < _HAVE_FEW_DANGERS:
-        world.misfortunes.dangers = Dangers.few(few)
+        world.broker.is_spoiled = lambda _: world.injected_faults.armed and spoiled.random() < _ARE_SPOILED
+    few = Random(f"few {seed} {run}")
+    if run is not SimulatedRun.CRASHES and few.random() < _HAVE_FEW_DANGERS:
+        world.injected_faults.dangers = Dangers.few(few)
     if _has_absences(work):
-        world.misfortunes.dangers = replace(world.misfortunes.dangers, long_pause=_LONG_PAUSES)
+        world.injected_faults.dangers = replace(world.injected_faults.dangers, long_pause=_LONG_PAUSES)
     return world
 
 
@@ -124,20 +124,20 @@ def _clock_dangers(work: Workload) -> ClockDangers:
     return ClockDangers(jump=0.02, passing=0.05) if _has_absences(work) else ClockDangers(jump=0.3)
 
 
-def _lived(world: World, work: Workload, random: Random | None, life: Life) -> Outcome:
+def _done(world: World, work: Workload, random: Random | None, run: SimulatedRun) -> Outcome:
     world.handler.away_until.update(work.away_until)
     world.handler.never |= work.never
     world.handler.needs_server, world.handler.server_away = work.needs_server, work.server_away
     world.handler.mistakes = Mistakes(work.mistakes, is_foreseen=random is None)
     with world.patched():
         try:
-            problem = _Lived(world, work, random, life).problem()
+            problem = _Finished(world, work, random, run).problem()
         except _FAILURES as error:
             problem = f"a worker died: {type(error).__name__}: {error}"
         finally:
             for each in world.workers:
                 each.die()
-    outcome = read_outcome(world.broker, world.misfortunes)
+    outcome = read_outcome(world.broker, world.injected_faults)
     problem = problem or find_false_mark(world)
     return outcome._replace(problem=problem, remembered=world.remembered, forgotten=world.forgotten)
 
@@ -158,11 +158,11 @@ class _Losses(NamedTuple):
     are_aimed: bool = False
 
     @classmethod
-    def drawn(cls, random: Random, phases: int, life: Life) -> _Losses:
+    def drawn(cls, random: Random, phases: int, run: SimulatedRun) -> _Losses:
         at = frozenset(random.randrange(phases - 5) for _ in range(random.randint(1, 3)))
-        if life is Life.POSITIONS:
+        if run is SimulatedRun.POSITIONS:
             return cls(reset_at=at, half=random.randrange(2))
-        if life is Life.DATABASE:
+        if run is SimulatedRun.DATABASE:
             if random.random() < 0.5:
                 return cls(are_aimed=True)
             backup_at = random.choice((frozenset(), at, at, frozenset((random.randrange(max(at) + 1),))))
@@ -171,28 +171,28 @@ class _Losses(NamedTuple):
         return cls()
 
 
-class _Lived:
-    """A life, phase by phase. Nothing happens without `random`."""
+class _Finished:
+    """A run, phase by phase. Nothing happens without `random`."""
 
-    def __init__(self, world: World, work: Workload, random: Random | None, life: Life) -> None:
+    def __init__(self, world: World, work: Workload, random: Random | None, run: SimulatedRun) -> None:
         self._world = world
         self._work = work
         self._is_struck = random is not None
-        self._life = life
-        self._losses = _Losses.drawn(random, len(work.phases), life) if random else _Losses()
+        self._run_of = run
+        self._losses = _Losses.drawn(random, len(work.phases), run) if random else _Losses()
         self._aimed: AimedLosses | None = None
         if random is not None and self._losses.are_aimed:
-            self._aimed = world.misfortunes.losses = AimedLosses(random, world.keep_backup, world.forget)
+            self._aimed = world.injected_faults.losses = AimedLosses(random, world.keep_backup, world.forget)
 
     def problem(self) -> str | None:
-        """Why the life may not end like this, if so."""
+        """Why the run may not end like this, if so."""
         for at, phase in enumerate(self._work.phases):
             if problem := self._live(at, phase):
                 return problem
         self._world.call_back()
         # Who read everything again needs some time more, and so does who began to wait by a clock that was ahead.
-        for _ in range(10 if self._is_struck and self._life is not Life.CRASHES else 0):
-            self._world.clock.advance(MOST_MS if self._life is Life.CLOCKS else 60_000)
+        for _ in range(10 if self._is_struck and self._run_of is not SimulatedRun.CRASHES else 0):
+            self._world.clock.advance(MOST_MS if self._run_of is SimulatedRun.CLOCKS else 60_000)
             if problem := self._world.calm():
                 return problem
         # Who stood still until now comes back as a zombie, and has yet to hear that its partitions are another's.
@@ -228,7 +228,7 @@ class _Lived:
         world.clock.advance(phase.advance_ms)
         if self._work.away_until and (problem := self._calm_down()):
             return problem
-        all_at_once = phase.is_outage or self._life is Life.CLOCKS or world.done_characters == TIGHT_ROOM
+        all_at_once = phase.is_outage or self._run_of is SimulatedRun.CLOCKS or world.done_characters == TIGHT_ROOM
         at_once = len(phase.lines) if all_at_once else len(phase.lines) // 4
         world.producers.hang(phase.hung)
         world.send(phase.lines[:at_once])
@@ -240,8 +240,8 @@ class _Lived:
 
     def _begin(self, phase: Phase) -> None:
         """With storage none deadlines begin anew with each death, which must be the same ones where the order is judged."""
-        judges_deaths = self._life is Life.NONE and self._world.done_characters != TIGHT_ROOM
-        if phase.is_outage and self._is_struck and _has_absences(self._work) and not judges_deaths:
+        judges_exits = self._run_of is SimulatedRun.NONE and self._world.done_characters != TIGHT_ROOM
+        if phase.is_outage and self._is_struck and _has_absences(self._work) and not judges_exits:
             self._world.go_out()
         elif phase.is_outage:
             self._world.kill_all()
@@ -253,7 +253,7 @@ class _Lived:
         return self._world.calm()
 
     def _pass(self, at: int, half: int) -> str | None:
-        """A while of misfortunes, then calm. When positions and storage are lost at once nobody can know that anything was."""
+        """A while of faults, then calm. When positions and storage are lost at once nobody can know that anything was."""
         world, losses = self._world, self._losses
         if at in losses.reset_at and half == losses.half:
             world.reset_group()
@@ -276,27 +276,27 @@ class _Lived:
         return world.calm()
 
 
-def replay_command(seed: int, life: Life = Life.CRASHES, fault: str = "") -> str:
-    words = f"PYTHONPATH=tests:. .venv/bin/python -m simulation.lives {seed} {life}"
+def replay_command(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, fault: str = "") -> str:
+    words = f"PYTHONPATH=tests:. .venv/bin/python -m simulation.runs {seed} {run}"
     return f"{words} --fault {fault}" if fault else words
 
 
 def main(arguments: list[str]) -> int:
-    """Tell the life of a seed."""
+    """Tell the run of a seed."""
     from pytest import MonkeyPatch  # noqa: PT013
     from simulation.catalogue import find_fault
 
-    parser = ArgumentParser("python -m simulation.lives")
+    parser = ArgumentParser("python -m simulation.runs")
     parser.add_argument("seed", type=int)
-    parser.add_argument("life", type=Life, nargs="?", default=Life.CRASHES, choices=list(Life))
+    parser.add_argument("run", type=SimulatedRun, nargs="?", default=SimulatedRun.CRASHES, choices=list(SimulatedRun))
     parser.add_argument("--fault", type=find_fault)
     options = parser.parse_args(arguments)
-    expected = reference(options.seed, options.life)
+    expected = reference(options.seed, options.run)
     with MonkeyPatch().context() as patch:
         if options.fault is not None:
             options.fault(patch)
-        outcome = simulate(options.seed, options.life, expected)
-    told = f"{outcome.crashes} crashes, {outcome.strikes} misfortunes in {outcome.steps} steps"
+        outcome = simulate(options.seed, options.run, expected)
+    told = f"{outcome.crashes} crashes, {outcome.strikes} injected_faults in {outcome.steps} steps"
     print(*outcome.trace, told, outcome.problem or "all is well", sep="\n")
     return int(outcome.problem is not None)
 

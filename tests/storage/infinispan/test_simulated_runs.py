@@ -1,4 +1,4 @@
-"""Storage `infinispan`: random lives with failures at any request, and planted mistakes that these lives must notice."""
+"""Storage `infinispan`: random runs with failures at any request, and planted mistakes that these runs must notice."""
 
 import msgspec
 import pytest
@@ -16,46 +16,46 @@ from storage.infinispan.partition import InfinispanPartitionStore
 from storage.infinispan.partition_keys import PartitionKeys
 from storage.infinispan.partition_state import PartitionState
 from storage.infinispan.window import Window
-from tests.storage.infinispan.lives import RETENTION_MS, Life, live
 from tests.storage.infinispan.memory import MemoryServer
+from tests.storage.infinispan.simulated_runs import RETENTION_MS, SimulatedRun, live
 
 OTHER = Partition("T", 1)
 STEPS = 120
 KINDS = ({}, {"failing": 0.05}, {"dying": 0.05}, {"failing": 0.03, "dying": 0.03})
 
 
-def life(seed: int) -> Life:
+def run(seed: int) -> SimulatedRun:
     """Every fifth has another partition beside it, whose clock is far ahead."""
     server = MemoryServer()
-    lived = Life(seed, server, **KINDS[seed % 4])
-    beside = [Life(-1 - seed, server, OTHER, ahead_ms=10**6)] if seed % 5 == 0 else []
-    live(STEPS, lived, *beside)
-    return lived
+    done = SimulatedRun(seed, server, **KINDS[seed % 4])
+    beside = [SimulatedRun(-1 - seed, server, OTHER, ahead_ms=10**6)] if seed % 5 == 0 else []
+    live(STEPS, done, *beside)
+    return done
 
 
 @pytest.mark.parametrize("first", range(0, 60, 12))
 def test_whatever_fails_the_owner_is_told_what_was_committed(first):
     for seed in range(first, first + 12):
-        life(seed)
+        run(seed)
 
 
 def test_units_with_the_same_fingerprint_are_told_apart(monkeypatch):
     monkeypatch.setattr(unit_index, "_fingerprint", lambda unit: len(unit) * 7 % 3)
     for seed in range(12):
-        live(STEPS, Life(seed, MemoryServer()))
+        live(STEPS, SimulatedRun(seed, MemoryServer()))
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 4))
 def test_nothing_is_left_in_the_cache_that_nobody_needs(seed):
-    lived = life(seed)
-    assert lived.owner.store._contents.page_table.head > 50
-    assert lived.leaked() == set()
+    done = run(seed)
+    assert done.owner.store._contents.page_table.head > 50
+    assert done.leaked() == set()
 
 
 def test_a_death_leaves_no_more_than_what_was_on_its_way():
     for seed in range(2, 60, 4):
-        lived = life(seed)
-        assert len(lived.leaked()) <= 8 * lived.exits
+        done = run(seed)
+        assert len(done.leaked()) <= 8 * done.exits
 
 
 # Mistakes.
@@ -154,7 +154,7 @@ def what_is_spared_is_not_written(patch):
     patch.setattr(ExpiredUnits, "next_watermark", lambda forgotten, changes: ExpiryWatermark(original(forgotten, changes).until))
 
 
-def changes_at_the_horizon_are_not_spared(patch):
+def changes_at_the_watermark_are_not_spared(patch):
     original = ExpiredUnits.next_watermark
     patch.setattr(ExpiredUnits, "next_watermark", lambda forgotten, changes: original(forgotten, ()))
 
@@ -182,7 +182,7 @@ def spared_units_stay_for_good(patch):
     patch.setattr(ExpiredUnits, "move", lambda forgotten, until, in_memory: original(forgotten, until, Everything()))
 
 
-def the_horizon_goes_back_with_the_retention(patch):
+def the_watermark_goes_back_with_the_retention(patch):
     def move(forgotten, until, in_memory):
         forgotten._next = -1
         original(forgotten, until, in_memory)
@@ -191,7 +191,7 @@ def the_horizon_goes_back_with_the_retention(patch):
     patch.setattr(ExpiredUnits, "move", move)
 
 
-def an_opener_begins_with_a_horizon_of_its_own(patch):
+def an_opener_begins_with_a_watermark_of_its_own(patch):
     original = Opening._segment_on
 
     def without_it(opening, last, row):
@@ -201,7 +201,7 @@ def an_opener_begins_with_a_horizon_of_its_own(patch):
     patch.setattr(Opening, "_segment_on", without_it)
 
 
-def one_horizon_is_that_of_all_partitions(patch):
+def one_watermark_is_that_of_all_partitions(patch):
     latest = []
 
     def move(forgotten, until, in_memory):
@@ -234,7 +234,7 @@ def bases_stay_after_a_fold(patch):
     patch.setattr(Window, "compaction", keep_bases)
 
 
-def a_longer_leaf_forgets_its_beginning(patch):
+def a_longer_index_block_forgets_its_beginning(patch):
     patch.setattr(IndexBlock, "followed_by", lambda block, later: later)
 
 
@@ -271,16 +271,16 @@ FAULTS = (
     only_what_was_loaded_is_spared,
     only_what_was_changed_is_spared,
     what_is_spared_is_not_written,
-    changes_at_the_horizon_are_not_spared,
+    changes_at_the_watermark_are_not_spared,
     pages_of_spared_units_are_given_up,
     spared_units_go_with_the_others,
     spared_units_stay_for_good,
-    the_horizon_goes_back_with_the_retention,
-    an_opener_begins_with_a_horizon_of_its_own,
-    one_horizon_is_that_of_all_partitions,
+    the_watermark_goes_back_with_the_retention,
+    an_opener_begins_with_a_watermark_of_its_own,
+    one_watermark_is_that_of_all_partitions,
     pages_are_given_up_a_retention_too_early,
     bases_stay_after_a_fold,
-    a_longer_leaf_forgets_its_beginning,
+    a_longer_index_block_forgets_its_beginning,
     what_is_pending_is_not_carried_on,
     an_opener_passes_over_the_last_segment,
 )
@@ -291,9 +291,9 @@ def test_a_planted_mistake_is_noticed(fault, monkeypatch):
     fault(monkeypatch)
     for seed in range(400):
         try:
-            lived = life(seed)
+            done = run(seed)
         except Exception:
             return
-        if seed % 4 == 0 and lived.leaked():
+        if seed % 4 == 0 and done.leaked():
             return
     raise AssertionError(f"nobody noticed that {fault.__name__.replace('_', ' ')}")
