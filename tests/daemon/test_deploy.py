@@ -8,6 +8,7 @@ from configparser import ConfigParser
 from pathlib import Path, PurePosixPath
 
 import pytest
+from harness.processes.wheels import packages_of, project_files
 
 from daemon.command_line import _parser
 from daemon.configuration.configuration import load
@@ -62,16 +63,18 @@ def test_the_container_runs_and_asks_with_commands_that_there_are(container: dic
     assert asked[1:] == ["status"]
 
 
-def test_the_container_is_built_by_what_the_makefile_does(container: dict[str, list[str]]) -> None:
+def test_the_container_installs_a_wheel_of_its_context_and_takes_nothing_else_along(container: dict[str, list[str]]) -> None:
+    """`test_installed_service.py` takes the same steps."""
     makefile = Path("Makefile").read_text(encoding="utf-8")
-    venv, install = (shlex.split(each) for each in container["RUN"][:2])
+    venv, wheel, install = (shlex.split(each) for each in container["RUN"][:3])
     assert venv[1:] == ["-m", "venv", str(SCRIPT.parents[1])]
-    assert install[0] == str(SCRIPT.parent / "python")
-    assert install[1:4] == ["-m", "pip", "install"]
-    assert all(f"-m {each}" in makefile for each in ("venv", "pip install"))
-    assert "--use-pep517" in install
+    assert wheel[1:4] == ["-m", "pip", "wheel"]
+    assert wheel[-1] == "."
+    assert "--use-pep517" in wheel
     assert "--use-pep517" in makefile
-    assert install[-1] == "."
+    assert install[:4] == [str(SCRIPT.parent / "python"), "-m", "pip", "install"]
+    assert install[-1] == f"{wheel[wheel.index('--wheel-dir') + 1]}/*.whl"
+    assert container["COPY"] == [". .", f"--from=build {SCRIPT.parents[2]} {SCRIPT.parents[2]}"]
 
 
 def test_what_the_container_is_built_of_is_let_in_and_nothing_else(project: ConfigParser) -> None:
@@ -79,10 +82,19 @@ def test_what_the_container_is_built_of_is_let_in_and_nothing_else(project: Conf
     patterns = [line for line in lines if not line.startswith("#")]
     assert patterns[0] == "*"
     let_in = {line.removeprefix("!") for line in patterns if line.startswith("!")}
-    packages = {name.partition(".")[0] for name in project["options"]["packages"].split()}
     described = {project["metadata"]["license_files"], project["metadata"]["long_description"].removeprefix("file: ")}
-    assert let_in == packages | described | {"setup.cfg", "pyproject.toml"}
+    assert let_in == packages_of(project_files()) | described | {"setup.cfg", "pyproject.toml"}
     assert all(Path(each).exists() for each in let_in)
+
+
+def test_the_packages_are_found_by_a_rule_and_each_has_its_mark(project: ConfigParser) -> None:
+    """What lies in a folder without an `__init__.py` would not be packaged, though it can be imported in the checkout."""
+    assert project["options"]["packages"] == "find:"
+    files = project_files()
+    packages = packages_of(files)
+    folders = {each.parent for each in files if each.suffix == ".py" and each.parts[0] in packages}
+    assert sorted(str(each) for each in folders if each / "__init__.py" not in files) == []
+    assert {each.parts[0] for each in files if each.name == "py.typed"} == packages - {"conf"}
 
 
 def test_the_container_is_nobody_special_and_keeps_what_it_writes_in_a_volume(container: dict[str, list[str]]) -> None:
