@@ -17,7 +17,7 @@ from connectors.port import PartitionOutput, Transport
 from daemon.commands.dead_letters.files import FileDeadLetterStore
 from daemon.supervision.in_flight_memory import InFlightEnvelope
 from daemon.supervision.suspects import Suspects
-from domain.record import Origin
+from domain.record import Origin, Partition
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.in_flight import CallKind
 from storage.port import Storage
@@ -56,6 +56,19 @@ DEADLY = InFlightEnvelope(7, Origin(P0, 99_999), "deadly", CallKind.HANDLING, "a
 Wrap = Callable[[Service], Storage]
 
 
+class FromNamedLogs:
+    """A transport whose logs have a name, as topics have."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._transport, name)
+
+    def source(self, partition: Partition) -> str:
+        return f"the log of partition {partition.number}"
+
+
 class KilledWhilePublishing(Exception):
     """The process ends here."""
 
@@ -81,6 +94,7 @@ def new_service(directory: Path, storage: Wrap | None = None) -> Service:
     handler.needs_server = frozenset({"waits-for-a-server#A#1"})
     handler.server_away = range(begin, begin + 60 * MINUTE_MS)
     handler.away_until = dict.fromkeys(("tries-again#A#1", "tries-again-forced#B#3"), begin + 60 * MINUTE_MS)
+    service.around_transport = FromNamedLogs
     if storage is not None:
         service.around_storage = lambda _: storage(service)
     return service
@@ -90,7 +104,9 @@ def live(service: Service) -> None:
     """Three owners one after the other. The last is killed between a commit and what should have left by it."""
     service.start()
     _begin(service)
-    service.restart()
+    service.stop()
+    _lose_positions(service)
+    service.start()
     _go_on(service)
     service.kill()
     _operate(service)
@@ -117,6 +133,11 @@ def _begin(service: Service) -> None:
     service.tell("other-idle", 1, 2, partition=1, mds=("PAIN_001",))
     service.put(b"no envelope", partition=1)
     service.run_after(1_000)
+
+
+def _lose_positions(service: Service) -> None:
+    """As a broker forgets them: what the records that were read so far cause may repeat."""
+    (service.directory / "out" / "positions.json").unlink()
 
 
 def _go_on(service: Service) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.waiting import wait_until
+
 from storage.infinispan.cache_port import Cache
-from storage.port import PartitionStore
+from storage.port import PartitionStore, StorageUnavailable
 
 if TYPE_CHECKING:  # The clients take a second to import, which the tests without servers need not wait for.
     import httpx
@@ -132,8 +136,16 @@ def restore_infinispan(kept: Path, cache: Any) -> None:
     for key, body in values.items():
         cache.put(key, body)
     for counter, value in counters.items():
-        cache.create_counter(counter)
+        wait_until(partial(_is_created, cache, counter), "the counter")
         assert cache.compare_and_set(counter, 0, value)
+
+
+def _is_created(cache: Cache, counter: str) -> bool:
+    """A server that is asked for two counters at the same moment may refuse one."""
+    with suppress(StorageUnavailable):
+        cache.create_counter(counter)
+        return True
+    return False
 
 
 def _answer(client: httpx.Client, path: str) -> httpx.Response:

@@ -14,7 +14,16 @@ from msgspec.structs import replace
 from written_before.history import MINUTE_MS, PARTITIONS, UNITS, live, new_service
 from written_before.keeping import told_of
 from written_before.restoring import Left
-from written_before.told_by_hand import INCOMPLETE_AT_LAST, LEAVES, OTHERS, RESTING, TOLD_AT_LAST, WAITING, Held
+from written_before.told_by_hand import (
+    INCOMPLETE_AT_LAST,
+    LEAVES,
+    OTHERS,
+    POSSIBLY_DUPLICATE_AT_LAST,
+    RESTING,
+    TOLD_AT_LAST,
+    WAITING,
+    Held,
+)
 
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.record import Partition
@@ -173,7 +182,7 @@ def test_a_service_on_it_lets_out_what_waited_and_tells_nothing_twice(left: Left
     finally:
         service.kill()
     assert {unit: service.sequences(unit) for unit in UNITS} == TOLD_AT_LAST
-    assert [each for each in service.told if each.is_possible_duplicate] == []
+    assert {each.identity for each in service.told if each.is_possible_duplicate} == POSSIBLY_DUPLICATE_AT_LAST
     assert {each.identity: each.incomplete for each in service.told if each.incomplete} == INCOMPLETE_AT_LAST
     assert {each.identity for each in service.told if each.is_late} == {"late#A#1", "late#A#2", "given-up#A#3"}
     assert len(service.dead) == 5

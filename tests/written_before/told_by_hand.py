@@ -94,3 +94,5 @@ INCOMPLETE_AT_LAST = {
     "released#A#9": "sequence:5",
     "other-waits#A#9": "sequence:3",
 }
+POSSIBLY_DUPLICATE_AT_LAST = {"idle-8#A#1"}
+"""What was read first after the positions had been lost. It lay there when they were missed."""
