@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from written_before.restoring import WAYS, Left
+from written_before.restoring import FIXTURES, WAYS, Left
 
 from storage.port import Storage
 
-FIXTURES = ("by_0_1",)
 STORAGES = (
     "embedded",
     "infinispan-in-memory",

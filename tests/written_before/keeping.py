@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.waiting import wait_until
+from written_before.history import PARTITIONS, UNITS
 
 from storage.infinispan.cache_port import Cache
 from storage.port import PartitionStore, StorageUnavailable
@@ -18,6 +19,7 @@ from storage.port import PartitionStore, StorageUnavailable
 if TYPE_CHECKING:  # The clients take a second to import, which the tests without servers need not wait for.
     import httpx
     import redis
+    from harness.service_under_test import Service
 
     from servers.infinispan.server import InfinispanServer
 
@@ -67,6 +69,12 @@ def told_of(store: PartitionStore, units: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
+def told_by(service: Service) -> dict[str, Any]:
+    """What the stores of a service that went through its history tell, by the numbers of their partitions."""
+    owned = service.cycle.partitions.owned
+    return {str(each.number): told_of(owned[each].store, UNITS) for each in PARTITIONS}
+
+
 def text(body: bytes) -> str:
     return b64encode(body).decode()
 
@@ -85,14 +93,17 @@ _WRITERS: Mapping[str, Callable[..., object]] = {
 }
 
 
-def keep_redis(client: redis.Redis, kept: Path) -> None:
-    """Each key of the namespace with its type and time to live; a byte that is no UTF-8 is written as a lone surrogate."""
-    keys = sorted(client.scan_iter(f"{{{NAMESPACE}:*"))
-    write_json(kept, [_redis_key(client, key) for key in keys])
+def redis_document(client: redis.Redis, namespace: str) -> list[dict[str, Any]]:
+    """Each key of the namespace with its type and time to live; a byte that is no UTF-8 is written as a lone surrogate.
+
+    As if the namespace were ours, which nothing but the keys knows.
+    """
+    keys = sorted(client.scan_iter(f"{{{namespace}:*"))
+    return [_redis_key(client, key, namespace) for key in keys]
 
 
 def restore_redis(kept: Path, client: redis.Redis, namespace: str) -> None:
-    """Under another namespace, which nothing but the keys knows."""
+    """Under another namespace."""
     for each in json.loads(kept.read_text(encoding="utf-8")):
         key = _bytes(each["key"]).replace(f"{{{NAMESPACE}:".encode(), f"{{{namespace}:".encode(), 1)
         _WRITERS[each["type"]](client, key, each["value"])
@@ -100,9 +111,9 @@ def restore_redis(kept: Path, client: redis.Redis, namespace: str) -> None:
             client.pexpire(key, each["ttl_ms"])
 
 
-def _redis_key(client: redis.Redis, key: bytes) -> dict[str, object]:
-    kind = client.type(key).decode()
-    return {"key": _text(key), "type": kind, "ttl_ms": client.pttl(key), "value": _READERS[kind](client, key)}
+def _redis_key(client: redis.Redis, key: bytes, namespace: str) -> dict[str, Any]:
+    kind, name = client.type(key).decode(), _text(key).replace(namespace, NAMESPACE, 1)
+    return {"key": name, "type": kind, "ttl_ms": client.pttl(key), "value": _READERS[kind](client, key)}
 
 
 def _text(value: bytes) -> str:

@@ -2,9 +2,9 @@
 
     PYTHONPATH=tests .venv/bin/python -m written_before.make 0.2
 
-writes `by_0_2` beside this. Make one whenever the format of anything that lasts changes, with the code *before* the change, and
-name its folder in `FIXTURES` of `conftest.py`. A fixture is never written anew: what it holds was written by the code of its
-time, and that is the point of it.
+writes `by_0_2` beside this. Make one whenever what is written has changed, with the code that changed it, and add its folder to
+`FIXTURES` in `restoring.py`; until then `test_written_today.py` fails. The newest may be written anew as long as its version was
+not released. An older one never is: what it holds was written by the code of its time, and that is the point of it.
 
 Each storage goes through the same history (`history.py`) on a real server. Beside it there is `service/`, the directory of a
 real service that was stopped while units waited, and `kafka.json`, the positions of a partition as a real broker kept them.
@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.processes.operated_service import OperatedService
-from written_before.history import PARTITIONS, RETENTION_MS, UNITS, Wrap, live, new_service
+from written_before.history import PARTITIONS, RETENTION_MS, Wrap, live, new_service
 from written_before.kafka_position import keep_positions
-from written_before.keeping import CACHE, IN_MEMORY, NAMESPACE, keep_infinispan, keep_redis, told_of, write_json
+from written_before.keeping import CACHE, IN_MEMORY, NAMESPACE, keep_infinispan, redis_document, told_by, write_json
 
 from servers.infinispan.server import InfinispanServer
 from servers.kafka.server import KafkaServer
@@ -74,8 +74,7 @@ def _written(directory: Path, storage: Wrap | None, keep: Callable[[], None]) ->
     """What the storage's last owner tells before it is killed; what lies there is kept once it is dead."""
     service = new_service(directory, storage)
     live(service)
-    owned = service.cycle.partitions.owned
-    told = {str(partition.number): told_of(owned[partition].store, UNITS) for partition in PARTITIONS}
+    told = told_by(service)
     service.kill()
     keep()
     return told
@@ -87,7 +86,7 @@ def _written_on_redis(server: RedisServer, directory: Path, kept: Path) -> dict[
         return _written(
             directory,
             lambda service: RedisStorage(settings, lambda: f"token-{next(service._tokens)}"),
-            lambda: keep_redis(client, kept),
+            lambda: write_json(kept, redis_document(client, NAMESPACE)),
         )
 
 

@@ -23,6 +23,9 @@ from storage.port import Storage
 from tests.storage.infinispan.harness import SMALL
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 
+FIXTURES = ("by_0_1",)
+"""Oldest first."""
+
 
 class Left(NamedTuple):
     """What lies in a storage. Each `make` is as another process would have it; `name` is that of its headers in `told.json`."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from harness.service_under_test import DEADLINE_MS, P0, P1, Teller
 from msgspec.structs import replace
-from written_before.history import MINUTE_MS, PARTITIONS, UNITS, live, new_service
+from written_before.history import MINUTE_MS, PARTITIONS, UNITS, new_service
 from written_before.keeping import told_of
 from written_before.restoring import Left
 from written_before.told_by_hand import (
@@ -188,14 +188,3 @@ def test_a_service_on_it_lets_out_what_waited_and_tells_nothing_twice(left: Left
     assert len(service.dead) == 5
     numbers = sorted((name, int(number)) for name, number in (each.rsplit("#") for each in service.numbers))
     assert numbers == [(str(partition), number) for partition, last in ((P0, 56), (P1, 10)) for number in range(1, last + 1)]
-
-
-def test_the_next_fixture_can_be_written_by_the_same_history(tmp_path: Path) -> None:
-    service = new_service(tmp_path)
-    try:
-        live(service)
-        owned = service.cycle.partitions.owned
-        found = {name: (each.kind, each.waits_for) for partition in PARTITIONS for name, each in owned[partition].store.waiting()}
-    finally:
-        service.kill()
-    assert found == {name: (each.kind, each.waits_for) for name, each in WAITING.items()}
