@@ -15,9 +15,11 @@ from connectors.port import Transport
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.infinispan_settings import infinispan_layout, infinispan_server
 from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.package_settings import settings_from
 from daemon.configuration.redis_settings import redis_settings
 from daemon.configuration.refusal import ConfigurationRefused
-from daemon.configuration.sections import Acknowledge, StorageType, TransportType
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Acknowledge, Notifications, StorageType, TransportType
 from daemon.system_clock import SystemClock
 from daemon.worker.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
 from daemon.worker.reported_handler import ReportedHandler
@@ -94,8 +96,8 @@ def compose(
         resequencer.idle_timeout_ms,
         resequencer.stash_limit_bytes_per_worker,
         storage.is_durable,
-        resequencer.stash_limit_envelopes_per_unit,
-        resequencer.stash_limit_bytes_per_unit,
+        resequencer.stash_limit,
+        resequencer.stash_bytes,
         output_bytes(configuration.ingress.max_record_bytes),
         context.settings.longest_pause_ms,
     )
@@ -139,9 +141,7 @@ def refuse_unusable(configuration: Configuration) -> tuple[str, ...]:
 def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = None) -> Strategy:
     """The configured strategy; a user's own is looked for in the working directory too."""
     _see_working_directory()
-    resequencer = configuration.resequencer
-    settings = StrategySettings(resequencer.strategy, resequencer.custom_data_keys, resequencer.pds_data_keys)
-    return make_strategy(settings, in_flight)
+    return make_strategy(settings_from(StrategySettings, configuration.resequencer), in_flight)
 
 
 def load_notification_settings(configuration: Configuration) -> NotificationSettings:
@@ -154,7 +154,7 @@ def load_notification_settings(configuration: Configuration) -> NotificationSett
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError("payment-status-notification.settings", f"{file} cannot be read: {error}") from error
+        raise ConfigurationError(path_of(Notifications, "settings"), f"{file} cannot be read: {error}") from error
     return parse_notification_settings(StringIO(text), str(file))
 
 
@@ -181,12 +181,11 @@ def _make_handler(configuration: Configuration, known: NotificationSettings | En
 
 def handler_settings(configuration: Configuration) -> HandlerSettings:
     """What handlers are told, those of an audit too."""
-    resequencer = configuration.resequencer
-    return HandlerSettings(
-        configuration.notification.target_type,
-        resequencer.custom_data_keys,
-        resequencer.pds_data_keys,
-        output_bytes(configuration.ingress.max_record_bytes),
+    return settings_from(
+        HandlerSettings,
+        configuration.resequencer,
+        target_type=configuration.notification.target_type,
+        most_bytes=output_bytes(configuration.ingress.max_record_bytes),
     )
 
 
@@ -197,17 +196,7 @@ def output_bytes(max_record_bytes: int) -> int:
 
 def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
     """How a unit behaves in time, as configured."""
-    resequencer = configuration.resequencer
-    return ResequencerSettings(
-        resequencer.processing_timeout_ms,
-        resequencer.max_attempts,
-        resequencer.backoff_factor,
-        resequencer.jitter_factor,
-        resequencer.stash_timeout_ms,
-        resequencer.stash_limit_envelopes_per_unit,
-        resequencer.stash_limit_bytes_per_unit,
-        resequencer.learned_timeout,
-    )
+    return settings_from(ResequencerSettings, configuration.resequencer)
 
 
 def _make_storage(configuration: Configuration) -> Storage:

@@ -1,39 +1,50 @@
 """How a unit of work behaves in time and how much it may hold."""
 
 from functools import cached_property
+from typing import Annotated
 
 import msgspec
+
+from domain.configuration_key import Key, Section
+from domain.value_types import Duration, Number, Size, Whole
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
 """Between two calls for an envelope whose server is unavailable: doubled from the first to the longest."""
 
 
+LEARNED = "learned"
+"""As a stash timeout: as long as the late ones of a flow really take."""
+
+
 class LearnedTimeout(msgspec.Struct, frozen=True):
     """What was learned counts within these bounds, in milliseconds, and so does what is waited where nothing was learned."""
 
-    at_least_ms: int = 1_000
-    at_most_ms: int = 600_000
+    at_least_ms: Annotated[int, Key(Duration("1ms", "30d"))] = 1_000
+    at_most_ms: Annotated[int, Key(Duration("1ms", "30d"))] = 600_000
 
     def within(self, wait_ms: int) -> int:
         return min(max(wait_ms, self.at_least_ms), self.at_most_ms)
 
 
+_STASH_BYTES = Size("2K", "1024G", "an eighth of bytes-per-worker")
+
+
 class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
-    """Durations in milliseconds; see conf/reference.conf for each key.
+    """Durations in milliseconds; what each key means is in conf/reference.conf.
 
     `stash_timeout_ms` None means the sum of the attempts' delays, or what was `learned` where that is set. `max_attempts`
     counts the first one. A unit that stashes more than `stash_limit` envelopes, or more than about `stash_bytes` in memory, is
     released as at its deadline; no more than `stash_bytes` of payment data are kept of it.
     """
 
-    processing_timeout_ms: int = 3_000
-    max_attempts: int = 3
-    backoff_factor: float = 2.0
-    jitter_factor: float = 0.2
-    stash_timeout_ms: int | None = None
-    stash_limit: int = 1_000
-    stash_bytes: int = 64 * 1024 * 1024
-    learned: LearnedTimeout | None = None
+    processing_timeout_ms: Annotated[int, Key(Duration("1ms", "1h"))] = 3_000
+    max_attempts: Annotated[int, Key(Whole(1, 100))] = 3
+    backoff_factor: Annotated[float, Key(Number(1, 100))] = 2.0
+    jitter_factor: Annotated[float, Key(Number(0, 1))] = 0.2
+    stash_timeout_ms: Annotated[int | None, Key(Duration("1ms", "30d", "the sum of the attempts' delays", LEARNED))] = None
+    stash_limit: Annotated[int, Key(Whole(1, 1_000_000), "stash-limit.envelopes-per-unit")] = 1_000
+    stash_bytes: Annotated[int, Key(_STASH_BYTES, "stash-limit.bytes-per-unit")] = 64 * 1024 * 1024
+    learned: Annotated[LearnedTimeout | None, Section("learned-timeout")] = None
 
     def delay_ms(self, attempt: int) -> float:
         """From the beginning of this attempt (from 1) to the beginning of the next, before jitter."""

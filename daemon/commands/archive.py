@@ -11,7 +11,8 @@ from connectors.files.settings import FileSettings
 from connectors.files.source import FileSource
 from daemon.commands.archive_limit import ArchiveLimit, Limit
 from daemon.configuration.configuration import Configuration, load
-from daemon.configuration.sections import StorageType
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Resequencers, StorageType
 from daemon.exit_code import ExitCode
 from daemon.supervision.run_lock import AlreadyRunning, RunLock
 from domain.errors import ConfigurationError, ResequencerError
@@ -89,7 +90,7 @@ def _refuse_other_storages(configuration: Configuration) -> None:
     storage_type = configuration.resequencer.storage_type
     if storage_type not in (StorageType.NONE, StorageType.EMBEDDED):
         problem = f"{storage_type} cannot be asked what waits in it, so nothing of the input may go; embedded and none can"
-        raise ConfigurationError("payment-status-notification.resequencer.storage-type", problem)
+        raise ConfigurationError(path_of(Resequencers, "storage_type"), problem)
 
 
 def _pause(milliseconds: int) -> None:

@@ -13,8 +13,9 @@ import msgspec
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.lookup_sources import Job, load_spark_settings
-from daemon.configuration.schema import INGRESS
-from daemon.configuration.sections import TransportType
+from daemon.configuration.package_settings import settings_from
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Ingress, RecordsArchive, TransportType
 from daemon.exit_code import ExitCode
 from daemon.supervision.run_lock import AlreadyRunning, RunLock
 from daemon.supervision.stop_signal import StopSignal
@@ -47,7 +48,7 @@ def archive_topics(arguments: Namespace) -> ExitCode:
     configuration = load(arguments.config, arguments.overrides)
     if configuration.ingress.transport is not TransportType.KAFKA:
         problem = f"{configuration.ingress.transport}: `archive-topics` reads topics; `archive` moves files that are done with"
-        raise ConfigurationError(f"{INGRESS}.transport", problem)
+        raise ConfigurationError(path_of(Ingress, "transport"), problem)
     if find_spec("pyspark") is None:
         raise ConfigurationError("pyspark", "is not installed; `make archive-topics` does it, or pip install '.[pipeline]'")
     location, stop = arguments.output or configuration.archive.location, StopSignal()
@@ -71,7 +72,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--continuous", action="store_true", help="go on until SIGTERM; otherwise all that there is now")
     mode.add_argument("--compact", action="store_true", help="make large files of small ones, also while another one archives")
-    parser.add_argument("--output", metavar="URL", help="the archive; default: payment-status-notification.archive.directory")
+    parser.add_argument("--output", metavar="URL", help=f"the archive; default: {path_of(RecordsArchive, 'location')}")
     parser.add_argument("--master", metavar="URL", help="of Spark; default: as for the lookups, local[*]")
 
 
@@ -108,9 +109,9 @@ def _settings(configuration: Configuration, location: str) -> "ArchiveSettings":
     from pipeline.archive.settings import ArchiveSettings
     from pipeline.spark.java_client import java_options
 
-    kafka, archive = kafka_settings(configuration), configuration.archive
+    kafka = kafka_settings(configuration)
     client = java_options(kafka.consumer)
-    return ArchiveSettings(location, kafka.topics.all, client, archive.batch_records, archive.every_ms)
+    return settings_from(ArchiveSettings, configuration.archive, location=location, topics=kafka.topics.all, client=client)
 
 
 def _go_on(archiver: "Archiver", stop: StopSignal) -> None:

@@ -18,8 +18,9 @@ from daemon.composition import handler_settings, resequencer_settings
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.lookup_sources import Job, load_spark_settings
-from daemon.configuration.schema import INGRESS
-from daemon.configuration.sections import TransportType
+from daemon.configuration.package_settings import settings_from
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Ingress, Notifications, TransportType
 from daemon.exit_code import ExitCode
 from daemon.supervision.run_lock import AlreadyRunning, RunLock
 from daemon.supervision.stop_signal import StopSignal
@@ -48,7 +49,8 @@ def audit(arguments: Namespace) -> ExitCode:
     """
     configuration = load(arguments.config, arguments.overrides)
     if arguments.archive and configuration.ingress.transport is TransportType.FILE:
-        raise ConfigurationError(f"{INGRESS}.transport", "file: --archive is of topics; the archive of files is read in any case")
+        problem = "file: --archive is of topics; the archive of files is read in any case"
+        raise ConfigurationError(path_of(Ingress, "transport"), problem)
     if find_spec("pyspark") is None:
         raise ConfigurationError("pyspark", "is not installed; `make audit` does it, or pip install '.[pipeline]'")
     let_tasks_see_working_directory()
@@ -146,15 +148,15 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
     """What the service is configured with, as the tasks are told; `settled` is how far each partition is."""
     from pipeline.audit.rules import AuditSettings
 
-    resequencer, notification = configuration.resequencer, configuration.notification
+    notification = configuration.notification
     try:
         table = notification.settings.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
-            "payment-status-notification.settings", f"{notification.settings} cannot be read: {error}"
+            path_of(Notifications, "settings"), f"{notification.settings} cannot be read: {error}"
         ) from error
     return AuditSettings(
-        StrategySettings(resequencer.strategy, resequencer.custom_data_keys, resequencer.pds_data_keys),
+        settings_from(StrategySettings, configuration.resequencer),
         handler_settings(configuration),
         resequencer_settings(configuration),
         table,

@@ -10,7 +10,8 @@ from daemon.commands.command import told_again
 from daemon.commands.supervise import supervise_in_sight
 from daemon.composition import refuse_unusable
 from daemon.configuration.configuration import Configuration, load
-from daemon.configuration.schema import NOTIFICATION
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Sections
 from daemon.exit_code import ExitCode
 from daemon.status.report import Identity
 from daemon.supervision.in_flight_memory import InFlightMemory
@@ -55,7 +56,7 @@ def run(arguments: Namespace) -> int:
         return supervise_in_sight(arguments, configuration, lambda: stop.is_set)
     if arguments.alone and configuration.worker_count > 1:
         raise ConfigurationError(
-            f"{NOTIFICATION}.worker.count", "is more than 1, and `run --alone` is one process: leave one out"
+            path_of(Sections, "worker_count"), "is more than 1, and `run --alone` is one process: leave one out"
         )
     configure_logs(configuration.logging)
     faulthandler.enable()  # So that the stack is in the log when native code dies.

@@ -1,43 +1,45 @@
-"""What must hold between keys, as data: each relation is asked only if all of its keys are right by themselves."""
+"""What must hold between keys, as data: each constraint is asked only if all of its keys are right by themselves."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from daemon.configuration.schema import CONSUMER_CLIENTS, INGRESS, LEARNED, NOTIFICATION, RESEQUENCER
+from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Ingress, Notifications, Resequencers, Sections
 from domain.errors import ConfigurationError
-from resequencer.settings import LearnedTimeout, ResequencerSettings
+from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
 
 Values = Mapping[str, Any]
 
 MOST_DEADLINE_MS = 30 * 86_400_000
 
-_INGRESS_TRANSPORT = f"{INGRESS}.transport"
-_TRANSPORT = f"{NOTIFICATION}.transport"
-_STORAGE_TYPE = f"{RESEQUENCER}.storage-type"
-_STRATEGY = f"{RESEQUENCER}.strategy"
-_PROCESSING = f"{RESEQUENCER}.processing-timeout"
-_HANDLING = f"{RESEQUENCER}.handling-limit"
-_ATTEMPTS = f"{RESEQUENCER}.max-attempts"
-_BACKOFF = f"{RESEQUENCER}.backoff-factor"
-_IDLE = f"{RESEQUENCER}.idle-timeout"
-_STASH = f"{RESEQUENCER}.stash-timeout"
-_AT_LEAST = f"{RESEQUENCER}.learned-timeout.at-least"
-_AT_MOST = f"{RESEQUENCER}.learned-timeout.at-most"
-_ACKNOWLEDGE = f"{RESEQUENCER}.acknowledge"
-_RETENTION = f"{RESEQUENCER}.retention"
-_ARCHIVE_EVERY = f"{INGRESS}.file.archive-every"
-_ROTATE_AT = f"{NOTIFICATION}.file.rotate-at"
-_KEPT = f"{NOTIFICATION}.file.keep-notifications"
-RECORD_BYTES = f"{INGRESS}.max-record-bytes"
-STASH_BYTES = f"{RESEQUENCER}.stash-limit.bytes-per-worker"
-STASH_BYTES_PER_UNIT = f"{RESEQUENCER}.stash-limit.bytes-per-unit"
-_WORKERS = f"{NOTIFICATION}.worker.count"
+_INGRESS_TRANSPORT = path_of(Ingress, "transport")
+_TRANSPORT = path_of(Notifications, "transport")
+_STORAGE_TYPE = path_of(Resequencers, "storage_type")
+_STRATEGY = path_of(Resequencers, "strategy")
+_PROCESSING = path_of(Resequencers, "processing_timeout_ms")
+_HANDLING = path_of(Resequencers, "handling_limit_ms")
+_ATTEMPTS = path_of(Resequencers, "max_attempts")
+_BACKOFF = path_of(Resequencers, "backoff_factor")
+_IDLE = path_of(Resequencers, "idle_timeout_ms")
+_STASH = path_of(Resequencers, "stash_timeout_ms")
+_AT_LEAST = path_of(LearnedTimeout, "at_least_ms")
+_AT_MOST = path_of(LearnedTimeout, "at_most_ms")
+_ACKNOWLEDGE = path_of(Resequencers, "acknowledge")
+_RETENTION = path_of(Resequencers, "retention_ms")
+_ARCHIVE_EVERY = path_of(Ingress, "archive_every_ms")
+_ROTATE_AT = path_of(Notifications, "rotate_bytes")
+_KEPT = path_of(Notifications, "notifications_kept")
+_RECORD_BYTES = path_of(Ingress, "max_record_bytes")
+_STASH_BYTES = path_of(Resequencers, "stash_limit_bytes_per_worker")
+_STASH_BYTES_PER_UNIT = path_of(Resequencers, "stash_bytes")
+_WORKERS = path_of(Sections, "worker_count")
 POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
 
 
-class Relation(msgspec.Struct, frozen=True):
+class Constraint(msgspec.Struct, frozen=True):
     """The first of `keys` is the one that a refusal names; `problem` says why and what to do."""
 
     keys: tuple[str, ...]
@@ -68,90 +70,89 @@ def deadline_ms(values: Values) -> int:
     return settings.longest_deadline_ms
 
 
-def _has_its_keys(strategy: str, key: str) -> Relation:
-    path = f"{RESEQUENCER}.{key}"
-    return Relation(
+def _has_its_keys(strategy: str, path: str) -> Constraint:
+    return Constraint(
         (path, _STRATEGY),
         lambda values: values[_STRATEGY] != strategy or bool(values[path]),
         f"is empty, but strategy = {strategy} waits for the data it names: give at least one",
     )
 
 
-RELATIONS = (
-    Relation(
+CONSTRAINTS = (
+    Constraint(
         (_TRANSPORT, _INGRESS_TRANSPORT),
         lambda values: values[_TRANSPORT] == values[_INGRESS_TRANSPORT],
         f"differs from {_INGRESS_TRANSPORT}; mixed transports are not supported, set both alike",
     ),
-    Relation(
+    Constraint(
         (_WORKERS, _INGRESS_TRANSPORT),
         lambda values: values[_WORKERS] == 1 or values[_INGRESS_TRANSPORT] != "file",
         "is more than 1, which needs transport = kafka: files have no consumer group to share them out",
     ),
-    _has_its_keys("FULL_PAIN001_AND_CUSTOM_DATA", "custom-data-keys"),
-    _has_its_keys("FULL_PAIN001_AND_PDS_DATA", "pds-data-keys"),
-    Relation(
+    _has_its_keys("FULL_PAIN001_AND_CUSTOM_DATA", path_of(Resequencers, "custom_data_keys")),
+    _has_its_keys("FULL_PAIN001_AND_PDS_DATA", path_of(Resequencers, "pds_data_keys")),
+    Constraint(
         (_IDLE, _PROCESSING),
         lambda values: values[_IDLE] >= values[_PROCESSING],
         f"is below {_PROCESSING}: a resequencer would stop while an attempt may still be under way",
     ),
-    Relation(
+    Constraint(
         (_HANDLING, _PROCESSING),
         lambda values: values[_HANDLING] >= values[_PROCESSING],
         f"is below {_PROCESSING}: a worker would be ended while an attempt may still be under way; raise it",
     ),
-    Relation(
+    Constraint(
         (_HANDLING, POLL_INTERVAL, _INGRESS_TRANSPORT),
         lambda values: values[_INGRESS_TRANSPORT] == "file" or values[_HANDLING] < values[POLL_INTERVAL],
         f"is not below {POLL_INTERVAL} (300000 if not set): another worker would be given what this one hangs on before it is "
         "ended; lower it, or raise that option",
     ),
-    Relation(
+    Constraint(
         (_ACKNOWLEDGE, _STORAGE_TYPE),
         lambda values: values[_ACKNOWLEDGE] != "when-handled" or values[_STORAGE_TYPE] == "none",
         "is when-handled, which is for storage-type = none: a durable storage already holds what waits, use when-settled",
     ),
-    Relation(
+    Constraint(
         (_ACKNOWLEDGE, _INGRESS_TRANSPORT),
         lambda values: values[_ACKNOWLEDGE] != "when-handled" or values[_INGRESS_TRANSPORT] == "kafka",
         "is when-handled, which needs transport = kafka: Kafka itself is the store then, use when-settled",
     ),
-    Relation(
+    Constraint(
         (_RETENTION, _IDLE),
         lambda values: values[_RETENTION] >= values[_IDLE],
         f"is below {_IDLE}: a unit would be forgotten while its resequencer is alive",
     ),
-    Relation(
-        (STASH_BYTES, RECORD_BYTES),
-        lambda values: values[STASH_BYTES] >= values[RECORD_BYTES],
-        f"is below {RECORD_BYTES}: a single record would not fit",
+    Constraint(
+        (_STASH_BYTES, _RECORD_BYTES),
+        lambda values: values[_STASH_BYTES] >= values[_RECORD_BYTES],
+        f"is below {_RECORD_BYTES}: a single record would not fit",
     ),
-    Relation(
-        (STASH_BYTES_PER_UNIT, RECORD_BYTES),
-        lambda values: values[STASH_BYTES_PER_UNIT] is None or values[STASH_BYTES_PER_UNIT] >= 2 * values[RECORD_BYTES],
-        f"is below twice {RECORD_BYTES}: a single record would not fit, for in memory it takes about twice its bytes",
+    Constraint(
+        (_STASH_BYTES_PER_UNIT, _RECORD_BYTES),
+        lambda values: values[_STASH_BYTES_PER_UNIT] is None or values[_STASH_BYTES_PER_UNIT] >= 2 * values[_RECORD_BYTES],
+        f"is below twice {_RECORD_BYTES}: a single record would not fit, for in memory it takes about twice its bytes",
     ),
-    Relation(
-        (STASH_BYTES_PER_UNIT, STASH_BYTES),
-        lambda values: values[STASH_BYTES_PER_UNIT] is None or values[STASH_BYTES_PER_UNIT] <= values[STASH_BYTES],
-        f"is above {STASH_BYTES}: a single unit would not fit",
+    Constraint(
+        (_STASH_BYTES_PER_UNIT, _STASH_BYTES),
+        lambda values: values[_STASH_BYTES_PER_UNIT] is None or values[_STASH_BYTES_PER_UNIT] <= values[_STASH_BYTES],
+        f"is above {_STASH_BYTES}: a single unit would not fit",
     ),
-    Relation(
+    Constraint(
         (_ARCHIVE_EVERY, _STORAGE_TYPE),
         lambda values: values[_ARCHIVE_EVERY] is None or values[_STORAGE_TYPE] in ("none", "embedded"),
         f"is set, but {_STORAGE_TYPE} is neither none nor embedded: only these can be asked what waits, so that it stays",
     ),
-    Relation(
+    Constraint(
         (_KEPT, _ROTATE_AT),
         lambda values: values[_KEPT] is None or values[_ROTATE_AT] is not None,
         f"says how many full files are kept, but {_ROTATE_AT} is null: none is ever full. Set both or neither",
     ),
-    Relation(
+    Constraint(
         (_AT_LEAST, _AT_MOST),
         lambda values: values[_AT_LEAST] <= values[_AT_MOST],
         f"is more than {_AT_MOST}: nothing lies between them",
     ),
-    Relation(
+    Constraint(
         (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH, _AT_LEAST, _AT_MOST),
         lambda values: deadline_ms(values) <= MOST_DEADLINE_MS,
         f"makes, with {_PROCESSING} and {_BACKOFF}, a deadline of more than 30d: lower one of them or set {_STASH}",
@@ -159,17 +160,17 @@ RELATIONS = (
 )
 
 
-def broken_relations(values: Values) -> Iterator[ConfigurationError]:
-    """The relations that do not hold; those between keys of which one has no right value are not asked.
+def broken_constraints(values: Values) -> Iterator[ConfigurationError]:
+    """The constraints that do not hold; one of whose keys has no right value is not asked.
 
     `values` has the consumer's `POLL_INTERVAL`, too, in milliseconds.
     """
-    for relation in RELATIONS:
-        if all(key in values for key in relation.keys) and not relation.holds(values):
-            yield ConfigurationError(relation.keys[0], relation.problem)
+    for constraint in CONSTRAINTS:
+        if all(key in values for key in constraint.keys) and not constraint.holds(values):
+            yield ConfigurationError(constraint.keys[0], constraint.problem)
 
 
-def doubtful_relations(values: Values) -> tuple[str, ...]:
+def doubtful_constraints(values: Values) -> tuple[str, ...]:
     """What is allowed, but may not be meant; a sentence each."""
     return (*_long_deadline(values), *_nothing_learned(values), *_nothing_kept(values))
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from daemon.configuration.resolution import REFERENCE, SettledValues
-from daemon.configuration.schema import KEYS
-from daemon.configuration.secret import Secret
+from daemon.configuration.resolution import REFERENCE, ResolvedValues
+from daemon.configuration.schema import SCHEMA, Schema
+from domain.secret import Secret
 
 
 class EffectiveValue(msgspec.Struct, frozen=True):
@@ -24,15 +24,14 @@ class EffectiveValue(msgspec.Struct, frozen=True):
         return line if self.layer == REFERENCE else f"{line}  # {self.layer}"
 
 
-def effective_values(settled: SettledValues) -> tuple[EffectiveValue, ...]:
-    """In the order of the keys; the Kafka clients' options last."""
-    known = [EffectiveValue(path, kind.show(settled.values[path]), settled.layers[path]) for path, kind in KEYS.items()]
-    options = [EffectiveValue(path, _masked(raw), settled.layers[path]) for path, raw in settled.client_options.items()]
-    return (*known, *options)
+def effective_values(resolved: ResolvedValues, schema: Schema = SCHEMA) -> tuple[EffectiveValue, ...]:
+    """In the order of reference.conf; the Kafka clients' options last."""
+    shown = {path: schema.keys[path].show(value) if path in schema.keys else value for path, value in resolved.values.items()}
+    return tuple(EffectiveValue(path, _masked(value), resolved.layers[path]) for path, value in shown.items())
 
 
-def _masked(raw: Any) -> Any:
-    return raw.masked if isinstance(raw, Secret) else raw
+def _masked(value: Any) -> Any:
+    return value.masked if isinstance(value, Secret) else value
 
 
 def _hocon(value: Any) -> str:

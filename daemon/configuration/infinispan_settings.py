@@ -4,9 +4,11 @@ import os
 from urllib.parse import urlsplit
 
 from daemon.configuration.configuration import Configuration
-from daemon.configuration.schema import STORAGE
+from daemon.configuration.schema import path_of
 from domain.errors import ConfigurationError
 from storage.infinispan.settings import LayoutSettings, ServerSettings
+
+_URL = path_of(ServerSettings, "url")
 
 
 def infinispan_server(configuration: Configuration) -> ServerSettings:
@@ -17,20 +19,18 @@ def infinispan_server(configuration: Configuration) -> ServerSettings:
     """
     infinispan = configuration.storage.infinispan
     if (file := infinispan.ca_file) is not None and not os.access(file, os.R_OK):
-        raise ConfigurationError(f"{STORAGE}.infinispan.tls.ca-file", f"{file} cannot be read; name a file that can")
+        raise ConfigurationError(path_of(ServerSettings, "ca_file"), f"{file} cannot be read; name a file that can")
     try:
         place = urlsplit(infinispan.url)
         is_usable = bool(place.hostname) and (place.port or 1) > 0 and not (place.query or place.fragment)
     except ValueError as error:
-        raise ConfigurationError(f"{STORAGE}.infinispan.url", f"cannot be understood: {error}") from error
+        raise ConfigurationError(_URL, f"cannot be understood: {error}") from error
     if "@" in place.netloc:
         problem = "holds a login, which would be shown in logs; give it by username and password"
-        raise ConfigurationError(f"{STORAGE}.infinispan.url", problem)
+        raise ConfigurationError(_URL, problem)
     if not is_usable:
-        raise ConfigurationError(f"{STORAGE}.infinispan.url", 'is no address of a server, such as "http://localhost:11222"')
-    return ServerSettings(
-        infinispan.url, infinispan.cache, infinispan.username, infinispan.password, infinispan.timeout_ms, infinispan.ca_file
-    )
+        raise ConfigurationError(_URL, 'is no address of a server, such as "http://localhost:11222"')
+    return infinispan
 
 
 def infinispan_layout(configuration: Configuration) -> LayoutSettings:

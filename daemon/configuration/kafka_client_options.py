@@ -4,8 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from connectors.kafka.client_options import read_options
-from daemon.configuration.schema import CONSUMER_CLIENTS, PRODUCER_CLIENTS
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Ingress, Notifications
 from domain.errors import ConfigurationError
+
+CONSUMER_CLIENTS = path_of(Ingress, "kafka_clients")
+PRODUCER_CLIENTS = path_of(Notifications, "kafka_clients")
 
 _POLL_INTERVAL_MS = 300_000
 

@@ -11,8 +11,9 @@ import msgspec
 
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.hocon.parser import Plain, parse_file, resolve
-from daemon.configuration.schema import INGRESS
-from daemon.configuration.sections import TransportType
+from daemon.configuration.package_settings import settings_from
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Ingress, TransportType
 from daemon.configuration.shipped import find_shipped
 from domain.errors import ConfigurationError
 from enrichment.shapes import CUSTOMERS, INSTITUTIONS, PROFILES, REASONS, SETTINGS
@@ -79,9 +80,8 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
 def _learning_settings(configuration: Configuration) -> "LearningSettings":
     from pipeline.spark.job_settings import LearningSettings
 
-    resequencer, ingress = configuration.resequencer, configuration.ingress
-    strategy = StrategySettings(resequencer.strategy, resequencer.custom_data_keys, resequencer.pds_data_keys)
-    return LearningSettings(strategy, ingress.topic, ingress.max_record_bytes)
+    strategy = settings_from(StrategySettings, configuration.resequencer)
+    return LearningSettings(strategy, configuration.ingress.topic, configuration.ingress.max_record_bytes)
 
 
 def load_spark_settings(configuration: Configuration, job: Job) -> SparkSettings:
@@ -160,7 +160,9 @@ def _of_archive(source: "SourceSettings", name: str, at: str, configuration: Con
     if source.days < 1 or source.least_late < 1:
         raise ConfigurationError(at, "days and least-late are whole numbers from 1 on")
     if not source.path and configuration.ingress.transport is TransportType.FILE:
-        problem = f"files do not say when a record came, so there is no archive to learn from ({INGRESS}.transport = file)"
+        problem = (
+            f"files do not say when a record came, so there is no archive to learn from ({path_of(Ingress, 'transport')} = file)"
+        )
         raise ConfigurationError(at, f"{problem}; name the path of one that was made on Kafka, or give profiles of your own")
     return msgspec.structs.replace(source, path=source.path or configuration.archive.location)
 

@@ -1,12 +1,15 @@
 """What the configuration says of the Redis storage."""
 
 import os
+from pathlib import Path
 
 from daemon.configuration.configuration import Configuration
-from daemon.configuration.schema import STORAGE
+from daemon.configuration.package_settings import settings_from
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Redis
 from domain.errors import ConfigurationError
 from storage.redis.settings import RedisSettings
-from storage.redis.url import RedisLogin, read_place
+from storage.redis.url import read_place
 
 
 def redis_settings(configuration: Configuration) -> RedisSettings:
@@ -16,12 +19,12 @@ def redis_settings(configuration: Configuration) -> RedisSettings:
         ConfigurationError: The url cannot be understood, or a file is not there.
     """
     redis = configuration.storage.redis
-    for key, file in (("ca", redis.ca_file), ("certificate", redis.certificate_file), ("key", redis.key_file)):
+    for name in ("ca_file", "certificate_file", "key_file"):
+        file: Path | None = getattr(redis, name)
         if file is not None and not os.access(file, os.R_OK):
-            raise ConfigurationError(f"{STORAGE}.redis.tls.{key}-file", f"{file} cannot be read; name a file that can")
-    login = RedisLogin(redis.username, redis.password, redis.ca_file, redis.certificate_file, redis.key_file)
+            raise ConfigurationError(path_of(Redis, name), f"{file} cannot be read; name a file that can")
     try:
-        place = read_place(redis.url, login)
+        place = read_place(redis.url, redis)
     except ValueError as error:
-        raise ConfigurationError(f"{STORAGE}.redis.url", str(error)) from error
-    return RedisSettings(place, configuration.storage.namespace, redis.timeout_ms, redis.wait_replicas)
+        raise ConfigurationError(path_of(Redis, "url"), str(error)) from error
+    return settings_from(RedisSettings, redis, place=place, namespace=configuration.storage.namespace)

@@ -9,56 +9,64 @@ from typing import Any
 
 import msgspec
 
-from daemon.configuration.constraints import POLL_INTERVAL, RECORD_BYTES, STASH_BYTES, STASH_BYTES_PER_UNIT, broken_relations
+from daemon.configuration.constraints import POLL_INTERVAL, broken_constraints
 from daemon.configuration.hocon.parser import Document, Plain, Resolved, parse_file, parse_text, resolve
 from daemon.configuration.kafka_client_options import poll_interval_ms, refused_options
 from daemon.configuration.refusal import ConfigurationRefused
-from daemon.configuration.schema import ARCHIVE, INGRESS, KEYS, NOTIFICATION, find_nearest, is_client_option, is_section
-from daemon.configuration.secret import Secret, is_secret_name
+from daemon.configuration.schema import SCHEMA, Schema, find_nearest, path_of
+from daemon.configuration.sections import Ingress, Lookup, Notifications, RecordsArchive, Resequencers, Storages
 from daemon.configuration.shipped import find_shipped, read_reference
-from daemon.configuration.value_types import Choice, Duration, Mismatch
 from domain.errors import ConfigurationError
 from domain.printable import without_password
+from domain.secret import Secret, is_secret_name
+from domain.value_types import Choice, Duration, Mismatch, ValueType
 
 REFERENCE = "reference"
 
+_RUN_DIRECTORY = path_of(Notifications, "run_directory")
+_SETTINGS = path_of(Notifications, "settings")
+_STASH_BYTES = path_of(Resequencers, "stash_limit_bytes_per_worker")
+_RECORD_BYTES = path_of(Ingress, "max_record_bytes")
 
-class SettledValues(msgspec.Struct, frozen=True):
-    """A typed value for every key, the Kafka clients' options, and the layer that set each."""
+
+class ResolvedValues(msgspec.Struct, frozen=True):
+    """A typed value for every key, behind them the Kafka clients' options, and the layer that set each."""
 
     values: Mapping[str, Any]
-    client_options: Mapping[str, Any]
     layers: Mapping[str, str]
 
 
-def settle(file: Path, overrides: Sequence[str]) -> SettledValues:
+def resolve_values(
+    file: Path, overrides: Sequence[str], schema: Schema = SCHEMA, reference: Document | None = None
+) -> ResolvedValues:
     """Read reference.conf, the file and the overrides (`key=value` in HOCON), the later on top.
 
     Raises:
         ConfigurationError: A file cannot be read or resolved.
-        ConfigurationRefused: All that is wrong with keys, values and the relations between them.
+        ConfigurationRefused: All that is wrong with keys, values and the constraints between them.
     """
-    resolved = resolve([_reference(), parse_file(file), *map(_override, overrides)])
-    problems = list(_unknown_keys(resolved))
+    resolved = resolve([reference or _reference(), parse_file(file), *map(_override, overrides)])
+    problems = list(_unknown_keys(resolved, schema))
     values: dict[str, Any] = {}
-    for path in KEYS.keys() & resolved.values.keys():
-        try:
-            values[path] = KEYS[path].read(resolved.values[path])
-        except Mismatch:
-            problems.append(ConfigurationError(path, _mismatch(path, resolved.values[path])))
-    options = {path: raw for path, raw in resolved.values.items() if is_client_option(path) and raw is not None}
+    for path, raw in resolved.values.items():
+        if path in schema.keys:
+            try:
+                values[path] = schema.keys[path].read(raw)
+            except Mismatch:
+                problems.append(ConfigurationError(path, _mismatch(path, raw, schema.keys[path])))
+    options = {path: raw for path, raw in resolved.values.items() if schema.is_option(path) and raw is not None}
     strange = {path: raw for path, raw in options.items() if not isinstance(raw, bool | int | float | str)}
     problems.extend(_wrong_options(strange))
     known = {path: raw for path, raw in options.items() if path not in strange}
     problems.extend(refused_options(known))
-    problems.extend(broken_relations(values | {POLL_INTERVAL: poll_interval_ms(known)}))
+    problems.extend(broken_constraints(values | {POLL_INTERVAL: poll_interval_ms(known)}))
     if not problems:
         # A key can only be missing where something else was put in place of it or of its section, which is told above.
-        problems.extend(ConfigurationError(path, "has no value") for path in KEYS if path not in values)
+        problems.extend(ConfigurationError(path, "has no value") for path in schema.keys if path not in values)
     if problems:
         raise ConfigurationRefused(problems)
     typed = {path: _option(path, raw) for path, raw in options.items()}
-    return SettledValues(_with_derived(values, file), typed, resolved.layers)
+    return ResolvedValues(_with_derived(values, file) | typed, resolved.layers)
 
 
 @cache
@@ -71,19 +79,19 @@ def _override(text: str) -> Document:
     return parse_text(text, "--set", where=f"--set {key}")
 
 
-def _unknown_keys(resolved: Resolved) -> Iterator[ConfigurationError]:
+def _unknown_keys(resolved: Resolved, schema: Schema) -> Iterator[ConfigurationError]:
     for path, raw in resolved.values.items():
-        if path in KEYS or is_client_option(path) or _is_variable(path, resolved.variables):
+        if path in schema.keys or schema.is_option(path) or _is_variable(path, resolved.variables):
             continue
-        if is_section(path):
+        if schema.is_section(path):
             if raw != {}:
                 yield ConfigurationError(path, f"{_shown(path, raw)} stands where keys are expected: {path} {{ … }}")
             continue
-        around = next((key for key in KEYS if path.startswith(key + ".")), None)
+        around = next((key for key in schema.keys if path.startswith(key + ".")), None)
         if around is None:
-            yield ConfigurationError(path, _unknown(path, raw))
+            yield ConfigurationError(path, _unknown(path, raw, find_nearest(path, schema.keys)))
         elif around not in resolved.values:
-            yield ConfigurationError(around, f"is a section with keys; {KEYS[around].expects} is expected")
+            yield ConfigurationError(around, f"is a section with keys; {schema.keys[around].expects} is expected")
 
 
 def _is_variable(path: str, variables: frozenset[str]) -> bool:
@@ -91,18 +99,16 @@ def _is_variable(path: str, variables: frozenset[str]) -> bool:
     return any(path == each or path.startswith(each + ".") for each in variables)
 
 
-def _unknown(path: str, raw: Plain) -> str:
-    nearest = find_nearest(path)
+def _unknown(path: str, raw: Plain, nearest: str | None) -> str:
     shown = "***" if nearest and is_secret_name(nearest) else _shown(path, raw)
     return f"unknown key (value {shown})" + (f"; the nearest known key is {nearest}" if nearest else "")
 
 
-def _mismatch(path: str, raw: Plain) -> str:
-    kind = KEYS[path]
+def _mismatch(path: str, raw: Plain, expected: ValueType) -> str:
     hint = ""
-    if isinstance(kind, Choice) and isinstance(raw, str) and (nearest := find_nearest(raw, kind.options)):
+    if isinstance(expected, Choice) and isinstance(raw, str) and (nearest := find_nearest(raw, expected.options)):
         hint = f"; did you mean {nearest}?"
-    return f"{_shown(path, raw)} is refused; {kind.expects} is expected{hint}"
+    return f"{_shown(path, raw)} is refused; {expected.expects} is expected{hint}"
 
 
 def _shown(path: str, raw: Plain) -> str:
@@ -126,19 +132,17 @@ def _option(path: str, raw: Plain) -> Any:
 
 
 def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
-    """With the paths that follow from others where they are null, and the shipped settings where there are none here."""
-    run_directory = values[f"{NOTIFICATION}.run-directory"] or Path("run") / (file.name.removesuffix(".conf") or file.name)
+    """With what follows from other keys where they are null, and the shipped settings where there are none here."""
+    run_directory = values[_RUN_DIRECTORY] or Path("run") / (file.name.removesuffix(".conf") or file.name)
     derived = {
-        f"{NOTIFICATION}.run-directory": run_directory,
-        f"{INGRESS}.file.directory": run_directory / "in",
-        f"{INGRESS}.file.archive-directory": run_directory / "archive",
-        f"{NOTIFICATION}.file.directory": run_directory / "out",
-        f"{NOTIFICATION}.lookups.directory": run_directory / "lookups",
-        f"{ARCHIVE}.directory": str(run_directory / "records"),
-        f"{NOTIFICATION}.storage.embedded.file": run_directory / "state.db",
-        STASH_BYTES_PER_UNIT: max(values[STASH_BYTES] // 8, 2 * values[RECORD_BYTES]),
+        _RUN_DIRECTORY: run_directory,
+        path_of(Ingress, "file_directory"): run_directory / "in",
+        path_of(Ingress, "archive_directory"): run_directory / "archive",
+        path_of(Notifications, "output_directory"): run_directory / "out",
+        path_of(Lookup, "directory"): run_directory / "lookups",
+        path_of(RecordsArchive, "location"): str(run_directory / "records"),
+        path_of(Storages, "embedded_file"): run_directory / "state.db",
+        path_of(Resequencers, "stash_bytes"): max(values[_STASH_BYTES] // 8, 2 * values[_RECORD_BYTES]),
     }
-    settings = find_shipped(values[f"{NOTIFICATION}.settings"])
-    return (
-        values | {path: value for path, value in derived.items() if values[path] is None} | {f"{NOTIFICATION}.settings": settings}
-    )
+    given = {_SETTINGS: find_shipped(values[_SETTINGS])}
+    return values | {path: value for path, value in derived.items() if values[path] is None} | given

@@ -1,121 +1,95 @@
-"""The schema of the configuration: every key and the kind of value it takes. The defaults are those of conf/reference.conf."""
+"""The schema of the configuration, as the fields of the sections describe it. The defaults are those of conf/reference.conf."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
-from daemon.configuration.value_types import (
-    Choice,
-    Duration,
-    FilePath,
-    Kind,
-    Location,
-    Names,
-    Number,
-    SecretText,
-    Size,
-    Text,
-    Url,
-    Whole,
-)
+import msgspec
 
-INGRESS = "ipf.processing-data.ingress"
-NOTIFICATION = "payment-status-notification"
-RESEQUENCER = f"{NOTIFICATION}.resequencer"
-STORAGE = f"{NOTIFICATION}.storage"
-LOOKUPS = f"{NOTIFICATION}.lookups"
-ARCHIVE = f"{NOTIFICATION}.archive"
+from daemon.configuration.sections import Sections
+from domain.configuration_key import Key, OpenSection, Section
+from domain.value_types import ValueType
 
-CONSUMER_CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
-PRODUCER_CLIENTS = f"{NOTIFICATION}.kafka.producer.kafka-clients"
-CLIENTS = (CONSUMER_CLIENTS, PRODUCER_CLIENTS)
-"""Sections that take any key: their names are Kafka's."""
-
-STRATEGIES = ("FULL_PAIN001", "FULL_PAIN001_AND_CUSTOM_DATA", "FULL_PAIN001_AND_PDS_DATA", "SEQUENCE", "STRICT_SEQUENCE")
-TARGET_TYPES = ("report", "report-xml", "produced-report")
-LEARNED = "learned"
-"""As a stash timeout: as long as the late ones of a flow really take."""
-
-_TRANSPORT = Choice(("kafka", "file"))
-_TOPIC = Text(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a Kafka topic: 1 to 249 letters, digits, dots, underscores and hyphens")
-_NAME = Text(r"[A-Za-z0-9._-]{1,100}", "1 to 100 letters, digits, dots, underscores and hyphens")
-
-KEYS: Mapping[str, Kind] = {
-    f"{INGRESS}.transport": _TRANSPORT,
-    f"{INGRESS}.batch-size": Whole(1, 100_000, "records"),
-    f"{INGRESS}.max-record-bytes": Size("1K", "64M"),
-    f"{INGRESS}.kafka.consumer.topic": _TOPIC,
-    f"{INGRESS}.file.directory": FilePath("<run-directory>/in"),
-    f"{INGRESS}.file.archive-directory": FilePath("<run-directory>/archive"),
-    f"{INGRESS}.file.archive-every": Duration("1s", "7d", "never, only when told to"),
-    f"{NOTIFICATION}.run-directory": FilePath("run/<name of the configuration file>"),
-    f"{NOTIFICATION}.transport": _TRANSPORT,
-    f"{NOTIFICATION}.kafka.producer.topic": _TOPIC,
-    f"{NOTIFICATION}.file.directory": FilePath("<run-directory>/out"),
-    f"{NOTIFICATION}.file.rotate-at": Size("1M", "1024G", "never"),
-    f"{NOTIFICATION}.file.keep-notifications": Whole(1, 1_000_000, "files", "all of them"),
-    f"{NOTIFICATION}.dead-letters.topic": _TOPIC,
-    f"{NOTIFICATION}.target-type": Choice(TARGET_TYPES, "callable"),
-    f"{NOTIFICATION}.settings": FilePath(),
-    f"{LOOKUPS}.directory": FilePath("<run-directory>/lookups"),
-    f"{LOOKUPS}.sources": FilePath(),
-    f"{LOOKUPS}.check-every": Duration("100ms", "1h"),
-    f"{LOOKUPS}.keep": Whole(1, 1_000, "releases"),
-    f"{ARCHIVE}.directory": Location("<run-directory>/records"),
-    f"{ARCHIVE}.every": Duration("1s", "1d"),
-    f"{ARCHIVE}.batch-size": Whole(1, 100_000_000, "records"),
-    f"{RESEQUENCER}.storage-type": Choice(("none", "embedded", "redis", "infinispan", "cache")),
-    f"{RESEQUENCER}.strategy": Choice(STRATEGIES, "Class"),
-    f"{RESEQUENCER}.custom-data-keys": Names(),
-    f"{RESEQUENCER}.pds-data-keys": Names(),
-    f"{RESEQUENCER}.processing-timeout": Duration("1ms", "1h"),
-    f"{RESEQUENCER}.handling-limit": Duration("100ms", "1h"),
-    f"{RESEQUENCER}.max-attempts": Whole(1, 100, "attempts"),
-    f"{RESEQUENCER}.backoff-factor": Number(1, 100),
-    f"{RESEQUENCER}.jitter-factor": Number(0, 1),
-    f"{RESEQUENCER}.idle-timeout": Duration("1ms", "1d"),
-    f"{RESEQUENCER}.stash-timeout": Duration("1ms", "30d", "the sum of the attempts' delays", LEARNED),
-    f"{RESEQUENCER}.learned-timeout.at-least": Duration("1ms", "30d"),
-    f"{RESEQUENCER}.learned-timeout.at-most": Duration("1ms", "30d"),
-    f"{RESEQUENCER}.acknowledge": Choice(("when-settled", "when-handled")),
-    f"{RESEQUENCER}.retention": Duration("1s", "365d"),
-    f"{RESEQUENCER}.stash-limit.envelopes-per-unit": Whole(1, 1_000_000, "envelopes"),
-    f"{RESEQUENCER}.stash-limit.bytes-per-unit": Size("2K", "1024G", "an eighth of bytes-per-worker"),
-    f"{RESEQUENCER}.stash-limit.bytes-per-worker": Size("1M", "1024G"),
-    f"{STORAGE}.namespace": _NAME,
-    f"{STORAGE}.embedded.file": FilePath("<run-directory>/state.db"),
-    f"{STORAGE}.redis.url": Url(("redis", "rediss", "unix")),
-    f"{STORAGE}.redis.username": Text(r"[^\x00-\x1f]{0,256}", "a text"),
-    f"{STORAGE}.redis.password": SecretText(),
-    f"{STORAGE}.redis.timeout": Duration("100ms", "10s"),
-    f"{STORAGE}.redis.wait-replicas": Whole(0, 10, "replicas"),
-    f"{STORAGE}.redis.tls.ca-file": FilePath("those that the system trusts"),
-    f"{STORAGE}.redis.tls.certificate-file": FilePath("none"),
-    f"{STORAGE}.redis.tls.key-file": FilePath("none"),
-    f"{STORAGE}.infinispan.url": Url(("http", "https")),
-    f"{STORAGE}.infinispan.cache": _NAME,
-    f"{STORAGE}.infinispan.username": Text(r"[^\x00-\x1f:]{0,256}", "a text without a colon"),
-    f"{STORAGE}.infinispan.password": SecretText(),
-    f"{STORAGE}.infinispan.timeout": Duration("100ms", "10s"),
-    f"{STORAGE}.infinispan.tls.ca-file": FilePath("those that the system trusts"),
-    f"{NOTIFICATION}.worker.count": Whole(1, 256, "workers"),
-    f"{NOTIFICATION}.http.host": Text(r"[A-Za-z0-9.:_-]{1,255}", "a host name or an address"),
-    f"{NOTIFICATION}.http.port": Whole(0, 65_535),
-    f"{NOTIFICATION}.logging.format": Choice(("text", "json")),
-    f"{NOTIFICATION}.logging.level": Choice(("debug", "info", "warning", "error")),
-}
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-def is_section(path: str) -> bool:
-    """Whether keys lie under it."""
-    return path in CLIENTS or any(key.startswith(path + ".") for key in (*KEYS, *CLIENTS))
+class _Field(NamedTuple):
+    name: str
+    type: Any
+    mark: Key | Section | OpenSection
+    path: str
 
 
-def is_client_option(path: str) -> bool:
-    return path.startswith(tuple(f"{each}." for each in CLIENTS))
+class Schema:
+    """All keys by their full paths, each with what it takes, and `open_sections`, whose keys are Kafka's.
+
+    The fields of `root` are its sections. A struct may be the type of one section only.
+    """
+
+    def __init__(self, root: type[msgspec.Struct]) -> None:
+        self._fields: dict[type[msgspec.Struct], tuple[_Field, ...]] = {}
+        self._describe(root, "")
+        fields = [field for fields in self._fields.values() for field in fields]
+        self.keys: Mapping[str, ValueType] = {each.path: each.mark.takes for each in fields if isinstance(each.mark, Key)}
+        self.open_sections = tuple(each.path for each in fields if isinstance(each.mark, OpenSection))
+        assert len({each.path for each in fields}) == len(fields), "a key is described twice"
+
+    def _describe(self, section: type[msgspec.Struct], prefix: str) -> None:
+        assert section not in self._fields, f"{section} is two sections"
+        self._fields[section] = tuple(_fields(section, prefix))
+        for field in self._fields[section]:
+            if isinstance(field.mark, Section):
+                self._describe(field.type, f"{field.path}.")
+
+    def path_of(self, section: type[msgspec.Struct], name: str) -> str:
+        """The full path of what this field of a section is made of.
+
+        Raises:
+            LookupError: There is no such section, or no such field in it, or it is made of no key.
+        """
+        found = next((each.path for each in self._fields[section] if each.name == name), None)
+        if found is None:
+            raise LookupError(f"{section.__name__}.{name} is no key")
+        return found
+
+    def build(self, section: type[_Struct], values: Mapping[str, Any], **computed: Any) -> _Struct:
+        """The section, with those in it, of a typed value for every key; `computed` are fields that are made otherwise."""
+        fields = (each for each in self._fields[section] if each.name not in computed)
+        return section(**{each.name: self._value(each, values) for each in fields}, **computed)
+
+    def _value(self, field: _Field, values: Mapping[str, Any]) -> Any:
+        if isinstance(field.mark, Section):
+            return self.build(field.type, values)
+        if isinstance(field.mark, OpenSection):
+            prefix = f"{field.path}."
+            return tuple((path.removeprefix(prefix), value) for path, value in values.items() if path.startswith(prefix))
+        is_enum = isinstance(field.type, type) and issubclass(field.type, StrEnum)
+        return field.type(values[field.path]) if is_enum else values[field.path]
+
+    def is_section(self, path: str) -> bool:
+        """Whether keys lie under it."""
+        return path in self.open_sections or any(key.startswith(path + ".") for key in (*self.keys, *self.open_sections))
+
+    def is_option(self, path: str) -> bool:
+        """Whether it is a key in an open section."""
+        return path.startswith(tuple(f"{each}." for each in self.open_sections))
 
 
-def find_nearest(path: str, known: Collection[str] = tuple(KEYS)) -> str | None:
+def find_nearest(path: str, known: Collection[str]) -> str | None:
     """The known key (or option) that was probably meant: one of the same name elsewhere, else one that is spelt alike."""
     last = path.rpartition(".")[2]
     namesakes = [key for key in known if key.rpartition(".")[2] == last]
     return next(iter(get_close_matches(path, namesakes, 1, 0.0) or get_close_matches(path, known, 1, 0.6)), None)
+
+
+def _fields(section: type[msgspec.Struct], prefix: str) -> Iterator[_Field]:
+    for name, hint in get_type_hints(section, include_extras=True).items():
+        for mark in getattr(hint, "__metadata__", ()):
+            if isinstance(mark, Key | Section | OpenSection):
+                types = [each for each in get_args(hint.__origin__) or (hint.__origin__,) if each is not type(None)]
+                yield _Field(name, types[0], mark, prefix + (mark.path or name.removesuffix("_ms").replace("_", "-")))
+
+
+SCHEMA = Schema(Sections)
+path_of = SCHEMA.path_of

@@ -1,14 +1,28 @@
-"""The sections of a configuration as typed values: names in snake case, durations in ms, sizes in bytes."""
+"""The sections of a configuration: each field describes the key that it is made of. Durations are in ms, sizes in bytes.
+
+Where the settings of a package are a section, or the greater part of one, they describe its keys themselves. Then they stand here
+as they are, or with what others are told of the same section added.
+"""
 
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from resequencer.settings import LearnedTimeout
+from domain.configuration_key import Key, OpenSection, Section
+from domain.value_types import Choice, Duration, FilePath, Location, Names, Size, Text, Url, Whole
+from resequencer.handlers.target_types import TARGET_TYPES
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.registry import STRATEGIES
+from storage.infinispan.settings import ServerSettings
+from storage.redis.url import RedisLogin
 
 ClientOptions = tuple[tuple[str, str | int | float | bool], ...]
 """Options of a Kafka client by their Kafka names; a text that may be a secret is a `Secret`."""
+
+_NOTIFICATION = "payment-status-notification"
+_TOPIC = Text(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a Kafka topic: 1 to 249 letters, digits, dots, underscores and hyphens")
 
 
 class TransportType(StrEnum):
@@ -24,6 +38,10 @@ class StorageType(StrEnum):
     REDIS = "redis"
     INFINISPAN = "infinispan"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "StorageType | None":
+        return cls.INFINISPAN if value == "cache" else None
+
 
 class Acknowledge(StrEnum):
     WHEN_SETTLED = "when-settled"
@@ -38,14 +56,14 @@ class LogFormat(StrEnum):
 class Ingress(msgspec.Struct, frozen=True):
     """`batch_size` is the number of records that a poll takes at most; with `archive_every_ms` None only people archive."""
 
-    transport: TransportType
-    batch_size: int
-    max_record_bytes: int
-    topic: str
-    kafka_clients: ClientOptions
-    file_directory: Path
-    archive_directory: Path
-    archive_every_ms: int | None
+    transport: Annotated[TransportType, Key(Choice(tuple(TransportType)))]
+    batch_size: Annotated[int, Key(Whole(1, 100_000))]
+    max_record_bytes: Annotated[int, Key(Size("1K", "64M"))]
+    topic: Annotated[str, Key(_TOPIC, "kafka.consumer.topic")]
+    kafka_clients: Annotated[ClientOptions, OpenSection("kafka.consumer.kafka-clients")]
+    file_directory: Annotated[Path, Key(FilePath("<run-directory>/in"), "file.directory")]
+    archive_directory: Annotated[Path, Key(FilePath("<run-directory>/archive"), "file.archive-directory")]
+    archive_every_ms: Annotated[int | None, Key(Duration("1s", "7d", "never, only when told to"), "file.archive-every")]
 
 
 class Notifications(msgspec.Struct, frozen=True):
@@ -54,103 +72,90 @@ class Notifications(msgspec.Struct, frozen=True):
     With `rotate_bytes` None outputs are never rotated, with `notifications_kept` None none of them is ever deleted.
     """
 
-    run_directory: Path
-    transport: TransportType
-    topic: str
-    kafka_clients: ClientOptions
-    output_directory: Path
-    rotate_bytes: int | None
-    notifications_kept: int | None
-    dead_letters_topic: str
-    target_type: str
-    settings: Path
-
-
-class Resequencers(msgspec.Struct, frozen=True):
-    """`strategy` may be `package.module:Class`.
-
-    `stash_timeout_ms` None means the sum of the attempts' delays, unless it is learned: then `learned_timeout` has the bounds.
-    """
-
-    storage_type: StorageType
-    strategy: str
-    custom_data_keys: tuple[str, ...]
-    pds_data_keys: tuple[str, ...]
-    processing_timeout_ms: int
-    handling_limit_ms: int
-    max_attempts: int
-    backoff_factor: float
-    jitter_factor: float
-    idle_timeout_ms: int
-    stash_timeout_ms: int | None
-    learned_timeout: LearnedTimeout | None
-    acknowledge: Acknowledge
-    retention_ms: int
-    stash_limit_envelopes_per_unit: int
-    stash_limit_bytes_per_unit: int
-    stash_limit_bytes_per_worker: int
+    run_directory: Annotated[Path, Key(FilePath("run/<name of the configuration file>"))]
+    transport: Annotated[TransportType, Key(Choice(tuple(TransportType)))]
+    topic: Annotated[str, Key(_TOPIC, "kafka.producer.topic")]
+    kafka_clients: Annotated[ClientOptions, OpenSection("kafka.producer.kafka-clients")]
+    output_directory: Annotated[Path, Key(FilePath("<run-directory>/out"), "file.directory")]
+    rotate_bytes: Annotated[int | None, Key(Size("1M", "1024G", "never"), "file.rotate-at")]
+    notifications_kept: Annotated[int | None, Key(Whole(1, 1_000_000, "all of them"), "file.keep-notifications")]
+    dead_letters_topic: Annotated[str, Key(_TOPIC, "dead-letters.topic")]
+    target_type: Annotated[str, Key(Choice(TARGET_TYPES, "callable"))]
+    settings: Annotated[Path, Key(FilePath())]
 
 
 class Lookup(msgspec.Struct, frozen=True):
     """Where `is_required`, nothing starts without a release; otherwise the settings are read until there is one."""
 
-    directory: Path
+    directory: Annotated[Path, Key(FilePath("<run-directory>/lookups"))]
     is_required: bool
-    sources: Path
-    check_every_ms: int
-    keep: int
+    sources: Annotated[Path, Key(FilePath())]
+    check_every_ms: Annotated[int, Key(Duration("100ms", "1h"))]
+    keep: Annotated[int, Key(Whole(1, 1_000))]
 
 
 class RecordsArchive(msgspec.Struct, frozen=True):
     """The archive of the topics; `location` is a path or a URL of Hadoop's."""
 
-    location: str
-    every_ms: int
-    batch_records: int
+    location: Annotated[str, Key(Location("<run-directory>/records"), "directory")]
+    every_ms: Annotated[int, Key(Duration("1s", "1d"))]
+    batch_records: Annotated[int, Key(Whole(1, 100_000_000), "batch-size")]
 
 
-class Redis(msgspec.Struct, frozen=True):
-    """URL and password are `Secret`s. A file that is None is not used, but for the authorities: the system's own are."""
+class Resequencers(ResequencerSettings, frozen=True, kw_only=True):
+    """What units are told, and what others are told of them. `strategy` may be `package.module:Class`."""
 
-    url: str
-    username: str
-    password: str
-    timeout_ms: int
-    wait_replicas: int
-    ca_file: Path | None
-    certificate_file: Path | None
-    key_file: Path | None
+    storage_type: Annotated[StorageType, Key(Choice((*StorageType, "cache")))]
+    strategy: Annotated[str, Key(Choice(tuple(STRATEGIES), "Class"))]
+    custom_data_keys: Annotated[tuple[str, ...], Key(Names())]
+    pds_data_keys: Annotated[tuple[str, ...], Key(Names())]
+    handling_limit_ms: Annotated[int, Key(Duration("100ms", "1h"))]
+    idle_timeout_ms: Annotated[int, Key(Duration("1ms", "1d"))]
+    acknowledge: Annotated[Acknowledge, Key(Choice(tuple(Acknowledge)))]
+    retention_ms: Annotated[int, Key(Duration("1s", "365d"))]
+    stash_limit_bytes_per_worker: Annotated[int, Key(Size("1M", "1024G"), "stash-limit.bytes-per-worker")]
 
 
-class Infinispan(msgspec.Struct, frozen=True):
-    """URL and password are `Secret`s. Without a `ca_file` the system's authorities are trusted."""
+class Redis(RedisLogin, frozen=True, kw_only=True):
+    """`url` is a `Secret`, for it may hold a password."""
 
-    url: str
-    cache: str
-    username: str
-    password: str
-    timeout_ms: int
-    ca_file: Path | None
+    url: Annotated[str, Key(Url(("redis", "rediss", "unix")))]
+    timeout_ms: Annotated[int, Key(Duration("100ms", "10s"))]
+    wait_replicas: Annotated[int, Key(Whole(0, 10))]
 
 
 class Storages(msgspec.Struct, frozen=True):
     """The storages that can be chosen, each with what it is told."""
 
-    namespace: str
-    embedded_file: Path
-    redis: Redis
-    infinispan: Infinispan
+    namespace: Annotated[str, Key(Text(r"[A-Za-z0-9._-]{1,100}", "1 to 100 letters, digits, dots, underscores and hyphens"))]
+    embedded_file: Annotated[Path, Key(FilePath("<run-directory>/state.db"), "embedded.file")]
+    redis: Annotated[Redis, Section("redis")]
+    infinispan: Annotated[ServerSettings, Section("infinispan")]
 
 
 class Http(msgspec.Struct, frozen=True):
     """`port` 0 lets the system choose a free one."""
 
-    host: str
-    port: int
+    host: Annotated[str, Key(Text(r"[A-Za-z0-9.:_-]{1,255}", "a host name or an address"))]
+    port: Annotated[int, Key(Whole(0, 65_535))]
 
 
 class Logging(msgspec.Struct, frozen=True):
     """`level` is debug, info, warning or error."""
 
-    format: LogFormat
-    level: str
+    format: Annotated[LogFormat, Key(Choice(tuple(LogFormat)))]
+    level: Annotated[str, Key(Choice(("debug", "info", "warning", "error")))]
+
+
+class Sections(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them."""
+
+    ingress: Annotated[Ingress, Section("ipf.processing-data.ingress")]
+    notification: Annotated[Notifications, Section(_NOTIFICATION)]
+    lookups: Annotated[Lookup, Section(f"{_NOTIFICATION}.lookups")]
+    archive: Annotated[RecordsArchive, Section(f"{_NOTIFICATION}.archive")]
+    resequencer: Annotated[Resequencers, Section(f"{_NOTIFICATION}.resequencer")]
+    storage: Annotated[Storages, Section(f"{_NOTIFICATION}.storage")]
+    worker_count: Annotated[int, Key(Whole(1, 256), f"{_NOTIFICATION}.worker.count")]
+    http: Annotated[Http, Section(f"{_NOTIFICATION}.http")]
+    logging: Annotated[Logging, Section(f"{_NOTIFICATION}.logging")]

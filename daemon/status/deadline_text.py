@@ -1,6 +1,6 @@
 """How long what is stashed waits, in words, where that is learned."""
 
-from daemon.configuration.value_types import Duration
+from domain.value_types import Duration
 from resequencer.settings import ResequencerSettings
 
 _DURATION = Duration("1ms", "30d")

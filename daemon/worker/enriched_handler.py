@@ -4,7 +4,8 @@ import logging
 from collections.abc import Callable
 
 from daemon.configuration.configuration import Configuration
-from daemon.configuration.schema import LOOKUPS
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Lookup
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import ConfigurationError
@@ -23,6 +24,8 @@ from resequencer.handlers.process_object_handler import ProcessObjectHandler
 from resequencer.payment_data import PaymentData
 
 _log = logging.getLogger("resequencer.lookups")
+
+_DIRECTORY = path_of(Lookup, "directory")
 
 Make = Callable[[NotificationSettings | Enrichment], ProcessObjectHandler]
 
@@ -93,7 +96,7 @@ def make_enriched_handler(configuration: Configuration, make: Make, load: Callab
     try:
         release = open_release(directory, pointer)
     except ReleaseRefused as error:
-        raise ConfigurationError(f"{LOOKUPS}.directory", str(error)) from error
+        raise ConfigurationError(_DIRECTORY, str(error)) from error
     return EnrichedHandler(make(Lookups(release)), release, Follower(directory, pointer, lookups.check_every_ms))
 
 
@@ -111,8 +114,8 @@ def find_current(configuration: Configuration) -> Pointer | None:
         read_manifest(directory, pointer.version)
     except NoRelease as error:
         if configuration.lookups.is_required:
-            raise ConfigurationError(f"{LOOKUPS}.directory", str(error)) from error
+            raise ConfigurationError(_DIRECTORY, str(error)) from error
         return None
     except (ReleaseRefused, OSError) as error:
-        raise ConfigurationError(f"{LOOKUPS}.directory", str(error)) from error
+        raise ConfigurationError(_DIRECTORY, str(error)) from error
     return pointer

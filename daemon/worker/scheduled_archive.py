@@ -7,7 +7,8 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
-from daemon.configuration.schema import INGRESS
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Ingress
 from domain.clock import Instant
 
 _log = logging.getLogger("resequencer.archive")
@@ -17,7 +18,7 @@ _NICENESS = 10
 
 def add_archive_flag(parser: ArgumentParser) -> None:
     """`--archive`: the same as setting the key."""
-    key = f"{INGRESS}.file.archive-every"
+    key = path_of(Ingress, "archive_every_ms")
     parser.add_argument(
         "--archive",
         action="append_const",

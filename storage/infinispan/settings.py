@@ -1,8 +1,14 @@
 """What an Infinispan storage is told at its making. Imports no client, which takes a fifth of a second."""
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+
+from domain.configuration_key import Key
+from domain.value_types import Duration, FilePath, SecretText, Text, Url
+
+_CACHE = Text(r"[A-Za-z0-9._-]{1,100}", "1 to 100 letters, digits, dots, underscores and hyphens")
 
 
 class ServerSettings(msgspec.Struct, frozen=True):
@@ -10,12 +16,12 @@ class ServerSettings(msgspec.Struct, frozen=True):
     are trusted. No request waits longer than `timeout_ms` for each of: a connection, a part sent, a part received.
     """
 
-    url: str
-    cache: str
-    username: str = ""
-    password: str = ""
-    timeout_ms: int = 5_000
-    ca_file: Path | None = None
+    url: Annotated[str, Key(Url(("http", "https")))]
+    cache: Annotated[str, Key(_CACHE)]
+    username: Annotated[str, Key(Text(r"[^\x00-\x1f:]{0,256}", "a text without a colon"))] = ""
+    password: Annotated[str, Key(SecretText())] = ""
+    timeout_ms: Annotated[int, Key(Duration("100ms", "10s"))] = 5_000
+    ca_file: Annotated[Path | None, Key(FilePath("those that the system trusts"), "tls.ca-file")] = None
 
     def __post_init__(self) -> None:
         assert self.timeout_ms > 0

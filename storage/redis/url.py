@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
+
+from domain.configuration_key import Key
+from domain.value_types import FilePath, SecretText, Text
 
 Address = tuple[str, int]
 """Host and port; of a Unix socket its path and 0."""
@@ -31,11 +34,11 @@ class RedisPlace(msgspec.Struct, frozen=True):
 class RedisLogin(msgspec.Struct, frozen=True):
     """What a URL does not tell. A user or password that is given here wins over that of the URL; files are PEM."""
 
-    username: str = ""
-    password: str = ""
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
+    username: Annotated[str, Key(Text(r"[^\x00-\x1f]{0,256}", "a text"))] = ""
+    password: Annotated[str, Key(SecretText())] = ""
+    ca_file: Annotated[Path | None, Key(FilePath("those that the system trusts"), "tls.ca-file")] = None
+    certificate_file: Annotated[Path | None, Key(FilePath("none"), "tls.certificate-file")] = None
+    key_file: Annotated[Path | None, Key(FilePath("none"), "tls.key-file")] = None
 
     def __repr__(self) -> str:
         return f"RedisLogin({self.username!r})"

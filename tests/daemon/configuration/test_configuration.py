@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from daemon.configuration.configuration import load
-from daemon.configuration.schema import CLIENTS, KEYS, STRATEGIES
+from daemon.configuration.schema import SCHEMA
 from daemon.configuration.sections import Acknowledge, StorageType, TransportType
+from resequencer.strategies.registry import STRATEGIES
 
+KEYS, CLIENTS = SCHEMA.keys, SCHEMA.open_sections
 R = "payment-status-notification.resequencer"
 
 # The keys and values of the seed's default block, letter by letter.
@@ -151,7 +153,7 @@ def test_a_size_is_read_to_the_byte(loaded, written, size):
 def test_a_unit_may_hold_an_eighth_of_its_worker_where_nothing_is_said(loaded, worker, record, unit, bytes_per_unit):
     text = f"""ipf.processing-data.ingress.max-record-bytes = {record}
         {R}.stash-limit {{ bytes-per-worker = {worker}, bytes-per-unit = {unit} }}"""
-    assert loaded(text).resequencer.stash_limit_bytes_per_unit == bytes_per_unit
+    assert loaded(text).resequencer.stash_bytes == bytes_per_unit
 
 
 def test_values_from_the_environment_are_read_by_the_kind_of_their_key(loaded, monkeypatch):

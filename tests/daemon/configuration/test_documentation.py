@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 from daemon.configuration.hocon.parser import parse_text, resolve
-from daemon.configuration.schema import CLIENTS, KEYS
-from daemon.configuration.secret import is_secret_name
+from daemon.configuration.schema import SCHEMA
 from daemon.configuration.shipped import read_reference
+from domain.secret import is_secret_name
 
+KEYS, CLIENTS = SCHEMA.keys, SCHEMA.open_sections
 DOCUMENT = Path("docs/configuration.md")
 
 

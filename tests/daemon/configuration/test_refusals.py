@@ -2,8 +2,8 @@
 
 import pytest
 
-from daemon.configuration.schema import CLIENTS, KEYS
-from daemon.configuration.value_types import (
+from daemon.configuration.schema import SCHEMA
+from domain.value_types import (
     Choice,
     Duration,
     FilePath,
@@ -17,6 +17,7 @@ from daemon.configuration.value_types import (
     Whole,
 )
 
+KEYS, CLIENTS = SCHEMA.keys, SCHEMA.open_sections
 P = "payment-status-notification"
 R = f"{P}.resequencer"
 I = "ipf.processing-data.ingress"  # noqa: E741 (short, as P and R are)

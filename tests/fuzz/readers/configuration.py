@@ -11,9 +11,9 @@ from fuzz.scratch import scratch
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.hocon.parser import Plain, parse_text, resolve
 from daemon.configuration.refusal import ConfigurationRefused
-from daemon.configuration.schema import KEYS
-from daemon.configuration.secret import is_secret_name
+from daemon.configuration.schema import SCHEMA
 from domain.errors import ConfigurationError
+from domain.secret import is_secret_name
 
 SHIPPED = Path(__file__).parents[3] / "conf" / "application.conf"
 TOKENS = (
@@ -97,7 +97,7 @@ def _flat(value: Any, path: str) -> list[tuple[str, Plain]]:
 
 def seeds() -> list[bytes]:
     """The shipped file, every key as it is by default, the same as JSON, and all that HOCON has. In pieces: pyhocon is slow."""
-    defaults = [each for each in _DEFAULTS.effective if each.path in KEYS]
+    defaults = [each for each in _DEFAULTS.effective if each.path in SCHEMA.keys]
     pieces = [defaults[at : at + 8] for at in range(0, len(defaults), 8)]
     printed = ["\n".join(map(str, piece)).encode() for piece in pieces]
     nested = [json.dumps(_nested({each.path: each.value for each in piece})).encode() for piece in pieces]

@@ -1,6 +1,5 @@
-"""What kind of value a key takes: how it is read from HOCON, what is expected of it, and how it is shown."""
+"""The types of value that a key of the configuration takes: how one is read, what is expected of it, and how it is shown."""
 
-import os
 import re
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
@@ -9,8 +8,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from daemon.configuration.secret import Secret
 from domain.printable import without_password
+from domain.secret import Secret
 
 _DURATION = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(ms|millis|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)")
 _MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -25,17 +24,14 @@ _LONGEST_PATH = 4_000
 
 
 class Mismatch(ValueError):
-    """The value is not of the kind, or out of its bounds."""
+    """The value is not of the type, or out of its bounds."""
 
 
-class Kind(Protocol):
-    """Reads one key's value. `unit` is for the documentation, empty where there is none."""
+class ValueType(Protocol):
+    """Reads one key's value."""
 
     @property
     def expects(self) -> str: ...
-
-    @property
-    def unit(self) -> str: ...
 
     def read(self, value: Any) -> Any:
         """The typed value: milliseconds, bytes, a path, a tuple, a number or a text.
@@ -55,7 +51,6 @@ class Choice(msgspec.Struct, frozen=True):
 
     options: tuple[str, ...]
     foreign: str = ""
-    unit = ""
 
     @property
     def expects(self) -> str:
@@ -77,7 +72,6 @@ class Text(msgspec.Struct, frozen=True):
 
     pattern: str
     expects: str
-    unit = ""
 
     def read(self, value: Any) -> str:
         if not isinstance(value, str) or not re.fullmatch(self.pattern, _unquoted(value), re.ASCII):
@@ -92,7 +86,6 @@ class SecretText(msgspec.Struct, frozen=True):
     """A text kept exactly as it is, apostrophes too, and never shown."""
 
     expects: str = "a text (in double quotes if it looks like a number or a duration)"
-    unit = ""
 
     def read(self, value: Any) -> Secret:
         if not isinstance(value, str):
@@ -107,7 +100,6 @@ class Url(msgspec.Struct, frozen=True):
     """A URL of one of the schemes; the password in it is a secret."""
 
     schemes: tuple[str, ...]
-    unit = ""
 
     @property
     def expects(self) -> str:
@@ -128,7 +120,6 @@ class Names(msgspec.Struct, frozen=True):
     """A list of different names. HOCON knows no apostrophes as quotes; those of the documented examples are taken off."""
 
     expects: str = 'a list of different names, such as ["BusinessData"]'
-    unit = ""
 
     def read(self, value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
@@ -148,7 +139,6 @@ class FilePath(msgspec.Struct, frozen=True):
     """A path, relative to the working directory; null where it follows from another key, if `derived` says from which."""
 
     derived: str = ""
-    unit = ""
 
     @property
     def expects(self) -> str:
@@ -158,7 +148,7 @@ class FilePath(msgspec.Struct, frozen=True):
         if value is None and self.derived:
             return None
         text = _unquoted(value) if isinstance(value, str) else ""
-        names = os.fsencode(text).split(b"/")
+        names = text.encode("utf-8", "surrogateescape").split(b"/")
         if not text.strip() or "\x00" in text or len(text) > _LONGEST_PATH or max(map(len, names)) > _LONGEST_NAME:
             raise Mismatch
         return Path(text)
@@ -171,7 +161,6 @@ class Location(msgspec.Struct, frozen=True):
     """A path, or a URL of a file system that Hadoop knows; null where it follows from another key, as `derived` says."""
 
     derived: str
-    unit = ""
 
     @property
     def expects(self) -> str:
@@ -202,7 +191,6 @@ class Duration(msgspec.Struct, frozen=True):
     most: str
     null: str = ""
     word: str = ""
-    unit = "duration"
 
     @property
     def expects(self) -> str:
@@ -236,7 +224,6 @@ class Size(msgspec.Struct, frozen=True):
     least: str
     most: str
     null: str = ""
-    unit = "size"
 
     @property
     def expects(self) -> str:
@@ -263,7 +250,6 @@ class Whole(msgspec.Struct, frozen=True):
 
     least: int
     most: int
-    unit: str = ""
     null: str = ""
 
     @property
@@ -288,7 +274,6 @@ class Number(msgspec.Struct, frozen=True):
 
     least: float
     most: float
-    unit = ""
 
     @property
     def expects(self) -> str:
