@@ -104,8 +104,9 @@ class _Output(NamedTuple):
 @contextmanager
 def _output(configuration: Configuration, answered: _Asking = _at_once) -> Iterator[_Output]:
     """`answered` makes each call that asks the brokers."""
-    if configuration.ingress.transport is TransportType.FILE:
-        yield _Output(configuration.notification.output_directory, lambda: None)
+    notification = configuration.notification
+    if notification.transport is TransportType.FILE:
+        yield _Output(notification.output_directory, lambda: None)
         return
     from connectors.kafka.topic_export import TopicExport  # Here, for Kafka's client takes a third of a second to import.
 

@@ -1,5 +1,6 @@
 """The schema of the configuration, as the fields of the sections describe it. The defaults are those of conf/reference.conf."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
@@ -14,7 +15,9 @@ from domain.value_types import ValueType
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
+    """A field of a section that is a key or a section itself, with its full path."""
+
     name: str
     type: Any
     mark: Key | Section | OpenSection
@@ -22,23 +25,24 @@ class _Field(NamedTuple):
 
 
 class Schema:
-    """All keys by their full paths, each with what it takes, and `open_sections`, whose keys are Kafka's.
+    """`keys` has all of them by their full paths, each with what it takes; `sections` by their types, `root` the first of them.
 
-    The fields of `root` are its sections. A struct may be the type of one section only.
+    The keys of `open_sections` are Kafka's. A struct may be the type of one section only.
     """
 
     def __init__(self, root: type[msgspec.Struct]) -> None:
-        self._fields: dict[type[msgspec.Struct], tuple[_Field, ...]] = {}
+        self.sections: dict[type[msgspec.Struct], tuple[Field, ...]] = {}
         self._describe(root, "")
-        fields = [field for fields in self._fields.values() for field in fields]
+        fields = [field for fields in self.sections.values() for field in fields]
         self.keys: Mapping[str, ValueType] = {each.path: each.mark.takes for each in fields if isinstance(each.mark, Key)}
         self.open_sections = tuple(each.path for each in fields if isinstance(each.mark, OpenSection))
-        assert len({each.path for each in fields}) == len(fields), "a key is described twice"
+        twice = [path for path, times in Counter(each.path for each in fields).items() if times > 1]
+        assert not twice, f"{twice[0]} is described twice"
 
     def _describe(self, section: type[msgspec.Struct], prefix: str) -> None:
-        assert section not in self._fields, f"{section} is two sections"
-        self._fields[section] = tuple(_fields(section, prefix))
-        for field in self._fields[section]:
+        assert section not in self.sections, f"{section} is two sections"
+        self.sections[section] = tuple(_fields(section, prefix))
+        for field in self.sections[section]:
             if isinstance(field.mark, Section):
                 self._describe(field.type, f"{field.path}.")
 
@@ -48,17 +52,17 @@ class Schema:
         Raises:
             LookupError: There is no such section, or no such field in it, or it is made of no key.
         """
-        found = next((each.path for each in self._fields[section] if each.name == name), None)
+        found = next((each.path for each in self.sections[section] if each.name == name), None)
         if found is None:
             raise LookupError(f"{section.__name__}.{name} is no key")
         return found
 
     def build(self, section: type[_Struct], values: Mapping[str, Any], **computed: Any) -> _Struct:
         """The section, with those in it, of a typed value for every key; `computed` are fields that are made otherwise."""
-        fields = (each for each in self._fields[section] if each.name not in computed)
+        fields = (each for each in self.sections[section] if each.name not in computed)
         return section(**{each.name: self._value(each, values) for each in fields}, **computed)
 
-    def _value(self, field: _Field, values: Mapping[str, Any]) -> Any:
+    def _value(self, field: Field, values: Mapping[str, Any]) -> Any:
         if isinstance(field.mark, Section):
             return self.build(field.type, values)
         if isinstance(field.mark, OpenSection):
@@ -83,12 +87,12 @@ def find_nearest(path: str, known: Collection[str]) -> str | None:
     return next(iter(get_close_matches(path, namesakes, 1, 0.0) or get_close_matches(path, known, 1, 0.6)), None)
 
 
-def _fields(section: type[msgspec.Struct], prefix: str) -> Iterator[_Field]:
+def _fields(section: type[msgspec.Struct], prefix: str) -> Iterator[Field]:
     for name, hint in get_type_hints(section, include_extras=True).items():
         for mark in getattr(hint, "__metadata__", ()):
             if isinstance(mark, Key | Section | OpenSection):
                 types = [each for each in get_args(hint.__origin__) or (hint.__origin__,) if each is not type(None)]
-                yield _Field(name, types[0], mark, prefix + (mark.path or name.removesuffix("_ms").replace("_", "-")))
+                yield Field(name, types[0], mark, prefix + (mark.path or name.removesuffix("_ms").replace("_", "-")))
 
 
 SCHEMA = Schema(Sections)

@@ -15,9 +15,9 @@ from domain.clock import instant_text
 
 def open_store(configuration: Configuration, asked_for: AskedFor) -> DeadLetterStore:
     """Files, or a topic; nothing is written yet."""
-    ingress = configuration.ingress
-    if ingress.transport is TransportType.FILE:
-        output = configuration.notification.output_directory
+    ingress, notification = configuration.ingress, configuration.notification
+    if notification.transport is TransportType.FILE:
+        output = notification.output_directory
         return FileDeadLetterStore(FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes), sign)
     from connectors.kafka.dead_letters import (
         KafkaDeadLetterStore,  # Here, for Kafka's client takes a third of a second to import.

@@ -39,14 +39,14 @@ WRONG = {
 
 @pytest.mark.parametrize("number", range(max(map(len, WRONG.values()))))
 def test_a_wrong_value_is_refused_for_every_key_with_its_full_path_and_what_is_expected(refused, number):
-    wrong = {path: WRONG[type(kind)][number] for path, kind in KEYS.items() if number < len(WRONG[type(kind)])}
+    wrong = {path: WRONG[type(takes)][number] for path, takes in KEYS.items() if number < len(WRONG[type(takes)])}
     problems = refused("\n".join(f"{path} = {value}" for path, value in wrong.items()))
     assert set(problems) == set(wrong)
     assert all("expected" in problem for problem in problems.values())
 
 
 def test_null_is_refused_for_every_key_where_it_means_nothing(loaded, refused):
-    may_be_null = {path for path, kind in KEYS.items() if "null" in kind.expects}
+    may_be_null = {path for path, takes in KEYS.items() if "null" in takes.expects}
     loaded("\n".join(f"{path} = null" for path in may_be_null))
     assert set(refused("\n".join(f"{path} = null" for path in KEYS))) == set(KEYS) - may_be_null
 
@@ -134,11 +134,11 @@ FILES = f"{I}.transport = file\n{P}.transport = file\n"
         (f"{I}.file.archive-every = 10m", f"{I}.file.archive-every"),
     ],
 )
-def test_an_impossible_relation_is_refused(refused, text, path):
+def test_an_impossible_constraint_is_refused(refused, text, path):
     assert list(refused(text)) == [path]
 
 
-def test_relations_at_their_limit_hold(loaded):
+def test_constraints_at_their_limit_hold(loaded):
     loaded(f"{R} {{ processing-timeout = 5s, handling-limit = 5s }}")
     loaded(f"{R}.handling-limit = 299s")
     loaded(f'{CONSUMER} {{ max.poll.interval.ms = "60001" }}')

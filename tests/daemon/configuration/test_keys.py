@@ -1,0 +1,222 @@
+"""A key is described once: what follows from its description, and that something reads it."""
+
+import ast
+import re
+from typing import Annotated, get_type_hints
+
+import msgspec
+import pytest
+from harness.documented_keys import DOCUMENT, REFERENCE, find_gaps
+from harness.typed_reads import ROOT, TypedReads, sources
+
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.effective import effective_values
+from daemon.configuration.hocon.parser import parse_text
+from daemon.configuration.package_settings import settings_from
+from daemon.configuration.refusal import ConfigurationRefused
+from daemon.configuration.resolution import resolve_values
+from daemon.configuration.schema import SCHEMA, Schema, path_of
+from daemon.configuration.sections import Http, Ingress, RecordsArchive, Redis, Resequencers, Sections
+from daemon.configuration.shipped import read_reference
+from domain.configuration_key import Key, Section
+from domain.value_types import Choice, Duration, Whole
+from pipeline.archive.settings import ArchiveSettings
+from resequencer.handlers.settings import HandlerSettings
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.registry import StrategySettings
+from storage.redis.settings import RedisSettings
+
+ROOM = "daemon/configuration"
+DESCRIBING = {
+    f"{ROOM}/{name}.py"
+    for name in ("sections", "schema", "constraints", "resolution", "effective", "configuration", "package_settings")
+}
+"""What these modules read of a section they read of any: it does not count as a use."""
+NOT_USED_YET = {path_of(Http, "host"), path_of(Http, "port")}
+"""Until there is a console."""
+
+
+class Toy(msgspec.Struct, frozen=True):
+    """A section of one key."""
+
+    idle_ms: Annotated[int, Key(Duration("1s", "1h"))]
+
+
+class WithToy(Sections, frozen=True, kw_only=True):
+    toy: Annotated[Toy, Section("payment-status-notification.toy")]
+
+
+KEY = "payment-status-notification.toy.idle"
+COMMENTED = f"\n# How long a toy is idle.\n{KEY} = 3s\n"
+ROW = f'| `{KEY}` | `"3s"` | a duration with its unit from 1s to 1h | How long a toy is idle. |'
+
+
+@pytest.fixture(scope="module")
+def toys():
+    """The schema of today with one more key."""
+    return Schema(WithToy)
+
+
+@pytest.fixture
+def resolved(toys, write):
+    """The values of a text over the reference with the one more key."""
+
+    def resolve_text(text, *overrides):
+        reference = parse_text(read_reference() + COMMENTED, "reference", where="reference.conf")
+        return resolve_values(write(text), overrides, toys, reference)
+
+    return resolve_text
+
+
+def unread(schema, reads):
+    fields = [(section, each) for section, fields in schema.sections.items() for each in fields]
+    return {each.path for section, each in fields if not isinstance(each.mark, Section) and not reads.is_read(section, each.name)}
+
+
+def test_every_key_is_read_by_something_beside_what_loads_it():
+    assert unread(SCHEMA, TypedReads(sources(), DESCRIBING)) == NOT_USED_YET
+
+
+DECLARED = """
+class Toy:
+    idle_ms: int
+class WithToy:
+    toy: Toy
+class ToySettings:
+    idle_ms: int
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "is_read"),
+    [
+        ("", False),
+        ("def f(toy: Toy) -> int: return toy.idle_ms", True),
+        ("def f(settings: ToySettings) -> int: return settings.idle_ms", False),
+        ("def f(toy: Toy) -> None: toy.idle_ms = 5", False),
+        ("def f(settings: WithToy | None) -> int:\n    first, toy = 1, settings.toy\n    return first + toy.idle_ms", True),
+        ("class A:\n    def __init__(self, toy: Toy): self._toy = toy\n    def f(self): return self._toy.idle_ms", True),
+        ("def load() -> WithToy: ...\ndef f(): return load().toy.idle_ms", True),
+        ("def f(toy: Toy): settings_from(ToySettings, toy)", False),
+        ("def f(toy: Toy): return settings_from(ToySettings, toy).idle_ms", True),
+        ("def f(toy: Toy): return settings_from(ToySettings, toy, idle_ms=5).idle_ms", False),
+    ],
+)
+def test_a_key_that_nothing_reads_is_found_though_a_field_of_the_same_name_is_read(toys, code, is_read):
+    reads = TypedReads({"daemon/toy.py": DECLARED + code})
+    assert (KEY not in unread(toys, reads)) is is_read
+
+
+def test_a_key_that_is_described_is_read_into_its_field(toys, resolved):
+    assert toys.build(Toy, resolved("").values) == Toy(3_000)
+    assert toys.build(Toy, resolved(f"{KEY} = 2m").values) == Toy(120_000)
+    assert toys.build(Toy, resolved(f"{KEY} = 2m", f"{KEY} = 1h").values) == Toy(3_600_000)
+
+
+def test_a_key_that_is_described_is_refused_like_any_other(resolved):
+    with pytest.raises(ConfigurationRefused) as refused:
+        resolved(f"{KEY} = 30\npayment-status-notification.toy.idel = 3s")
+    assert {each.path: each.problem for each in refused.value.problems} == {
+        KEY: "30 is refused; a duration with its unit from 1s to 1h is expected",
+        "payment-status-notification.toy.idel": f"unknown key (value the duration 3s); the nearest known key is {KEY}",
+    }
+
+
+def test_a_key_that_is_described_is_shown_with_the_layer_that_set_it(toys, resolved):
+    (shown,) = [each for each in effective_values(resolved("", f"{KEY} = 90s"), toys) if each.path == KEY]
+    assert str(shown) == f"{KEY} = 90s  # --set"
+
+
+def test_a_key_that_is_described_is_demanded_in_the_reference_and_in_the_documentation(toys):
+    reference, document = read_reference(), (ROOT / DOCUMENT).read_text(encoding="utf-8")
+    assert find_gaps(toys, reference, document) == [f"{REFERENCE}: {KEY} is missing; write it with its default and a comment"]
+    (gap,) = find_gaps(toys, reference + COMMENTED, document)
+    assert gap.startswith(
+        f"{DOCUMENT}: this row is missing; write it below the row that begins | `payment-status-notification.logg"
+    )
+    assert gap.endswith(f"\n{ROW}")
+    assert find_gaps(toys, reference + COMMENTED, f"{document}{ROW}\n") == []
+
+
+def test_a_key_that_is_no_longer_described_is_found_in_the_reference_and_in_the_documentation():
+    reference, document = read_reference(), (ROOT / DOCUMENT).read_text(encoding="utf-8")
+    assert find_gaps(SCHEMA, reference + COMMENTED, document) == [f"{REFERENCE}: {KEY} is no key; take it out, or describe it"]
+    (gap,) = find_gaps(SCHEMA, reference, f"{document}{ROW}\n")
+    assert gap.startswith(f"{DOCUMENT}: this row is of no key")
+
+
+def test_a_key_without_a_comment_in_the_reference_is_found(toys):
+    (gap,) = find_gaps(toys, f"{read_reference()}\n{KEY} = 3s\n", "")
+    assert gap == f"{REFERENCE}: {KEY} has no comment; write what it is for before it"
+
+
+def test_a_constraint_on_a_key_that_there_is_not_fails_when_it_is_imported():
+    assert path_of(Ingress, "batch_size") == "ipf.processing-data.ingress.batch-size"
+    with pytest.raises(LookupError, match=r"Ingress\.bacth_size is no key"):
+        path_of(Ingress, "bacth_size")
+
+
+def test_two_fields_cannot_be_the_same_key():
+    class Doubled(Sections, frozen=True, kw_only=True):
+        count: Annotated[int, Key(Whole(1, 2), path_of(Sections, "worker_count"))]
+
+    with pytest.raises(AssertionError, match=r"payment-status-notification\.worker\.count is described twice"):
+        Schema(Doubled)
+
+
+def test_every_key_that_a_package_names_in_what_it_says_is_one():
+    """Packages below the daemon do not know the schema, and spell the few keys out that they name in errors."""
+    for path, text in sources().items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named = re.findall(
+                    r"(?:payment-status-notification|ipf\.processing-data\.ingress)(?:\.[a-z]+(?:-[a-z]+)*)+", node.value
+                )
+                assert [each for each in named if each not in SCHEMA.keys and not SCHEMA.is_section(each)] == [], path
+
+
+@pytest.mark.parametrize(
+    ("settings", "section"),
+    [
+        (Configuration, Sections),
+        (ResequencerSettings, Resequencers),
+        (StrategySettings, Resequencers),
+        (HandlerSettings, Resequencers),
+        (RedisSettings, Redis),
+        (ArchiveSettings, RecordsArchive),
+    ],
+)
+def test_settings_of_packages_have_the_types_of_the_sections_that_they_are_made_from(settings, section):
+    ours, theirs = get_type_hints(section), get_type_hints(settings)
+    assert {name: theirs[name] for name in ours.keys() & theirs.keys()} == {
+        name: ours[name] for name in ours.keys() & theirs.keys()
+    }
+
+
+def test_settings_with_a_field_that_is_neither_in_the_section_nor_computed_are_not_made_of_its_default():
+    class Settings(msgspec.Struct):
+        idle_ms: int = 1
+        jitter: float = 0.2
+
+    assert settings_from(Settings, Toy(5_000), jitter=0.1) == Settings(5_000, 0.1)
+    with pytest.raises(AttributeError, match="jitter"):
+        settings_from(Settings, Toy(5_000))
+
+
+def test_the_defaults_that_settings_have_by_themselves_are_those_of_the_reference(loaded):
+    configuration = loaded("payment-status-notification.resequencer.stash-timeout = learned")
+    learned = configuration.resequencer.learned
+    assert learned is not None
+    assert learned == type(learned)()
+    for section in (loaded("").resequencer, configuration.storage.redis, configuration.storage.infinispan):
+        for field in msgspec.structs.fields(section):
+            if field.default is not msgspec.NODEFAULT:
+                assert getattr(section, field.name) == field.default, field.name
+
+
+def test_the_options_of_a_choice_are_the_members_of_its_type():
+    """`cache` aside, which is another name of one."""
+    for fields in SCHEMA.sections.values():
+        for field in fields:
+            if isinstance(field.mark, Key) and isinstance(field.mark.takes, Choice) and hasattr(field.type, "__members__"):
+                assert {field.type(each) for each in field.mark.takes.options} == set(field.type)

@@ -1,0 +1,61 @@
+"""What conf/reference.conf and docs/configuration.md have to say of the keys of a schema, and what of it they do not."""
+
+import json
+from collections.abc import Iterator
+
+from daemon.configuration.hocon.parser import parse_text, resolve
+from daemon.configuration.schema import Schema
+
+REFERENCE, DOCUMENT = "conf/reference.conf", "docs/configuration.md"
+
+
+def find_gaps(schema: Schema, reference: str, document: str) -> list[str]:
+    """What has to be written where, given the texts of both files; for a row of the table, the row itself."""
+    found = comments_of(reference)
+    comments = {path: text for path, text in found.items() if path in schema.keys or schema.is_option(path)}
+    missing = [path for path in schema.keys if path not in found]
+    gaps = [f"{REFERENCE}: {path} is missing; write it with its default and a comment" for path in missing]
+    gaps += [f"{REFERENCE}: {path} is no key; take it out, or describe it" for path in found if path not in comments]
+    gaps += [f"{REFERENCE}: {path} has no comment; write what it is for before it" for path, text in comments.items() if not text]
+    rows = [line for line in document.splitlines() if line.startswith("| `")]
+    return gaps or list(_gaps_of_rows(list(_rows(schema, reference, comments)), rows))
+
+
+def _gaps_of_rows(expected: list[str], rows: list[str]) -> Iterator[str]:
+    for number, row in enumerate(expected):
+        if row not in rows:
+            place = f"below the row that begins {expected[number - 1][:80]}" if number else "as the first row of the table"
+            yield f"{DOCUMENT}: this row is missing; write it {place}\n{row}"
+    for row in rows:
+        if row not in expected:
+            yield f"{DOCUMENT}: this row is of no key, or says of one something else; take it out\n{row}"
+    if rows != expected and set(rows) == set(expected):
+        yield f"{DOCUMENT}: the rows must be in the order of {REFERENCE}, each once"
+
+
+def comments_of(reference: str) -> dict[str, str]:
+    """For each key its comment as one text, found by following the braces."""
+    comments: dict[str, str] = {}
+    sections: list[str] = []
+    comment: list[str] = []
+    for line in map(str.strip, reference.splitlines()):
+        if line.startswith("#"):
+            comment.append(line.lstrip("# "))
+            continue
+        if line.endswith("{"):
+            sections.append(line.rstrip(" {"))
+        elif line == "}":
+            sections.pop()
+        elif "=" in line:
+            comments[".".join((*sections, line.partition("=")[0].strip()))] = " ".join(comment)
+        comment = []
+    return comments
+
+
+def _rows(schema: Schema, reference: str, comments: dict[str, str]) -> Iterator[str]:
+    defaults = resolve([parse_text(reference, "reference", where="reference.conf")]).values
+    for path, comment in comments.items():
+        takes = schema.keys.get(path)
+        default = takes.show(takes.read(defaults[path])) if takes else defaults[path]
+        cells = (f"`{path}`", f"`{json.dumps(default)}`", takes.expects if takes else "Kafka's own", comment)
+        yield "| " + " | ".join(each.replace("|", "\\|").replace("<", "&lt;") for each in cells) + " |"
