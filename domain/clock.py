@@ -21,3 +21,16 @@ def instant_text(at: Instant) -> str:
     """`2026-03-28T23:33:55.941Z`: ISO 8601, UTC, to the millisecond. A cycle asks for the same instant again and again."""
     moment = _EPOCH + timedelta(milliseconds=at)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+
+
+def instant_of(text: str) -> Instant:
+    """The instant that an ISO 8601 text says; UTC where it names no zone.
+
+    Raises:
+        ValueError: It says none, or one that no clock reaches.
+    """
+    moment = datetime.fromisoformat(text)
+    try:
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+    except OverflowError as error:
+        raise ValueError(f"{text} is beyond all calendars") from error

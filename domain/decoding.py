@@ -12,6 +12,7 @@ from domain.bodies import find_encoding_flaw, find_reading_flaw
 from domain.dead_letter import DeadLetterReason
 from domain.envelope import MOST_OBJECTS, DataEnvelope, ProcessObject
 from domain.errors import our_mistake
+from domain.headers import SCHEMA_VERSION
 from domain.identifiers import MAX_LENGTH, find_id_flaw, hash_id, shown
 from domain.record import Record
 from domain.wire import WireEnvelope, has_too_many_objects, read_envelope
@@ -136,10 +137,10 @@ def _check_schema_version(record: Record) -> None:
     """Of several headers the last one counts, as for Kafka's own clients."""
     version = b"2"
     for name, value in record.headers:
-        if name == "schema-version":
+        if name == SCHEMA_VERSION:
             version = value
     if version not in (b"1", b"2"):
-        raise _Refused(DeadLetterReason.UNSUPPORTED_SCHEMA_VERSION, f"schema-version is {shown(version)}; send 1 or 2")
+        raise _Refused(DeadLetterReason.UNSUPPORTED_SCHEMA_VERSION, f"{SCHEMA_VERSION} is {shown(version)}; send 1 or 2")
 
 
 def _read(value: bytes) -> WireEnvelope:

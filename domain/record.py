@@ -1,11 +1,17 @@
 """Records: bytes from a source, and where they came from."""
 
+import re
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 """Names may repeat and keep their order, as on Kafka."""
+
+
+_PARTITION = re.compile(r"(.*)-(0|[1-9][0-9]{0,8})", re.DOTALL)
+_ORIGIN = re.compile(r"(.*)-(0|[1-9][0-9]{0,8})@(0|[1-9][0-9]{0,18})", re.DOTALL)
+_OFFSETS = 2**63
 
 
 class Partition(NamedTuple):
@@ -17,6 +23,12 @@ class Partition(NamedTuple):
     def __str__(self) -> str:
         return f"{self.topic}-{self.number}"
 
+    @classmethod
+    def find(cls, text: str) -> "Partition | None":
+        """The partition that this is the text of, None if it is none."""
+        found = _PARTITION.fullmatch(text)
+        return cls(found[1], int(found[2])) if found else None
+
 
 class Origin(NamedTuple):
     """Where a record came from: unique and ordered in its partition. What lies between two offsets is the source's affair."""
@@ -25,9 +37,16 @@ class Origin(NamedTuple):
     offset: int
 
     def __str__(self) -> str:
-        """`topic-partition@offset`, the form of the header `source-position`."""
+        """`topic-partition@offset`."""
         topic, number = self.partition
         return f"{topic}-{number}@{self.offset}"
+
+    @classmethod
+    def find(cls, text: str) -> "Origin | None":
+        """The origin that this is the text of, None if it is none. Offsets are below 2**63, as Kafka's are."""
+        found = _ORIGIN.fullmatch(text)
+        offset = int(found[3]) if found else _OFFSETS
+        return cls(Partition(found[1], int(found[2])), offset) if found and offset < _OFFSETS else None
 
 
 class Cut(NamedTuple):

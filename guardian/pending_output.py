@@ -3,18 +3,15 @@
 import msgspec
 
 from connectors.port import Channel, OutputRecord
-from domain.clock import instant_text
 from domain.dead_letter import DeadLetter
+from domain.headers import DEAD_LETTER_SOURCE_POSITION, MARKED, POSSIBLE_DUPLICATE, SOURCE_POSITION, dead_letter_headers
 from domain.notification import Notification
 from domain.record import Headers, Origin
 from storage.port import Pending, StorageRefused
 
-POSSIBLE_DUPLICATE = ("possible-duplicate", b"true")
-_POSITION = {Channel.NOTIFICATIONS: "source-position", Channel.DEAD_LETTERS: "dead-letter-source-position"}
+_MARK = (POSSIBLE_DUPLICATE, MARKED)
+_POSITION = {Channel.NOTIFICATIONS: SOURCE_POSITION, Channel.DEAD_LETTERS: DEAD_LETTER_SOURCE_POSITION}
 _RECORD_BYTES = 1_000
-
-_LONGEST_ERROR = 2_000
-"""Foreign code may say as much as it likes, the payment's data included; some transports bound a header."""
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -46,7 +43,7 @@ def size_of(each: OutputRecord) -> int:
 
 def output_record(number: int, what: Notification | DeadLetter, heal_offset: int) -> OutputRecord:
     """The record of a notification or a dead letter; marked where a storage that forgot may make it repeat."""
-    mark = (POSSIBLE_DUPLICATE,) if origin_of(what).offset < heal_offset else ()
+    mark = (_MARK,) if origin_of(what).offset < heal_offset else ()
     if isinstance(what, Notification):
         return OutputRecord(number, Channel.NOTIFICATIONS, what.unit.encode(), what.headers + mark, what.value)
     return OutputRecord(number, Channel.DEAD_LETTERS, what.record.key, _dead_letter_headers(what) + mark, what.record.value)
@@ -67,20 +64,11 @@ def from_pending(pending: Pending) -> OutputRecord:
 
 def renumbered(each: OutputRecord, number: int) -> OutputRecord:
     """The same under a new number, marked: whether it left under its old one is not known."""
-    headers = each.headers if POSSIBLE_DUPLICATE in each.headers else (*each.headers, POSSIBLE_DUPLICATE)
+    headers = each.headers if _MARK in each.headers else (*each.headers, _MARK)
     return OutputRecord(number, each.channel, each.key, headers, each.value)
 
 
 def _dead_letter_headers(letter: DeadLetter) -> Headers:
-    cut = letter.record.cut
-    was = (
-        (("dead-letter-value-length", str(cut.length).encode()), ("dead-letter-value-sha256", cut.sha256.encode())) if cut else ()
-    )
-    return (
-        *letter.record.headers,
-        ("dead-letter-reason", letter.reason.value.encode()),
-        ("dead-letter-error", letter.error[:_LONGEST_ERROR].encode("utf-8", "replace")),
-        ("dead-letter-source-position", str(letter.record.origin).encode()),
-        ("dead-letter-at", instant_text(letter.dead_at).encode()),
-        *was,
-    )
+    record = letter.record
+    ours = dead_letter_headers(letter.reason, letter.error, str(record.origin).encode(), letter.dead_at, record.cut)
+    return (*record.headers, *ours)

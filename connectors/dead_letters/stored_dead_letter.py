@@ -1,22 +1,24 @@
-"""A dead letter as it is filed: known by its number, and made again of the record that left."""
+"""A dead letter as it is stored: known by its number, and made again of the record that left."""
 
-import re
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
 from connectors.dead_letters.actions import LetterId
+from domain.clock import instant_of
 from domain.dead_letter import DeadLetter, DeadLetterReason
+from domain.headers import (
+    DEAD_LETTER_AT,
+    DEAD_LETTER_ERROR,
+    DEAD_LETTER_REASON,
+    DEAD_LETTER_SOURCE_POSITION,
+    DEAD_LETTER_VALUE_LENGTH,
+    DEAD_LETTER_VALUE_SHA256,
+    REQUEUED_FROM,
+)
 from domain.identifiers import shown
-from domain.record import Cut, Headers, Origin, Partition, Record
+from domain.record import Cut, Headers, Origin, Record
 from domain.wire import WireContext
-
-REQUEUED_FROM = "requeued-from"
-"""The header that carries the number of the dead letter: what a requeued record is recognised by."""
-
-_FIRST_OF_OURS = "dead-letter-reason"
-_POSITION = re.compile(r"(.*)-(0|[1-9][0-9]{0,8})@(0|[1-9][0-9]{0,18})", re.DOTALL)
 
 
 class StoredDeadLetter(msgspec.Struct, frozen=True):
@@ -50,33 +52,29 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
 
 def stored_dead_letter(number: str, digest: str, key: bytes | None, headers: Headers, value: bytes) -> StoredDeadLetter:
     """Of the record that left. Raises ValueError with what is wrong with it, if it is no dead letter."""
-    ours = max((at for at, (name, _) in enumerate(headers) if name == _FIRST_OF_OURS), default=None)
+    ours = max((at for at, (name, _) in enumerate(headers) if name == DEAD_LETTER_REASON), default=None)
     if ours is None:
-        raise ValueError(f"it has no header {_FIRST_OF_OURS}")
+        raise ValueError(f"it has no header {DEAD_LETTER_REASON}")
     try:
         said = {name: text.decode() for name, text in headers[ours:]}
         record = Record(_origin(said), value, key, headers[:ours], cut=_cut(said))
-        reason, dead_at = DeadLetterReason(said[_FIRST_OF_OURS]), _instant(said["dead-letter-at"])
-        return StoredDeadLetter(number, digest, headers, DeadLetter(record, reason, said["dead-letter-error"], dead_at))
+        reason, dead_at = DeadLetterReason(said[DEAD_LETTER_REASON]), instant_of(said[DEAD_LETTER_AT])
+        return StoredDeadLetter(number, digest, headers, DeadLetter(record, reason, said[DEAD_LETTER_ERROR], dead_at))
     except (KeyError, ValueError) as error:
         raise ValueError(f"its headers cannot be read: {error}") from error
 
 
 def _origin(said: Mapping[str, str]) -> Origin:
-    text = said["dead-letter-source-position"]
-    position = _POSITION.fullmatch(text)
-    if position is None:
+    text = said[DEAD_LETTER_SOURCE_POSITION]
+    origin = Origin.find(text)
+    if origin is None:
         raise ValueError(f"{shown(text)} is no position")
-    return Origin(Partition(position[1], int(position[2])), int(position[3]))
+    return origin
 
 
 def _cut(said: Mapping[str, str]) -> Cut | None:
-    length = said.get("dead-letter-value-length")
-    return None if length is None else Cut(int(length), said["dead-letter-value-sha256"])
-
-
-def _instant(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
+    length = said.get(DEAD_LETTER_VALUE_LENGTH)
+    return None if length is None else Cut(int(length), said[DEAD_LETTER_VALUE_SHA256])
 
 
 class _Owned(msgspec.Struct, rename="camel"):

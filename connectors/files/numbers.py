@@ -27,8 +27,8 @@ def find_number(line: bytes) -> tuple[Partition, int] | None:
     """The partition and number of an outgoing line, None where it has none."""
     try:
         name, _, number = _DECODER.decode(line).number.rpartition("#")
-        topic, _, partition = name.rpartition("-")
-        return Partition(topic, int(partition)), int(number)
+        partition = Partition.find(name)
+        return None if partition is None else (partition, int(number))
     except (msgspec.DecodeError, RecursionError, ValueError):
         return None
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from connectors.dead_letters.stored_dead_letter import REQUEUED_FROM
 from connectors.files.errors import translated
 from connectors.files.operations import FileOperations, write_all
 from connectors.files.scan import scan
 from connectors.line_format import Line, decode_line
 from connectors.port import TransportRefused
+from domain.headers import REQUEUED_FROM
 
 _MENTION = REQUEUED_FROM.encode()
 

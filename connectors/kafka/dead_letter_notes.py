@@ -8,21 +8,22 @@ import msgspec
 
 from connectors.dead_letters.actions import Action
 from connectors.kafka.records import ProducerRecord
+from domain.headers import DEAD_LETTER_ACTION
 from domain.record import Headers
-
-HEADER = "dead-letter-action"
-"""The only header of a note; a dead letter has others behind it, also one whose record had this one."""
 
 _DECODER: msgspec.json.Decoder[Action] = msgspec.json.Decoder(Action)
 
 
 def is_note(headers: Headers) -> bool:
-    return len(headers) == 1 and headers[0][0] == HEADER
+    """A note has this one header; a dead letter has others behind it, also one whose record had this one."""
+    return len(headers) == 1 and headers[0][0] == DEAD_LETTER_ACTION
 
 
 def note_of(topic: str, action: Action) -> ProducerRecord:
     """Its key is the number of the dead letter, its value the action as JSON."""
-    return ProducerRecord(topic, action.number.encode(), ((HEADER, action.state.encode()),), msgspec.json.encode(action))
+    return ProducerRecord(
+        topic, action.number.encode(), ((DEAD_LETTER_ACTION, action.state.encode()),), msgspec.json.encode(action)
+    )
 
 
 def read_note(value: bytes) -> Action:

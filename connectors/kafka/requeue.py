@@ -16,6 +16,7 @@ from connectors.kafka.errors import text_of, to_transport_error, translated
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.time_limit import Bounded
 from connectors.port import TransportRefused, TransportUnavailable
+from domain.headers import NOTIFICATION_ID
 from domain.record import Partition
 
 _CLOSE_SECONDS = 5
@@ -169,14 +170,15 @@ def _arrived(at: int, future: Any) -> Any:
 
 
 def _partition_of(number: str) -> Partition:
-    topic, _, partition = number.rpartition("#")[0].rpartition("-")
-    return Partition(topic, int(partition))
+    partition = Partition.find(number.rpartition("#")[0])
+    assert partition is not None, "a stored dead letter's number names its partition"
+    return partition
 
 
 def _why_not(letter: StoredDeadLetter, topic: str, partitions: int) -> str | None:
     """Why it cannot go back to where it came from."""
     headers, origin = dict(letter.letter.record.headers), letter.letter.record.origin
-    if "notification-id" in headers:
+    if NOTIFICATION_ID in headers:
         text = "it is a notification that its topic did not take: raise the topic's max.message.bytes, and send it there yourself"
         return f"{text} (show --raw)"
     if origin.partition.topic != topic:

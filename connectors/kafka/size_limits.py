@@ -6,12 +6,17 @@ from hashlib import sha256
 from connectors.kafka.records import BEGINNING_BYTES, ProducerRecord, size_of
 from connectors.kafka.topic_names import KafkaTopics
 from connectors.port import Channel, OutputRecord
-from domain.clock import Instant, instant_text
+from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
-from domain.record import Headers
-
-_OURS, _MARK = "dead-letter-", "possible-duplicate"
-_LENGTH, _SHA256 = "dead-letter-value-length", "dead-letter-value-sha256"
+from domain.headers import (
+    DEAD_LETTER_PREFIX,
+    DEAD_LETTER_VALUE_LENGTH,
+    POSSIBLE_DUPLICATE,
+    SOURCE_POSITION,
+    cut_headers,
+    dead_letter_headers,
+)
+from domain.record import Cut, Headers
 
 
 class SizeLimits:
@@ -34,13 +39,8 @@ class SizeLimits:
 
     def letter(self, each: OutputRecord, problem: str, now: Instant) -> ProducerRecord:
         """The dead letter of a notification that its topic does not take."""
-        source = next((value for name, value in each.headers if name == "source-position"), b"")
-        ours = (
-            ("dead-letter-reason", DeadLetterReason.TOO_LARGE.value.encode()),
-            ("dead-letter-error", problem.encode("utf-8", "replace")),
-            ("dead-letter-source-position", source),
-            ("dead-letter-at", instant_text(now).encode()),
-        )
+        source = next((value for name, value in each.headers if name == SOURCE_POSITION), b"")
+        ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, source, now)
         return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
 
     def _producer_record(self, each: OutputRecord) -> ProducerRecord:
@@ -54,7 +54,7 @@ class SizeLimits:
         cut = letter._replace(headers=_with_cut(letter.headers, letter.value))
         room = self._limits[letter.topic] - size_of(cut.key, cut.headers, b"")
         yield cut._replace(value=letter.value[: max(0, min(room, BEGINNING_BYTES))])
-        ours = tuple(each for each in cut.headers if each[0].startswith(_OURS) or each[0] == _MARK)
+        ours = tuple(each for each in cut.headers if each[0].startswith(DEAD_LETTER_PREFIX) or each[0] == POSSIBLE_DUPLICATE)
         bare = cut._replace(headers=ours, value=b"")
         yield bare
         yield bare._replace(key=None)
@@ -63,6 +63,6 @@ class SizeLimits:
 
 def _with_cut(headers: Headers, value: bytes) -> Headers:
     """With the length and digest of what the value was; kept as they are if it was cut before."""
-    if any(name == _LENGTH for name, _ in headers):
+    if any(name == DEAD_LETTER_VALUE_LENGTH for name, _ in headers):
         return headers
-    return (*headers, (_LENGTH, str(len(value)).encode()), (_SHA256, sha256(value).hexdigest().encode()))
+    return (*headers, *cut_headers(Cut(len(value), sha256(value).hexdigest())))

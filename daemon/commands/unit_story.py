@@ -14,6 +14,7 @@ from daemon.configuration.configuration import Configuration
 from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
+from domain.headers import NOTIFICATION_ID
 from domain.notification import notification_id
 from domain.record import Origin, Partition, Record
 from resequencer.handlers.port import Handled, Marks
@@ -71,7 +72,7 @@ def read_output(unit: str, notifications: Path) -> Output:
     """This unit's notifications, from the output file and what was rotated out of it."""
     ids, values = [], []
     for line in _lines_of(unit, notifications):
-        ids.append(dict(line.headers)["notification-id"].decode())
+        ids.append(dict(line.headers)[NOTIFICATION_ID].decode())
         values.append(line.value)
     return Output(tuple(ids), tuple(values))
 

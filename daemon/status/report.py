@@ -1,7 +1,6 @@
 """What a service says of itself: the state, what waits and why, the partitions and the counts."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from enum import StrEnum
 from heapq import nlargest
 from operator import itemgetter
@@ -9,7 +8,7 @@ from operator import itemgetter
 import msgspec
 
 from connectors.port import TransportStatus
-from domain.clock import Instant
+from domain.clock import Instant, instant_text
 from domain.record import Partition
 from guardian.cycle import Cycle
 from guardian.messages import UnitsReport
@@ -185,15 +184,6 @@ def with_metrics(
         unavailable=dict(nlargest(_SERVERS, units_report.unavailable.items(), key=itemgetter(1))),
         notes=standing.notes,
     )
-
-
-def instant_text(at: Instant) -> str:
-    return datetime.fromtimestamp(at / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def instant_of(text: str) -> Instant:
-    """The instant that `instant_text` wrote."""
-    return round(datetime.fromisoformat(text).timestamp() * 1_000)
 
 
 def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from daemon.status.file import StatusFile
-from daemon.status.report import Identity, PartitionStatus, State, StatusReport, Units, instant_of, report
-from domain.clock import Instant
+from daemon.status.report import Identity, PartitionStatus, State, StatusReport, Units, report
+from domain.clock import Instant, instant_of
 
 NOT_RUNNING, STALE = "not running", "stale"
 STALE_MS = 10_000

@@ -5,9 +5,9 @@ import signal
 import msgspec
 
 from daemon.status.file import StatusFile
-from daemon.status.report import Identity, State, instant_text, report
+from daemon.status.report import Identity, State, report
 from daemon.supervision.restart_policy import MOST_EXITS, WITHIN_MS
-from domain.clock import Clock
+from domain.clock import Clock, instant_text
 
 
 class Exits:

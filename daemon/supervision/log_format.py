@@ -3,9 +3,9 @@
 import json
 import logging
 import sys
-from datetime import UTC, datetime
 
 from daemon.configuration.sections import LogFormat, Logging
+from domain.clock import instant_text
 from domain.printable import printable
 
 _PLACES = ("unit", "partition", "position")
@@ -66,5 +66,4 @@ def _places(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _instant(record: logging.LogRecord) -> str:
-    at = datetime.fromtimestamp(record.created, UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return instant_text(int(record.created * 1_000))

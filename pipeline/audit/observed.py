@@ -3,19 +3,29 @@
 A notification that is expected is looked at in the same way as one that was found, so that the two can be compared.
 """
 
-import re
-from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
 
 import msgspec
 
-from domain.clock import Instant
+from domain.clock import Instant, instant_of
+from domain.headers import (
+    DEAD_LETTER_REASON,
+    DEAD_LETTER_SOURCE_POSITION,
+    DEAD_LETTER_VALUE_LENGTH,
+    EVENT_NAME,
+    INCOMPLETE,
+    LATE,
+    LOOKUPS_VERSION,
+    NOTIFICATION_ID,
+    POSSIBLE_DUPLICATE,
+    SOURCE_POSITION,
+    texts_of,
+)
 from domain.notification import Notification
-from domain.record import Headers
+from domain.record import Headers, Origin
 
 _encode = msgspec.msgpack.Encoder().encode
-_POSITION = re.compile(r"(.*)-([0-9]{1,9})@([0-9]{1,18})", re.ASCII | re.DOTALL)
 _CREATED, _STATUS = "CreDtTm", "TxSts"
 _FRAMES = {
     (name, kind): frame
@@ -73,7 +83,7 @@ class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
     @property
     def named(self) -> str:
         """For people."""
-        event = next((value for name, value in self.headers if name == "event-name"), "?")
+        event = next((value for name, value in self.headers if name == EVENT_NAME), "?")
         return f"{self.notification_id} ({event})"
 
 
@@ -88,8 +98,8 @@ class ObservedDeadLetter(msgspec.Struct, frozen=True, array_like=True):
 
 def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification | None:
     """None where there is no notification id."""
-    texts = {name: text.decode(errors="replace") for name, text in headers}
-    identifier = texts.pop("notification-id", None)
+    texts = texts_of(headers)
+    identifier = texts.pop(NOTIFICATION_ID, None)
     if identifier is None:
         return None
     created, status = _find_text(value, _CREATED), _find_text(value, _STATUS)
@@ -98,14 +108,14 @@ def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification 
     return ObservedNotification(
         place,
         identifier,
-        find_position(texts.pop("source-position", None)),
-        texts.pop("incomplete", None),
-        texts.pop("late", None) is not None,
-        texts.pop("possible-duplicate", None) is not None,
+        find_position(texts.pop(SOURCE_POSITION, None)),
+        texts.pop(INCOMPLETE, None),
+        texts.pop(LATE, None) is not None,
+        texts.pop(POSSIBLE_DUPLICATE, None) is not None,
         None if status is None else value[status].decode(errors="replace"),
         None if created is None else _find_instant(value[created]),
         digest,
-        texts.pop("lookups-version", None),
+        texts.pop(LOOKUPS_VERSION, None),
         tuple(sorted(texts.items())),
         _likeness(headers, digest),
     )
@@ -117,7 +127,7 @@ def likeness_of(notification: Notification) -> bytes:
 
 
 def _likeness(headers: Headers, digest: bytes) -> bytes:
-    return digest_of(_encode([each for each in headers if each[0] != "possible-duplicate"]) + digest)
+    return digest_of(_encode([each for each in headers if each[0] != POSSIBLE_DUPLICATE]) + digest)
 
 
 def _digest_without(value: bytes, created: slice | None) -> bytes:
@@ -144,17 +154,17 @@ def observe_expected(notification: Notification) -> ObservedNotification:
 
 def observe_dead_letter(headers: Headers, value: bytes, place: int) -> tuple[Position | None, ObservedDeadLetter]:
     """A dead letter and the position of its record."""
-    texts = {name: text.decode(errors="replace") for name, text in headers}
-    is_cut = "dead-letter-value-length" in texts
+    texts = texts_of(headers)
+    is_cut = DEAD_LETTER_VALUE_LENGTH in texts
     letter = ObservedDeadLetter(
-        place, texts.get("dead-letter-reason", ""), "possible-duplicate" in texts, None if is_cut else digest_of(value)
+        place, texts.get(DEAD_LETTER_REASON, ""), POSSIBLE_DUPLICATE in texts, None if is_cut else digest_of(value)
     )
-    return find_position(texts.get("dead-letter-source-position")), letter
+    return find_position(texts.get(DEAD_LETTER_SOURCE_POSITION)), letter
 
 
 def find_position(text: str | None) -> Position | None:
-    found = _POSITION.fullmatch(text or "")
-    return Position(found[1], int(found[2]), int(found[3])) if found else None
+    found = Origin.find(text or "")
+    return Position(*found.partition, found.offset) if found else None
 
 
 def digest_of(value: bytes) -> bytes:
@@ -164,6 +174,6 @@ def digest_of(value: bytes) -> bytes:
 @lru_cache(1_024)
 def _find_instant(text: bytes) -> Instant | None:
     try:
-        return round(datetime.fromisoformat(text.decode()).timestamp() * 1_000)
-    except (ValueError, OverflowError):
+        return instant_of(text.decode())
+    except ValueError:
         return None

@@ -8,8 +8,8 @@ import msgspec
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import EndedItsWorker, PermanentError, TooLarge
+from domain.headers import NOTIFICATION_ID, mark_headers
 from domain.notification import Notification, notification_id
-from domain.record import Headers
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, ReleaseRefused
 from pipeline.audit.releases import find_release
@@ -65,9 +65,7 @@ class ReplayHandler:
         for index, _ in enumerate(envelope.process_objects):
             identifier = notification_id(envelope.unit, envelope.envelope_id, index)
             if self.output.find(identifier) is not None:
-                headers: Headers = (("notification-id", identifier.encode()),)
-                headers += () if marks.incomplete is None else (("incomplete", marks.incomplete.encode()),)
-                headers += (("late", b"true"),) if marks.late else ()
+                headers = ((NOTIFICATION_ID, identifier.encode()), *mark_headers(marks.incomplete, is_late=marks.late))
                 made.append(Notification(identifier, envelope.unit, "", UNKNOWN, headers, envelope.record.origin))
         return Handled(tuple(made))
 

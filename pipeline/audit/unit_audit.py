@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
+from domain.headers import LOOKUPS_VERSION
 from pipeline.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_findings
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.observed import ObservedNotification, digest_of
@@ -155,7 +156,7 @@ def mark_differences(expected: ObservedNotification, seen: ObservedNotification)
 
 
 def _headers(seen: ObservedNotification) -> tuple[tuple[str, str | None], ...]:
-    return (*seen.headers, ("lookups-version", seen.version))
+    return (*seen.headers, (LOOKUPS_VERSION, seen.version))
 
 
 def _id(emission: Emission) -> str:

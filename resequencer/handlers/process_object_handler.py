@@ -5,6 +5,17 @@ from __future__ import annotations
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import TooLarge
+from domain.headers import (
+    CHANNEL,
+    ENVELOPE_ID,
+    EVENT_NAME,
+    LANGUAGE,
+    LOOKUPS_VERSION,
+    NOTIFICATION_ID,
+    PROCESS_FLOW_NAME,
+    SOURCE_POSITION,
+    mark_headers,
+)
 from domain.notification import Notification, notification_id
 from domain.record import Headers
 from enrichment.shapes import CustomerValue
@@ -29,7 +40,7 @@ class ProcessObjectHandler:
         self._most_bytes = most_bytes
         self._originals = Originals(enrichment)
         version = enrichment.version
-        self._version: Headers = () if version is None else (("lookups-version", version.encode()),)
+        self._version: Headers = () if version is None else ((LOOKUPS_VERSION, version.encode()),)
 
     def with_lookups(self, enrichment: Enrichment) -> ProcessObjectHandler:
         """The same with another version; this one forgets nothing and must not be used any more once its version is closed."""
@@ -95,21 +106,17 @@ def _is_wanted(setting: NotificationSetting, customer: CustomerValue | None) -> 
 def _customer_headers(customer: CustomerValue | None) -> Headers:
     if customer is None:
         return ()
-    said = (("channel", customer.channel), ("language", customer.language))
+    said = ((CHANNEL, customer.channel), (LANGUAGE, customer.language))
     return tuple((name, value.encode()) for name, value in said if value is not None)
 
 
 def _headers(message_id: str, envelope: DataEnvelope, setting: NotificationSetting, marks: Marks) -> Headers:
-    """In the contract's order (section 4); `possible-duplicate` is added by who publishes."""
-    headers: Headers = (
-        ("notification-id", message_id.encode()),
-        ("envelope-id", envelope.envelope_id.encode()),
-        ("source-position", str(envelope.record.origin).encode()),
-        ("event-name", setting.event_name.encode()),
-        ("process-flow-name", setting.process_flow_name.encode()),
+    """In the contract's order (section 4)."""
+    return (
+        (NOTIFICATION_ID, message_id.encode()),
+        (ENVELOPE_ID, envelope.envelope_id.encode()),
+        (SOURCE_POSITION, str(envelope.record.origin).encode()),
+        (EVENT_NAME, setting.event_name.encode()),
+        (PROCESS_FLOW_NAME, setting.process_flow_name.encode()),
+        *mark_headers(marks.incomplete, is_late=marks.late),
     )
-    if marks.incomplete is not None:
-        headers += (("incomplete", marks.incomplete.encode()),)
-    if marks.late:
-        headers += (("late", b"true"),)
-    return headers

@@ -6,6 +6,7 @@ from uuid import UUID
 import msgspec
 
 from domain.clock import Instant, instant_text
+from domain.headers import SCHEMA_VERSION
 from domain.record import Headers
 from simulator.generate.flows import Happening
 from simulator.generate.plan import Schema
@@ -39,7 +40,7 @@ class EnvelopeWriter:
     """
 
     def __init__(self, unit: str, schema: Schema, begins_at: Instant, rng: Random) -> None:
-        self.headers: Headers = (("schema-version", schema.value.encode()),)
+        self.headers: Headers = ((SCHEMA_VERSION, schema.value.encode()),)
         if schema is Schema.TWO and rng.random() < 0.5:
             self.headers = ()
         self._schema = schema

@@ -9,6 +9,7 @@ import msgspec
 from connectors.line_format import Line, encode_line
 from domain.dead_letter import DeadLetterReason
 from domain.envelope import MOST_OBJECTS
+from domain.headers import SCHEMA_VERSION
 from domain.record import Headers
 
 _NESTING = 10_000
@@ -115,7 +116,7 @@ def _invalid_sequence(rng: Random, unit: str) -> bytes:
 
 def _other_schema(rng: Random, unit: str) -> bytes:
     version = rng.choice((b"0", b"3", b"99", b"two", b""))
-    return _line(unit, msgspec.json.encode(_envelope(unit)), (("schema-version", version),))
+    return _line(unit, msgspec.json.encode(_envelope(unit)), ((SCHEMA_VERSION, version),))
 
 
 def _too_many_objects(rng: Random, unit: str) -> bytes:

@@ -1,16 +1,27 @@
 """Reads what the service wrote: one notification or dead letter per line."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from connectors.dead_letters.stored_dead_letter import REQUEUED_FROM
-from connectors.line_format import Defect, Line, decode_line
+from connectors.line_format import Defect, decode_line
+from domain.headers import (
+    DEAD_LETTER_REASON,
+    DEAD_LETTER_SOURCE_POSITION,
+    ENVELOPE_ID,
+    EVENT_NAME,
+    INCOMPLETE,
+    LATE,
+    NOTIFICATION_ID,
+    POSSIBLE_DUPLICATE,
+    PROCESS_FLOW_NAME,
+    REQUEUED_FROM,
+    SOURCE_POSITION,
+    texts_of,
+)
+from domain.record import Origin
 from simulator.generate.iso_tree import XmlRefused, parse_iso_xml
-
-_POSITION = re.compile(r"-(\d+)@(\d+)$")
 
 
 class ObservedReport(msgspec.Struct, frozen=True):
@@ -59,21 +70,21 @@ def read_notification(line: bytes) -> ObservedNotification | Defect:
     read = decode_line(line)
     if isinstance(read, Defect):
         return read
-    headers = _texts(read)
-    identifier = headers.get("notification-id")
+    headers = texts_of(read.headers)
+    identifier = headers.get(NOTIFICATION_ID)
     if read.key is None or identifier is None:
-        return Defect("no key or no header notification-id")
-    position = _position(headers.get("source-position"))
+        return Defect(f"no key or no header {NOTIFICATION_ID}")
+    position = _position(headers.get(SOURCE_POSITION))
     return ObservedNotification(
         unit=read.key.decode(errors="replace"),
         notification_id=identifier,
-        envelope_id=headers.get("envelope-id"),
-        event=headers.get("event-name"),
-        flow=headers.get("process-flow-name"),
+        envelope_id=headers.get(ENVELOPE_ID),
+        event=headers.get(EVENT_NAME),
+        flow=headers.get(PROCESS_FLOW_NAME),
         partition=position and position[0],
-        incomplete=headers.get("incomplete"),
-        is_late="late" in headers,
-        is_possible_duplicate="possible-duplicate" in headers,
+        incomplete=headers.get(INCOMPLETE),
+        is_late=LATE in headers,
+        is_possible_duplicate=POSSIBLE_DUPLICATE in headers,
         report=_find_report(read.value),
     )
 
@@ -83,22 +94,18 @@ def read_dead_letter(line: bytes) -> ObservedDeadLetter | Defect:
     read = decode_line(line)
     if isinstance(read, Defect):
         return read
-    headers = _texts(read)
+    headers = texts_of(read.headers)
     return ObservedDeadLetter(
-        headers.get("dead-letter-reason", ""),
-        _position(headers.get("dead-letter-source-position")),
-        "possible-duplicate" in headers,
+        headers.get(DEAD_LETTER_REASON, ""),
+        _position(headers.get(DEAD_LETTER_SOURCE_POSITION)),
+        POSSIBLE_DUPLICATE in headers,
         REQUEUED_FROM in headers,
     )
 
 
-def _texts(line: Line) -> dict[str, str]:
-    return {name: value.decode(errors="replace") for name, value in line.headers}
-
-
 def _position(text: str | None) -> tuple[int, int] | None:
-    found = _POSITION.search(text or "")
-    return (int(found[1]), int(found[2])) if found else None
+    found = Origin.find(text or "")
+    return (found.partition.number, found.offset) if found else None
 
 
 def _find_report(value: bytes) -> ObservedReport | None:

@@ -3,7 +3,6 @@
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime
 
 from connectors.dead_letters.actions import NEW, Discarded, Requeued, Requeueing
 from connectors.dead_letters.port import AskedFor, DeadLetterStore
@@ -12,7 +11,7 @@ from daemon.commands.dead_letters.requeue_and_discard import discard, requeue
 from daemon.commands.dead_letters.stores import open_store
 from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.exit_code import ExitCode
-from domain.clock import Instant
+from domain.clock import Instant, instant_of
 from domain.dead_letter import DeadLetterReason
 
 _SUBCOMMANDS: dict[str, Callable[[Namespace, DeadLetterStore], ExitCode]] = {
@@ -80,7 +79,6 @@ def _reason(text: str) -> str:
 
 def _instant(text: str) -> Instant:
     try:
-        moment = datetime.fromisoformat(text)
+        return instant_of(text)
     except ValueError as error:
         raise ArgumentTypeError("write an instant, UTC unless it says otherwise: 2026-03-28T23:33") from error
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from daemon.status.file import StatusFile
-from daemon.status.report import Identity, State, Units, UnitWait, instant_of, instant_text, report
+from daemon.status.report import Identity, State, Units, UnitWait, report
 
 IDENTITY = Identity(17, "conf/application.conf", 1_774_740_000_000)
 
@@ -82,9 +82,3 @@ def test_without_any_report_before_a_full_disk_stops_nothing(tmp_path, full_disk
     full_disk()
     StatusFile(tmp_path).write(made())
     assert StatusFile(tmp_path).find() is None
-
-
-def test_instants_are_read_as_they_are_written():
-    for instant in (0, 1, 999, 1_774_740_835_941, 4_102_444_799_999):
-        assert instant_of(instant_text(instant)) == instant
-    assert instant_text(1_774_740_835_941) == "2026-03-28T23:33:55.941Z"

@@ -17,13 +17,13 @@ from daemon.status.report import (
     Units,
     UnitWait,
     UntakenPartition,
-    instant_text,
     report,
 )
 from daemon.status.service_report import STALE_MS, find_reports, service_report
 from daemon.status.text import status_lines
 from daemon.supervision.run_lock import RunLock
 from daemon.system_clock import SystemClock
+from domain.clock import instant_text
 from guardian.metrics import CycleTimes
 
 NOW = 1_774_740_835_941

@@ -12,11 +12,12 @@ from connectors.line_format import Line, decode_line
 from connectors.port import PublishRefused, TransportRefused, TransportStatus, TransportUnavailable
 from daemon.configuration.configuration import Configuration
 from daemon.status.file import StatusFile
-from daemon.status.report import Identity, State, StatusReport, UntakenPartition, instant_of, instant_text
+from daemon.status.report import Identity, State, StatusReport, UntakenPartition
 from daemon.supervision.in_flight_memory import InFlightEnvelope, identity_of
 from daemon.supervision.suspects import Suspects
 from daemon.worker import worker
 from daemon.worker.worker import Worker
+from domain.clock import instant_of, instant_text
 from domain.errors import DependencyUnavailable
 from domain.record import Origin, Partition, Record
 from guardian.actor_gateway import ActorsFailed
