@@ -93,13 +93,13 @@ def compose(
     context = TurnContext(strategy, held, resequencer_settings(configuration), SystemRandom(), handler)
     storage = _make_storage(configuration)
     registry = UnitRegistrySettings(
-        resequencer.idle_timeout_ms,
-        resequencer.stash_limit_bytes_per_worker,
-        storage.is_durable,
-        resequencer.stash_limit,
-        resequencer.stash_bytes,
-        output_bytes(configuration.ingress.max_record_bytes),
-        context.settings.longest_pause_ms,
+        idle_timeout_ms=resequencer.idle_timeout_ms,
+        stash_bytes=resequencer.stash_limit_bytes_per_worker,
+        can_reload=storage.is_durable,
+        unit_stash=resequencer.stash_limit,
+        unit_bytes=resequencer.stash_bytes,
+        share_bytes=output_bytes(configuration.ingress.max_record_bytes),
+        longest_pause_ms=context.settings.longest_pause_ms,
     )
     servers = Servers(_make_transport(configuration, wait, slot), storage, ActorGateway(context, decoder.decode, registry))
     retry = RetryWithBackoff(BackoffSettings(), wait, is_stopping)
