@@ -8,8 +8,8 @@ from kafka.errors import KafkaError
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from connectors.kafka.client import make_client
+from connectors.kafka.core.fencing import Membership, Snapshot
 from connectors.kafka.errors import translated
-from connectors.kafka.fencing import Membership, Snapshot
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.unreadable import Unreadable
 from domain.record import Partition

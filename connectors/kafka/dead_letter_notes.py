@@ -7,7 +7,7 @@ retention takes a note before its letter.
 import msgspec
 
 from connectors.dead_letters.actions import Action
-from connectors.kafka.records import ProducerRecord
+from connectors.kafka.core.records import ProducerRecord
 from domain.headers import DEAD_LETTER_ACTION
 from domain.record import Headers
 

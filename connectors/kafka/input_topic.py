@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Iterable
 
-from connectors.kafka.fencing import Committed
-from connectors.kafka.offset_metadata import OffsetMetadata, find_metadata
+from connectors.kafka.core.fencing import Committed
+from connectors.kafka.core.offset_metadata import OffsetMetadata, find_metadata
 from connectors.kafka.partitioner_check import Placement
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topics import Topic, Topics, made_anew

@@ -9,8 +9,8 @@ from time import monotonic
 from kafka import KafkaConsumer, TopicPartition
 
 from connectors.kafka.client import make_client
+from connectors.kafka.core.fencing import Committed
 from connectors.kafka.errors import translated
-from connectors.kafka.fencing import Committed
 from connectors.kafka.settings import KafkaSettings
 from connectors.port import TransportUnavailable
 from domain.clock import Instant

@@ -17,10 +17,10 @@ from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition, errors
 from kafka.structs import ConsumerGroupMetadata
 
 from connectors.kafka.client import make_client
+from connectors.kafka.core.fencing import Committed
+from connectors.kafka.core.records import ProducerRecord
 from connectors.kafka.errors import translated
-from connectors.kafka.fencing import Committed
 from connectors.kafka.quick_producer import QuickProducer
-from connectors.kafka.records import ProducerRecord
 from connectors.kafka.time_limit import Bounded
 from domain.record import Partition
 

@@ -11,11 +11,11 @@ from time import monotonic
 from kafka import errors
 
 from connectors.kafka.consumer import as_group_metadata
+from connectors.kafka.core.fencing import Committed, Fencing
+from connectors.kafka.core.records import ProducerRecord
 from connectors.kafka.errors import text_of, to_transport_error
-from connectors.kafka.fencing import Committed, Fencing
 from connectors.kafka.offsets import LogReader
 from connectors.kafka.producer import NotTaken, TransactionalProducer
-from connectors.kafka.records import ProducerRecord
 from connectors.kafka.settings import KafkaSettings
 from connectors.port import NothingLeft, PublishRefused, TransportRefused, TransportUnavailable
 from domain.record import Partition

@@ -10,7 +10,7 @@ from kafka.errors import CorruptRecordError
 from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from kafka.record.util import decode_varint
 
-from connectors.kafka.records import RawHeaders, UndecodableHeaders
+from connectors.kafka.core.records import RawHeaders, UndecodableHeaders
 
 
 class _Content(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-from connectors.kafka.client_options import ClientOptions
-from connectors.kafka.topic_names import KafkaTopics
+from connectors.kafka.core.client_options import ClientOptions
+from connectors.kafka.core.topic_names import KafkaTopics
 
 _CONSUMER_DEFAULTS: Mapping[str, Any] = {
     # What is read ahead is held in memory; a worker that was killed is missed after 10 s, not 45.

@@ -7,17 +7,17 @@ from math import inf
 from time import monotonic
 
 from connectors.kafka.consumer import Fetched, GroupMember
+from connectors.kafka.core.fencing import Committed, Fencing
+from connectors.kafka.core.open_transactions import OpenTransactions
+from connectors.kafka.core.paused_partitions import PausedPartitions
+from connectors.kafka.core.records import ProducerRecord, to_records
+from connectors.kafka.core.size_limits import SizeLimits
 from connectors.kafka.errors import to_transport_error
-from connectors.kafka.fencing import Committed, Fencing
 from connectors.kafka.input_topic import Input
 from connectors.kafka.offsets import LogReader
-from connectors.kafka.open_transactions import OpenTransactions
-from connectors.kafka.paused_partitions import PausedPartitions
 from connectors.kafka.producer import NotTaken
 from connectors.kafka.publisher import Publisher
-from connectors.kafka.records import ProducerRecord, to_records
 from connectors.kafka.settings import KafkaSettings
-from connectors.kafka.size_limits import SizeLimits
 from connectors.kafka.topics import Topics
 from connectors.port import (
     Channel,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from connectors.kafka.client_options import read_options
+from connectors.kafka.core.client_options import read_options
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications
 from domain.errors import ConfigurationError

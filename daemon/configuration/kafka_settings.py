@@ -4,7 +4,7 @@ import platform
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from connectors.kafka.client_options import read_options
+from connectors.kafka.core.client_options import read_options
 from daemon.configuration.configuration import Configuration
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
@@ -13,8 +13,8 @@ if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
 
 def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSettings":
     """Topics, options and identity of the worker in this slot; nothing is connected."""
+    from connectors.kafka.core.topic_names import KafkaTopics
     from connectors.kafka.settings import KafkaSettings
-    from connectors.kafka.topic_names import KafkaTopics
 
     ingress, notification = configuration.ingress, configuration.notification
     options, _, _ = read_options(dict(ingress.kafka_clients), dict(notification.kafka_clients))

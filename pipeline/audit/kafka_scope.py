@@ -5,9 +5,9 @@ from time import monotonic
 
 from pyspark.sql import DataFrame, SparkSession
 
+from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
-from connectors.kafka.topic_names import KafkaTopics
 from domain.record import Partition
 from pipeline.archive.reading import ArchiveSnapshot
 from pipeline.audit.errors import AuditRefused

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from connectors.kafka.records import to_record
+from connectors.kafka.core.records import to_record
 from domain.record import Headers, Origin, Partition, Record
 from guardian.gc_tuning import calm_collector
 from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, UNREADABLE, Row, letter_row, located, notification_row, record_row

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from storage.fencing import advanced
-from storage.infinispan.compaction import Compacted, Compaction, CompactionLimits
-from storage.infinispan.expiry import ExpiryWatermark
-from storage.infinispan.index_block import IndexBlock, encode_index_block, index_block_of
-from storage.infinispan.page import Page, encode_page
-from storage.infinispan.partition_keys import index_block_name, page_name, segment_name
-from storage.infinispan.partition_state import PartitionState, take_up_changes
-from storage.infinispan.records import UnitRecord, record_of
-from storage.infinispan.segment import (
+from storage.infinispan.layout.compaction import Compacted, Compaction, CompactionLimits
+from storage.infinispan.layout.expiry import ExpiryWatermark
+from storage.infinispan.layout.index_block import IndexBlock, encode_index_block, index_block_of
+from storage.infinispan.layout.page import Page, encode_page
+from storage.infinispan.layout.records import UnitRecord, record_of
+from storage.infinispan.layout.segment import (
     CommitVersion,
     IndexBlockRow,
     Segment,
@@ -21,7 +19,9 @@ from storage.infinispan.segment import (
     encode_segment,
     version_of_header,
 )
-from storage.infinispan.value_framing import Kind, Value, count_parts, part_names
+from storage.infinispan.layout.value_framing import Kind, Value, count_parts, part_names
+from storage.infinispan.partition_keys import index_block_name, page_name, segment_name
+from storage.infinispan.partition_state import PartitionState, take_up_changes
 from storage.port import Commit
 
 

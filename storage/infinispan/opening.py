@@ -5,11 +5,19 @@ from collections.abc import Callable
 from domain.errors import OwnershipLost
 from storage.fencing import succeeded
 from storage.infinispan.data_loss import DataLoss
-from storage.infinispan.expiry import ExpiryWatermark
+from storage.infinispan.layout.expiry import ExpiryWatermark
+from storage.infinispan.layout.segment import (
+    CommitVersion,
+    Segment,
+    SegmentManifest,
+    WindowRow,
+    encode_segment,
+    token_of,
+    token_text,
+)
+from storage.infinispan.layout.value_framing import Kind, Missing, Value, count_parts, part_names
 from storage.infinispan.partition_keys import PartitionKeys, page_name, segment_name
 from storage.infinispan.partition_state import PartitionState, read_partition_state
-from storage.infinispan.segment import CommitVersion, Segment, SegmentManifest, WindowRow, encode_segment, token_of, token_text
-from storage.infinispan.value_framing import Kind, Missing, Value, count_parts, part_names
 from storage.port import Header, StorageUnavailable
 
 _TRIES = 10

@@ -1,10 +1,10 @@
 """One partition's values and counter in the cache."""
 
 from domain.record import Partition
-from storage.infinispan.cache_port import Cache
-from storage.infinispan.page import Page, PageMemory, decode_page
-from storage.infinispan.segment import CommitVersion, Segment, decode_segment, token_text, version_of
-from storage.infinispan.value_framing import Kind, Missing, Value, cut, joined
+from storage.infinispan.layout.page import Page, PageMemory, decode_page
+from storage.infinispan.layout.segment import CommitVersion, Segment, decode_segment, token_text, version_of
+from storage.infinispan.layout.value_framing import Kind, Missing, Value, cut, joined
+from storage.infinispan.port import Cache
 
 
 def segment_name(version: CommitVersion) -> str:

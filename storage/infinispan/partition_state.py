@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 
-from storage.infinispan.compaction import Copy, find_copy
-from storage.infinispan.expiry import ExpiredUnits, ExpiryWatermark
-from storage.infinispan.index_block import IndexBlock, decode_index_block
-from storage.infinispan.page import Page
-from storage.infinispan.page_table import PageTable
+from storage.infinispan.layout.compaction import Copy, find_copy
+from storage.infinispan.layout.expiry import ExpiredUnits, ExpiryWatermark
+from storage.infinispan.layout.index_block import IndexBlock, decode_index_block
+from storage.infinispan.layout.page import Page
+from storage.infinispan.layout.page_table import PageTable
+from storage.infinispan.layout.records import UnitRecord, WaitsRow, combined, waits_of
+from storage.infinispan.layout.segment import Segment, SegmentManifest, WindowRow, encode_segment
+from storage.infinispan.layout.value_framing import Kind, count_parts
+from storage.infinispan.layout.window import Progress, Window
 from storage.infinispan.partition_keys import PartitionKeys, page_name, segment_name
-from storage.infinispan.records import UnitRecord, WaitsRow, combined, waits_of
-from storage.infinispan.segment import Segment, SegmentManifest, WindowRow, encode_segment
-from storage.infinispan.value_framing import Kind, count_parts
-from storage.infinispan.window import Progress, Window
 from storage.port import Waits
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from domain.record import Partition
-from storage.infinispan.cache_port import Cache
-from storage.infinispan.compaction import CompactionLimits
 from storage.infinispan.data_loss import DataLoss
+from storage.infinispan.layout.compaction import CompactionLimits
+from storage.infinispan.layout.page import PageMemory
 from storage.infinispan.opening import Opening
-from storage.infinispan.page import PageMemory
 from storage.infinispan.partition import InfinispanPartitionStore
 from storage.infinispan.partition_keys import PartitionKeys
+from storage.infinispan.port import Cache
 from storage.infinispan.settings import LayoutSettings
 from storage.infinispan.wall_clock import WallClock
 

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from storage.infinispan.cache_port import Cache
-from storage.infinispan.expiry import NEVER, ExpiredUnits, ExpiryWatermark
+from storage.infinispan.layout.expiry import NEVER, ExpiredUnits, ExpiryWatermark
 from storage.infinispan.partition_state import PartitionState
+from storage.infinispan.port import Cache
 from storage.port import StorageRefused
 
 

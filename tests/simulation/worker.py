@@ -16,7 +16,7 @@ from simulation.fake_clients import FakeConsumer
 from simulation.injected_faults import FOR_LONG
 from simulation.struck_storage import StruckSharedStorage
 
-from connectors.kafka.client_options import ClientOptions
+from connectors.kafka.core.client_options import ClientOptions
 from connectors.kafka.settings import KafkaSettings, KafkaTopics
 from connectors.kafka.transport import KafkaTransport
 from domain.decoding import DecodingSettings, EnvelopeDecoder

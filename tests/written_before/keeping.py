@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.waiting import wait_until
 from written_before.history import PARTITIONS, UNITS
 
-from storage.infinispan.cache_port import Cache
+from storage.infinispan.port import Cache
 from storage.port import PartitionStore, StorageUnavailable
 
 if TYPE_CHECKING:  # The clients take a second to import, which the tests without servers need not wait for.

@@ -11,7 +11,7 @@ from harness.driving import wire
 from harness.servers.kafka_worker import KafkaWorker
 from written_before.kafka_position import DONE, RECORDS, send
 
-from connectors.kafka.offset_metadata import OffsetMetadata, find_metadata
+from connectors.kafka.core.offset_metadata import OffsetMetadata, find_metadata
 from guardian import takeover
 from guardian.done_offsets import decode
 from servers.kafka.server import KafkaServer

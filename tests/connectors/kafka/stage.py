@@ -12,9 +12,9 @@ from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartitio
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import InvalidReplicationFactorError
 
-from connectors.kafka.client_options import read_options
+from connectors.kafka.core.client_options import read_options
+from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.settings import KafkaSettings
-from connectors.kafka.topic_names import KafkaTopics
 from connectors.kafka.transport import KafkaTransport
 from connectors.port import Channel, OutputRecord, PartitionOutput, Polled, Position, PublishRefused, TransportUnavailable
 from domain.record import Headers, Partition, Record

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from connectors.kafka.client_options import read_options
+from connectors.kafka.core.client_options import read_options
+from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.settings import KafkaSettings
-from connectors.kafka.topic_names import KafkaTopics
 
 CONSUMER = {"bootstrap.servers": "a:1, b:2", "group.id": "g"}
 

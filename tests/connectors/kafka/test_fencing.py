@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from connectors.kafka.fencing import Committed, Fencing, Membership, Snapshot
+from connectors.kafka.core.fencing import Committed, Fencing, Membership, Snapshot
 from domain.record import Partition
 
 P0, P1 = Partition("t", 0), Partition("t", 1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.kafka.offset_metadata import MOST_CHARACTERS, OffsetMetadata, find_metadata
+from connectors.kafka.core.offset_metadata import MOST_CHARACTERS, OffsetMetadata, find_metadata
 from connectors.port import TransportRefused
 
 TOPIC = UUID("89f6241c-3905-4c3b-8d80-3abb9a0b5a50")

@@ -2,7 +2,7 @@
 
 import logging
 
-from connectors.kafka.open_transactions import OpenTransactions
+from connectors.kafka.core.open_transactions import OpenTransactions
 from domain.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)

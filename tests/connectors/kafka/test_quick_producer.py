@@ -11,9 +11,9 @@ from kafka.partitioner.default import murmur2
 from kafka.producer.transaction_manager import TransactionalRequestResult
 from kafka.structs import ConsumerGroupMetadata
 
+from connectors.kafka.core.records import ProducerRecord
 from connectors.kafka.producer import TransactionalProducer
 from connectors.kafka.quick_producer import QuickProducer, partition_of
-from connectors.kafka.records import ProducerRecord
 from connectors.kafka.time_limit import Bounded
 
 

@@ -10,8 +10,8 @@ from kafka.record import memory_records
 from kafka.record.memory_records import MemoryRecords
 
 from connectors.kafka.client import make_client
+from connectors.kafka.core.records import UndecodableHeaders
 from connectors.kafka.record_batch import RecordBatch
-from connectors.kafka.records import UndecodableHeaders
 from tests.connectors.kafka.raw_batches import GZIP, batch, record, varint
 
 

@@ -5,9 +5,9 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.kafka.records import BEGINNING_BYTES, ProducerRecord, size_of
-from connectors.kafka.size_limits import SizeLimits
-from connectors.kafka.topic_names import KafkaTopics
+from connectors.kafka.core.records import BEGINNING_BYTES, ProducerRecord, size_of
+from connectors.kafka.core.size_limits import SizeLimits
+from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.port import Channel, OutputRecord
 
 NOW = 1_774_740_835_941

@@ -9,8 +9,8 @@ import pytest
 from harness.waiting import wait_until
 from kafka import KafkaProducer, TopicPartition
 
-from connectors.kafka.offset_metadata import OffsetMetadata
-from connectors.kafka.topic_names import KafkaTopics
+from connectors.kafka.core.offset_metadata import OffsetMetadata
+from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.transport import KafkaTransport
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.record import Partition

@@ -8,8 +8,8 @@ from fuzz.scratch import scratch
 from fuzz.unsynced_files import UnsyncedFiles
 
 from connectors.files.archived_marker import ArchivedMarker
-from connectors.kafka.offset_metadata import OffsetMetadata
-from connectors.kafka.offset_metadata import find_metadata as find_offset_metadata
+from connectors.kafka.core.offset_metadata import OffsetMetadata
+from connectors.kafka.core.offset_metadata import find_metadata as find_offset_metadata
 from connectors.port import TransportRefused
 from guardian.done_offsets import DoneOffsets, decode, encode
 from guardian.takeover import Metadata, find_metadata

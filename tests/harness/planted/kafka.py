@@ -10,8 +10,8 @@ from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 from simulation.fake_clients import FakeConsumer
 
 from connectors.kafka.consumer import Fetched, GroupMember, _Listener
+from connectors.kafka.core.fencing import Committed, Fencing, Membership, Snapshot
 from connectors.kafka.errors import to_transport_error
-from connectors.kafka.fencing import Committed, Fencing, Membership, Snapshot
 from connectors.kafka.offsets import LogReader
 from connectors.kafka.producer import TransactionalProducer
 from connectors.kafka.publisher import Publisher

@@ -13,8 +13,8 @@ from harness.spark.options import fast_sources
 from kafka import TopicPartition
 from msgspec.structs import replace
 
+from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.settings import KafkaSettings
-from connectors.kafka.topic_names import KafkaTopics
 from daemon.commands.audit import audit_settings
 from daemon.configuration.configuration import load
 from daemon.status.report import State, StatusReport

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.kafka.client_options import read_options
+from connectors.kafka.core.client_options import read_options
 from domain.errors import ConfigurationError
 from pipeline.spark.java_client import java_options
 

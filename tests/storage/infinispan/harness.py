@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from storage.infinispan.cache_port import Cache
+from storage.infinispan.port import Cache
 from storage.infinispan.settings import LayoutSettings
 from storage.infinispan.storage import InfinispanStorage
 from storage.port import Commit, PartitionStore, StorageUnavailable

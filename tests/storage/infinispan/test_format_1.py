@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.infinispan.cache_port import Cache
+from storage.infinispan.port import Cache
 from storage.infinispan.rest_client import InfinispanRest
 from storage.infinispan.settings import LayoutSettings, ServerSettings
 from storage.infinispan.storage import InfinispanStorage

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.infinispan.expiry import ExpiryWatermark
-from storage.infinispan.index_block import DeadCopy, IndexBlock, decode_index_block, encode_index_block, index_block_of
-from storage.infinispan.page import Page, PageMemory, decode_page, encode_page, packed
-from storage.infinispan.records import UnitRecord, combined
-from storage.infinispan.segment import (
+from storage.infinispan.layout.expiry import ExpiryWatermark
+from storage.infinispan.layout.index_block import DeadCopy, IndexBlock, decode_index_block, encode_index_block, index_block_of
+from storage.infinispan.layout.page import Page, PageMemory, decode_page, encode_page, packed
+from storage.infinispan.layout.records import UnitRecord, combined
+from storage.infinispan.layout.segment import (
     CommitVersion,
     Segment,
     SegmentManifest,
@@ -22,8 +22,8 @@ from storage.infinispan.segment import (
     token_text,
     version_of,
 )
-from storage.infinispan.unit_index import MOST_MERGED, PAGE_BITS, UnitIndex, entries_of, from_bytes, to_bytes
-from storage.infinispan.value_framing import FORMAT_VERSION, PART_BYTES, Kind, Value, cut, joined
+from storage.infinispan.layout.unit_index import MOST_MERGED, PAGE_BITS, UnitIndex, entries_of, from_bytes, to_bytes
+from storage.infinispan.layout.value_framing import FORMAT_VERSION, PART_BYTES, Kind, Value, cut, joined
 from storage.port import Header, StorageRefused
 
 units = st.text(min_size=1, max_size=20)
@@ -89,7 +89,7 @@ def test_a_value_that_is_cut_is_refused(length):
 
 
 def test_a_newer_format_is_refused_with_the_remedy(monkeypatch):
-    monkeypatch.setattr("storage.infinispan.value_framing.FORMAT_VERSION", FORMAT_VERSION + 1)
+    monkeypatch.setattr("storage.infinispan.layout.value_framing.FORMAT_VERSION", FORMAT_VERSION + 1)
     ((_, body),) = cut(Value(Kind.PAGE, "it", b"payload"))
     monkeypatch.undo()
     with pytest.raises(StorageRefused, match="it: has format 3, this version of the service knows 2; start the newer"):

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from storage.infinispan.records import UnitRecord
-from storage.infinispan.value_framing import undecodable
+from storage.infinispan.layout.records import UnitRecord
+from storage.infinispan.layout.value_framing import undecodable
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[UnitRecord, ...]).decode

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from storage.infinispan.expiry import NEVER
-from storage.infinispan.records import UnitRecord, WaitsRow
-from storage.infinispan.unit_index import Entries, entries_of, from_bytes, merged, to_bytes
-from storage.infinispan.value_framing import undecodable
+from storage.infinispan.layout.expiry import NEVER
+from storage.infinispan.layout.records import UnitRecord, WaitsRow
+from storage.infinispan.layout.unit_index import Entries, entries_of, from_bytes, merged, to_bytes
+from storage.infinispan.layout.value_framing import undecodable
 
 _SLOT_BITS = 15
 

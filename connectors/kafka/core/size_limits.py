@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
-from connectors.kafka.records import BEGINNING_BYTES, ProducerRecord, size_of
-from connectors.kafka.topic_names import KafkaTopics
+from connectors.kafka.core.records import BEGINNING_BYTES, ProducerRecord, size_of
+from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.port import Channel, OutputRecord
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from storage.infinispan.expiry import ExpiryWatermark
-from storage.infinispan.records import UnitRecord
-from storage.infinispan.value_framing import undecodable
+from storage.infinispan.layout.expiry import ExpiryWatermark
+from storage.infinispan.layout.records import UnitRecord
+from storage.infinispan.layout.value_framing import undecodable
 from storage.port import Header
 
 MOST_COMMITS = 2**32 - 1

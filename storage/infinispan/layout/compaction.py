@@ -5,12 +5,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from storage.infinispan.expiry import ExpiredUnits
-from storage.infinispan.index_block import DeadCopy
-from storage.infinispan.page import Page, packed
-from storage.infinispan.page_table import PageTable
-from storage.infinispan.records import UnitRecord, combined
-from storage.infinispan.window import Progress, Window
+from storage.infinispan.layout.expiry import ExpiredUnits
+from storage.infinispan.layout.index_block import DeadCopy
+from storage.infinispan.layout.page import Page, packed
+from storage.infinispan.layout.page_table import PageTable
+from storage.infinispan.layout.records import UnitRecord, combined
+from storage.infinispan.layout.window import Progress, Window
 
 _PAGES_GIVEN_UP = 64
 _PAGES_MOVED = 2

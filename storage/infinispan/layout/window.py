@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from storage.infinispan.expiry import NEVER
-from storage.infinispan.records import UnitRecord
-from storage.infinispan.segment import WindowRow
+from storage.infinispan.layout.expiry import NEVER
+from storage.infinispan.layout.records import UnitRecord
+from storage.infinispan.layout.segment import WindowRow
 
 
 class Progress(NamedTuple):

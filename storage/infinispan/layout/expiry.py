@@ -4,7 +4,7 @@ from collections.abc import Container, Sequence
 
 import msgspec
 
-from storage.infinispan.records import UnitRecord
+from storage.infinispan.layout.records import UnitRecord
 
 NEVER = -1
 """Before every time of a caught-up clock."""

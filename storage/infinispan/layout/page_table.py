@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from storage.infinispan.expiry import NEVER
-from storage.infinispan.index_block import IndexBlock, PageRow
-from storage.infinispan.segment import IndexBlockRow, SegmentManifest
-from storage.infinispan.unit_index import UnitIndex
+from storage.infinispan.layout.expiry import NEVER
+from storage.infinispan.layout.index_block import IndexBlock, PageRow
+from storage.infinispan.layout.segment import IndexBlockRow, SegmentManifest
+from storage.infinispan.layout.unit_index import UnitIndex
 
 
 class _PageState:

@@ -1,0 +1,1 @@
+"""How a partition lies in the cache: segments, pages, the index over them, and how they are compacted. Pure."""
