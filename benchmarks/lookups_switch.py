@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from benchmarks._lookups import asked_of, publish
+from benchmarks._releases import asked_of, publish
 from benchmarks._worker import on_files
 from benchmarks._workload import Workload, made, override
 from daemon.composition import Parts

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from benchmarks._lookups import asked_of, publish
+from benchmarks._releases import asked_of, publish
 from benchmarks._worker import Spent, on_files, run_through
 from benchmarks._workload import Workload, made, override
 from enrichment.directory import LookupsDirectory

@@ -88,14 +88,14 @@ class LookupsDirectory:
             shutil.rmtree(left, ignore_errors=True)
         current = self.get_current().version
         old = [each for each in self.versions()[: -keep or None] if each != current]
-        removed = [version for version in old if self._is_removed(version)]
+        removed = [version for version in old if self._try_to_remove(version)]
         oldest = self.versions()[0]
         for left in self.quarantine.glob("*"):
             if is_version(left.name) and left.name < oldest:
                 shutil.rmtree(left, ignore_errors=True)
         return removed
 
-    def _is_removed(self, version: str) -> bool:
+    def _try_to_remove(self, version: str) -> bool:
         """Readers hold a shared lock on the manifest; whoever opens it later sees that it is no longer in its place."""
         gone = self.releases / f"{_GONE}{version}"
         with suppress(BlockingIOError), (self.release(version) / MANIFEST).open("rb") as stream:

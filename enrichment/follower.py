@@ -56,7 +56,7 @@ class Follower:
             pointer = self._directory.get_current()
             if pointer == self._offered:
                 self._complaint = self._refused = None
-            elif not self._is_left_alone(pointer):
+            elif not self._skip_refused(pointer):
                 self._offer(open_release(self._directory, pointer))
                 self._offered, self._complaint = pointer, None
         except NoRelease as error:
@@ -67,7 +67,7 @@ class Follower:
         except Exception as error:  # noqa: BLE001 - The thread would end, and with it what is said of any other release.
             self._complain(words_of(error))
 
-    def _is_left_alone(self, pointer: Pointer) -> bool:
+    def _skip_refused(self, pointer: Pointer) -> bool:
         """What was refused is tried again at ever longer intervals: reading it takes a while, and a disk may recover."""
         if pointer != self._refused:
             self._refused, self._pause, self._left_alone = pointer, 1, 0

@@ -230,9 +230,9 @@ class Cycle:
         for each in decisions:
             decided[each.key.partition].append(each.decision)
         touched = [owned for name, owned in self.partitions.owned.items() if name in moved or name in decided]
-        return [owned for owned in touched if self._is_committed(owned, arrivals.letters.get(owned.partition, ()), decided)]
+        return [owned for owned in touched if self._commit_partition(owned, arrivals.letters.get(owned.partition, ()), decided)]
 
-    def _is_committed(
+    def _commit_partition(
         self, owned: OwnedPartition, letters: Sequence[DeadLetter], decided: Mapping[Partition, Sequence[Decision]]
     ) -> bool:
         decisions = decided.get(owned.partition, ())

@@ -72,7 +72,7 @@ def resume(copy: WorkingCopy) -> None:
         unstash(copy, left.lane)
     if left.cause is not None:
         release_stash(copy, left.cause, is_rest=True)
-    _settle(copy)
+    _unstash_all(copy)
     _take_queued(copy)
 
 
@@ -180,10 +180,10 @@ def _try_again(copy: WorkingCopy, *, is_early: bool = False) -> None:
     else:
         attempt(copy, retry.entry)
         unstash(copy, retry.entry.rank.lane)
-    _settle(copy)
+    _unstash_all(copy)
 
 
-def _settle(copy: WorkingCopy) -> None:
+def _unstash_all(copy: WorkingCopy) -> None:
     """What came while nothing could be handled may have become acceptable, and too much."""
     copy.incomplete, copy.released_to = None, -1
     for lane in copy.stash.names:

@@ -46,7 +46,7 @@ class PartitionAppender:
             finally:
                 os.close(descriptor)
 
-    def settle(self, wanted: Mapping[str, Wanted]) -> dict[str, int]:
+    def append_missing(self, wanted: Mapping[str, Wanted]) -> dict[str, int]:
         """Let each of these lines, by the number in its `requeued-from`, stand in the file once and durably; where each begins.
 
         What is there already is left alone. Missing from the answer is what is not there and cannot be written either:

@@ -46,7 +46,7 @@ class Requeue:
         begun = {each.letter_id: each for each in self._actions.last().values() if isinstance(each, Requeueing)}
         if begun:
             lines = {each.letter_id: _line(each) for each in self._letters.letters() if each.letter_id in begun}
-            yield from self._settle(list(begun.values()), lines)
+            yield from self._complete(list(begun.values()), lines)
 
     def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
         """Requeue them in this order, a portion at a time; the outcomes of a portion come when it is durable."""
@@ -55,7 +55,7 @@ class Requeue:
             if begun:
                 self._actions.append(begun)
             yield from refused
-            yield from self._settle(begun, {each.letter_id: _line(each) for each in portion})
+            yield from self._complete(begun, {each.letter_id: _line(each) for each in portion})
 
     def _begin(self, letters: Sequence[StoredDeadLetter]) -> tuple[list[Requeueing], list[Outcome]]:
         """The intents, and the outcome of those whose input cannot be appended to."""
@@ -72,11 +72,11 @@ class Requeue:
                 ]
         return begun, refused
 
-    def _settle(self, intents: Sequence[Requeueing], lines: Mapping[LetterId, bytes]) -> Iterator[Outcome]:
+    def _complete(self, intents: Sequence[Requeueing], lines: Mapping[LetterId, bytes]) -> Iterator[Outcome]:
         for partition, group in _by_partition(intents, lambda each: each.partition):
             wanted = {each.number: Wanted(each.beyond, lines.get(each.letter_id)) for each in group}
             try:
-                found = self._end(partition).settle(wanted)
+                found = self._end(partition).append_missing(wanted)
             except TransportRefused as error:
                 yield from (Outcome(each.number, None, str(error)) for each in group)
             else:

@@ -53,7 +53,7 @@ class Publisher:
             self.attempts += 1
         return self._producer
 
-    def settle(self) -> None:
+    def resolve(self) -> None:
         """Find out how the last transaction ended, if that is not known.
 
         First a new producer, then the positions: in this order, for until then the old one's commit may still arrive.
@@ -66,7 +66,7 @@ class Publisher:
         self.connect()
         found = {each: self._log.position(each, self.asked_under()) for each in self._undecided}
         for partition, tried in self._undecided.items():
-            self._settle(partition, tried, found[partition])
+            self._resolve(partition, tried, found[partition])
         self._undecided = {}
 
     def has_left(self, partition: Partition, position: Committed) -> bool:
@@ -79,7 +79,7 @@ class Publisher:
         return any(failed.get(each) == position for each, position in positions.items())
 
     def commit(self, records: Sequence[ProducerRecord], positions: Mapping[Partition, Committed]) -> None:
-        """One transaction, under the group as it is; `settle` comes before.
+        """One transaction, under the group as it is; `resolve` comes before.
 
         Raises:
             NotTaken: One of the records is the reason; nothing left.
@@ -124,7 +124,7 @@ class Publisher:
         """Returns if it all left in spite of the error."""
         _LOG.warning("the outcome of a transaction is not known, finding out: %s", text_of(error))
         self._refuse_twins(error)
-        self.settle()
+        self.resolve()
         if all(self.has_left(*each) for each in positions.items()):
             return
         if lost := self._fencing.not_owned(positions):
@@ -133,7 +133,7 @@ class Publisher:
         problem = to_transport_error("the output", error)
         raise (NothingLeft(str(problem)) if isinstance(problem, TransportUnavailable) else problem) from error
 
-    def _settle(self, partition: Partition, tried: Committed, found: Committed | None) -> None:
+    def _resolve(self, partition: Partition, tried: Committed, found: Committed | None) -> None:
         before = self._fencing.find_position(partition)
         if found == tried != before:
             self._fencing.note_position(partition, tried)

@@ -80,7 +80,7 @@ class KafkaTransport:
     def position(self, partition: Partition) -> Position | None:
         """As the port says. What another program wrote there is handed out without its text."""
         self._connected()
-        self._publisher.settle()
+        self._publisher.resolve()
         committed = self._log.position(partition, self._publisher.asked_under())
         self._fencing.note_position(partition, committed)
         if committed is not None:
@@ -144,7 +144,7 @@ class KafkaTransport:
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         self._connected()
-        self._publisher.settle()
+        self._publisher.resolve()
         positions = {each.partition: self._input.committed(each.partition, each.position) for each in outputs}
         rest = [each for each in outputs if not self._publisher.has_left(each.partition, positions[each.partition])]
         if not rest:
@@ -211,12 +211,12 @@ class KafkaTransport:
         self._waiting = {each: tries for each, tries in self._waiting.items() if each in suspects}
         until = monotonic() + 2 * self._settings.undecided_wait_ms / 1000
         if suspects:
-            self._publisher.settle()
+            self._publisher.resolve()
         for partition in sorted(suspects, key=lambda each: self._waiting.get(each, 0)):
-            if not self._is_looked_at(partition) and monotonic() > until:
+            if not self._check_position(partition) and monotonic() > until:
                 return
 
-    def _is_looked_at(self, partition: Partition) -> bool:
+    def _check_position(self, partition: Partition) -> bool:
         try:
             found = self._log.position(partition, self._publisher.asked_under())
         except TransportUnavailable as error:

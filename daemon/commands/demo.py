@@ -115,14 +115,14 @@ class _Run:
         """Simulate; the late envelopes follow when the deadlines of the rest have passed."""
         source = self._configuration.ingress.file_directory
 
-        def has_written(done: int, total: int) -> None:
+        def show_written(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
         def before_the_late_ones(milliseconds: int) -> None:
             del milliseconds
             self._work_off(progress, task)
 
-        self._summary = simulate(self._plan, source, self._expected, has_written, before_the_late_ones)
+        self._summary = simulate(self._plan, source, self._expected, show_written, before_the_late_ones)
         self._work_off(progress, task)
 
     def _work_off(self, progress: Progress, task: TaskID) -> None:
@@ -131,7 +131,7 @@ class _Run:
         lines = sum(_count_lines(file) for file in source.glob("partition-*.jsonl"))
         begun = self._begin()
         progress.update(task, description="putting in order", completed=0, total=lines)
-        self._watch(lambda report: self._has_read(report, lines, progress, task), "reading")
+        self._watch(lambda report: self._show_reading(report, lines, progress, task), "reading")
         if begun is not None:
             self._speed = lines / (monotonic() - begun)
         progress.update(task, description="waiting for deadlines")
@@ -145,7 +145,7 @@ class _Run:
         self._watch(lambda report: report.state == State.READY, "the start")
         return monotonic()
 
-    def _has_read(self, report: StatusReport, lines: int, progress: Progress, task: TaskID) -> bool:
+    def _show_reading(self, report: StatusReport, lines: int, progress: Progress, task: TaskID) -> bool:
         records = report.counts.get("records", 0)
         progress.update(task, completed=records)
         return records >= lines

@@ -86,11 +86,11 @@ def _write(plan: Plan, pacer: Pacer, configuration: Configuration, expected: Pat
     with _progress(console) as progress:
         task = progress.add_task(f"units of seed {plan.seed}", total=plan.units, rate="")
 
-        def has_written(done: int, total: int) -> None:
+        def show_written(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total, rate=f"{pacer.rate:,.0f} lines/s")
 
         pause_for_late_ones = partial(_pause_for_late_ones, progress)
-        return simulate_into(lambda: _open_input(plan, configuration), plan, expected, has_written, pause_for_late_ones, pacer)
+        return simulate_into(lambda: _open_input(plan, configuration), plan, expected, show_written, pause_for_late_ones, pacer)
 
 
 def _progress(console: Console) -> Progress:

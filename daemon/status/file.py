@@ -34,7 +34,7 @@ class StatusFile:
             self._replace(content)
             self._has_failed = False
         except OSError as error:
-            if not self._is_written_over(content):
+            if not self._overwrite(content):
                 self._note(error)
 
     def find(self) -> StatusReport | None:
@@ -53,7 +53,7 @@ class StatusFile:
                 self._fresh.unlink(missing_ok=True)
             raise
 
-    def _is_written_over(self, content: bytes) -> bool:
+    def _overwrite(self, content: bytes) -> bool:
         """Only where that takes no further block: never a part of a report."""
         try:
             with self._path.open("r+b", buffering=0) as file:

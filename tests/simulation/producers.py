@@ -6,7 +6,7 @@ from random import Random
 from harness.crashes.remembered import Remembered
 from harness.service_under_test import TOPIC
 from kafka.structs import TopicPartition
-from simulation.fake_broker import Entry, FakeBroker, Stored
+from simulation.fakes.broker import Entry, FakeBroker, Stored
 from simulation.reading import to_stored
 
 _COMMIT = 0.7

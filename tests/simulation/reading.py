@@ -10,7 +10,7 @@ from harness.crashes.outcomes import Outcome
 from harness.service_under_test import TOPIC, Dead, Teller, Told
 from kafka.structs import TopicPartition
 from msgspec.structs import replace
-from simulation.fake_broker import FakeBroker, Stored
+from simulation.fakes.broker import FakeBroker, Stored
 from simulation.injected_faults import InjectedFaults
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS
 

@@ -12,7 +12,7 @@ from harness.driving import NoChance
 from harness.faltering import faltering
 from harness.service_under_test import TOPIC
 from simulation.clocks import MachineClock
-from simulation.fake_clients import FakeConsumer
+from simulation.fakes.clients import FakeConsumer
 from simulation.injected_faults import FOR_LONG
 from simulation.struck_storage import StruckSharedStorage
 

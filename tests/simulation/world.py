@@ -16,9 +16,9 @@ from harness.crashes.remembered import Remembered
 from harness.service_under_test import TOPIC, Plan
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from simulation.clocks import NO_CLOCK_DANGERS, ClockDangers, WorldClock
-from simulation.fake_broker import FakeBroker
+from simulation.fakes.broker import FakeBroker
+from simulation.fakes.patching import fake_kafka
 from simulation.injected_faults import InjectedFaults, Server
-from simulation.patching import fake_kafka
 from simulation.producers import Producers
 from simulation.reading import SourcedTeller, find_false_mark
 from simulation.shared_storage import Backup

@@ -1,6 +1,6 @@
 """The history that a fixture is written in: a whole worker on files, with some storage, killed before what it committed has left.
 
-It ends with units of each kind in two partitions. Which these are is told in `test_written_before.py`, by hand.
+It ends with units of each kind in two partitions. Which these are is told in `tests/written_before/test_storages.py`, by hand.
 """
 
 from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from typing import Any
 from harness.planted.protocol import Patch
 from kafka import errors
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
-from simulation.fake_clients import FakeConsumer
+from simulation.fakes.clients import FakeConsumer
 
 from connectors.kafka.consumer import Fetched, GroupMember, _Listener
 from connectors.kafka.core.fencing import Committed, Fencing, Membership, Snapshot
@@ -143,10 +143,10 @@ def position_read_before_the_predecessor_is_fenced(patch: Patch) -> None:
         found = {each: self._log.position(each, self.asked_under()) for each in self._undecided}
         self.connect()
         for partition, tried in self._undecided.items():
-            self._settle(partition, tried, found[partition])
+            self._unstash_all(partition, tried, found[partition])
         self._undecided = {}
 
-    patch.setattr(Publisher, "settle", faulty)
+    patch.setattr(Publisher, "resolve", faulty)
     positions_read_while_undecided(patch)
 
 

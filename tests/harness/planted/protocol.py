@@ -56,7 +56,7 @@ def publish_before_commit(patch: Patch) -> None:
             owned.note_published(output, self._tools.clock.now())
         return True
 
-    patch.setattr(Cycle, "_is_committed", faulty)
+    patch.setattr(Cycle, "_commit_partition", faulty)
 
 
 def _shift_watermark(patch: Patch, by: int) -> None:

@@ -96,7 +96,7 @@ def decided_anew_after_a_time_out(patch: Patch) -> None:
     def is_done(stored: LastCommit, header: Header, commit: Commit) -> bool:
         return right_is_done(stored._replace(attempt=commit.attempt), header, commit)
 
-    def is_committed(self: Cycle, owned: OwnedPartition, letters: Any, decided: Any) -> bool:
+    def commit_partition(self: Cycle, owned: OwnedPartition, letters: Any, decided: Any) -> bool:
         """What was not answered joins what the next poll brings."""
         old_letters, old_decisions = carried.pop(id(owned), ((), ()))
         letters, decisions = (*old_letters, *letters), (*old_decisions, *decided.get(owned.partition, ()))
@@ -116,7 +116,7 @@ def decided_anew_after_a_time_out(patch: Patch) -> None:
 
     carried: dict[int, tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
     patch.setattr("storage.none.is_done", is_done)
-    patch.setattr(Cycle, "_is_committed", is_committed)
+    patch.setattr(Cycle, "_commit_partition", commit_partition)
 
 
 def dead_letters_without_numbers(patch: Patch) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from servers.kafka.server import KafkaServer
 
 if find_spec("pyspark") is None:
-    collect_ignore_glob = ["test_*.py"]
+    collect_ignore_glob = ["test_*.py", "processes/test_*.py"]
 SMALL_BLOCKS = {"spark.sql.files.maxPartitionBytes": "16384", "spark.sql.files.openCostInBytes": "0"}
 """So that a test's file has several."""
 

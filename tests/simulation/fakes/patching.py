@@ -7,8 +7,8 @@ from typing import Any
 from unittest.mock import patch
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from simulation.fake_broker import FakeBroker
-from simulation.fake_clients import FakeAdmin, FakeConsumer, FakeProducer, Line
+from simulation.fakes.broker import FakeBroker
+from simulation.fakes.clients import FakeAdmin, FakeConsumer, FakeProducer, Line
 
 from connectors.kafka.producer import TransactionalProducer
 from connectors.kafka.time_limit import Bounded

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from simulation.fake_stage import FakeStage, SafeLine
-from simulation.patching import fake_kafka
+from simulation.fakes.patching import fake_kafka
+from simulation.fakes.stage import FakeStage, SafeLine
 
 from tests.connectors.kafka import test_ownership as ownership
 from tests.connectors.kafka import test_publish as publish

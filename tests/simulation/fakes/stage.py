@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from simulation.fake_broker import FakeBroker, Stored
+from simulation.fakes.broker import FakeBroker, Stored
 
 from connectors.kafka.settings import KafkaTopics
 from connectors.port import Channel

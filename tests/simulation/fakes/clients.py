@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafka import errors
 from kafka.structs import ConsumerGroupMetadata, MemberState, OffsetAndMetadata, TopicPartition
-from simulation.fake_broker import NOBODY, FakeBroker, Stored
+from simulation.fakes.broker import NOBODY, FakeBroker, Stored
 
 Answer = TypeVar("Answer")
 

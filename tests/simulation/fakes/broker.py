@@ -2,7 +2,7 @@
 
 Its rules are those of a real one, with what was seen on it and is not in any book: offsets under generation -1 are taken,
 and who commits under the current generation is not asked whether the partition is his.
-Everything happens at once and in one thread; who loses requests and answers is `fake_clients.py`.
+Everything happens at once and in one thread; who loses requests and answers is `tests/simulation/fakes/clients.py`.
 """
 
 from __future__ import annotations
