@@ -88,7 +88,7 @@ class MemoryTransport:
             self._position = each.position
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to close."""
 
 
 def in_process(lines: Sequence[bytes], directory: Path, *chosen: str) -> tuple[Cycle, MemoryTransport]:
@@ -119,9 +119,9 @@ def composed(directory: Path, storage: str, *chosen: str) -> Parts:
     It may never have to wait, and no deadline passes, however slow the machine is: the results must be the same on each.
     """
     where = (override("run-directory", directory), override("resequencer.storage-type", storage))
-    patient = override("resequencer.stash-timeout", "1h")
+    long_deadline = override("resequencer.stash-timeout", "1h")
     in_flight = WorkerInFlight(InFlightMemory(), Suspects(directory))
-    return compose(load(CONFIGURATION, [*where, patient, *chosen]), _must_not_wait, lambda: False, in_flight=in_flight)
+    return compose(load(CONFIGURATION, [*where, long_deadline, *chosen]), _must_not_wait, lambda: False, in_flight=in_flight)
 
 
 def run_through(cycle: Cycle, records: int) -> Spent:

@@ -76,7 +76,7 @@ def encode_line(line: Line, *, number: str | None = None, verbatim: bool = False
     """The line with its newline; `decode_line` gives back the same bytes of key, headers and value.
 
     A value that is one JSON object on one line is embedded as it stands; with `verbatim` it is a string or base64 all the
-    same, so that every JSON reader gives back its exact bytes. `number` is what an outgoing line is known by.
+    same, so that every JSON reader gives back its exact bytes. `number` is what an output line is known by.
     """
     wrapper = _NumberedWrapper(headers=_wrap_headers(line.headers), number=number)
     if line.key is not None:

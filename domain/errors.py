@@ -1,4 +1,4 @@
-"""The four families of errors. What an error calls for is its family; what it says is its leaf."""
+"""The four families of errors. What an error calls for is its family; what it says is its class."""
 
 from typing import ClassVar
 

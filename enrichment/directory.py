@@ -59,7 +59,7 @@ class LookupsDirectory:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """The lock of whoever builds, switches or removes; the kernel lets go of it when its holder dies.
+        """The lock of whoever builds, switches or removes; the kernel releases it when its holder dies.
 
         Raises:
             PublishingRefused: Somebody else has it, or the directory cannot be written.

@@ -40,7 +40,7 @@ class Prepare(msgspec.Struct, frozen=True):
 class Prepared(msgspec.Struct, frozen=True):
     """The units whose snapshots the guardian needs: those of the poll and those to be woken that have no actor.
 
-    `stopped` are those whose actors it let go.
+    `stopped` are those whose actors it stopped.
     """
 
     unknown: tuple[UnitKey, ...]

@@ -118,7 +118,7 @@ class Partitions:
         try:
             self.take_over(partition)
         except OwnershipLost as error:
-            # A stranger opened it meanwhile: whom it is assigned to comes last.
+            # Another owner opened it meanwhile: whom it is assigned to comes last.
             self.losses += 1
             self._put_off(partition, "storage", error)
         except (TransientError, Withheld, PublishRefused) as error:

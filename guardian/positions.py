@@ -84,7 +84,7 @@ class Positions:
         self._cut(at, offset)
 
     def pin(self, name: str, offset: int) -> None:
-        """The position waits at this offset, settled or not, until `name` is let go. Of a name the first offset counts."""
+        """The position waits at this offset, settled or not, until `name` is unpinned. Of a name the first offset counts."""
         self._pinned.setdefault(name, offset)
 
     def unpin(self, name: str) -> None:

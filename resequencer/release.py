@@ -1,4 +1,4 @@
-"""A stash is let go though something is missing: at its deadline, or because it holds too much."""
+"""A stash is released though something is missing: at its deadline, or because it holds too much."""
 
 from msgspec.structs import replace
 
@@ -34,7 +34,7 @@ def release(copy: WorkingCopy, cause: Wake) -> None:
 
 
 def release_stash(copy: WorkingCopy, cause: Wake, *, is_rest: bool = False) -> None:
-    """As far as the turn's share reaches. The rest of it is let go by the next turn, before what arrived since."""
+    """As far as the turn's share reaches. The rest of it is released by the next turn, before what arrived since."""
     oldest, lowest = copy.stash.oldest, copy.stash.lowest
     if oldest is None or lowest is None:
         return

@@ -92,7 +92,7 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """A stash that was let go though something is missing: why, what, how many, and their record.
+    """A stash that was released though something is missing: why, what, how many, and their record.
 
     `is_rest` where an earlier turn began it.
     """

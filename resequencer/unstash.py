@@ -24,7 +24,7 @@ def unstash(copy: WorkingCopy, lane: str) -> None:
 
 
 def _accepts(copy: WorkingCopy, top: Stashed) -> bool:
-    """A strategy that fails on an envelope gets it out of the way: handling it asks again and buries it."""
+    """A strategy that fails on an envelope gets it out of the way: handling it asks again and dead-letters it."""
     try:
         return copy.strategy.accepts(copy.state, top.envelope)
     except PermanentError:

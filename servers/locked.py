@@ -1,4 +1,4 @@
-"""One at a time among processes: a lock on a file, which the kernel lets go of when its holder dies."""
+"""One at a time among processes: a lock on a file, which the kernel releases when its holder dies."""
 
 import fcntl
 import os

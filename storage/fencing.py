@@ -59,7 +59,7 @@ def is_done(stored: LastCommit, header: Header, commit: Commit) -> bool:
     """Whether this very commit is stored already; False if it is the next one.
 
     Raises:
-        OwnershipLost: It is neither: late, a stranger's, or another decision under a number that is taken.
+        OwnershipLost: It is neither: late, another owner's, or another decision under a number that is taken.
     """
     ours = stored.token == header.token
     if ours and (stored.number, stored.attempt) == (commit.number, commit.attempt):

@@ -181,7 +181,7 @@ class PartitionStore(Protocol):
     def commit(self, commit: Commit) -> None:
         """Store all of it or nothing, as a compare-and-set on (token, number - 1).
 
-        A doubled commit (same number, same attempt) has no effect and succeeds; a late one and a stranger's have none and fail.
+        A doubled commit (same number, same attempt) has no effect and succeeds; a late one or another owner's has none and fails.
 
         Raises:
             OwnershipLost: A newer owner opened this partition, or the header moved; nothing was stored.

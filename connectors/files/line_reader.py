@@ -58,7 +58,7 @@ class LineReader:
 
     @property
     def progress(self) -> int:
-        """The offset up to which everything was handed out or, within an overlong line, let go."""
+        """The offset up to which everything was handed out or, within an overlong line, dropped."""
         return self._base + self._cursor
 
     def next_line(self) -> FoundLine | None:

@@ -1,4 +1,4 @@
-"""The numbers that outgoing lines are known by: `"number": "<topic>-<partition>#<n>"`."""
+"""The numbers that output lines are known by: `"number": "<topic>-<partition>#<n>"`."""
 
 import heapq
 from collections.abc import Collection
@@ -24,7 +24,7 @@ def format_number(partition: Partition, number: int) -> str:
 
 
 def find_number(line: bytes) -> tuple[Partition, int] | None:
-    """The partition and number of an outgoing line, None where it has none."""
+    """The partition and number of an output line, None where it has none."""
     try:
         name, _, number = _DECODER.decode(line).number.rpartition("#")
         partition = Partition.find(name)

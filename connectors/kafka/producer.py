@@ -82,7 +82,7 @@ class TransactionalProducer:
             self._producer.close(timeout=_CLOSE_SECONDS)
 
     def discard(self) -> None:
-        """For any other. Returns at once; the client needs until its batches have expired to let go of its thread."""
+        """For any other. Returns at once; the client needs until its batches have expired to end its thread."""
         self._bounded.close()
         Thread(target=_close_at_last, args=(self._producer,), name="kafka-discard", daemon=True).start()
 

@@ -12,6 +12,6 @@ class Lifeline:
         os.set_inheritable(descriptor, False)
 
     def is_cut(self) -> bool:
-        """The supervisor let go of its end, on purpose or by dying."""
+        """The supervisor closed its end, on purpose or by dying."""
         readable, _, _ = select([self._descriptor], [], [], 0)
         return bool(readable)

@@ -1,4 +1,4 @@
-"""One service at a time on a directory or a file: a lock that the kernel lets go of when its holder dies."""
+"""One service at a time on a directory or a file: a lock that the kernel releases when its holder dies."""
 
 import fcntl
 import os

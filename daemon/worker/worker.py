@@ -1,4 +1,4 @@
-"""A worker's life: take over, run cycles, report, drain, let go."""
+"""A worker's life: take over, run cycles, report, drain, close."""
 
 import logging
 from collections.abc import Callable
@@ -61,7 +61,7 @@ class Worker:
         self._parts.retry.waits_for_people = identity.restarts > 0
 
     def run(self) -> None:
-        """Until told to stop; drains and lets go of everything in the end.
+        """Until told to stop; drains and closes everything in the end.
 
         Raises:
             ResequencerError: The worker must not go on; what it had not committed will be read again.

@@ -1,4 +1,4 @@
-"""Has the controller let go of a broker that died, before its successor starts.
+"""Has the controller unregister a broker that died, before its successor starts.
 
 Seen in Kafka 4.3.1: the successor of a broker that was killed goes by its predecessor's registration at first, and leads what
 that led. It sends the ends of decided transactions to itself, where nobody listens yet; then the registration runs out, its
@@ -30,7 +30,7 @@ def controller_properties(properties: Mapping[str, str]) -> dict[str, str]:
 def unregister_predecessor(command: Sequence[str], log: Path, note: Path) -> None:
     """Runs the controller by itself until it has. `note` names its process meanwhile.
 
-    One that was let go already, by a start that died, is waited for in vain for a few seconds. Whatever goes wrong shows when
+    One that is unregistered already, by a start that died, is waited for in vain for some seconds. Whatever goes wrong shows when
     the broker itself does not come up.
     """
     begin = log.stat().st_size

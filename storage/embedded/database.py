@@ -104,7 +104,7 @@ class Database:
                 raise
 
     def _undo(self, connection: sqlite3.Connection) -> None:
-        # SQLite itself undoes some of what failed. What cannot be undone now is undone by letting go of the file.
+        # SQLite itself undoes some of what failed. What cannot be undone now is undone by closing the file.
         with suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

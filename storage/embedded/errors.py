@@ -72,7 +72,7 @@ def _kind_of(error: BaseException | None) -> int:
 def see_that_it_is_read(file: Path) -> None:
     """SQLite takes a page that the disk does not hand out for a damaged one. Only what can be read can be damaged.
 
-    No connection may be open: closing any descriptor of a file lets go of all the locks that the process has on it.
+    No connection may be open: closing any descriptor of a file releases all the locks that the process has on it.
 
     Raises:
         StorageUnavailable: The disk fails to read it at the moment.

@@ -38,7 +38,7 @@ class Cache(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of its connections; used again, it makes new ones."""
+        """Closes its connections; used again, it makes new ones."""
         ...
 
     @property

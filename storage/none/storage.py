@@ -83,4 +83,4 @@ class NoneStorage:
         self._memory.release(partition)
 
     def close(self) -> None:
-        """Nothing to let go of: who closes it ends the process."""
+        """Nothing to close: the process ends with it."""

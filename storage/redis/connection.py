@@ -14,7 +14,7 @@ Command = Sequence[bytes | str | int]
 
 
 class Link:
-    """Made when it is first needed, let go of at the first error, made anew by the next question. Used from one thread.
+    """Made when it is first needed, closed at the first error, made anew by the next question. Used from one thread.
 
     redis-py's clients would send a command again on their own, over any connection of a pool. Here it must be known what was
     sent, and a `WAIT` speaks of the connection that it comes over.

@@ -43,7 +43,7 @@ def translated(server: str) -> Iterator[None]:
     """Talk to `server`. An error that is neither the server's nor the network's is a mistake of ours and passes as it is.
 
     Raises:
-        StorageUnavailable: No answer in time, or one that asks for patience; what was sent may have been done.
+        StorageUnavailable: No answer in time, or one that asks to try again later; what was sent may have been done.
         StorageRefused: Waiting does not help: no login, no right, a foreign key, an untrusted certificate.
     """
     try:

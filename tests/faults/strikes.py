@@ -16,7 +16,7 @@ from tests.faults.stage import LONGEST_WAIT_SECONDS, SESSION_SECONDS, Stage
 Strike = Callable[[Stage, Random], None]
 
 _MOST_EXITS, _WITHIN_SECONDS = 8, 61
-"""A supervisor gives up at the tenth death in a slot within a minute."""
+"""A supervisor gives up at the tenth exit in a slot within a minute."""
 
 _exits: defaultdict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=_MOST_EXITS))
 

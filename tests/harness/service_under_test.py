@@ -205,7 +205,7 @@ class Service:
         return self
 
     def stop(self) -> None:
-        """Drain, and let go of everything."""
+        """Drain, and close everything."""
         self.cycle.close()
         self.kill()
 

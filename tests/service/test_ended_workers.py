@@ -15,12 +15,12 @@ SIGKILL, SIGSEGV = -9, -11
 KILLER = "uow-1#A#2"
 
 
-class Death(KeyboardInterrupt):
+class Exited(KeyboardInterrupt):
     """The process is gone: nothing that catches errors sees it."""
 
     def __init__(self, code, held):
         self.code = code
-        self.owned = held
+        self.held = held
 
 
 class Deadly:
@@ -35,7 +35,7 @@ class Deadly:
     def handle(self, envelope, *arguments):
         if envelope.envelope_id == KILLER and self._codes:
             self.exits += 1
-            raise Death(self._codes.pop(0), self._memory.find())
+            raise Exited(self._codes.pop(0), self._memory.find())
         return self._handler.handle(envelope, *arguments)
 
 
@@ -57,9 +57,9 @@ class Workers:
                 self.hand.look()
                 quiet = 0 if self.service.cycle.run_once() else quiet + 1
                 self.hand.forget_those_that(self.service.cycle.partitions.has_left)
-            except Death as death:
-                if is_own_doing(death.code):
-                    self.suspects.count(death.owned, f"ended with {death.code}")
+            except Exited as ended:
+                if is_own_doing(ended.code):
+                    self.suspects.count(ended.held, f"ended with {ended.code}")
                 self.begin()
             if quiet == 2:
                 return
@@ -106,7 +106,7 @@ def test_so_it_is_at_its_deadline(tmp_path, storage):
     workers.service.tell("uow-1", 2, 3)
     workers.service.tell("uow-2", 1)
     workers.live()
-    for _ in range(6):  # With none a unit begins to wait anew after each death.
+    for _ in range(6):  # With none a unit begins to wait anew after each exit.
         workers.pass_time(60_000)
     assert [each.reason for each in workers.service.dead] == ["ended-its-worker"]
     assert (workers.service.sequences("uow-1"), workers.service.sequences("uow-2")) == ([3], [1])

@@ -35,13 +35,13 @@ _HAVE_FEW_DANGERS = 0.3
 _HAVE_SHORT_TRANSACTIONS, _MOST_AT_ONCE = 0.3, 3
 _HAVE_ABSENCES = 0.4
 _LONG_PAUSES = 0.2
-_HAVE_SPOILED_BATCHES, _ARE_SPOILED = 0.3, 0.1
+_HAVE_DAMAGED_BATCHES, _ARE_DAMAGED = 0.3, 0.1
 _AGES_MS = 1 << 30
 _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError, TypeError, AttributeError)
 
 
 class SimulatedRun(StrEnum):
-    """What may happen beside the death of workers, and where they keep their units."""
+    """What may happen beside the exits of workers, and where they keep their units."""
 
     CRASHES = "crashes"
     DATABASE = "database"
@@ -108,9 +108,9 @@ def _world(seed: int, work: Workload, run: SimulatedRun, workers: int) -> World:
     world = World(seed, work.plan, workers, characters, _clock_dangers(work) if run is SimulatedRun.CLOCKS else NO_CLOCK_DANGERS)
     if Random(f"at once {seed}").random() < _HAVE_SHORT_TRANSACTIONS:
         world.broker.most_at_once = _MOST_AT_ONCE
-    spoiled = Random(f"spoiled {seed}")
-    if spoiled.random() < _HAVE_SPOILED_BATCHES:
-        world.broker.is_spoiled = lambda _: world.injected_faults.armed and spoiled.random() < _ARE_SPOILED
+    damaged = Random(f"spoiled {seed}")
+    if damaged.random() < _HAVE_DAMAGED_BATCHES:
+        world.broker.is_damaged = lambda _: world.injected_faults.armed and damaged.random() < _ARE_DAMAGED
     few = Random(f"few {seed} {run}")
     if run is not SimulatedRun.CRASHES and few.random() < _HAVE_FEW_DANGERS:
         world.injected_faults.dangers = Dangers.few(few)
@@ -239,7 +239,7 @@ class _Finished:
         return self._pass(at, 1) if world.coming else None
 
     def _begin(self, phase: Phase) -> None:
-        """With storage none deadlines begin anew with each death, which must be the same ones where the order is judged."""
+        """With storage none deadlines begin anew with each exit, which must be the same ones where the order is judged."""
         judges_exits = self._run_of is SimulatedRun.NONE and self._world.done_characters != TIGHT_ROOM
         if phase.is_outage and self._is_struck and _has_absences(self._work) and not judges_exits:
             self._world.go_out()

@@ -2,7 +2,7 @@
 
 When something is released depends on the clock, so what leaves is not what leaves when nothing happens. But
 
-* nothing is lost, nothing is told or buried twice, nothing is marked as a possible duplicate, no payment data go missing;
+* nothing is lost, nothing is told or dead-lettered twice, nothing is marked as a possible duplicate, no payment data go missing;
 * a notification that follows a later one of its unit (of its flow, with a numbering per flow) says so, and no other does; what
   it is said to lack it lacks;
 * but units that may have been forgotten between two envelopes may begin anew.

@@ -161,7 +161,7 @@ class Output(NamedTuple):
 
 def faultless(run: Run, rules: Rules) -> Output:
     notifications = [line for unit in run.units for outcome in outcomes(unit, rules) for line in notify(unit, outcome)]
-    return Output(notifications, [bury(each) for each in run.garbage])
+    return Output(notifications, [dead_letter_of(each) for each in run.garbage])
 
 
 def notify(unit: ExpectedUnit, outcome: Outcome) -> Iterator[bytes]:
@@ -190,7 +190,7 @@ def report(unit: ExpectedUnit, identifier: str, status: str | None, reason: str 
     return {"CstmrPmtStsRpt": parts}
 
 
-def bury(garbage: ExpectedGarbage) -> bytes:
+def dead_letter_of(garbage: ExpectedGarbage) -> bytes:
     position = f"IPF_PROCESSING_DATA-{garbage.partition}@{garbage.offset}"
     return line("any", {"dead-letter-reason": garbage.reason, "dead-letter-source-position": position}, {"was": "garbage"})
 

@@ -109,9 +109,9 @@ def test_only_our_headers_go_even_where_the_record_had_some_of_their_names(setti
     """It may have been appended again by hand, with what a first dead letter said."""
     headers = (("dead-letter-reason", b"undecodable"), ("dead-letter-value-length", b"9"), ("requeued-from", b"T-0#7"))
     set_aside(settings, letter(8, headers=headers))
-    (filed,) = DeadLetterStore(settings).letters.letters()
-    assert filed.letter.reason == "handler-failed"
-    assert filed.letter.record.cut is None
+    (stored,) = DeadLetterStore(settings).letters.letters()
+    assert stored.letter.reason == "handler-failed"
+    assert stored.letter.record.cut is None
     DeadLetterStore(settings).call()
     assert records(settings)[0].headers == (*headers[:2], ("requeued-from", b"T-0#8"))
 

@@ -27,7 +27,7 @@ EVERYTHING = AskedFor()
 
 
 class PausedPartitions:
-    """Sets aside as a worker does, and opens desks on it."""
+    """Sets aside as a worker does, and opens stores on it."""
 
     def __init__(self, stage: KafkaStage) -> None:
         self.stage = stage
@@ -130,10 +130,10 @@ def test_who_dies_before_the_commit_did_nothing_and_who_comes_next_does_it_once(
 
     def die(actions: object) -> None:
         send(actions)
-        raise Death
+        raise Exit
 
     monkeypatch.setattr(dying._requeue, "_send_notes", die)
-    with pytest.raises(Death):
+    with pytest.raises(Exit):
         list(dying.requeue(dying.letters()))
     assert aside.states() == dict.fromkeys(numbers, "new")
     assert len(aside.requeue(*numbers)) == 2
@@ -142,7 +142,7 @@ def test_who_dies_before_the_commit_did_nothing_and_who_comes_next_does_it_once(
     dying.close()
 
 
-class Death(BaseException):
+class Exit(BaseException):
     pass
 
 

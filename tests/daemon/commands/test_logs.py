@@ -36,7 +36,7 @@ def test_a_log_of_either_form_is_told_as_the_same_objects(
     places = {"unit": "12 34", "partition": "T-0", "position": 7}
     for entry in (
         {"msg": "ready", "levelno": logging.INFO, "levelname": "INFO"},
-        {"msg": "buried", "levelno": logging.INFO, "levelname": "INFO", "position": "T-0@12"},
+        {"msg": "dead_lettered", "levelno": logging.INFO, "levelname": "INFO", "position": "T-0@12"},
         {"msg": "released 1 [of 2]", "levelname": "WARNING", **places},
         {"msg": "it failed", "levelname": "ERROR", "exc_info": failure},
     ):
@@ -45,10 +45,10 @@ def test_a_log_of_either_form_is_told_as_the_same_objects(
             log.write(line.encode(), slot=1 if entry["msg"] != "it failed" else None)
     log.write(b"a library's own words")
     assert show_logs(Namespace(config=config, overrides=(), lines=50, follow=False, json=True)) is ExitCode.DONE
-    ready, buried, released, failed, foreign = map(json.loads, capsys.readouterr().out.splitlines())
+    ready, dead_lettered, released, failed, foreign = map(json.loads, capsys.readouterr().out.splitlines())
     at = {"at": "2001-09-09T01:46:40.000Z", "logger": "resequencer.guardian"}
     assert ready == at | {"level": "info", "message": "ready", "slot": 1}
-    assert buried == at | {"level": "info", "message": "buried", "position": "T-0@12", "slot": 1}
+    assert dead_lettered == at | {"level": "info", "message": "dead_lettered", "position": "T-0@12", "slot": 1}
     assert released == at | {"level": "warning", "message": "released 1 [of 2]", "slot": 1} | places
     stack = failed.pop("exception")
     assert stack.startswith("Traceback")

@@ -81,12 +81,12 @@ def _begin(data: bytes) -> None:
     (_IN / "partition-0.jsonl").write_bytes(INPUT)
 
 
-def _check_letter(filed: StoredDeadLetter) -> None:
-    assert filed.number.count("#") >= 1
-    record = filed.letter.record
+def _check_letter(stored: StoredDeadLetter) -> None:
+    assert stored.number.count("#") >= 1
+    record = stored.letter.record
     assert str(record.origin).count("@") >= 1
-    assert filed.headers[: len(record.headers)] == record.headers
-    assert filed.unit is None or isinstance(filed.unit, str)
+    assert stored.headers[: len(record.headers)] == record.headers
+    assert stored.unit is None or isinstance(stored.unit, str)
 
 
 def _check_input(wanted: dict[str, StoredDeadLetter], numbers: list[str]) -> None:

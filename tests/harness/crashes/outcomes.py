@@ -70,7 +70,7 @@ def find_repetition(outcome: Outcome) -> str | None:
 
 
 def find_loss(outcome: Outcome, expected: Outcome) -> str | None:
-    """What was told or buried must be, in one way or the other."""
+    """What was told or dead-lettered must be, in one way or the other."""
     known, wanted = (
         {each.identity for each in which.told} | {identity_of(each) for each in which.dead} for which in (outcome, expected)
     )
@@ -103,7 +103,7 @@ def _find_difference_but_for_marked_ones(outcome: Outcome, expected: Outcome) ->
 
 
 def identity_of(letter: Dead) -> str:
-    """By what an envelope is known whether it was told or buried; other records by where they lay."""
+    """By what an envelope is known whether it was told or dead-lettered; other records by where they lay."""
     names = names_in(letter.value)
     return letter.position if names is None else names[1]
 

@@ -32,7 +32,7 @@ class Event(NamedTuple):
 
 
 def read_trace(file: Path) -> Iterator[Event]:
-    """In the order in which it happened; a record without its end was cut by the death of its writer."""
+    """In the order in which it happened; a record without its end was cut by the exit of its writer."""
     data, at = file.read_bytes(), 0
     while at + _HEAD.size <= len(data):
         call, went_well, path_bytes, data_bytes, offset = _HEAD.unpack_from(data, at)

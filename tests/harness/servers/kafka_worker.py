@@ -1,4 +1,4 @@
-"""A whole worker on a real broker, in this process, from its start to its death."""
+"""A whole worker on a real broker, in this process, from its start to its exit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def token() -> str:
 
 
 class KafkaWorker:
-    """Strategy SEQUENCE. Without a storage the source is the store. To be closed, which is a death: nothing is drained.
+    """Strategy SEQUENCE. Without a storage the source is the store. To be closed, which is an exit: nothing is drained.
 
     `failures` counts the calls that were not answered.
     """

@@ -26,7 +26,7 @@ class InFlight:
         self.told.append(("put off", envelope.offset))
 
     def clear(self):
-        self.told.append("let go")
+        self.told.append("cleared")
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_it_is_taken_before_the_call_and_let_go_after_it(in_flight):
 
     handled = handle(in_flight, Envelopes()(1), Handler())
     assert len(handled.notifications) == 1
-    assert in_flight.told == [(CallKind.HANDLING, 1), "called", "let go"]
+    assert in_flight.told == [(CallKind.HANDLING, 1), "called", "cleared"]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_it_is_let_go_when_the_call_fails_and_put_off_when_it_will_be_made_again
     handler.fail(envelope, error)
     with pytest.raises(type(error)):
         handle(in_flight, envelope, handler)
-    assert in_flight.told == [(CallKind.HANDLING, 1), *told, "let go"]
+    assert in_flight.told == [(CallKind.HANDLING, 1), *told, "cleared"]
 
 
 def test_what_the_hand_refuses_is_not_handled(in_flight):

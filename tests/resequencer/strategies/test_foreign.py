@@ -225,7 +225,7 @@ class InFlight:
         raise AssertionError("a question is not put off")
 
     def clear(self) -> None:
-        self.told.append("let go")
+        self.told.append("cleared")
 
 
 @pytest.mark.parametrize("question", ["rank", "observe", "accepts", "handled", "forced", "dead_lettered", "is_late", "missing"])
@@ -237,7 +237,7 @@ def test_what_it_is_asked_about_stands_in_the_hand_meanwhile(question: str, fail
     arguments = (envelope,) if question == "rank" else (strategy.initial(), envelope)
     with suppress(PermanentError):
         getattr(strategy, question)(*arguments)
-    assert in_flight.told == [(CallKind.ASKING, 13), "let go"]
+    assert in_flight.told == [(CallKind.ASKING, 13), "cleared"]
 
 
 def test_what_ended_workers_when_it_was_asked_about_leaves_for_that_and_the_others_go_on() -> None:

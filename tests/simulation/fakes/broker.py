@@ -121,12 +121,12 @@ class Group:
 
 class FakeBroker:
     """`watch` is called with each position that becomes effective, before and after. Of a transaction, `most_at_once` records
-    arrive in time. `is_spoiled` says whether what is read next of a partition cannot be read at the moment.
+    arrive in time. `is_damaged` says whether what is read next of a partition cannot be read at the moment.
     """
 
     def __init__(self, partitions: Mapping[str, int], group_topic: str) -> None:
         self.most_at_once = 1 << 30
-        self.is_spoiled: Callable[[TopicPartition], bool] = lambda _: False
+        self.is_damaged: Callable[[TopicPartition], bool] = lambda _: False
         self.logs = {
             TopicPartition(topic, number): list[Entry]() for topic, count in partitions.items() for number in range(count)
         }

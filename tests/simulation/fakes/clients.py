@@ -158,7 +158,7 @@ class FakeConsumer:
         moved: dict[TopicPartition, int] = {}
         left = max_records
         for each in sorted(self._assigned - self._paused):
-            if self._positions[each] < self._end(each) and self._broker.is_spoiled(each):
+            if self._positions[each] < self._end(each) and self._broker.is_damaged(each):
                 self._unreadable[each] = errors.CorruptRecordError("failed crc check")
                 continue
             found, moved[each] = self._read(each, left)
@@ -342,4 +342,4 @@ class FakeAdmin:
         return {}
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to close."""
