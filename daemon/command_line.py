@@ -29,7 +29,7 @@ from daemon.exit_code import ExitCode
 from daemon.worker.scheduled_archive import add_archive_flag
 from domain.errors import ConfigurationError, ResequencerError, TransientError
 from domain.printable import without_password
-from simulator.arguments import add_simulate_arguments, add_verify_arguments
+from simulator.arguments import add_simulate_arguments
 
 COMMANDS: dict[str, Command] = {
     "archive": Command("move the input that is done with into the archive", archive.archive),
@@ -53,7 +53,7 @@ COMMANDS: dict[str, Command] = {
     "logs": Command("print the last lines of the daemon's log", logs.show_logs, logs.add_arguments),
     "status": Command("say whether the service is ready, and what waits", status.status),
     "simulate": Command("write envelopes of simulated payments", simulate.simulate, add_simulate_arguments),
-    "verify": Command("compare the output with what the simulator expected", verify.verify, add_verify_arguments),
+    "verify": Command("compare the output with what the simulator expected", verify.verify, verify.add_arguments),
 }
 
 

@@ -26,11 +26,11 @@ from daemon.worker.reported_handler import ReportedHandler
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import ConfigurationError
 from guardian.actor_gateway import ActorGateway
+from guardian.backoff import BackoffSettings, RetryWithBackoff
 from guardian.cycle import Cycle
 from guardian.done_offsets import MOST_CHARACTERS
 from guardian.log_rate_limit import LogRateLimit
 from guardian.partitions import CycleSettings, Servers, Tools
-from guardian.retry import BackoffSettings, RetryWithBackoff
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.in_flight_handler import InFlightHandler

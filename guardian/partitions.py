@@ -12,10 +12,10 @@ from domain.decoding import EnvelopeDecoder
 from domain.errors import OwnershipLost, TransientError, Withheld
 from domain.record import Origin, Partition
 from guardian.actor_gateway import ActorGateway
+from guardian.backoff import BackoffSettings, RetryWithBackoff, is_of_storage
 from guardian.log_rate_limit import LogRateLimit
 from guardian.messages import Arm, Drop
 from guardian.owned_partition import OwnedPartition
-from guardian.retry import BackoffSettings, RetryWithBackoff, is_of_storage
 from guardian.takeover import Takeover, find_metadata, plan_takeover
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.messages import UnitKey

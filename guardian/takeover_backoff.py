@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from domain.clock import Instant
 from domain.record import Partition
-from guardian.retry import BackoffSettings
+from guardian.backoff import BackoffSettings
 
 
 class Untaken(NamedTuple):

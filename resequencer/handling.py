@@ -3,19 +3,14 @@
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from domain.envelope import DataEnvelope
-from domain.errors import DependencyUnavailable, PermanentError, TransientError, words_of
-from domain.printable import printable
+from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.handlers.port import Marks
 from resequencer.payment_data import PaymentData
+from resequencer.retry import postpone, wait_for_server
 from resequencer.stash import Stashed
 from resequencer.unit import REMEMBERED_ENVELOPES, Retry
 from resequencer.working_copy import WorkingCopy
-
-_WORDS = 200
-"""Of why an attempt failed: it is kept with the unit, and operators read it."""
 
 
 def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> None:
@@ -33,10 +28,10 @@ def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> No
         state = _counted(copy, envelope, is_forced=is_forced)
     except DependencyUnavailable as error:
         calls = before.calls + 1 if before is not None and before.dependency == error.name else 1
-        _wait_for(copy, Retry(entry, attempts, copy.now, copy.incomplete, is_forced, copy.released_to, error.name, calls))
+        wait_for_server(copy, Retry(entry, attempts, copy.now, copy.incomplete, is_forced, copy.released_to, error.name, calls))
     except TransientError as error:
         if attempts + 1 < copy.context.settings.max_attempts:
-            _postpone(copy, entry, attempts + 1, error, is_forced=is_forced)
+            postpone(copy, entry, attempts + 1, error, is_forced=is_forced)
         else:
             last = PermanentError(f"{error} (attempt {attempts + 1} of {attempts + 1})")
             _give_up(copy, entry, last, data, is_forced=is_forced)
@@ -70,26 +65,6 @@ def _data_with(copy: WorkingCopy, envelope: DataEnvelope, marks: Marks) -> Payme
 
 def _counted(copy: WorkingCopy, envelope: DataEnvelope, *, is_forced: bool) -> Any:
     return (copy.strategy.forced if is_forced else copy.strategy.handled)(copy.state, envelope)
-
-
-def _jitter(copy: WorkingCopy) -> float:
-    factor = copy.context.settings.jitter_factor
-    return copy.context.chance.uniform(1 - factor, 1 + factor)
-
-
-def _wait_for(copy: WorkingCopy, retry: Retry) -> None:
-    """The server that it needs is unavailable; its call was no attempt."""
-    due_at = copy.now + copy.context.settings.pause_ms(retry.calls, _jitter(copy))
-    copy.retry = msgspec.structs.replace(retry, due_at=due_at)
-    copy.effects.stash(retry.entry)
-
-
-def _postpone(copy: WorkingCopy, entry: Stashed, attempts: int, error: TransientError, *, is_forced: bool) -> None:
-    due_at = copy.now + round(copy.context.settings.delay_ms(attempts) * _jitter(copy))
-    why = printable(words_of(error)[:_WORDS])
-    copy.retry = Retry(entry, attempts, due_at, copy.incomplete, is_forced, copy.released_to, why=why)
-    copy.effects.count("retries")
-    copy.effects.stash(entry)
 
 
 def _give_up(copy: WorkingCopy, entry: Stashed, error: PermanentError, data: PaymentData, *, is_forced: bool) -> None:

@@ -1,4 +1,4 @@
-"""The arguments of `resequencer simulate` and `resequencer verify`."""
+"""The arguments of `resequencer simulate`."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from domain.clock import Instant
-from simulator.argument_types import bursts, count, exponent, positive, rate, seconds, share, some_seconds
+from simulator.argument_types import bursts, count, exponent, positive, rate, seconds, share
 from simulator.generate.plan import SAMPLES, Flows, Keys, Numbering, Plan, Schema
 
 _DEFAULT = Plan(units=1_000, seed=0)
@@ -28,33 +28,10 @@ def add_simulate_arguments(parser: ArgumentParser) -> None:
     """Of what is simulated; where it is written to is the configuration's affair, but for `--expected`."""
     parser.add_argument("--seed", type=count, help="the same seed writes the same bytes (default: a new one, printed)")
     parser.add_argument("--partitions", type=positive, default=_DEFAULT.partitions, help="default: %(default)s")
-    _add_expected(parser)
+    add_expected(parser)
     _add_payments(parser)
     _add_disorder(parser)
     _add_time(parser)
-
-
-def add_verify_arguments(parser: ArgumentParser) -> None:
-    """Of what is compared; the strategy and the output are the configuration's, unless given."""
-    parser.add_argument("--strategy", help="compare by this strategy (default: the configured one)")
-    _add_expected(parser)
-    following = parser.add_argument_group("while the service runs")
-    following.add_argument(
-        "--follow",
-        action="store_true",
-        help="compare what comes as it comes: ends with 0 when everything expected has come, with 1 at the first deviation",
-    )
-    following.add_argument(
-        "--interval", type=some_seconds, default=2_000, metavar="SECONDS", help="say how far it is so often (default: 2)"
-    )
-    following.add_argument(
-        "--give-up-after",
-        "--patience",
-        type=seconds,
-        metavar="SECONDS",
-        help="end with 1 when nothing has come for so long (default: the deadline, a quarter of it, and a minute more; "
-        "take more than any silence of the simulation)",
-    )
 
 
 def plan_from(arguments: Namespace, *, drawn_seed: int, judge: Judge) -> Plan:
@@ -154,5 +131,5 @@ def _add_time(parser: ArgumentParser) -> None:
     )
 
 
-def _add_expected(parser: ArgumentParser) -> None:
+def add_expected(parser: ArgumentParser) -> None:
     parser.add_argument("--expected", type=Path, metavar="FILE", help="expectations (default: expected.jsonl beside the input)")

@@ -17,7 +17,7 @@ from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.sections import TransportType
 from daemon.exit_code import ExitCode
 from domain.errors import ConfigurationError
-from guardian.retry import BackoffSettings, RetryWithBackoff
+from guardian.backoff import BackoffSettings, RetryWithBackoff
 from simulator.arguments import Judge, plan_from
 from simulator.generate.input import Input
 from simulator.generate.input_files import InputFiles

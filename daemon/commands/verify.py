@@ -1,7 +1,7 @@
 """`resequencer verify`: compares the output with what the simulator expected, by the configured strategy."""
 
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,7 +16,8 @@ from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.sections import TransportType
 from daemon.exit_code import ExitCode
-from simulator.arguments import Judge
+from simulator.argument_types import seconds, some_seconds
+from simulator.arguments import Judge, add_expected
 from simulator.verify.following import Compared, Following, Look
 from simulator.verify.order_rules import Rules
 from simulator.verify.verdict import Verdict, render_json, render_text
@@ -29,6 +30,29 @@ _Answer = TypeVar("_Answer")
 
 class _Asking(Protocol):
     def __call__(self, call: Callable[[], _Answer], /) -> _Answer: ...
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Of what is compared; the strategy and the output are the configuration's, unless given."""
+    parser.add_argument("--strategy", help="compare by this strategy (default: the configured one)")
+    add_expected(parser)
+    following = parser.add_argument_group("while the service runs")
+    following.add_argument(
+        "--follow",
+        action="store_true",
+        help="compare what comes as it comes: ends with 0 when everything expected has come, with 1 at the first deviation",
+    )
+    following.add_argument(
+        "--interval", type=some_seconds, default=2_000, metavar="SECONDS", help="seconds between progress lines (default: 2)"
+    )
+    following.add_argument(
+        "--give-up-after",
+        "--patience",
+        type=seconds,
+        metavar="SECONDS",
+        help="end with 1 when nothing has come for so long (default: the deadline, a quarter of it, and a minute more; "
+        "take more than any silence of the simulation)",
+    )
 
 
 def verify(arguments: Namespace) -> ExitCode:

@@ -16,8 +16,8 @@ from daemon.system_clock import SystemClock
 from daemon.worker.in_flight import WorkerInFlight
 from domain.clock import Instant
 from guardian.actor_gateway import ActorsFailed
+from guardian.backoff import Stopped
 from guardian.messages import ReportUnits
-from guardian.retry import Stopped
 
 _log = logging.getLogger("resequencer.daemon")
 _REPORT_MS = 500

@@ -11,7 +11,7 @@ from connectors.kafka.errors import to_transport_error, translated
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topics import Topics
 from connectors.line_format import Defect, Line, decode_line
-from guardian.retry import RetryWithBackoff
+from guardian.backoff import RetryWithBackoff
 
 _LINES_PER_FLUSH = 5_000
 _FLUSH_SECONDS = 300

@@ -12,8 +12,8 @@ from connectors.port import PartitionOutput, Polled, PublishRefused, TransportUn
 from domain.errors import OwnershipLost
 from domain.record import Origin, Partition
 from guardian.actor_gateway import ActorsFailed
+from guardian.backoff import Stopped
 from guardian.guardian_actor import Escalated
-from guardian.retry import Stopped
 from guardian.takeover import Metadata, find_metadata
 from guardian.unit_registry import UnitRegistry
 from storage.port import Commit, StorageUnavailable

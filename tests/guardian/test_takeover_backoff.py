@@ -1,7 +1,7 @@
 """Takeovers that are put off: guardian/takeover_backoff.py."""
 
 from domain.record import Partition
-from guardian.retry import BackoffSettings
+from guardian.backoff import BackoffSettings
 from guardian.takeover_backoff import TakeoverBackoff
 
 ONE, OTHER = Partition("topic", 0), Partition("topic", 1)

@@ -27,11 +27,11 @@ from domain.envelope import DataEnvelope
 from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from domain.notification import Notification
 from domain.record import Partition
+from guardian.backoff import BackoffSettings, RetryWithBackoff
 from guardian.cycle import Cycle
 from guardian.log_rate_limit import LogRateLimit
 from guardian.messages import ReportUnits, UnitsReport
 from guardian.partitions import CycleSettings, Servers, Tools
-from guardian.retry import BackoffSettings, RetryWithBackoff
 from guardian.takeover_backoff import TakeoverBackoff
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.handlers.port import Handled, Marks

@@ -21,11 +21,11 @@ from connectors.kafka.settings import KafkaSettings, KafkaTopics
 from connectors.kafka.transport import KafkaTransport
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from guardian.actor_gateway import ActorGateway
+from guardian.backoff import BackoffSettings, RetryWithBackoff
 from guardian.cycle import Cycle
 from guardian.log_rate_limit import LogRateLimit
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
-from guardian.retry import BackoffSettings, RetryWithBackoff
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn_context import TurnContext

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from simulator.arguments import Judge, add_simulate_arguments, add_verify_arguments, plan_from
+from daemon.commands.verify import add_arguments as add_verify_arguments
+from simulator.arguments import Judge, add_simulate_arguments, plan_from
 from simulator.generate.plan import SAMPLES, Bursts, Flows, Keys, Numbering, Plan, Schema
 
 LIMIT = 5 * 1024 * 1024

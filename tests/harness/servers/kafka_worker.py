@@ -14,12 +14,12 @@ from connectors.kafka.transport import KafkaTransport
 from daemon.system_clock import SystemClock
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from guardian.actor_gateway import ActorGateway
+from guardian.backoff import BackoffSettings, RetryWithBackoff
 from guardian.cycle import Cycle
 from guardian.done_offsets import MOST_CHARACTERS
 from guardian.log_rate_limit import LogRateLimit
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
-from guardian.retry import BackoffSettings, RetryWithBackoff
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from domain.errors import OwnershipLost, TransientError
-from guardian.retry import BackoffSettings, RetryWithBackoff, Stopped
+from guardian.backoff import BackoffSettings, RetryWithBackoff, Stopped
 
 
 class Server:
