@@ -32,26 +32,26 @@ from domain.printable import without_password
 from simulator.arguments import add_simulate_arguments
 
 COMMANDS: dict[str, Command] = {
-    "archive": Command("move the input that is done with into the archive", archive.archive),
+    "archive": Command("move processed input into the archive", archive.archive),
     "archive-topics": Command(
-        "keep what the topics hold as Parquet, each record once", archive_topics.archive_topics, archive_topics.add_arguments
+        "copy the topics to Parquet, each record once", archive_topics.archive_topics, archive_topics.add_arguments
     ),
-    "audit": Command(
-        "prove from the records that what was let out had to be, or name what deviates", audit.audit, audit.add_arguments
-    ),
+    "audit": Command("check from the records that the output is complete, unique and in order", audit.audit, audit.add_arguments),
     "check": Command("validate the configuration and print the effective one", check.check, check.add_arguments),
     "dead-letters": Command("list, show, requeue or discard dead letters", dead_letters.dead_letters, dead_letters.add_arguments),
-    "demo": Command("the main job, start to end, on simulated payments", demo.demo, demo.add_arguments),
+    "demo": Command("run the main job on simulated payments, start to end", demo.demo, demo.add_arguments),
     "run": Command("run the service in the foreground until SIGTERM", run.run, run.add_arguments),
     "supervise": Command(
-        "run the service with its supervisor in the foreground: what start does", supervise.supervise, add_archive_flag
+        "run the service with its supervisor in the foreground; start does so in the background",
+        supervise.supervise,
+        add_archive_flag,
     ),
     "start": Command("start the service as a daemon and wait until it is ready", start.start, add_archive_flag),
-    "stop": Command("let the daemon drain and end", start.stop),
+    "stop": Command("stop the daemon after it has drained", start.stop),
     "restart": Command("stop, then start", start.restart, add_archive_flag),
-    "lookups": Command("build, list, show or roll back what the handlers look up", lookups.lookups, lookups.add_arguments),
+    "lookups": Command("build, list, show or roll back the lookups of the handlers", lookups.lookups, lookups.add_arguments),
     "logs": Command("print the last lines of the daemon's log", logs.show_logs, logs.add_arguments),
-    "status": Command("say whether the service is ready, and what waits", status.status),
+    "status": Command("show whether the service is ready, and what waits", status.status),
     "simulate": Command("write envelopes of simulated payments", simulate.simulate, add_simulate_arguments),
     "verify": Command("compare the output with what the simulator expected", verify.verify, verify.add_arguments),
 }
@@ -97,7 +97,7 @@ def _parser() -> ArgumentParser:
     for name, command in COMMANDS.items():
         each = commands.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
         each.add_argument("--config", type=Path, default=DEFAULT_FILE, metavar="FILE", help=f"default: {DEFAULT_FILE}")
-        add_overrides(each, help="set a key over the file; the value is HOCON")
+        add_overrides(each, help="set a key, overriding the file; the value is HOCON")
         each.add_argument("--json", action="store_true", help="print JSON")
         command.add_arguments(each)
     return parser

@@ -87,7 +87,9 @@ def _add_payments(parser: ArgumentParser) -> None:
     group.add_argument("--flows", choices=[*Flows], type=Flows, default=_DEFAULT.flows, help="flows of a payment")
     group.add_argument("--numbering", choices=[*Numbering], type=Numbering, default=_DEFAULT.numbering, help="of the events")
     group.add_argument("--schema", choices=[*Schema], type=Schema, default=_DEFAULT.schema, help="version of the envelopes")
-    group.add_argument("--pain001", type=Path, nargs="+", default=list(SAMPLES), metavar="FILE", help="default: our own samples")
+    group.add_argument(
+        "--pain001", type=Path, nargs="+", default=list(SAMPLES), metavar="FILE", help="default: the samples of the project"
+    )
     group.add_argument(
         "--keys",
         choices=[*Keys],

@@ -23,7 +23,7 @@ class ArchivingUnderWay(ResequencerError):
     """Somebody else archives at this moment."""
 
     def __init__(self) -> None:
-        super().__init__("another `archive` is under way here; try again when it has ended")
+        super().__init__("another `archive` command is running here; try again when it has ended")
 
 
 def archive(arguments: Namespace) -> ExitCode:
@@ -89,7 +89,7 @@ def _partitions(configuration: Configuration) -> list[Partition]:
 def _refuse_other_storages(configuration: Configuration) -> None:
     storage_type = configuration.resequencer.storage_type
     if storage_type not in (StorageType.NONE, StorageType.EMBEDDED):
-        problem = f"{storage_type} cannot be asked what waits in it, so nothing of the input may go; embedded and none can"
+        problem = f"{storage_type} cannot tell what waits in it, so no input can be archived; this works with embedded and none"
         raise ConfigurationError(path_of(Resequencers, "storage_type"), problem)
 
 

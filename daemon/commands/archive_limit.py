@@ -49,25 +49,25 @@ class ArchiveLimit:
             yield from self._embedded_limits(partition)
         else:
             position = self._position(partition)
-            yield Limit(position.offset if position else 0, "what follows is not handled yet")
+            yield Limit(position.offset if position else 0, "the rest is not handled yet")
         for action in self._actions.last().values():
             if isinstance(action, Requeueing) and action.partition == partition.number:
-                yield Limit(action.beyond, f"the requeue of {action.number} was begun and not ended: requeue again to end it")
+                yield Limit(action.beyond, f"the requeue of {action.number} was interrupted: run it again to finish it")
 
     def _embedded_limits(self, partition: Partition) -> Iterator[Limit]:
         # The storage first: what it has handled by now has left if a position that is read later says so.
         progress = find_progress(self._configuration.storage.embedded_file, partition)
         if progress is None:
-            yield Limit(0, "nothing was read of it yet")
+            yield Limit(0, "nothing of it was read yet")
             return
         position = self._position_once_left(partition, progress)
         if position is None:
-            yield Limit(0, "what was decided last has not left yet: the service lets it leave when it runs")
+            yield Limit(0, "the last output has not left yet: start the service, which sends it")
             return
-        yield Limit(progress.next_offset, "what follows is not read yet")
-        yield Limit(position.offset, "what follows is not acknowledged yet")
+        yield Limit(progress.next_offset, "the rest is not read yet")
+        yield Limit(position.offset, "the rest is not acknowledged yet")
         if progress.oldest_stashed is not None:
-            yield Limit(progress.oldest_stashed, "this one is set aside and waits")
+            yield Limit(progress.oldest_stashed, "the next record is stashed and waits")
 
     def _position_once_left(self, partition: Partition, progress: Progress) -> Position | None:
         for _ in range(_LONGEST_WAIT_MS // _LOOK_MS):

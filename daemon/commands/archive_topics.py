@@ -50,7 +50,7 @@ def archive_topics(arguments: Namespace) -> ExitCode:
         problem = f"{configuration.ingress.transport}: `archive-topics` reads topics; `archive` moves files that are done with"
         raise ConfigurationError(path_of(Ingress, "transport"), problem)
     if find_spec("pyspark") is None:
-        raise ConfigurationError("pyspark", "is not installed; `make archive-topics` does it, or pip install '.[pipeline]'")
+        raise ConfigurationError("pyspark", "is not installed; install it by `make archive-topics`, or pip install '.[pipeline]'")
     location, stop = arguments.output or configuration.archive.location, StopSignal()
     with ExitStack() as held:
         _lock(held, location, is_compacting=arguments.compact)
@@ -70,10 +70,12 @@ def archive_topics(arguments: Namespace) -> ExitCode:
 
 def add_arguments(parser: ArgumentParser) -> None:
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--continuous", action="store_true", help="go on until SIGTERM; otherwise all that there is now")
-    mode.add_argument("--compact", action="store_true", help="make large files of small ones, also while another one archives")
+    mode.add_argument("--continuous", action="store_true", help="go on until SIGTERM (default: end when everything is archived)")
+    mode.add_argument(
+        "--compact", action="store_true", help="merge small files into large ones, also while another process archives"
+    )
     parser.add_argument("--output", metavar="URL", help=f"the archive; default: {path_of(RecordsArchive, 'location')}")
-    parser.add_argument("--master", metavar="URL", help="of Spark; default: as for the lookups, local[*]")
+    parser.add_argument("--master", metavar="URL", help="Spark's master (default: that of the lookups, local[*])")
 
 
 def _lock(held: ExitStack, location: str, *, is_compacting: bool) -> None:
@@ -135,7 +137,7 @@ def _compact(spark: Any, location: str, *, as_json: bool) -> ExitCode:
     if as_json:
         sys.stdout.write(msgspec.json.encode(done).decode() + "\n")
     else:
-        _tell(f"{done.replaced:,} batches became {len(done.made):,}; {len(done.removed):,} that had been replaced are removed")
+        _tell(f"{done.replaced:,} batches became {len(done.made):,}; {len(done.removed):,} replaced ones were removed")
     return ExitCode.DONE
 
 
@@ -147,8 +149,8 @@ def _report(archiver: "Archiver", location: str, *, as_json: bool) -> None:
         return
     for topic, ends in sorted(archiver.ends.items()):
         told = ", ".join(f"{number}: {end}" for number, end in sorted(ends.items()))
-        sys.stdout.write(f"{topic} is archived up to {told}\n")
-    _tell(f"{archiver.records:,} records were new; the archive: {location}")
+        sys.stdout.write(f"{topic}: archived up to {told}\n")
+    _tell(f"new records: {archiver.records:,}; archive: {location}")
 
 
 def _ignore(line: str) -> None:

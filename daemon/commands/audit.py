@@ -49,10 +49,10 @@ def audit(arguments: Namespace) -> ExitCode:
     """
     configuration = load(arguments.config, arguments.overrides)
     if arguments.archive and configuration.ingress.transport is TransportType.FILE:
-        problem = "file: --archive is of topics; the archive of files is read in any case"
+        problem = "file: --archive reads archived topics; the archive of files is always read"
         raise ConfigurationError(path_of(Ingress, "transport"), problem)
     if find_spec("pyspark") is None:
-        raise ConfigurationError("pyspark", "is not installed; `make audit` does it, or pip install '.[pipeline]'")
+        raise ConfigurationError("pyspark", "is not installed; install it by `make audit`, or pip install '.[pipeline]'")
     let_tasks_see_working_directory()
     target = arguments.output or configuration.notification.run_directory / "audit"
     with _translated(), _alone(target):
@@ -68,10 +68,13 @@ def audit(arguments: Namespace) -> ExitCode:
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="where tables, summary.json and page.html go; default: <run-directory>/audit"
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="directory for tables, summary.json and page.html (default: <run-directory>/audit)",
     )
-    parser.add_argument("--archive", action="store_true", help="what `archive-topics` keeps, and not the topics themselves")
-    parser.add_argument("--master", metavar="URL", help="of Spark; default: as for the lookups, local[*]")
+    parser.add_argument("--archive", action="store_true", help="read the archive of `archive-topics` instead of the topics")
+    parser.add_argument("--master", metavar="URL", help="Spark's master (default: that of the lookups, local[*])")
 
 
 def _run(configuration: Configuration, target: Path, master: str | None, *, is_archive: bool) -> "AuditSummary":
@@ -90,7 +93,7 @@ def _run(configuration: Configuration, target: Path, master: str | None, *, is_a
     sys.stderr.write(f"Starting Spark ({master or settings.master})\n")
     with spark_session(master or settings.master, options, settings.application) as spark:
         scope = _scope(spark, configuration, is_archive=is_archive)
-        sys.stderr.write(f"Reading and judging {scope.size / 1e6:,.1f} MB\n")
+        sys.stderr.write(f"Auditing {scope.size / 1e6:,.1f} MB\n")
         summary = summarize(audit_records(spark, scope, audit_settings(configuration, dict(scope.settled)), building))
     write_summary(summary, building / SUMMARY)
     write_page(summary, str(configuration.notification.run_directory), building / PAGE)
@@ -105,7 +108,7 @@ def _alone(target: Path) -> Iterator[None]:
     try:
         lock.acquire()
     except AlreadyRunning as error:
-        raise NotJudged(f"{target}: another audit writes there; wait until it has ended, or name another --output") from error
+        raise NotJudged(f"{target}: another audit writes to it; wait until that has ended, or choose another --output") from error
     try:
         yield
     finally:
@@ -176,11 +179,11 @@ def _print(summary: "AuditSummary", target: Path) -> None:
     )
     if summary.not_compared:
         console.print(
-            f"The content of {summary.not_compared:,} was not compared: a target type of your own, or lookups that are removed",
+            f"The content of {summary.not_compared:,} was not compared: it has your own target type, or its lookups were removed",
             soft_wrap=True,
         )
     if summary.is_good:
-        console.print("Nothing lost, nothing doubled, nothing out of order, content as expected")
+        console.print("Nothing is lost, doubled or out of order; the content is as expected")
     else:
         _print_findings(summary, console)
     console.print(f"The page: {target / 'page.html'}", soft_wrap=True)

@@ -14,7 +14,7 @@ from domain.errors import ConfigurationError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--connect", action="store_true", help="also try the directories and servers that it names")
+    parser.add_argument("--connect", action="store_true", help="also try the directories and servers of the configuration")
 
 
 def check(arguments: Namespace) -> ExitCode:
@@ -53,7 +53,7 @@ def _report(configuration: Configuration, unreachable: Sequence[str], remarks: S
 
 
 def _print_text(configuration: Configuration, found: Sequence[str]) -> None:
-    lines = [f"# {configuration.file} is valid. What is not the default says where it came from."]
+    lines = [f"# {configuration.file} is valid. Each value that is not a default shows where it was set."]
     lines.extend(map(str, configuration.effective))
     remarks = [*configuration.warnings, *found]
     lines.extend(f"# note: {remark}" for remark in remarks)

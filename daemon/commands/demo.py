@@ -46,9 +46,13 @@ class TookTooLong(ResequencerError):
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--units", type=argument_types.positive, default=_UNITS, help="payments (default: %(default)s)")
     parser.add_argument(
-        "--seed", type=argument_types.count, help="the same seed makes the same envelopes (default: a new one, printed)"
+        "--seed",
+        type=argument_types.count,
+        help="the same seed makes the same envelopes (default: a random one, which is printed)",
     )
-    parser.add_argument("--pain001", type=Path, nargs="+", default=list(SAMPLES), metavar="FILE", help="default: our own samples")
+    parser.add_argument(
+        "--pain001", type=Path, nargs="+", default=list(SAMPLES), metavar="FILE", help="default: the samples of the project"
+    )
 
 
 def demo(arguments: Namespace) -> ExitCode:
@@ -161,7 +165,7 @@ class _Run:
             if report is not None and (reached := (report.counts.get("records", 0), report.units.waiting)) != before:
                 until, before = monotonic() + _STALL_SECONDS, reached
             sleep(_LOOK_SECONDS)
-        raise TookTooLong(f"the service did not get on for {_STALL_SECONDS} s with {what}; see {self._directory}/service.log")
+        raise TookTooLong(f"the service made no progress for {_STALL_SECONDS} s with {what}; see {self._directory}/service.log")
 
 
 def _progress(console: Console) -> Progress:

@@ -32,7 +32,7 @@ def show_table(console: Console, summary: Summary, status: StatusReport, envelop
         ("longest wait", f"{status.longest_wait_ms / 1_000:.1f} s"),
         ("duplicates dropped", counts.get("duplicates", 0)),
         ("units released at the deadline", counts.get("released_units", 0)),
-        ("given up and come late", counts.get("late", 0)),
+        ("given up, then arrived late", counts.get("late", 0)),
         ("dead letters", sum(status.dead_letters.values())),
         *((f"notifications {name}", count) for name, count in sorted(status.notifications.items())),
         ("envelopes per second", f"{envelopes_per_second:,.0f}"),
@@ -51,7 +51,7 @@ def show_story(console: Console, configuration: Configuration, expected: Path) -
     with expected.open("rb") as lines:
         unit = find_unit(lines)
     if unit is None:
-        console.print("no unit arrived out of order in a way that is short to tell; try another seed")
+        console.print("no unit arrived out of order in a way that is short to show; try another seed")
         return True
     return _show(console, configuration, unit)
 
@@ -64,7 +64,7 @@ def _show(console: Console, configuration: Configuration, unit: ExpectedUnit) ->
         console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
     does_agree = agrees(telling, output)
     if not does_agree:
-        console.print("what the service let out is in another order than its own code decides", style="red")
+        console.print("the output of the service has another order than its own code decides", style="red")
     if output.values:
         console.print("\nIts last pain.002")
         text = _readable(output.values[-1], configuration.notification.target_type)

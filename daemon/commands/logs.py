@@ -24,15 +24,15 @@ _NUMBERS = ("position", "slot")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--lines", type=int, default=_LINES, help="how many of the last lines (default: %(default)s)")
-    parser.add_argument("--follow", action="store_true", help="go on with what comes, until interrupted")
+    parser.add_argument("--lines", type=int, default=_LINES, help="number of lines, counted from the end (default: %(default)s)")
+    parser.add_argument("--follow", action="store_true", help="keep printing new lines until interrupted")
 
 
 def show_logs(arguments: Namespace) -> ExitCode:
     """1 if there is no log: the service was never started as a daemon."""
     path = load(arguments.config, arguments.overrides).notification.run_directory / NAME
     if not path.exists():
-        sys.stderr.write(f"resequencer: {path} does not exist: the service was never started in the background\n")
+        sys.stderr.write(f"resequencer: {path} does not exist: the service has never run in the background\n")
         return ExitCode.NOT_SO
     show = _show_as_json if arguments.json else sys.stdout.writelines
     file = _open(path)

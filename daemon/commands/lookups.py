@@ -31,24 +31,24 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_subcommands(
         parser,
         Subcommand("build", "build all lookups from their sources and publish them as a new version", _add_build),
-        Subcommand("list", "the versions that are there, the newest first, and who uses which"),
-        Subcommand("show", "what a lookup of the current version says of a key", _add_show),
-        Subcommand("rollback", "use another version that is there", _add_rollback),
+        Subcommand("list", "the published versions, newest first, and the workers that use each"),
+        Subcommand("show", "the value that a lookup of the current version has for a key", _add_show),
+        Subcommand("rollback", "switch to another published version", _add_rollback),
         is_required=False,
     )
 
 
 def _add_build(parser: ArgumentParser) -> None:
-    parser.add_argument("--master", metavar="URL", help="of Spark; default: spark.master of the sources, local[*]")
+    parser.add_argument("--master", metavar="URL", help="Spark's master (default: spark.master of the sources, local[*])")
 
 
 def _add_show(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of the lookup, such as institutions")
-    parser.add_argument("key", metavar="KEY", nargs="+", help="its parts: bank DE 37040044; '' any processing entity")
+    parser.add_argument("name", metavar="NAME", help="the lookup's name, such as institutions")
+    parser.add_argument("key", metavar="KEY", nargs="+", help="the key's parts: bank DE 37040044; '' is any processing entity")
 
 
 def _add_rollback(parser: ArgumentParser) -> None:
-    parser.add_argument("version", metavar="VERSION", help="as `list` shows it")
+    parser.add_argument("version", metavar="VERSION", help="the version that `list` shows")
 
 
 def _build(arguments: Namespace, configuration: Configuration) -> ExitCode:
@@ -117,7 +117,9 @@ def _roll_back(arguments: Namespace, configuration: Configuration) -> ExitCode:
     with directory.publishing():
         roll_back(directory, arguments.version)
     said = {"version": arguments.version}
-    sys.stdout.write(_as_json(said) if arguments.json else f"lookups {arguments.version} are to be used; workers take them up\n")
+    sys.stdout.write(
+        _as_json(said) if arguments.json else f"lookups {arguments.version} are current now; workers switch to them\n"
+    )
     return ExitCode.DONE
 
 

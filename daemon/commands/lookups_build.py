@@ -31,7 +31,7 @@ def build(arguments: Namespace, configuration: Configuration) -> ExitCode:
     """
     settings = load_job_settings(configuration)
     if find_spec("pyspark") is None:
-        raise ConfigurationError("pyspark", "is not installed; `make lookups` does it, or pip install '.[pipeline]'")
+        raise ConfigurationError("pyspark", "is not installed; install it by `make lookups`, or pip install '.[pipeline]'")
     from pipeline.lookups.job import STEPS, build_lookups  # Here, for Spark takes a second to import.
     from pipeline.spark.session import spark_session
 

@@ -52,7 +52,7 @@ def database_is_usable(configuration: Configuration) -> None:
         finally:
             database.close()
     elif not file.parent.is_dir() and file.parent != configuration.notification.run_directory:
-        raise FileNotFoundError(None, "does not exist; make it, or mount what should be there", str(file.parent))
+        raise FileNotFoundError(None, "does not exist; create it, or mount the file system that holds it", str(file.parent))
 
 
 def redis_is_usable(configuration: Configuration) -> Sequence[str]:

@@ -32,7 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """A supervisor gives its worker a slot and the descriptors of a pipe and of memory that they share, and tells it how those
     before it ended; nobody else has to know.
     """
-    parser.add_argument("--alone", action="store_true", help="in one process, without a supervisor: for debuggers")
+    parser.add_argument("--alone", action="store_true", help="run in one process without a supervisor, for debuggers")
     parser.add_argument("--slot", type=int, default=0, help=SUPPRESS)
     parser.add_argument("--lifeline", type=int, help=SUPPRESS)
     parser.add_argument("--in-flight", type=int, help=SUPPRESS)
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> int:
         return supervise_in_sight(arguments, configuration, lambda: stop.is_set)
     if arguments.alone and configuration.worker_count > 1:
         raise ConfigurationError(
-            path_of(Sections, "worker_count"), "is more than 1, and `run --alone` is one process: leave one out"
+            path_of(Sections, "worker_count"), "is more than 1, but `run --alone` is one process: use one or the other"
         )
     configure_logs(configuration.logging)
     faulthandler.enable()  # So that the stack is in the log when native code dies.

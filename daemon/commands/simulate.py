@@ -43,7 +43,7 @@ def simulate(arguments: Namespace) -> ExitCode:
     try:
         summary = _write(plan, pacer, configuration, expected_file(arguments.expected, configuration))
     except KeyboardInterrupt:
-        sys.stderr.write("resequencer: stopped; what was written stays, but not all of it is expected: verify will say so\n")
+        sys.stderr.write("resequencer: interrupted; the input has lines that are not expected, so verify will report them\n")
         return ExitCode.NOT_SO
     sys.stdout.write(_told(summary, pacer.rate, as_json=arguments.json))
     return ExitCode.DONE
@@ -106,7 +106,7 @@ def _progress(console: Console) -> Progress:
 
 
 def _pause_for_late_ones(progress: Progress, milliseconds: int) -> None:
-    progress.console.print(f"late ones follow after {milliseconds / 1_000:g} s")
+    progress.console.print(f"late envelopes follow after {milliseconds / 1_000:g} s")
     pause(milliseconds)
 
 

@@ -40,7 +40,7 @@ def start(arguments: Namespace) -> ExitCode:
     if holder is not None and (running := AlreadyRunning(run_directory, holder)).is_alive:
         raise running
     if not _can_start(configuration):
-        sys.stderr.write("resequencer: not started\n")
+        sys.stderr.write("resequencer: the service was not started\n")
         return ExitCode.NOT_SO
     return _wait_until_ready(_spawn(arguments, run_directory), configuration)
 
@@ -54,7 +54,9 @@ def stop(arguments: Namespace) -> ExitCode:
         return ExitCode.DONE
     if holder == UNKNOWN:
         lock = run_directory / LOCK
-        sys.stderr.write(f"resequencer: who holds {lock} had no room there for its process id; find it with 'fuser {lock}'\n")
+        sys.stderr.write(
+            f"resequencer: the holder of {lock} could not write its process id (disk full); 'fuser {lock}' finds it\n"
+        )
         return ExitCode.NOT_SO
     # The worker of a supervisor that is gone ends by itself.
     with suppress(ProcessLookupError):
@@ -63,7 +65,7 @@ def stop(arguments: Namespace) -> ExitCode:
         if find_holder(run_directory) is None:
             sys.stdout.write("stopped\n")
             return ExitCode.DONE
-    sys.stderr.write(f"resequencer: process {holder} has not ended within {_STOP_SECONDS} s; kill -9 {holder} loses nothing\n")
+    sys.stderr.write(f"resequencer: process {holder} has not ended within {_STOP_SECONDS} s; 'kill -9 {holder}' loses nothing\n")
     return ExitCode.NOT_SO
 
 
@@ -72,7 +74,7 @@ def restart(arguments: Namespace) -> ExitCode:
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
     if not _can_start(configuration):
-        sys.stderr.write("resequencer: not restarted, what runs goes on\n")
+        sys.stderr.write("resequencer: the service was not restarted; the running one goes on\n")
         return ExitCode.NOT_SO
     code = stop(arguments)
     return code if code is not ExitCode.DONE else start(arguments)
@@ -81,7 +83,7 @@ def restart(arguments: Namespace) -> ExitCode:
 def _can_start(configuration: Configuration) -> bool:
     """False where a person has to mend something first. Says what, and what is waited for."""
     found = look_around(configuration)
-    for each in (*found.refused, *(f"it is waited for: {each}" for each in found.unreachable)):
+    for each in (*found.refused, *(f"the service waits for it: {each}" for each in found.unreachable)):
         sys.stderr.write(f"resequencer: {each}\n")
     return not found.refused
 
@@ -111,7 +113,7 @@ def _wait_until_ready(supervisor: subprocess.Popen[bytes], configuration: Config
     state = report.state if report is not None else State.STARTING
     why = report and (report.whole.reason or report.whole.last_exit)
     reason = f": {why}" if why else ""
-    sys.stderr.write(f"resequencer: not ready within {_START_SECONDS} s, and still trying: {state}{reason}; log {log}\n")
+    sys.stderr.write(f"resequencer: not ready within {_START_SECONDS} s, it keeps trying: {state}{reason}; log {log}\n")
     return ExitCode.NOT_SO
 
 

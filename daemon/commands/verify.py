@@ -34,13 +34,13 @@ class _Asking(Protocol):
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Of what is compared; the strategy and the output are the configuration's, unless given."""
-    parser.add_argument("--strategy", help="compare by this strategy (default: the configured one)")
+    parser.add_argument("--strategy", help="expect the order of this strategy (default: the configured one)")
     add_expected(parser)
     following = parser.add_argument_group("while the service runs")
     following.add_argument(
         "--follow",
         action="store_true",
-        help="compare what comes as it comes: ends with 0 when everything expected has come, with 1 at the first deviation",
+        help="follow the running service; end with 0 when everything expected has arrived, with 1 at a deviation",
     )
     following.add_argument(
         "--interval", type=some_seconds, default=2_000, metavar="SECONDS", help="seconds between progress lines (default: 2)"
@@ -50,8 +50,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--patience",
         type=seconds,
         metavar="SECONDS",
-        help="end with 1 when nothing has come for so long (default: the deadline, a quarter of it, and a minute more; "
-        "take more than any silence of the simulation)",
+        help="end with 1 when nothing has arrived for this long (default: the deadline, a quarter of it, and a minute; "
+        "choose more than the longest pause of the simulation)",
     )
 
 
@@ -63,7 +63,7 @@ def verify(arguments: Namespace) -> ExitCode:
         try:
             verdict = _follow(arguments, configuration, expected)
         except KeyboardInterrupt:
-            sys.stderr.write("resequencer: stopped before everything had come\n")
+            sys.stderr.write("resequencer: interrupted before everything had arrived\n")
             return ExitCode.NOT_SO
     else:
         verdict = verify_output(configuration, expected, arguments.strategy)

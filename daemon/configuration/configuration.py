@@ -29,7 +29,7 @@ class Configuration(Sections, frozen=True, kw_only=True):
         """What a verb that works on files is told where there are none."""
         if self.ingress.transport is TransportType.FILE:
             return None
-        text = f"{self.ingress.transport}: `{verb}` works on files; of a topic the brokers take what its retention says"
+        text = f"{self.ingress.transport}: `{verb}` works on files; brokers remove old records of a topic by its retention"
         return ConfigurationError(path_of(Ingress, "transport"), text)
 
 
@@ -63,4 +63,4 @@ def _unused(resolved: ResolvedValues) -> Iterator[str]:
     """What was set and has no effect."""
     for path in (path_of(Http, "host"), path_of(Http, "port")):
         if resolved.layers[path] != REFERENCE:
-            yield f"{path}: has no effect: this version serves nothing by HTTP yet; `resequencer status --json` tells the same"
+            yield f"{path}: has no effect: this version has no HTTP server yet; use `resequencer status --json`"

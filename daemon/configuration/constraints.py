@@ -74,7 +74,7 @@ def _has_its_keys(strategy: str, path: str) -> Constraint:
     return Constraint(
         (path, _STRATEGY),
         lambda values: values[_STRATEGY] != strategy or bool(values[path]),
-        f"is empty, but strategy = {strategy} waits for the data it names: give at least one",
+        f"is empty, but strategy = {strategy} waits for the data that this key names: give at least one name",
     )
 
 
@@ -82,45 +82,45 @@ CONSTRAINTS = (
     Constraint(
         (_TRANSPORT, _INGRESS_TRANSPORT),
         lambda values: values[_TRANSPORT] == values[_INGRESS_TRANSPORT],
-        f"differs from {_INGRESS_TRANSPORT}; mixed transports are not supported, set both alike",
+        f"differs from {_INGRESS_TRANSPORT}; mixed transports are not supported; set both to the same",
     ),
     Constraint(
         (_WORKERS, _INGRESS_TRANSPORT),
         lambda values: values[_WORKERS] == 1 or values[_INGRESS_TRANSPORT] != "file",
-        "is more than 1, which needs transport = kafka: files have no consumer group to share them out",
+        "is more than 1, which needs transport = kafka: only a Kafka consumer group shares partitions among workers",
     ),
     _has_its_keys("FULL_PAIN001_AND_CUSTOM_DATA", path_of(Resequencers, "custom_data_keys")),
     _has_its_keys("FULL_PAIN001_AND_PDS_DATA", path_of(Resequencers, "pds_data_keys")),
     Constraint(
         (_IDLE, _PROCESSING),
         lambda values: values[_IDLE] >= values[_PROCESSING],
-        f"is below {_PROCESSING}: a resequencer would stop while an attempt may still be under way",
+        f"is below {_PROCESSING}: a resequencer would stop while an attempt may still run",
     ),
     Constraint(
         (_HANDLING, _PROCESSING),
         lambda values: values[_HANDLING] >= values[_PROCESSING],
-        f"is below {_PROCESSING}: a worker would be ended while an attempt may still be under way; raise it",
+        f"is below {_PROCESSING}: a worker would be ended while an attempt may still run; raise it",
     ),
     Constraint(
         (_HANDLING, POLL_INTERVAL, _INGRESS_TRANSPORT),
         lambda values: values[_INGRESS_TRANSPORT] == "file" or values[_HANDLING] < values[POLL_INTERVAL],
-        f"is not below {POLL_INTERVAL} (300000 if not set): another worker would be given what this one hangs on before it is "
-        "ended; lower it, or raise that option",
+        f"is not below {POLL_INTERVAL} (300000 if not set): Kafka would give the partition to another worker before the "
+        "hanging one is ended; lower this key, or raise that option",
     ),
     Constraint(
         (_ACKNOWLEDGE, _STORAGE_TYPE),
         lambda values: values[_ACKNOWLEDGE] != "when-handled" or values[_STORAGE_TYPE] == "none",
-        "is when-handled, which is for storage-type = none: a durable storage already holds what waits, use when-settled",
+        "is when-handled, which needs storage-type = none: a durable storage already keeps what waits; use when-settled",
     ),
     Constraint(
         (_ACKNOWLEDGE, _INGRESS_TRANSPORT),
         lambda values: values[_ACKNOWLEDGE] != "when-handled" or values[_INGRESS_TRANSPORT] == "kafka",
-        "is when-handled, which needs transport = kafka: Kafka itself is the store then, use when-settled",
+        "is when-handled, which needs transport = kafka, because Kafka itself is the store then; use when-settled",
     ),
     Constraint(
         (_RETENTION, _IDLE),
         lambda values: values[_RETENTION] >= values[_IDLE],
-        f"is below {_IDLE}: a unit would be forgotten while its resequencer is alive",
+        f"is below {_IDLE}: a unit would be forgotten while its resequencer is still active",
     ),
     Constraint(
         (_STASH_BYTES, _RECORD_BYTES),
@@ -140,17 +140,17 @@ CONSTRAINTS = (
     Constraint(
         (_ARCHIVE_EVERY, _STORAGE_TYPE),
         lambda values: values[_ARCHIVE_EVERY] is None or values[_STORAGE_TYPE] in ("none", "embedded"),
-        f"is set, but {_STORAGE_TYPE} is neither none nor embedded: only these can be asked what waits, so that it stays",
+        f"is set, but {_STORAGE_TYPE} is neither none nor embedded: only these can tell which input still waits and must stay",
     ),
     Constraint(
         (_KEPT, _ROTATE_AT),
         lambda values: values[_KEPT] is None or values[_ROTATE_AT] is not None,
-        f"says how many full files are kept, but {_ROTATE_AT} is null: none is ever full. Set both or neither",
+        f"is the number of full files to keep, but {_ROTATE_AT} is null, so no file is ever full. Set both keys or neither",
     ),
     Constraint(
         (_AT_LEAST, _AT_MOST),
         lambda values: values[_AT_LEAST] <= values[_AT_MOST],
-        f"is more than {_AT_MOST}: nothing lies between them",
+        f"is more than {_AT_MOST}: no value lies between them",
     ),
     Constraint(
         (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH, _AT_LEAST, _AT_MOST),
@@ -178,16 +178,16 @@ def doubtful_constraints(values: Values) -> tuple[str, ...]:
 def _long_deadline(values: Values) -> Iterator[str]:
     if deadline_ms(values) > values[_IDLE]:
         yield (
-            f"{_IDLE}: is below the deadline of {deadline_ms(values) / 1_000:g} s until which a stashed envelope may wait; "
-            "units in which something waits are kept alive past it"
+            f"{_IDLE}: is below the deadline of {deadline_ms(values) / 1_000:g} s that a stashed envelope may wait; "
+            "units with stashed envelopes stay active longer anyway"
         )
 
 
 def _nothing_learned(values: Values) -> Iterator[str]:
     if values[_STASH] == LEARNED and values[_INGRESS_TRANSPORT] == "file":
         yield (
-            f"{_STASH}: is learned, and {_INGRESS_TRANSPORT} is file: files do not say when a record came, so only what was "
-            "learned on Kafka counts, if the lookups have any of it"
+            f"{_STASH}: is learned, and {_INGRESS_TRANSPORT} is file: files have no arrival times, so only deadlines that "
+            "were learned on Kafka count, if the lookups have any"
         )
 
 
@@ -197,13 +197,13 @@ def _nothing_kept(values: Values) -> Iterator[str]:
         return
     if values[_TRANSPORT] == "file":
         yield (
-            f"{_STORAGE_TYPE}: is none: after a restart what was not handled is read again, and what left in the moment of a "
-            "crash may be notified again"
+            f"{_STORAGE_TYPE}: is none: after a restart unhandled records are read again, and a notification that was being sent "
+            "at a crash may be sent again"
         )
     elif values[_ACKNOWLEDGE] == "when-settled":
         yield (
-            f"{_ACKNOWLEDGE}: is when-settled, and {_STORAGE_TYPE} is none: what waits is acknowledged and kept by nobody, so a "
-            "worker that ends, or gives a partition away, loses it. With when-handled Kafka keeps it"
+            f"{_ACKNOWLEDGE}: is when-settled, and {_STORAGE_TYPE} is none: stashed envelopes are acknowledged but stored "
+            "nowhere: a worker that ends or loses the partition loses them. Set when-handled, so that Kafka keeps them"
         )
     else:
-        yield f"{_STORAGE_TYPE}: is none: after a restart what was not handled is read again; what units knew before is gone"
+        yield f"{_STORAGE_TYPE}: is none: after a restart unhandled records are read again; earlier state of units is lost"

@@ -19,17 +19,17 @@ def infinispan_server(configuration: Configuration) -> ServerSettings:
     """
     infinispan = configuration.storage.infinispan
     if (file := infinispan.ca_file) is not None and not os.access(file, os.R_OK):
-        raise ConfigurationError(path_of(ServerSettings, "ca_file"), f"{file} cannot be read; name a file that can")
+        raise ConfigurationError(path_of(ServerSettings, "ca_file"), f"{file} cannot be read; name a readable file")
     try:
         place = urlsplit(infinispan.url)
         is_usable = bool(place.hostname) and (place.port or 1) > 0 and not (place.query or place.fragment)
     except ValueError as error:
         raise ConfigurationError(_URL, f"cannot be understood: {error}") from error
     if "@" in place.netloc:
-        problem = "holds a login, which would be shown in logs; give it by username and password"
+        problem = "contains a login, which logs would show; use the keys username and password"
         raise ConfigurationError(_URL, problem)
     if not is_usable:
-        raise ConfigurationError(_URL, 'is no address of a server, such as "http://localhost:11222"')
+        raise ConfigurationError(_URL, 'is not the address of a server, such as "http://localhost:11222"')
     return infinispan
 
 

@@ -105,7 +105,7 @@ def _spark_settings(values: Mapping[str, Plain], file: Path, job: Job) -> SparkS
     """Of options that are given for this job and for all, those of the job count."""
     for path, value in values.items():
         if path.startswith(_OPTIONS) and isinstance(value, timedelta):
-            problem = 'is a duration to HOCON, so nobody knows how it was written; put it in quotes, as in "512m"'
+            problem = 'is read as a duration by HOCON; put it in quotes, as in "512m"'
             raise ConfigurationError(f"{file}: {path}", problem)
     options = {
         path.removeprefix(prefix): str(value)
@@ -160,10 +160,8 @@ def _of_archive(source: "SourceSettings", name: str, at: str, configuration: Con
     if source.days < 1 or source.least_late < 1:
         raise ConfigurationError(at, "days and least-late are whole numbers from 1 on")
     if not source.path and configuration.ingress.transport is TransportType.FILE:
-        problem = (
-            f"files do not say when a record came, so there is no archive to learn from ({path_of(Ingress, 'transport')} = file)"
-        )
-        raise ConfigurationError(at, f"{problem}; name the path of one that was made on Kafka, or give profiles of your own")
+        problem = f"files have no arrival times, so there is no archive to learn from ({path_of(Ingress, 'transport')} = file)"
+        raise ConfigurationError(at, f"{problem}; name the path of an archive made from Kafka, or give your own profiles")
     return msgspec.structs.replace(source, path=source.path or configuration.archive.location)
 
 

@@ -22,7 +22,7 @@ def redis_settings(configuration: Configuration) -> RedisSettings:
     for name in ("ca_file", "certificate_file", "key_file"):
         file: Path | None = getattr(redis, name)
         if file is not None and not os.access(file, os.R_OK):
-            raise ConfigurationError(path_of(Redis, name), f"{file} cannot be read; name a file that can")
+            raise ConfigurationError(path_of(Redis, name), f"{file} cannot be read; name a readable file")
     try:
         place = read_place(redis.url, redis)
     except ValueError as error:

@@ -13,6 +13,6 @@ def deadline_words(settings: ResequencerSettings, profiles: int) -> str | None:
         return None
     otherwise = _DURATION.show(settings.deadline_ms)
     if not profiles:
-        return f"learned, but the lookups in use have no completion-profiles: {otherwise} everywhere"
+        return f"learned, but the current lookups have no completion-profiles; {otherwise} for all flows"
     least, most = _DURATION.show(learned.at_least_ms), _DURATION.show(learned.at_most_ms)
-    return f"learned, {profiles} completion-profiles within {least} and {most}; {otherwise} where they do not say"
+    return f"learned, {profiles} completion-profiles, between {least} and {most}; {otherwise} for other flows"

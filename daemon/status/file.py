@@ -64,7 +64,7 @@ class StatusFile:
 
     def _note(self, error: OSError) -> None:
         if not self._has_failed:
-            _log.warning("%s cannot be written, status will be stale: %s", self._path, error)
+            _log.warning("%s cannot be written, so `status` shows old values: %s", self._path, error)
         self._has_failed = True
 
 

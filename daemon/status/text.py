@@ -11,7 +11,7 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
     """With several workers each line that is about one of them names it."""
     state, whole = service.state, service.whole
     if state == NOT_RUNNING:
-        yield f"{state}: it ended with: {whole.reason}" if whole.reason else state
+        yield f"{state}: the service ended with: {whole.reason}" if whole.reason else state
         return
     is_alone = len(service.workers) == 1
     yield _said(state, whole)
@@ -36,14 +36,14 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
 
 def _said(state: str, report: StatusReport) -> str:
     if state == STALE:
-        told = f"{state}: nothing was reported since {report.reported_at}, when it was {report.state}"
+        told = f"{state}: no report since {report.reported_at}; it was {report.state} then"
         return f"{told}: {report.reason}" if report.reason else told
     return f"{state}: {report.reason}" if report.reason else state
 
 
 def _workers(service: ServiceReport) -> Iterator[str]:
     for state, each in service.workers:
-        holds = "no partition is left for it, it stands by" if each.is_standing_by else f"{len(each.partitions)} partitions"
+        holds = "no partition is left for it; it is on standby" if each.is_standing_by else f"{len(each.partitions)} partitions"
         process = "" if each.worker_process_id is None else f" (process {each.worker_process_id})"
         yield f"worker {each.slot}{process}: {_said(state, each)}" + (f", {holds}" if state == State.READY else "")
 
@@ -66,7 +66,7 @@ def _metrics(report: StatusReport) -> Iterator[str]:
     by_status = ", ".join(f"{name} {count}" for name, count in sorted(report.notifications.items()))
     yield f"notifications {sum(report.notifications.values())}: {by_status}"
     if pending:
-        yield f"pending: {pending} committed and not yet left"
+        yield f"pending: {pending} committed, not sent yet"
 
 
 def _units(count: int) -> str:

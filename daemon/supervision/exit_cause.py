@@ -27,8 +27,8 @@ def blame(held: InFlightEnvelope, suspect: Suspect | None) -> str:
     if suspect is None:
         return told
     if not suspect.is_condemned:
-        return f"{told} (exit {suspect.exits} of {EXITS_OF_ONE} on this record; after the last one it is set aside)"
+        return f"{told} (exit {suspect.exits} of {EXITS_OF_ONE} on this record; after the last it becomes a dead letter)"
     if suspect.exits == EXITS_OF_ONE:
         how = f"exit {EXITS_OF_ONE} of {EXITS_OF_ONE} on this record"
-        return f"{told} ({how}): the record is set aside as a dead letter {_REASON}; {REMEDY}"
-    return f"{told} (exit {suspect.exits} on this record, which was not set aside after {EXITS_OF_ONE}: report it with the log)"
+        return f"{told} ({how}): the record becomes a dead letter {_REASON}; {REMEDY}"
+    return f"{told} (exit {suspect.exits} on this record, a dead letter since exit {EXITS_OF_ONE}: report this as a bug)"

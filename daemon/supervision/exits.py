@@ -63,7 +63,7 @@ class Exits:
 
     def note_the_last(self) -> str:
         """No worker is started any more; why."""
-        often = f"the {MOST_EXITS}th time within {WITHIN_MS // 1_000} s: it is not started again"
+        often = f"the {MOST_EXITS}th exit within {WITHIN_MS // 1_000} s: no further restart"
         reason = f"{self.name} {self._identity.last_exit}; {often}"
         self._tell(State.STOPPED, reason)
         return reason

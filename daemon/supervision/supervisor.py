@@ -126,7 +126,7 @@ class Supervisor:
         elif not self._starts_again and not slot.has_poison:
             self._fail(code if code >= 0 else 128 - code)
         elif code in _FINAL and not slot.has_poison:
-            _log.error("%s ended with %d: starting it again cannot help", slot.name, code)
+            _log.error("%s ended with exit code %d; a restart cannot help, so the service stops", slot.name, code)
             self._fail(ExitCode(code))
         elif not slot.note_exit(code):
             self._fail(ExitCode.NOT_SO)

@@ -17,7 +17,7 @@ _log = logging.getLogger("resequencer.supervisor")
 EXITS_OF_ONE = 3
 """After so many exits of workers the same envelope is set aside."""
 
-REMEDY = "correct what fails on it, then requeue it"
+REMEDY = "fix the cause, then requeue the record"
 
 _MOST = 100
 """So many files are kept. One is left behind of what left at the very moment of a crash, or after its last attempt."""
@@ -63,7 +63,7 @@ class Suspects:
         try:
             self._write(suspect)
         except OSError as error:
-            _log.warning("%s cannot be written, so the record is not counted against: %s", self._path(held.origin), error)
+            _log.warning("%s cannot be written, so this exit is not counted for the record: %s", self._path(held.origin), error)
             return None
         return suspect
 

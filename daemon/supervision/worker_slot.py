@@ -114,12 +114,12 @@ class WorkerSlot:
             return
         held = self._in_flight.look(self._worker.pid)
         if held is not None:
-            told = "%s has been %s for more than %g s (handling-limit): it is ended. Its stack follows; correct what hangs"
+            told = "%s has been %s for more than %g s (handling-limit): the worker is ended. Its stack follows; fix that call"
             _log.error(told, self._exits.name, held, self._in_flight.limit_seconds, extra=held.places)
             self._worker.send_signal(signal.SIGABRT)
             self._aborted_at = monotonic()
         elif (slow := self._in_flight.find_slow()) is not None:
-            self._exits.tell_slow(f"{slow}; after {self._in_flight.limit_seconds:g} s of that (handling-limit) it is ended")
+            self._exits.tell_slow(f"{slow}; after {self._in_flight.limit_seconds:g} s (handling-limit) the worker is ended")
 
     def find_end(self) -> int | None:
         """How it ended, negative for a signal; once. None while it runs, and while there is none."""
@@ -156,7 +156,7 @@ class WorkerSlot:
             _log.error("%s", self._exits.note_the_last())
             return False
         places = {} if held is None else held.places
-        _log.warning("%s %s; it is started again in %.1f s", self._exits.name, told, pause_ms / 1_000, extra=places)
+        _log.warning("%s %s; restart in %.1f s", self._exits.name, told, pause_ms / 1_000, extra=places)
         self._starts_at = monotonic() + pause_ms / 1_000
         return True
 

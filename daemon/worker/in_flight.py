@@ -61,5 +61,5 @@ class WorkerInFlight:
             f"{suspect.kind.words} it ended {suspect.exits} workers, the last of which {suspect.last_exit}; {REMEDY}"
         )
         places = {"unit": suspect.unit, "partition": str(suspect.origin.partition), "position": str(suspect.origin)}
-        _log.error("%s of unit %s is set aside: %s", suspect.origin, shown(suspect.unit), error, extra=places)
+        _log.error("%s of unit %s becomes a dead letter: %s", suspect.origin, shown(suspect.unit), error, extra=places)
         raise error

@@ -25,7 +25,7 @@ class ReportedHandler:
         except DependencyUnavailable:
             raise
         except Exception as error:
-            outcome = "it is tried again, if attempts are left" if isinstance(error, TransientError) else "it is tried no more"
+            outcome = "another attempt follows, if any is left" if isinstance(error, TransientError) else "no further attempt"
             self._note(kind_of(error), envelope, f"failed, {outcome}: {words_of(error)}", error)
             raise
         finally:

@@ -24,7 +24,7 @@ def add_archive_flag(parser: ArgumentParser) -> None:
         action="append_const",
         dest="overrides",
         const=f"{key}={_FLAG_EVERY}",
-        help=f"move input that is done with into the archive by itself: the same as --set {key}={_FLAG_EVERY}",
+        help=f"archive processed input at this interval; the same as --set {key}={_FLAG_EVERY}",
     )
 
 
@@ -66,7 +66,7 @@ class Archiving:
             )
             os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICENESS)
         except OSError as error:
-            _log.warning("archiving cannot begin: %s", error.strerror or error)
+            _log.warning("the archive command cannot start: %s", error.strerror or error)
 
     def _tell_if_ended(self) -> None:
         assert self._process is not None
@@ -79,4 +79,4 @@ class Archiving:
         for line in said.decode("utf-8", "replace").splitlines():
             _log.log(logging.INFO if code == 0 else logging.WARNING, "%s", line)
         if code and not said:
-            _log.warning("archiving ended with %d", code)
+            _log.warning("the archive command ended with exit code %d", code)

@@ -22,8 +22,8 @@ from guardian.messages import ReportUnits
 _log = logging.getLogger("resequencer.daemon")
 _REPORT_MS = 500
 _EXPIRE_MS = 10_000
-_REASONS = {State.HEALING: "what the storage has forgotten is read again"}
-_NOT_JOINED = "the group has not said yet which partitions are this worker's"
+_REASONS = {State.HEALING: "the storage lost committed work; its records are being read again"}
+_NOT_JOINED = "waiting for Kafka to assign partitions"
 _MANY = 100
 """When a call forgot so many idle units there are probably more, and waiting for them would let the storage grow."""
 

@@ -57,7 +57,7 @@ def render_page(summary: AuditSummary, name: str) -> str:
 
 def _verdict(summary: AuditSummary) -> str:
     if summary.is_good:
-        return '<p class="verdict good">Nothing lost, nothing doubled, nothing out of order, content as expected.</p>'
+        return '<p class="verdict good">Nothing is lost, doubled or out of order; the content is as expected.</p>'
     return f'<p class="verdict bad">{sum(summary.counts.values()):,} deviations.</p>'
 
 

@@ -79,7 +79,7 @@ def create(file: Path) -> None:
         StorageRefused: Its directory is missing, or a write-ahead log without its database lies there.
     """
     if not file.parent.is_dir():
-        raise StorageRefused(str(file), "its directory does not exist; make it, or mount what should be there")
+        raise StorageRefused(str(file), "its directory does not exist; create it, or mount the file system that holds it")
     if (log := log_of(file)).exists():
         raise StorageRefused(str(file), f"the database is missing but {log.name} is there; {RESTORE}")
     handle, draft = mkstemp(prefix=f"{file.name}.", suffix=".new", dir=file.parent)

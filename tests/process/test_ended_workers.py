@@ -139,7 +139,7 @@ def test_a_record_that_ends_its_worker_is_set_aside_after_three_deaths_and_its_n
     assert told in letter["headers"]["dead-letter-error"]
     status = daemon.service.verb("status").stdout
     assert f"{position} of unit 'uow-3'" in status, status
-    assert "the record is set aside as a dead letter ended-its-worker" in status
+    assert "the record becomes a dead letter ended-its-worker" in status
 
 
 @pytest.mark.parametrize("storage", ["embedded", "none"])

@@ -120,7 +120,7 @@ def test_what_it_says_of_itself_may_fail_without_it(struck: Struck) -> None:
     fault.lift()
     in_place.lift()
     service.wait_for_report(lambda report: report.counts.get("records") == service.input_lines, "it says so again")
-    assert "status will be stale" in service.log
+    assert "so `status` shows old values" in service.log
 
 
 def test_kills_at_any_call_and_failures_in_between_lose_double_and_misplace_nothing(

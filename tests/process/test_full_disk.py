@@ -50,7 +50,7 @@ def test_a_stop_without_room_loses_nothing(service: OperatedService) -> None:
     service.start(largest_file=LIMIT)
     service.wait_for_report(lambda report: report.state == State.STORAGE_UNAVAILABLE, "the storage is away")
     assert service.stop() == 0
-    assert service.verb("status").stdout.startswith("not running: it ended with: ")
+    assert service.verb("status").stdout.startswith("not running: the service ended with: ")
     service.start()
     service.wait_for_report(lambda _: len(service.notifications()) >= UNITS, "the rest has left")
     assert service.stop() == 0

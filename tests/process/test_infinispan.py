@@ -104,7 +104,7 @@ def test_a_cache_in_memory_whose_server_restarted_costs_nothing_but_marked_repet
     ("overrides", "code", "said"),
     [
         ([f"{INFINISPAN}.cache=expiring"], 1, "its entries expire"),
-        ([f'{INFINISPAN}.url="http://user:pass@localhost"'], 3, f"{INFINISPAN}.url: holds a login"),
+        ([f'{INFINISPAN}.url="http://user:pass@localhost"'], 3, f"{INFINISPAN}.url: contains a login"),
         ([f"{INFINISPAN}.tls.ca-file=nowhere.pem"], 3, f"{INFINISPAN}.tls.ca-file: nowhere.pem cannot be read"),
     ],
 )

@@ -138,7 +138,7 @@ def test_a_stop_under_load_loses_and_doubles_nothing(new_service: Callable[..., 
     assert 0 < between < len(service.notifications())
     verdict = json.loads(service.verb("verify", "--json").stdout)
     assert verdict["counts"]["lost"] == 0
-    # With none what was not handled is read again, by units that have forgotten: at least once, and not more than that.
+    # With none unhandled records are read again, by units that have forgotten: at least once, and not more than that.
     assert verdict["good"] or storage == "none", verdict
 
 

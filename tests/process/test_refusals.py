@@ -61,7 +61,8 @@ def test_a_damaged_database_is_refused_by_name_and_left_as_it_is(service: Operat
         assert re.search("restore it from a copy|start the newer version", last), damage.__name__
         assert "Traceback" not in ended.stderr
         assert database.read_bytes() == damaged, damage.__name__
-    assert service.verb("status").stdout.startswith("not running: it ended with: run/application/state.db: its format is 99")
+    status = service.verb("status").stdout
+    assert status.startswith("not running: the service ended with: run/application/state.db: its format is 99")
     database.write_bytes(whole)
     service.start_and_wait(f"{RESEQUENCER}.stash-timeout=10m")
     service.tell("uow-1", 2)
@@ -131,7 +132,7 @@ def test_an_output_that_was_cut_or_edited_is_refused_by_name_and_nothing_is_lost
         ended = service.verb("run")
         assert ended.returncode == 1
         assert ended.stderr.splitlines()[-1].startswith(f"resequencer: run/application/out/{name}: {problem}. ")
-        assert service.verb("status").stdout.startswith("not running: it ended with: run/application/out/")
+        assert service.verb("status").stdout.startswith("not running: the service ended with: run/application/out/")
         assert file.read_bytes() == damaged
     file.write_bytes(whole)
     service.start_and_wait()

@@ -106,7 +106,7 @@ def test_healing(service: OperatedService, disk: FaultyDisk) -> None:
     service.start("ipf.processing-data.ingress.batch-size=1")
     wait_until(lambda: held.struck, "its third report")
     lines = said(service)
-    assert lines[0] == "healing: what the storage has forgotten is read again"
+    assert lines[0] == "healing: the storage lost committed work; its records are being read again"
     assert re.match(r"IPF_PROCESSING_DATA-0: read to [1-9]\d*, [1-9]\d* behind, ", lines[-1])
     held.lift()
     until_it_says(service, State.READY)
@@ -175,7 +175,7 @@ def test_stale(new_daemon: Callable[..., Daemon], stopped: str) -> None:
     wait_until(lambda: time.time() - status.stat().st_mtime > 10.5, "its report is old")
     _, *nothing = NOTHING_YET
     who = "process N, its worker N since T, reported at T"
-    assert said(daemon.service) == ["stale: nothing was reported since T, when it was ready", who, *nothing]
+    assert said(daemon.service) == ["stale: no report since T; it was ready then", who, *nothing]
     for each in processes:
         os.kill(each, signal.SIGCONT)
     daemon.wait_for(lambda report: report.reported_at > before.reported_at, "it goes on")

@@ -83,7 +83,7 @@ def test_what_it_ended_with_is_said_when_it_did_not_end_well(service: OperatedSe
     (service.in_directory / "partition-0.jsonl").write_bytes(b"")
     assert service.wait() == 1
     said = service.verb("status").stdout
-    assert said.startswith("not running: it ended with: ")
+    assert said.startswith("not running: the service ended with: ")
     assert "partition-0.jsonl" in said
 
 

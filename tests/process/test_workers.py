@@ -95,7 +95,7 @@ def test_a_worker_for_which_no_partition_is_left_stands_by_and_takes_over_when_a
     daemon.start()
     wait_until(lambda: len(_holders(daemon)) == 1, "one holds it")
     (holder,) = _holders(daemon)
-    told = rf"worker {1 - holder} \(process [0-9]+\): ready, no partition is left for it, it stands by"
+    told = rf"worker {1 - holder} \(process [0-9]+\): ready, no partition is left for it; it is on standby"
     assert re.search(told, daemon.service.verb("status").stdout)
     hanging = _worker_in(daemon, holder)
     os.kill(hanging, signal.SIGSTOP)

@@ -32,10 +32,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     """What each subcommand takes."""
     add_subcommands(
         parser,
-        Subcommand("list", "one line per dead letter, with what became of it", _add_list),
-        Subcommand("show", "one dead letter: headers and value, exactly", _add_show),
+        Subcommand("list", "one line per dead letter, with its state", _add_list),
+        Subcommand("show", "one dead letter with its exact headers and value", _add_show),
         Subcommand("requeue", "put the records back into the input, each once", _add_requeue),
-        Subcommand("discard", "note that nothing is to be done; nothing is deleted", _add_discard),
+        Subcommand("discard", "mark dead letters as needing no action; nothing is deleted", _add_discard),
         is_required=True,
     )
 
@@ -50,25 +50,25 @@ def _add_list(parser: ArgumentParser) -> None:
     states = [NEW, *(action.state for action in (Requeueing, Requeued, Discarded))]
     parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="only those of this reason")
     parser.add_argument("--unit", help="only those of this unit of work")
-    parser.add_argument("--since", type=_instant, metavar="INSTANT", help="only those set aside then or later: 2026-03-28T23:33Z")
-    parser.add_argument("--state", choices=states, help="only those of which this is so")
+    parser.add_argument("--since", type=_instant, metavar="INSTANT", help="only those from this instant on: 2026-03-28T23:33Z")
+    parser.add_argument("--state", choices=states, help="only those in this state")
 
 
 def _add_show(parser: ArgumentParser) -> None:
-    parser.add_argument("number", metavar="NUMBER", help="as `list` shows it: IPF_PROCESSING_DATA-0#17")
+    parser.add_argument("number", metavar="NUMBER", help="the number that `list` shows: IPF_PROCESSING_DATA-0#17")
     parser.add_argument("--raw", action="store_true", help="print the value's bytes and nothing else")
 
 
 def _add_requeue(parser: ArgumentParser) -> None:
-    parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="as `list` shows them")
-    parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="all new ones of this reason")
-    parser.add_argument("--all", action="store_true", help="all new ones")
-    parser.add_argument("--again", action="store_true", help="the named ones even if they were requeued or discarded before")
+    parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="the numbers that `list` shows")
+    parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="all new letters of this reason")
+    parser.add_argument("--all", action="store_true", help="all new dead letters")
+    parser.add_argument("--again", action="store_true", help="also those that were requeued or discarded before")
 
 
 def _add_discard(parser: ArgumentParser) -> None:
-    parser.add_argument("numbers", nargs="+", metavar="NUMBER", help="as `list` shows them")
-    parser.add_argument("--because", required=True, type=_reason, metavar="TEXT", help="why; it is kept, with your name")
+    parser.add_argument("numbers", nargs="+", metavar="NUMBER", help="the numbers that `list` shows")
+    parser.add_argument("--because", required=True, type=_reason, metavar="TEXT", help="the reason; it is stored with your name")
 
 
 def _reason(text: str) -> str:
@@ -81,4 +81,4 @@ def _instant(text: str) -> Instant:
     try:
         return instant_of(text)
     except ValueError as error:
-        raise ArgumentTypeError("write an instant, UTC unless it says otherwise: 2026-03-28T23:33") from error
+        raise ArgumentTypeError("expected an instant (UTC if it names no zone), such as 2026-03-28T23:33") from error

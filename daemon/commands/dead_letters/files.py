@@ -20,7 +20,9 @@ class NothingSetAside(ResequencerError):
     """There is no output directory."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(f"{directory}: there is no such directory, so nothing was set aside; is it the right configuration?")
+        super().__init__(
+            f"{directory}: there is no such output directory, so there are no dead letters; is this the right configuration?"
+        )
 
 
 class FileDeadLetterStore:

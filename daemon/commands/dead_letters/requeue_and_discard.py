@@ -27,7 +27,7 @@ def requeue(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
         TransportUnavailable: No room, or no answer. What was told is done; the same call again does the rest, once.
     """
     if not _says_which(arguments):
-        return _refused("name the numbers, or give --reason or --all, one of them; --again goes with numbers")
+        return _refused("give numbers, --reason or --all (exactly one of these); --again needs numbers")
     with DeadLetterReport(as_json=arguments.json) as report:
         decisions = _Decisions(store, report)
         ended = decisions.begin()

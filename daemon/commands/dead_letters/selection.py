@@ -26,7 +26,7 @@ def choose(letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Action],
         if problem is None and other in (None, stored.letter_id):
             choice.chosen[number] = stored.letter_id
         else:
-            choice.refused[number] = problem or "another dead letter in the file has the same number: move one of them away"
+            choice.refused[number] = problem or "another dead letter has the same number: move one of the two files elsewhere"
     for number in choice.refused:
         choice.chosen.pop(number, None)
     return choice
@@ -51,9 +51,9 @@ def why_not_requeue(stored: StoredDeadLetter, action: Action | None) -> str | No
     if cut:
         return (
             f"only the first {len(stored.letter.record.value)} of its {cut.length} bytes are here, all of them in the input at "
-            f"{stored.letter.record.origin}; let its producer send it again, smaller or with a higher max-record-bytes"
+            f"{stored.letter.record.origin}; have its producer send it again, smaller, or raise max-record-bytes"
         )
-    return f"{_past(action)}; --again requeues it all the same" if isinstance(action, Requeued | Discarded) else None
+    return f"{_past(action)}; use --again to requeue it anyway" if isinstance(action, Requeued | Discarded) else None
 
 
 def why_not_requeue_again(stored: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - whatever was done before.

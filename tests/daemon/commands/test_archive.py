@@ -69,7 +69,7 @@ def none_archivist(tmp_path, capsys):
 def test_before_anything_was_read_nothing_goes(archivist):
     archivist.service.tell("u", 1)
     told = archivist.archive()
-    assert told == {"partition": "IPF_PROCESSING_DATA-0", "moved": [], "stays_from": 0, "because": "nothing was read of it yet"}
+    assert told == {"partition": "IPF_PROCESSING_DATA-0", "moved": [], "stays_from": 0, "because": "nothing of it was read yet"}
     assert not (archivist.service.directory / "state.db").exists()
 
 
@@ -98,7 +98,7 @@ def test_what_waits_stays(archivist):
     service.tell("v", 1, 2)
     service.run_after(1_000)
     told = archivist.archive()
-    assert (told["stays_from"], told["because"]) == (kept_from, "this one is set aside and waits")
+    assert (told["stays_from"], told["because"]) == (kept_from, "the next record is stashed and waits")
     service.tell("u", 2)
     service.run_after(1_000)
     assert archivist.archive()["stays_from"] == service.input_size()
@@ -129,7 +129,7 @@ def test_what_was_decided_and_has_not_left_stays(archivist):
     with pytest.raises(Dead):
         service.run()
     service.kill()
-    assert archivist.archive()["because"] == "what was decided last has not left yet: the service lets it leave when it runs"
+    assert archivist.archive()["because"] == "the last output has not left yet: start the service, which sends it"
     service.start().run_after(1_000)
     assert archivist.archive()["stays_from"] == service.input_size()
 
@@ -145,7 +145,7 @@ def test_what_was_read_and_not_acknowledged_stays(archivist):
     service.run_after(1_000)
     positions.write_bytes(before)
     told = archivist.archive()
-    assert (told["stays_from"], told["because"]) == (acknowledged, "what follows is not acknowledged yet")
+    assert (told["stays_from"], told["because"]) == (acknowledged, "the rest is not acknowledged yet")
 
 
 def test_what_a_requeue_was_begun_behind_stays(archivist):
@@ -159,7 +159,7 @@ def test_what_a_requeue_was_begun_behind_stays(archivist):
     actions.close()
     told = archivist.archive()
     assert told["stays_from"] == beyond
-    assert told["because"].startswith("the requeue of T-0#1 was begun and not ended")
+    assert told["because"].startswith("the requeue of T-0#1 was interrupted")
 
 
 def test_with_storage_none_what_is_not_handled_stays(none_archivist):
@@ -268,7 +268,7 @@ def test_what_is_said_names_the_files_and_what_keeps_the_rest(archivist):
     assert code == 0
     assert re.fullmatch(
         r"IPF_PROCESSING_DATA-0: offsets 0 to (\d+) moved to \S+/archive/partition-0\.0{16}-\d{16}\.jsonl\.gz "
-        r"\(0\.0 MB, packed 0\.0 MB\); from offset \1 on it stays: this one is set aside and waits\n",
+        r"\(0\.0 MB, packed 0\.0 MB\); from offset \1 on it stays: the next record is stashed and waits\n",
         out,
     )
     assert "nothing moved; from offset" in archivist.call()[1]
@@ -279,14 +279,14 @@ def test_only_one_archives_at_a_time(archivist):
     lock.acquire()
     code, _, err = archivist.call()
     lock.release()
-    assert (code, err) == (1, "resequencer: another `archive` is under way here; try again when it has ended\n")
+    assert (code, err) == (1, "resequencer: another `archive` command is running here; try again when it has ended\n")
 
 
 def test_a_storage_that_cannot_be_asked_what_waits_is_refused(archivist):
     archivist.arguments = ["--set", f'{P}.run-directory="{archivist.service.directory}"', f"{P}.resequencer.storage-type=redis"]
     code, _, err = archivist.call()
     assert code == 3
-    assert "redis cannot be asked what waits in it" in err
+    assert "redis cannot tell what waits in it" in err
 
 
 def test_a_damaged_database_is_refused(archivist):

@@ -138,10 +138,10 @@ def test_an_infinispan_cache_is_looked_at_and_none_is_made(check, infinispan, fr
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        (f'{I}.url="http://user:s3cret@localhost:11222"', f"{I}.url: holds a login"),
+        (f'{I}.url="http://user:s3cret@localhost:11222"', f"{I}.url: contains a login"),
         (f'{I}.url="http://localhost:port"', f"{I}.url: cannot be understood"),
-        (f'{I}.url="http://:11222"', f"{I}.url: is no address of a server"),
-        (f'{I}.url="http://localhost?x=1"', f"{I}.url: is no address of a server"),
+        (f'{I}.url="http://:11222"', f"{I}.url: is not the address of a server"),
+        (f'{I}.url="http://localhost?x=1"', f"{I}.url: is not the address of a server"),
         (f"{I}.tls.ca-file=nowhere.pem", f"{I}.tls.ca-file: nowhere.pem cannot be read"),
     ],
 )

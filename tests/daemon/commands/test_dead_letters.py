@@ -133,7 +133,7 @@ def test_nothing_set_aside_is_an_empty_list_and_makes_nothing(store, tmp_path):
     assert store.json("list") == (0, [])
     code, out, err = store("requeue", "--all")
     assert (code, out) == (1, "")
-    assert err.startswith("resequencer: run/application/out: there is no such directory, so nothing was set aside;")
+    assert err.startswith("resequencer: run/application/out: there is no such output directory, so there are no dead letters;")
     assert not (tmp_path / "run").exists()
 
 
@@ -243,7 +243,7 @@ def test_a_second_requeue_is_refused_unless_it_is_meant(store):
     code, out, _ = store("requeue", name(1))
     assert code == 1
     assert out.startswith(f"{name(1)}: refused: it was requeued to {P0}@25 by {USER} at 20")
-    assert out.endswith("; --again requeues it all the same\n")
+    assert out.endswith("; use --again to requeue it anyway\n")
     assert len(store.requeued()) == 1
     assert store("requeue", "--again", name(1))[0] == 0
     assert len(store.requeued()) == 2
@@ -294,7 +294,7 @@ def test_it_must_be_said_which_ones_in_one_way(store, arguments):
     store.set_aside()
     assert store("requeue", *arguments)[::2] == (
         2,
-        "resequencer: name the numbers, or give --reason or --all, one of them; --again goes with numbers\n",
+        "resequencer: give numbers, --reason or --all (exactly one of these); --again needs numbers\n",
     )
     assert store.requeued() == []
 
@@ -305,7 +305,10 @@ def test_a_number_that_two_different_lines_have_is_refused_and_the_same_line_twi
     line = file.read_bytes()
     file.write_bytes(line + line.replace(b"uow-a", b"uow-c"))
     code, out, _ = store("requeue", name(1))
-    assert (code, out) == (1, f"{name(1)}: refused: another dead letter in the file has the same number: move one of them away\n")
+    assert (code, out) == (
+        1,
+        f"{name(1)}: refused: another dead letter has the same number: move one of the two files elsewhere\n",
+    )
     file.write_bytes(line + line)
     assert store("requeue", name(1))[0] == 0
     assert len(store.requeued()) == 1

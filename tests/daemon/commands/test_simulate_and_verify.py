@@ -150,7 +150,7 @@ def test_who_stops_a_simulation_is_told_what_becomes_of_it(directory, capsys, mo
 
     monkeypatch.setattr(daemon.commands.simulate, "pause", interrupted)
     assert simulate("--rate", "50/s") == 1
-    assert "what was written stays" in capsys.readouterr().err
+    assert "the input has lines that are not expected" in capsys.readouterr().err
 
 
 def test_what_a_service_made_of_it_is_followed_to_its_end(directory, capsys):
@@ -194,4 +194,4 @@ def test_who_stops_following_is_told_that_it_was_not_all(directory, capsys, monk
 
     monkeypatch.setattr(daemon.commands.verify, "pause", interrupted)
     assert main(["verify", "--follow"]) == 1
-    assert "before everything had come" in capsys.readouterr().err
+    assert "before everything had arrived" in capsys.readouterr().err

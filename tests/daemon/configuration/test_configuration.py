@@ -244,7 +244,7 @@ def test_cache_is_another_name_for_infinispan(loaded, storage):
 def test_of_a_key_that_has_no_effect_yet_it_is_said_where_it_is_set(loaded):
     assert loaded("").warnings == ()
     (warning,) = loaded("payment-status-notification.http.port = 9090").warnings
-    assert warning.startswith("payment-status-notification.http.port: has no effect: this version serves nothing by HTTP yet")
+    assert warning.startswith("payment-status-notification.http.port: has no effect: this version has no HTTP server yet")
 
 
 def test_a_deadline_beyond_the_idle_timeout_is_allowed_with_a_warning(loaded):
@@ -257,9 +257,9 @@ def test_a_deadline_beyond_the_idle_timeout_is_allowed_with_a_warning(loaded):
 @pytest.mark.parametrize(
     ("transport", "acknowledge", "told"),
     [
-        ("kafka", "when-settled", "a worker that ends, or gives a partition away, loses it"),
-        ("kafka", "when-handled", "what was not handled is read again"),
-        ("file", "when-settled", "what left in the moment of a crash may be notified again"),
+        ("kafka", "when-settled", "a worker that ends or loses the partition loses them"),
+        ("kafka", "when-handled", "unhandled records are read again"),
+        ("file", "when-settled", "a notification that was being sent at a crash may be sent again"),
     ],
 )
 def test_storage_none_says_what_it_gives_up(loaded, transport, acknowledge, told):

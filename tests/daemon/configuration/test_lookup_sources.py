@@ -92,7 +92,7 @@ def test_an_archive_is_the_one_that_is_configured_unless_it_is_named(described: 
 def test_of_files_there_is_no_archive_to_learn_from(tmp_path: Path, loaded: Callable[..., Configuration]) -> None:
     (tmp_path / "own.conf").write_text("sources.completion-profiles = [{ format = archive }]")
     files = f"ipf.processing-data.ingress.transport = file\n{N}.transport = file\n"
-    with pytest.raises(ConfigurationError, match=r"completion-profiles\[0\]: files do not say when a record came"):
+    with pytest.raises(ConfigurationError, match=r"completion-profiles\[0\]: files have no arrival times"):
         load_job_settings(loaded(f'{files}{N}.lookups.sources = "{tmp_path}/own.conf"'))
 
 
@@ -109,7 +109,7 @@ def test_of_files_there_is_no_archive_to_learn_from(tmp_path: Path, loaded: Call
         (CUSTOMER.format('delimiter = ";;"'), "delimiter ';;' is refused; give one character"),
         ("limits.row-dorp = 0.1", "limits: is refused: Object contains unknown field `row-dorp`"),
         ("speed = 5", "speed: unknown key"),
-        ('spark.options { "spark.executor.memory" = 512m }', "spark.options.spark.executor.memory: is a duration to HOCON"),
+        ('spark.options { "spark.executor.memory" = 512m }', "spark.options.spark.executor.memory: is read as a duration"),
         ("sources.customers = [{ format = archive }]", "sources.customers[0]: archive: it tells of completion-profiles alone"),
         ("sources.completion-profiles = [{ format = archive, days = 0 }]", "days and least-late are whole numbers from 1 on"),
     ],

@@ -74,7 +74,7 @@ def test_where_that_takes_more_room_too_the_last_report_stays_and_it_is_said_onc
         file.write(made(State.STORAGE_UNAVAILABLE, "x" * 10_000))
     assert file.find() == made(State.STARTING)
     assert [each.getMessage() for each in caplog.records] == [
-        f"{tmp_path}/status.json cannot be written, status will be stale: [Errno 28] No space left on device"
+        f"{tmp_path}/status.json cannot be written, so `status` shows old values: [Errno 28] No space left on device"
     ]
 
 

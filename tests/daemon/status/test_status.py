@@ -92,7 +92,7 @@ def test_a_holder_that_had_no_room_for_its_process_id_is_believed(run_directory,
 def test_how_it_ended_is_said_after_its_end(run_directory, capsys):
     StatusFile(run_directory).write(said(State.STOPPED, SystemClock().now(), "partition-0.jsonl was cut"))
     assert main(["status"]) == 1
-    assert capsys.readouterr().out == "not running: it ended with: partition-0.jsonl was cut\n"
+    assert capsys.readouterr().out == "not running: the service ended with: partition-0.jsonl was cut\n"
     assert main(["status", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["state"], told["reason"]) == ("not running", "partition-0.jsonl was cut")
@@ -135,5 +135,5 @@ def test_a_stale_service_tells_what_its_worker_is_slow_with(run_directory, is_he
     StatusFile(run_directory).write(said(State.READY, at, "handling T-0@17 of unit 'uow-1'"))
     assert main(["status"]) == 1
     told = capsys.readouterr().out.splitlines()[0]
-    assert told.startswith("stale: nothing was reported since ")
-    assert told.endswith(", when it was ready: handling T-0@17 of unit 'uow-1'")
+    assert told.startswith("stale: no report since ")
+    assert told.endswith("; it was ready then: handling T-0@17 of unit 'uow-1'")

@@ -38,14 +38,14 @@ def test_nor_does_the_end_of_a_worker_that_was_told_twice_to_stop(number):
 @pytest.mark.parametrize(
     ("exits", "told"),
     [
-        (1, " (exit 1 of 3 on this record; after the last one it is set aside)"),
-        (2, " (exit 2 of 3 on this record; after the last one it is set aside)"),
+        (1, " (exit 1 of 3 on this record; after the last it becomes a dead letter)"),
+        (2, " (exit 2 of 3 on this record; after the last it becomes a dead letter)"),
         (
             3,
-            " (exit 3 of 3 on this record): the record is set aside as a dead letter ended-its-worker; "
-            "correct what fails on it, then requeue it",
+            " (exit 3 of 3 on this record): the record becomes a dead letter ended-its-worker; "
+            "fix the cause, then requeue the record",
         ),
-        (4, " (exit 4 on this record, which was not set aside after 3: report it with the log)"),
+        (4, " (exit 4 on this record, a dead letter since exit 3: report this as a bug)"),
     ],
 )
 def test_the_record_its_unit_and_what_follows_are_told(exits, told):

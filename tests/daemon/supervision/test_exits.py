@@ -66,9 +66,7 @@ def test_what_another_service_said_is_not_said_of_ours(exits, status):
 def test_the_last_death_says_that_no_other_follows(exits, status):
     note(exits, -9)
     assert exits.note_the_last() == status.find().reason
-    assert status.find().reason == (
-        f"the worker was killed by SIGKILL at {AT}; the 10th time within 60 s: it is not started again"
-    )
+    assert status.find().reason == f"the worker was killed by SIGKILL at {AT}; the 10th exit within 60 s: no further restart"
 
 
 def test_one_of_several_workers_is_told_of_by_its_slot(status):

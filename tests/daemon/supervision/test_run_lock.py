@@ -101,5 +101,5 @@ def test_stopping_a_holder_that_had_no_room_for_its_id_says_how_to_find_it(tmp_p
     lock.acquire()
     (directory / NAME).write_bytes(b"")
     assert main(["stop"]) == 1
-    assert "find it with 'fuser run/application/lock'" in capsys.readouterr().err
+    assert "'fuser run/application/lock' finds it" in capsys.readouterr().err
     lock.release()

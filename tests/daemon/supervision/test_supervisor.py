@@ -141,8 +141,8 @@ def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(
     assert service.run(lambda: "begun 3 [slot=1]" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert (service.runs(0), service.runs(1)) == (1, 3)
     assert "worker 1 was killed by SIGKILL at " in service.log
-    assert "it is started again in 0.2 s" in service.log
-    assert "it is started again in 0.4 s" in service.log
+    assert "restart in 0.2 s" in service.log
+    assert "restart in 0.4 s" in service.log
 
 
 def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_drain(new_service, monkeypatch):
@@ -155,7 +155,7 @@ def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_dr
     assert told.state is State.STOPPED
     assert told.reason is not None
     assert told.reason.startswith("worker 1 ended with 1 at ")
-    assert told.reason.endswith("it is not started again")
+    assert told.reason.endswith("no further restart")
 
 
 def test_each_slot_counts_its_own_deaths(new_service, monkeypatch):
@@ -169,7 +169,7 @@ def test_a_refused_configuration_ends_the_service_with_its_own_code(new_service)
     assert service.run() is ExitCode.CONFIGURATION_REFUSED
     assert service.runs(1) == 1
     assert "drained [slot=0]" in service.log
-    assert "worker 1 ended with 3: starting it again cannot help" in service.log
+    assert "worker 1 ended with exit code 3; a restart cannot help" in service.log
 
 
 def test_a_second_signal_ends_those_at_once_that_still_drain(new_service):
@@ -190,7 +190,7 @@ def test_a_worker_that_waits_to_be_started_again_is_not_started_to_be_stopped(ne
     monkeypatch.setattr(restart_policy, "FIRST_PAUSE_MS", 600_000)
     monkeypatch.setattr(restart_policy, "LONGEST_PAUSE_MS", 600_000)
     service = new_service("sys.exit(1) if slot == 1 else drain()")
-    assert service.run(lambda: "it is started again in 600.0 s" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert service.run(lambda: "restart in 600.0 s" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert service.runs(1) == 1
     told = StatusFile(service.directory, 1).find()
     assert told is not None
@@ -243,7 +243,7 @@ def test_deaths_with_an_envelope_in_hand_are_counted_for_it_and_end_no_service(n
     (suspect,) = service.suspects.find_all().values()
     assert (suspect.exits, suspect.unit, str(suspect.origin)) == (3, "uow-1", "IPF_PROCESSING_DATA-0@1")
     assert "while handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' (exit 1 of 3 on this record" in service.log
-    assert "the record is set aside as a dead letter ended-its-worker" in service.log
+    assert "the record becomes a dead letter ended-its-worker" in service.log
     assert "[unit=uow-1 partition=IPF_PROCESSING_DATA-0 position=IPF_PROCESSING_DATA-0@1]" in service.log
 
 
@@ -252,7 +252,7 @@ def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_
     service = new_service("take(); os._exit(1)", count=1)
     assert service.run() is ExitCode.NOT_SO
     assert service.runs(0) == 5
-    assert "(exit 5 on this record, which was not set aside after 3: report it with the log)" in service.log
+    assert "(exit 5 on this record, a dead letter since exit 3: report this as a bug)" in service.log
 
 
 def test_nor_one_whose_deaths_cannot_be_written_down(new_service, monkeypatch):
@@ -300,7 +300,7 @@ def test_a_worker_that_hangs_with_an_envelope_in_hand_is_ended_with_its_stack_in
     assert suspect.last_exit.startswith("hung for more than 0.5 s (handling-limit) and was ended at ")
     assert (
         "the worker has been handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' for more than 0.5 s (handling-limit): "
-        "it is ended. Its stack follows"
+        "the worker is ended. Its stack follows"
     ) in service.log
     assert 'File "<string>", line' in service.log
 
@@ -346,7 +346,7 @@ def test_what_a_worker_is_slow_with_is_told_in_the_status_before_it_is_ended(new
         return "begun 2" in service.log
 
     assert service.run(look, signal.SIGTERM) is ExitCode.DONE
-    assert "handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1'; after 0.5 s of that (handling-limit) it is ended" in told
+    assert "handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1'; after 0.5 s (handling-limit) the worker is ended" in told
 
 
 @pytest.mark.parametrize(("end", "code"), [("sys.exit(1)", 1), ("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)])

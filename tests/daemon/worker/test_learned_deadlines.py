@@ -59,14 +59,14 @@ def test_of_files_nothing_is_learned_which_is_warned_of(loaded: Callable[..., Co
     warnings = loaded(
         f"{files}{R} {{ stash-timeout = learned, learned-timeout.at-most = 30s, storage-type = embedded }}"
     ).warnings
-    assert ["files do not say when a record came" in each for each in warnings] == [True]
+    assert ["files have no arrival times" in each for each in warnings] == [True]
 
 
 def test_what_is_in_force_is_said_in_words(loaded: Callable[..., Configuration]) -> None:
     assert deadline_words(resequencer_settings(loaded("")), 12) is None
     settings = resequencer_settings(loaded(f"{R}.stash-timeout = learned"))
-    assert deadline_words(settings, 12) == "learned, 12 completion-profiles within 1s and 10m; 21s where they do not say"
-    assert deadline_words(settings, 0) == "learned, but the lookups in use have no completion-profiles: 21s everywhere"
+    assert deadline_words(settings, 12) == "learned, 12 completion-profiles, between 1s and 10m; 21s for other flows"
+    assert deadline_words(settings, 0) == "learned, but the current lookups have no completion-profiles; 21s for all flows"
 
 
 def test_check_and_status_say_it(loaded: Callable[..., Configuration]) -> None:

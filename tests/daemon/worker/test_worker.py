@@ -286,7 +286,7 @@ def test_it_is_not_ready_before_its_group_has_said_what_is_its_own(operator, mon
     ready = next(each for each in operator.reports if each.state == State.READY)
     assert instant_of(ready.reported_at) > joined_at, "a cycle that knew what is ours is through"
     waiting = [each for each in operator.reports[1:] if instant_of(each.reported_at) < joined_at]
-    assert {each.reason for each in waiting} == {"the group has not said yet which partitions are this worker's"}
+    assert {each.reason for each in waiting} == {"waiting for Kafka to assign partitions"}
 
 
 def test_while_nothing_may_leave_it_is_not_ready_and_says_why(operator, monkeypatch):

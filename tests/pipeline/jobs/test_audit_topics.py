@@ -22,7 +22,7 @@ from tests.connectors.kafka.stage import KafkaStage, read_to_end
 def test_what_a_service_on_kafka_let_out_is_proved_from_the_topics(processed: ProcessedTopics) -> None:
     said = processed.service.verb("audit", seconds=600)
     assert said.returncode == 0, said.stdout + said.stderr
-    assert "Nothing lost, nothing doubled, nothing out of order, content as expected" in said.stdout
+    assert "Nothing is lost, doubled or out of order; the content is as expected" in said.stdout
     assert "0 open" in said.stdout
     page = (processed.service.run_directory / "audit" / "page.html").read_text()
     assert "milliseconds" in page

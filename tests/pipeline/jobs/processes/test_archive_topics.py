@@ -102,7 +102,7 @@ def test_whenever_it_is_killed_the_archive_is_what_the_topics_are(topics: Archiv
     load.end()
     ended = service.verb("archive-topics", seconds=LONGEST_WAIT_SECONDS)
     assert (ended.returncode, ended.stderr.splitlines()) == (0, ["Starting Spark (local[*])"])
-    assert f"{topics.stage.topics.input} is archived up to 0: " in ended.stdout
+    assert f"{topics.stage.topics.input}: archived up to 0: " in ended.stdout
     topics.assert_archived()
 
 

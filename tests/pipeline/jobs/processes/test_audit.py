@@ -37,7 +37,7 @@ def test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named(servi
 
     sound = service.verb("audit", seconds=LONGEST_WAIT_SECONDS)
     assert sound.returncode == 0, sound.stdout + sound.stderr
-    assert "Nothing lost, nothing doubled, nothing out of order, content as expected" in sound.stdout
+    assert "Nothing is lost, doubled or out of order; the content is as expected" in sound.stdout
     assert [line.split(" ")[0] for line in sound.stderr.splitlines()] == ["Starting", "Reading"], sound.stderr
     page = (service.run_directory / "audit" / "page.html").read_text()
     assert page.count("<svg") == 3
@@ -56,7 +56,7 @@ def test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named(servi
     second = service.verb("audit", seconds=LONGEST_WAIT_SECONDS)
     lock.release()
     assert second.returncode == ExitCode.NOT_JUDGED
-    assert second.stderr.endswith("audit: another audit writes there; wait until it has ended, or name another --output\n")
+    assert second.stderr.endswith("audit: another audit writes to it; wait until that has ended, or choose another --output\n")
 
     output = service.run_directory / "out" / "notifications.jsonl"
     first, *others = output.read_bytes().splitlines(keepends=True)
