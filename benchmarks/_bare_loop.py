@@ -4,7 +4,7 @@ Line by line it reads the line and its envelope with their digest, tells duplica
 of SEQUENCE, looks the events up in the settings, builds the pain.002 as plain dicts with everything that ours repeats of the
 original payment, and encodes the line that would leave. Two things are ours: how an id and an instant are written.
 
-`read` is how the loop reads: `checked` uses our decoder, which refuses what the contract calls undecodable; `trusting` is
+`read` is how the loop reads: `checked` uses our decoder, which refuses what is no envelope; `trusting` is
 msgspec alone, believes every byte and fails on the first that is wrong. Neither has dead letters, bounds, or a report that is
 conformed to the schema: whatever the sender wrote is passed on. On input without faults the lines are those of the worker but
 for the instant of handling and their numbers; `throughput.py` compares them.

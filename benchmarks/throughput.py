@@ -5,7 +5,7 @@ of them twice, none lost, one partition, strategy SEQUENCE. From lines to lines:
 orders, makes the pain.002 and encodes the line that leaves. What differs:
 
     bare loop, trusting   one loop over dicts (`_bare_loop.py`), believes its input: no checks, no actors, no time, no durability
-    bare loop             the same with our decoder, which checks what the contract calls undecodable
+    bare loop             the same with our decoder, which refuses what is no envelope (docs/contract.md, section 4)
     core in process       actors, deadlines, retries, metrics and a commit per poll, with storage none; lines stay in memory
     whole worker          file transport and embedded SQLite: every commit and every publication is on the disk before the next
 
@@ -31,7 +31,7 @@ Said = dict[str, list[dict[str, Any]]]
 """What left for each unit, in order."""
 
 FOR_SCALE = """\
-For scale, from design.md, section 10 (200 000 messages, 24 510 units of 8, window 2 000, 2 % duplicates, messages/s; the
+For scale, from docs/performance.md (200 000 messages, 24 510 units of 8, window 2 000, 2 % duplicates, messages/s; the
 same kind of machine, but not the same work: none of them decodes a payment or makes a report): a Python dict 700 000; Pekko,
 guardian and child per unit, in memory, 116 000 (218 000 warm); Spring Integration in memory 124 000, on H2 1 550, on Redis
 610; Camel's stream resequencer 1 800 to 17 000; Confluent's parallel consumer, keyed, Kafka to Kafka with transactions 6 300."""

@@ -1,4 +1,4 @@
-"""One record as one line of a file (contract, section 4), both ways.
+"""One record as one line of a file (docs/contract.md, section 10), both ways.
 
     {"key": "uow-1", "headers": {"schema-version": "2"}, "value": {…}}
 

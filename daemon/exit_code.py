@@ -1,4 +1,4 @@
-"""What the command line's exit codes mean (contract, section 2)."""
+"""What the command line's exit codes mean (docs/contract.md, section 2)."""
 
 from enum import IntEnum
 

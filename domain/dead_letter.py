@@ -11,7 +11,7 @@ _HEADERS_BYTES = 1_024
 
 
 class DeadLetterReason(StrEnum):
-    """All the reasons there are (contract, section 4)."""
+    """All the reasons there are (docs/contract.md, section 9)."""
 
     UNDECODABLE = "undecodable"
     NO_UNIT_OF_WORK = "no-unit-of-work"

@@ -1,4 +1,4 @@
-"""From bytes to a data envelope, or to the reason why not (design.md, section 5; contract, section 4).
+"""From bytes to a data envelope, or to the reason why not (docs/contract.md, section 4; docs/design.md, section 3).
 
 This is on the way of every record: what can be said about most of them at once is asked first.
 """

@@ -1,4 +1,6 @@
-"""The headers of records: the name of each, how it is written and how it is read (contract, section 4). All are UTF-8.
+"""The headers of records: the name of each, how it is written and how it is read (docs/contract.md, sections 4, 6 and 9).
+
+All are UTF-8.
 
 Of several headers of one name the last one counts, as for Kafka's own clients.
 """

@@ -1,4 +1,4 @@
-"""The rules for ids that name units, flows and envelopes (contract, section 4)."""
+"""The rules for ids that name units, flows and envelopes (docs/contract.md, section 5)."""
 
 import re
 from hashlib import blake2b

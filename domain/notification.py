@@ -32,7 +32,8 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
 def notification_id(unit: str, envelope_id: str, index: int) -> str:
     """The deterministic id of the notification of an envelope's process object `index` (from 0): 32 characters, A-Z and 2-7.
 
-    The same envelope always yields the same id (contract, section 4); also the `GrpHdr/MsgId`, which ISO 20022 limits to 35.
+    The same envelope always yields the same id (docs/contract.md, section 5). It is also the `GrpHdr/MsgId`, which ISO 20022
+    limits to 35 characters.
     """
     name = b"\x00".join((unit.encode(), envelope_id.encode(), str(index).encode()))
     bits = int.from_bytes(sha256(name).digest()[:20], "big")

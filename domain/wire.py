@@ -1,4 +1,6 @@
-"""The shape of an envelope on the wire (design.md, section 5), as far as we read it. Both schema versions have the same shape.
+"""The shape of an envelope on the wire (docs/contract.md, section 4), as far as we read it.
+
+Both schema versions have the same shape.
 
 Unknown fields are skipped, absent and null ones are alike, of a name that comes twice the last counts, and bodies stay raw
 JSON. Reading raises `msgspec.DecodeError`, and `RecursionError` for what is nested deeper than the stack allows.

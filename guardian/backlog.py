@@ -11,7 +11,7 @@ class Backlog:
     """Holds due deadlines until their partition has been read up to where its log ended when they came due.
 
     After ten minutes of outage all deadlines have passed while the missing envelopes wait unread: releasing then would be a
-    mass of false `incomplete` (design, section 7).
+    mass of false `incomplete` (docs/design.md, section 8).
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The cycle of a worker: poll → load → decide → commit → publish with positions. All I/O on records happens here.
 
-A cycle is what seed 003 calls the interval of a consistent region: draining is finishing the cycle, a checkpoint is its
-commit, a reset is going back to the last acknowledged position.
+In words of stream processing a cycle is the interval between two checkpoints: draining is finishing the cycle, a checkpoint is
+its commit, a reset is going back to the last acknowledged position.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""How far a partition is settled, so that it can be acknowledged: seed 004 and promise 1 of design.md, section 9.
+"""How far a partition is settled, so that it can be acknowledged: promise 1 of docs/design.md, section 2.
 
 Records are settled out of order; acknowledged is only what has nothing unsettled before it. Kept is what is *not* settled,
 as ranges of consecutive offsets. What was settled costs nothing, however much of it lies behind a head that never ends.

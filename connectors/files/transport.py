@@ -1,4 +1,4 @@
-"""The transport over files: contract, section 4."""
+"""The transport over files: docs/contract.md, section 10."""
 
 from collections.abc import Callable, Collection, Sequence
 

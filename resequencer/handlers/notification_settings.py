@@ -51,7 +51,9 @@ class NotificationSettings:
 
 
 def parse_notification_settings(lines: Iterable[str], file: str) -> NotificationSettings:
-    """From the lines of a CSV file with a header (contract, section 4); `file` is its name for refusals. Blank lines are skipped.
+    """From the lines of a CSV file with a header (docs/contract.md, section 8).
+
+    `file` is its name for refusals. Blank lines are skipped.
 
     Raises:
         ConfigurationError: Naming `file:line`, the value and the remedy.

@@ -111,7 +111,7 @@ def _customer_headers(customer: CustomerValue | None) -> Headers:
 
 
 def _headers(message_id: str, envelope: DataEnvelope, setting: NotificationSetting, marks: Marks) -> Headers:
-    """In the contract's order (section 4)."""
+    """In the order of docs/contract.md, section 6."""
     return (
         (NOTIFICATION_ID, message_id.encode()),
         (ENVELOPE_ID, envelope.envelope_id.encode()),

@@ -31,8 +31,8 @@ def encode_report(
     """`{"CstmrPmtStsRpt": …}` with its elements in the schema's order.
 
     `reason_code` is what the event itself says, untrusted; it counts where the setting has a reason or the status is RJCT
-    (contract, section 4), and `words` says what it means where the setting has no words of its own. A narrative reason without a
-    narrative says NOTPROVIDED. `now` becomes CreDtTm, to the millisecond, in UTC.
+    (docs/contract.md, section 8), and `words` says what it means where the setting has no words of its own. A narrative reason
+    without a narrative says NOTPROVIDED. `now` becomes CreDtTm, to the millisecond, in UTC.
     """
     is_groups = original.is_single and setting.transaction_status in GROUP_STATUSES
     return _REPORT % (

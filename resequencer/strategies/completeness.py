@@ -11,7 +11,7 @@ class Seen(StrategyState, frozen=True, array_like=True):
 
 
 class Completeness:
-    """Handles whatever comes once every required part was seen. Promises completeness, not sequence (seed 000).
+    """Handles whatever comes once every required part was seen. Promises completeness, not sequence (docs/design.md, section 5).
 
     `custom_keys` and `pds_keys` are the keys of custom objects and the names of PDS objects to wait for beside the three
     parts of the pain.001.

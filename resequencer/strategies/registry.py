@@ -1,4 +1,7 @@
-"""The one registry of strategies: the documented four, ours, and a user's own by `package.module:Class`."""
+"""The one registry of strategies: the documented ones, ours, and a user's own by `package.module:Class`.
+
+The documentation is Icon's of the IPF Notification Service, page "Resequencer" (docs/design.md).
+"""
 
 from collections.abc import Callable
 from importlib import import_module

@@ -1,4 +1,7 @@
-"""SEQUENCE: the documented order by a global and a local sequence."""
+"""SEQUENCE: the documented order by a global and a local sequence.
+
+The documentation is Icon's of the IPF Notification Service, page "Resequencer" (docs/design.md).
+"""
 
 from domain.envelope import DataEnvelope
 from resequencer.strategies.flows import (
@@ -17,7 +20,7 @@ _INTERVALS = 64
 
 
 class Expectation(StrategyState, frozen=True, array_like=True, gc=False):
-    """`expectedNextGlobalSequence` and `observedSequencesPerFlow` of the seed, and the closed intervals of numbers given up.
+    """`expectedNextGlobalSequence` and `observedSequencesPerFlow` as documented, and the closed intervals of numbers given up.
 
     `dead_ends` are the flows that end in a dead letter, with the highest number handled of each; `handled_before` is what that
     was before the last envelope was counted, for `dead_lettered` to go back to.
@@ -31,9 +34,9 @@ class Expectation(StrategyState, frozen=True, array_like=True, gc=False):
 
 
 class Sequence:
-    """Handles an envelope when `sequence <= expected` or `sequence <= the flow's last + 1` (seed 000).
+    """Handles an envelope when `sequence <= expected` or `sequence <= the flow's last + 1` (docs/design.md, section 5).
 
-    The seed's first two conditions are implied by these. Exact for one numbering shared by a unit's flows. With a numbering
+    These imply the other two documented conditions. Exact for one numbering shared by a unit's flows. With a numbering
     per flow it is as exact as the intake keeps each flow's own order.
     """
 

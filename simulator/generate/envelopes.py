@@ -51,7 +51,7 @@ class EnvelopeWriter:
         self._has_other_spelling = rng.random() < 0.25
 
     def write(self, happening: Happening, sequence: int, carried: Carried) -> tuple[bytes, str]:
-        """The envelope's JSON, and its envelope id by the rule of the contract."""
+        """The envelope's JSON, and its envelope id by the rule of docs/contract.md, section 5."""
         self._at += self._rng.randint(200, 4_000)
         created = instant_text(self._at)
         checkpoint = f"ev-{sequence}"

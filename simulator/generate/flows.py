@@ -23,8 +23,10 @@ STATUSES = {
     (FRAUD_CHECK, "FraudCheckPassed"): ("ACCP", None),
     (FRAUD_CHECK, "FraudCheckFailed"): ("RJCT", "FR01"),
 }
-"""(flow, event) → (status, reason), as the contract says the shipped settings have it. Written down a second time, so that
-the simulator does not learn what it expects from what it judges."""
+"""(flow, event) → (status, reason), as docs/contract.md, section 8 says the shipped settings have it.
+
+Written down a second time, so that the simulator does not learn what it expects from what it judges.
+"""
 
 _BESIDE = ("DebtorAccountChecked", "FundsReserved", "RouteSelected", "LimitsChecked", "CutOffChecked")
 """Events that the settings do not know."""

@@ -60,7 +60,7 @@ class NonePartitionStore:
 
 
 class NoneStorage:
-    """Keeps the same contract as the durable ones, but for as long as the process lives."""
+    """Passes the same contract suite as the durable ones, but for as long as the process lives."""
 
     def __init__(self, settings: NoneSettings, random_token: Callable[[], str]) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Acknowledging what was settled out of order (seed 004)."""
+"""Acknowledging what was settled out of order: promise 1 of docs/design.md, section 2."""
 
 from collections.abc import Sequence
 

@@ -13,6 +13,7 @@ from daemon.supervision.service_process import ServiceProcess
 pytestmark = pytest.mark.slow
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "pain.001"
+"""Files of other projects, beside the repository and no part of it: see tests/resequencer/handlers/conftest.py."""
 
 
 def test_the_demo_puts_payments_in_order_and_shows_it(tmp_path: Path) -> None:

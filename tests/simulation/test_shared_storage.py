@@ -1,4 +1,4 @@
-"""The simulation's storage keeps the contract of the real ones; and what it forgets."""
+"""The simulation's storage passes the contract suite of the real ones; and what it forgets."""
 
 from itertools import count
 

@@ -25,6 +25,7 @@ from simulator.verify.verdict import Verdict
 from simulator.verify.verification import verify_files
 
 SHARED_SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
+"""Files of other projects, beside the repository and no part of it: see tests/resequencer/handlers/conftest.py."""
 
 _KNOWN: dict[Plan, Run] = {}
 

@@ -1,4 +1,4 @@
-"""The contract of transports on real files."""
+"""The contract suite of transports (tests/connectors/contract.py) on real files."""
 
 from collections.abc import Sequence
 from pathlib import Path

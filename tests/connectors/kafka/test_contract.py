@@ -1,4 +1,4 @@
-"""The contract of transports on a real broker."""
+"""The contract suite of transports (tests/connectors/contract.py) on a real broker."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from tests.connectors.kafka.stage import FixedClock, KafkaStage
 pytestmark = pytest.mark.slow
 
 
-# The contract tells nothing about how long an answer takes, and a machine that tests run on may be busy.
+# The contract suite says nothing about how long an answer takes, and a machine that tests run on may be busy.
 PATIENT = {"default.api.timeout.ms": 20_000}
 PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
 

@@ -13,7 +13,7 @@ from resequencer.strategies.registry import STRATEGIES
 KEYS, CLIENTS = SCHEMA.keys, SCHEMA.open_sections
 R = "payment-status-notification.resequencer"
 
-# The keys and values of the seed's default block, letter by letter.
+# The default configuration of Icon's IPF documentation (page "Resequencer"), letter by letter.
 SEED = """
 payment-status-notification {
   resequencer {

@@ -1,6 +1,6 @@
-"""A data envelope as design and contract describe it, read with the standard library.
+"""A data envelope as docs/contract.md, section 4 describes it, read with the standard library.
 
-Where several things are wrong with a record the contract leaves open which is told: all of them are found here.
+Where several things are wrong with a record docs/contract.md leaves open which is told: all of them are found here.
 """
 
 from collections.abc import Callable

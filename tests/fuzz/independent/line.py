@@ -1,4 +1,4 @@
-"""A line of the file transport as the contract describes it, read with the standard library."""
+"""A line of the file transport as docs/contract.md, section 10 describes it, read with the standard library."""
 
 import base64
 import re
@@ -26,7 +26,7 @@ def read_line(data: bytes) -> Line | None:
 
 
 class NotARecord(ValueError):
-    """JSON, but not as the contract has it."""
+    """JSON, but not of the form in docs/contract.md, section 10."""
 
 
 def find_line(data: bytes) -> Line | None:
@@ -106,4 +106,4 @@ def _base64(value: Any, *, nullable: bool) -> bytes | None:
 
 def _demand(is_so: bool) -> None:
     if not is_so:
-        raise NotARecord("not as the contract has it")
+        raise NotARecord("not of the form of a line")

@@ -103,7 +103,7 @@ class OperatedService:
         return self.process.wait(seconds)
 
     def stop(self) -> int:
-        """SIGTERM; the exit code, which must come within the 30 s that the contract grants."""
+        """SIGTERM; the exit code, which must come within 30 s (docs/contract.md, section 2)."""
         self.signal(signal.SIGTERM)
         return self.wait(30)
 

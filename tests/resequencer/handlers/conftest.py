@@ -20,6 +20,11 @@ from resequencer.payment_data import PaymentData
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT.parent / "shared" / "samples"
+"""Files of other projects, beside the repository and no part of it; tests that read them are skipped where they are not.
+
+`pain.001/*.xml` are examples (sebastienrousseau/pain001, svapnil/iso20022.js, moov-io/iso20022), `xsd/` has the schemas
+pain.001.001.09 and pain.002.001.10 of ISO 20022, `code-sets/` its external code sets (iso20022.org) as JSON.
+"""
 SETTINGS_FILE = ROOT / "conf" / "notification-settings.csv"
 NOW = 1_774_740_835_941
 UNMARKED = Marks()
@@ -32,7 +37,7 @@ REPEATING = {"Ustrd", "Strd", "AdrLine", "RfrdDocInf", "AddtlRmtInf", "RgltryRpt
 
 
 def element_to_json(element: Any) -> Any:
-    """ISO-tag JSON as the contract describes it: attributes beside `value`, arrays for what may repeat."""
+    """ISO-tag JSON as docs/contract.md, section 4 describes it: attributes beside `value`, arrays for what may repeat."""
     children = list(element)
     if not children:
         text = (element.text or "").strip()

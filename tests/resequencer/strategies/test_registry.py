@@ -1,4 +1,4 @@
-"""The registry: the documented names, ours, and a user's own class."""
+"""The registry: the names of Icon's IPF documentation, ours, and a user's own class."""
 
 import sys
 from types import ModuleType

@@ -1,4 +1,7 @@
-"""SEQUENCE: the documented condition, and where our counting differs from the documented one."""
+"""SEQUENCE: the documented condition, and where our counting differs from the documented one.
+
+The documentation is Icon's of the IPF Notification Service, page "Resequencer" (docs/design.md).
+"""
 
 from itertools import permutations
 from random import Random

@@ -1,4 +1,4 @@
-"""Storage `embedded`: the contract on a real file."""
+"""Storage `embedded`: the contract suite (tests/storage/contract.py) on a real file."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Storage `infinispan`: the contract on a real server."""
+"""Storage `infinispan`: the contract suite (tests/storage/contract.py) on a real server."""
 
 from uuid import uuid4
 

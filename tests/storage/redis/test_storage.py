@@ -1,4 +1,4 @@
-"""Storage `redis`: the contract on a real server and on a real cluster."""
+"""Storage `redis`: the contract suite (tests/storage/contract.py) on a real server and on a real cluster."""
 
 import pytest
 from hypothesis.stateful import invariant, run_state_machine_as_test
