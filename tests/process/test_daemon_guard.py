@@ -26,7 +26,7 @@ time.sleep(600)
 
 
 def test_a_daemon_ends_with_the_run_that_started_it(tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     command = [sys.executable, "-c", RUN, str(tmp_path)]
     service = OperatedService(tmp_path)
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE) as run:

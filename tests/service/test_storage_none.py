@@ -17,7 +17,7 @@ IDLE_MS = 40_000
 """Longer than the idle timeout, and than the throttle of positions after it."""
 
 
-def find_ahead(service: Service) -> str:
+def find_done(service: Service) -> str:
     """What the last position says is done beyond it."""
     position = service.servers.transport.position(P0)
     metadata = find_metadata(position.metadata) if position else None
@@ -113,7 +113,7 @@ def test_what_no_longer_fits_into_the_metadata_stops_the_intake_until_deadlines_
     lengths = []
     for _ in range(60):
         service.run_after(DEADLINE_MS)
-        lengths.append(len(find_ahead(service)))
+        lengths.append(len(find_done(service)))
     assert max(lengths) <= 60
     assert service.cycle.metrics.counts["records"] == 120
     assert len({each.identity for each in service.told}) == len(service.told) == 120

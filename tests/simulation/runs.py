@@ -64,7 +64,7 @@ def simulate(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, expected: Outc
     """One run; `problem` of the outcome says what is wrong with it."""
     work = prepared(seed, run)
     expected = expected or reference(seed, run)
-    random = Random(f"runs {seed} {run}")
+    random = Random(f"lives {seed} {run}")  # Another label would give every seed of the catalogue another run.
     world = _world(seed, work, run, workers=random.choice((1, 2, 2, 3)))
     outcome = _done(world, work, random, run)
     if world.wrong is not None:

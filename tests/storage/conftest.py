@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.storage.embedded.harness import EmbeddedHarness, memory_directory
+from tests.storage.embedded.storages import EmbeddedHarness, memory_directory
 
 if TYPE_CHECKING:  # Its client takes a quarter of a second to import, which the tests of other storages need not wait for.
     from servers.redis.cluster import RedisCluster
     from servers.redis.server import RedisServer
-    from tests.storage.redis.harness import OwnRedis, RedisHarness
+    from tests.storage.redis.storages import OwnRedis, RedisHarness
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def embedded_on_disk(tmp_path: Path) -> Iterator[EmbeddedHarness]:
 @pytest.fixture
 def redis(redis_server: RedisServer) -> Iterator[RedisHarness]:
     """On the server of the whole run, in a namespace of its own."""
-    from tests.storage.redis.harness import RedisHarness
+    from tests.storage.redis.storages import RedisHarness
 
     with closing(redis_server.client()) as client:
         harness = RedisHarness(client, url=redis_server.url)
@@ -46,7 +46,7 @@ def redis(redis_server: RedisServer) -> Iterator[RedisHarness]:
 @pytest.fixture
 def clustered(redis_cluster: RedisCluster) -> Iterator[RedisHarness]:
     """On the cluster of the whole run, in a namespace of its own."""
-    from tests.storage.redis.harness import RedisHarness
+    from tests.storage.redis.storages import RedisHarness
 
     with ExitStack() as stack:
         clients = [stack.enter_context(closing(node.client())) for node in redis_cluster.nodes]
@@ -59,7 +59,7 @@ def clustered(redis_cluster: RedisCluster) -> Iterator[RedisHarness]:
 def own_redis(own_server: Callable[..., Any]) -> Iterator[Callable[..., OwnRedis]]:
     """A server that the test may kill, pause and set up: `own_redis(append="everysec")`; with `kind`, a subclass of it."""
     from servers.redis.server import RedisServer, RedisSettings
-    from tests.storage.redis.harness import OwnRedis, RedisHarness
+    from tests.storage.redis.storages import OwnRedis, RedisHarness
 
     with ExitStack() as stack:
 

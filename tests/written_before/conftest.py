@@ -48,7 +48,7 @@ def left(kept: Path, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
 @pytest.fixture
 def redis_namespace(redis_server: Any) -> Iterator[Any]:
     """On the server of the whole run, in a namespace of its own."""
-    from tests.storage.redis.harness import RedisHarness  # Here, for its client takes a quarter of a second to import.
+    from tests.storage.redis.storages import RedisHarness  # Here, for its client takes a quarter of a second to import.
 
     with closing(redis_server.client()) as client:
         harness = RedisHarness(client, url=redis_server.url)

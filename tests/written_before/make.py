@@ -32,7 +32,7 @@ from storage.infinispan.storage import InfinispanStorage
 from storage.redis.settings import RedisSettings
 from storage.redis.storage import RedisStorage
 from storage.redis.url import RedisLogin, read_place
-from tests.storage.infinispan.harness import SMALL
+from tests.storage.infinispan.storages import SMALL
 
 FILES = ("in", "out", "archive", "suspects")
 _NOT_KEPT = shutil.ignore_patterns("*.lock", "positions.json")

@@ -20,8 +20,8 @@ from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.infinispan.settings import LayoutSettings, ServerSettings
 from storage.infinispan.storage import InfinispanStorage
 from storage.port import Storage
-from tests.storage.infinispan.harness import SMALL
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
+from tests.storage.infinispan.storages import SMALL
 
 FIXTURES = ("by_0_1",)
 """Oldest first."""

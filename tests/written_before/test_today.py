@@ -15,8 +15,8 @@ from written_before.restoring import FIXTURES
 
 from storage.infinispan.settings import LayoutSettings
 from storage.infinispan.storage import InfinispanStorage
-from tests.storage.infinispan.harness import SMALL
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
+from tests.storage.infinispan.storages import SMALL
 
 NEWEST = Path(__file__).parent / FIXTURES[-1]
 

@@ -22,7 +22,7 @@ _BEGINNING = ArchivedMarker(Path(_directory.name) / "partition-0.jsonl", Unsynce
 
 
 def check(data: bytes) -> None:
-    """The bytes are the metadata of a Kafka offset, of a position, what is done ahead of it, and a file `partition-N.archived`.
+    """The bytes are the metadata of a Kafka offset, of a position, what is done beyond it, and a file `partition-N.archived`.
 
     * Each is read, or no metadata of ours (None), or refused by name; an offset or a count is never negative.
     * What was read and is written again is the same text; what is written is read as it was.
@@ -30,9 +30,9 @@ def check(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     _check_offset_metadata(text)
     _check_metadata(text)
-    ahead = decode(POSITION, text)
-    assert ahead is None or encode(POSITION, ahead) == text
-    _check_ahead(_anything_ahead(data[:200]))
+    done = decode(POSITION, text)
+    assert done is None or encode(POSITION, done) == text
+    _check_done(_anything_done(data[:200]))
     _check_beginning(data)
 
 
@@ -58,7 +58,7 @@ def _check_metadata(text: str) -> None:
     assert found is None or all(0 <= each < 2**63 for each in (found.commit, found.published))
 
 
-def _anything_ahead(data: bytes) -> DoneOffsets:
+def _anything_done(data: bytes) -> DoneOffsets:
     """What is done lies behind gaps as long as the bytes say."""
     undone, at = [], POSITION
     for gap, length in zip(data[::2], data[1::2], strict=False):
@@ -68,12 +68,10 @@ def _anything_ahead(data: bytes) -> DoneOffsets:
     return DoneOffsets(at + len(data) % 7, tuple(undone))
 
 
-def _check_ahead(ahead: DoneOffsets) -> None:
-    text = encode(POSITION, ahead)
+def _check_done(done: DoneOffsets) -> None:
+    text = encode(POSITION, done)
     assert (
-        decode(POSITION, text) == ahead
-        if text
-        else ahead.end <= POSITION or not any(map(ahead.is_done, range(POSITION, ahead.end)))
+        decode(POSITION, text) == done if text else done.end <= POSITION or not any(map(done.is_done, range(POSITION, done.end)))
     )
 
 

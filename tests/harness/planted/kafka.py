@@ -143,7 +143,7 @@ def position_read_before_the_predecessor_is_fenced(patch: Patch) -> None:
         found = {each: self._log.position(each, self.asked_under()) for each in self._undecided}
         self.connect()
         for partition, tried in self._undecided.items():
-            self._unstash_all(partition, tried, found[partition])
+            self._resolve(partition, tried, found[partition])
         self._undecided = {}
 
     patch.setattr(Publisher, "resolve", faulty)

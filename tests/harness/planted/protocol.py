@@ -224,7 +224,7 @@ def a_try_that_was_cut_counts_as_failed(patch: Patch) -> None:
 
 def stash_released_while_its_server_is_away(patch: Patch) -> None:
     """At its bound a unit gives up the one that waits for the server."""
-    patch.setattr("resequencer.release._AWAY", 1)
+    patch.setattr("resequencer.release._UNAVAILABLE", 1)
 
 
 def dead_letters_count_as_handled(patch: Patch) -> None:

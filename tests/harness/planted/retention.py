@@ -89,7 +89,7 @@ def a_zombie_expires(patch: Patch) -> None:
 
     def faulty(self: NonePartitionStore, until: int, spared: Container[str]) -> int:
         with patch.context() as within:
-            within.setattr("storage.none.check_owner", lambda *_: None)
+            within.setattr("storage.none.storage.check_owner", lambda *_: None)
             return right(self, until, spared)
 
     right = NonePartitionStore.expire

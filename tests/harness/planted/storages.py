@@ -27,8 +27,8 @@ from storage.port import Commit, Header, Pending, StorageUnavailable, UnitChange
 
 
 def no_compare_and_set(patch: Patch) -> None:
-    patch.setattr("storage.none.is_done", lambda *_: False)
-    patch.setattr("storage.none.check_owner", lambda *_: None)
+    patch.setattr("storage.none.storage.is_done", lambda *_: False)
+    patch.setattr("storage.none.storage.check_owner", lambda *_: None)
 
 
 def owner_compared_without_the_number(patch: Patch) -> None:
@@ -42,8 +42,8 @@ def owner_compared_without_the_number(patch: Patch) -> None:
         check_owner(stored, header)
         return (stored.number, stored.attempt) == (commit.number, commit.attempt)
 
-    patch.setattr("storage.none.check_owner", check_owner)
-    patch.setattr("storage.none.is_done", is_done)
+    patch.setattr("storage.none.storage.check_owner", check_owner)
+    patch.setattr("storage.none.storage.is_done", is_done)
 
 
 def token_counted_instead_of_drawn(patch: Patch) -> None:
@@ -115,7 +115,7 @@ def decided_anew_after_a_time_out(patch: Patch) -> None:
         return True
 
     carried: dict[int, tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
-    patch.setattr("storage.none.is_done", is_done)
+    patch.setattr("storage.none.storage.is_done", is_done)
     patch.setattr(Cycle, "_commit_partition", commit_partition)
 
 
@@ -250,16 +250,16 @@ def what_waits_is_taken_for_done(patch: Patch) -> None:
     """The position waits, but what it says is done ahead includes what is stashed."""
 
     def faulty(self: OwnedPartition, _: Sequence[range]) -> DoneOffsets:
-        return DoneOffsets(max(self.read_to, before.end)) if (before := self._ahead) else DoneOffsets(self.read_to)
+        return DoneOffsets(max(self.read_to, before.end)) if (before := self._done) else DoneOffsets(self.read_to)
 
-    patch.setattr(OwnedPartition, "_ahead_beside", faulty)
+    patch.setattr(OwnedPartition, "_done_beside", faulty)
 
 
 def done_offsets_forgotten(patch: Patch) -> None:
     """Whoever reads on from a position notifies again."""
 
     def faulty(*arguments: Any, **named: Any) -> Takeover:
-        return replace(right(*arguments, **named), ahead=None)
+        return replace(right(*arguments, **named), done=None)
 
     right = guardian.partitions.plan_takeover
     patch.setattr(guardian.partitions, "plan_takeover", faulty)
@@ -271,7 +271,7 @@ def done_offsets_forgotten_by_the_second_crash(patch: Patch) -> None:
     def faulty(self: OwnedPartition, unsettled: Sequence[range]) -> DoneOffsets:
         return DoneOffsets(self.positions.acknowledged).advanced(self.read_to, unsettled)
 
-    patch.setattr(OwnedPartition, "_ahead_beside", faulty)
+    patch.setattr(OwnedPartition, "_done_beside", faulty)
 
 
 def a_full_position_is_not_read_again(patch: Patch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from storage.embedded import integrity
 from storage.port import StashEntry, StorageRefused, UnitChange
 from tests.storage.contract import PARTITION, WAITS, put
-from tests.storage.embedded.harness import EmbeddedHarness
+from tests.storage.embedded.storages import EmbeddedHarness
 
 WAITING = [f"waiting-{number}" for number in range(60)]
 IDLE = [f"idle-{number}" for number in range(60)]

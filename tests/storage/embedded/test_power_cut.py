@@ -11,7 +11,7 @@ import pytest
 from harness.disk.faulty_disk import Call, FaultyDisk
 from harness.disk.power_cut import Disk, read_trace
 
-from tests.storage.embedded.harness import memory_directory
+from tests.storage.embedded.storages import memory_directory
 from tests.storage.embedded.struck_program import PARTITION, SimulatedRun, check_store
 
 pytestmark = pytest.mark.slow

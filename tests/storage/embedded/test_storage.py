@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.contract import StorageContract
-from tests.storage.embedded.harness import EmbeddedHarness, memory_directory
+from tests.storage.embedded.storages import EmbeddedHarness, memory_directory
 from tests.storage.model import StorageMachine, machine_settings
 
 

@@ -11,7 +11,7 @@ from storage.embedded.partition import EmbeddedPartitionStore
 from storage.embedded.storage import EmbeddedStorage
 from storage.port import Commit, Pending, Snapshot, StashEntry, StorageRefused, UnitChange
 from tests.storage.contract import PARTITION, WAITS
-from tests.storage.embedded.harness import EmbeddedHarness, memory_directory
+from tests.storage.embedded.storages import EmbeddedHarness, memory_directory
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from storage.infinispan.partition import InfinispanPartitionStore
 from storage.infinispan.settings import LayoutSettings
 from storage.infinispan.storage import InfinispanStorage
 from storage.port import Commit, Pending, StashEntry, StorageUnavailable, UnitChange, WaitKind, Waits
-from tests.storage.infinispan.harness import SMALL
 from tests.storage.infinispan.memory import Failure, MemoryCache, MemoryServer
+from tests.storage.infinispan.storages import SMALL
 from tests.storage.model import ModelPartition
 
 Answer = TypeVar("Answer")

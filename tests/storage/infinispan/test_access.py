@@ -13,7 +13,7 @@ from storage.infinispan.rest_client import InfinispanRest
 from storage.infinispan.settings import ServerSettings
 from storage.port import Pending, StorageRefused, StorageUnavailable
 from tests.storage.contract import PARTITION, following, idle, put, waiting
-from tests.storage.infinispan.harness import InfinispanHarness
+from tests.storage.infinispan.storages import InfinispanHarness
 from tests.storage.tls_proxy import tls_in_front_of
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from storage.infinispan.data_loss import everything
 from storage.infinispan.partition import InfinispanPartitionStore
 from storage.port import Pending, StorageUnavailable, UnitChange
 from tests.storage.contract import PARTITION, expire_all, following, idle, put, waiting
-from tests.storage.infinispan.harness import RETENTION_MS, SMALL, InfinispanHarness
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
+from tests.storage.infinispan.storages import RETENTION_MS, SMALL, InfinispanHarness
 
 UNITS = [f"unit-{number}" for number in range(20)]
 

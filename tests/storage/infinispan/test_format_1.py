@@ -19,8 +19,8 @@ from storage.infinispan.settings import LayoutSettings, ServerSettings
 from storage.infinispan.storage import InfinispanStorage
 from storage.port import Pending, Snapshot, StashEntry, StorageRefused, UnitChange
 from tests.storage.contract import OTHER, PARTITION, expire_all, idle, put
-from tests.storage.infinispan.harness import SMALL
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
+from tests.storage.infinispan.storages import SMALL
 
 HOUR_MS = 3_600_000
 RETENTION_MS = 4 * HOUR_MS

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.storage.contract import StorageContract
-from tests.storage.infinispan.harness import SMALL, InfinispanHarness
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
+from tests.storage.infinispan.storages import SMALL, InfinispanHarness
 from tests.storage.model import StorageMachine, machine_settings
 
 

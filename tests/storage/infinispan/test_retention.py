@@ -5,8 +5,8 @@ import pytest
 from storage.infinispan.partition import InfinispanPartitionStore
 from storage.port import Snapshot, StorageUnavailable, UnitChange
 from tests.storage.contract import OTHER, PARTITION, expire_all, following, idle, put, waiting
-from tests.storage.infinispan.harness import RETENTION_MS, SMALL, InfinispanHarness
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
+from tests.storage.infinispan.storages import RETENTION_MS, SMALL, InfinispanHarness
 
 
 @pytest.fixture

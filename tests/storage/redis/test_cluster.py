@@ -11,7 +11,7 @@ from storage.redis.keys import RedisKeys
 from storage.redis.url import RedisLogin, read_place
 from tests.storage.contract import WAITS, following, idle, put, waiting
 from tests.storage.redis.format_1 import leave_as_format_1
-from tests.storage.redis.harness import RedisHarness, is_answered
+from tests.storage.redis.storages import RedisHarness, is_answered
 
 pytestmark = pytest.mark.slow
 

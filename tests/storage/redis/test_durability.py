@@ -10,7 +10,7 @@ from domain.record import Partition
 from servers.redis.server import RedisServer
 from storage.port import Pending, StorageRefused, StorageUnavailable, UnitChange
 from tests.storage.contract import WAITS, following, idle, put
-from tests.storage.redis.harness import is_answered
+from tests.storage.redis.storages import is_answered
 
 pytestmark = pytest.mark.slow
 

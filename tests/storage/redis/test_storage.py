@@ -6,7 +6,7 @@ from hypothesis.stateful import invariant, run_state_machine_as_test
 from storage.redis.keys import RedisKeys
 from tests.storage.contract import StorageContract
 from tests.storage.model import StorageMachine, machine_settings
-from tests.storage.redis.harness import RedisHarness
+from tests.storage.redis.storages import RedisHarness
 
 pytestmark = pytest.mark.slow
 
