@@ -36,8 +36,7 @@ from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.in_flight_handler import InFlightHandler
 from resequencer.handlers.notification_settings import NotificationSettings, parse_notification_settings
 from resequencer.handlers.overrun import OverrunCounter
-from resequencer.handlers.port import Handler
-from resequencer.handlers.process_object_handler import ProcessObjectHandler
+from resequencer.handlers.port import Handler, VersionedHandler
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.handlers.time_budget import TimeBudget
 from resequencer.in_flight import InFlight, Untracked
@@ -174,7 +173,7 @@ def make_handler_of(configuration: Configuration) -> Handler:
     return _make_handler(configuration, NotificationSettings(()) if is_published else load_notification_settings(configuration))
 
 
-def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> ProcessObjectHandler:
+def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> VersionedHandler:
     _see_working_directory()
     return make_handler(handler_settings(configuration), known)
 
@@ -185,6 +184,7 @@ def handler_settings(configuration: Configuration) -> HandlerSettings:
         HandlerSettings,
         configuration.resequencer,
         target_type=configuration.notification.target_type,
+        handler=configuration.notification.handler,
         most_bytes=output_bytes(configuration.ingress.max_record_bytes),
     )
 

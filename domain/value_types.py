@@ -67,6 +67,28 @@ class Choice(msgspec.Struct, frozen=True):
         return value
 
 
+class Foreign(msgspec.Struct, frozen=True):
+    """A user's own as `package.module:Name`; null says `null`."""
+
+    name: str
+    null: str
+
+    @property
+    def expects(self) -> str:
+        return f"your own as package.module:{self.name}, or null: {self.null}"
+
+    def read(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        text = _unquoted(value) if isinstance(value, str) else ""
+        if not _FOREIGN.fullmatch(text):
+            raise Mismatch
+        return text
+
+    def show(self, value: str | None) -> str | None:
+        return value
+
+
 class Text(msgspec.Struct, frozen=True):
     """A text that matches `pattern` whole. A number or a duration is refused, for its spelling is lost when it gets here."""
 

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from daemon.commands.demo_report import show_story, show_table, show_verdict
 from daemon.commands.simulate import draw_seed
-from daemon.commands.verify import verify_output
+from daemon.commands.verify import refuse_foreign_handler, verify_output
 from daemon.configuration.configuration import Configuration, load
 from daemon.exit_code import ExitCode
 from daemon.status.file import StatusFile
@@ -66,6 +66,7 @@ def demo(arguments: Namespace) -> ExitCode:
         f"payment-status-notification.resequencer.stash-timeout={_STASH_TIMEOUT}",
     ]
     configuration = load(arguments.config, overrides)
+    refuse_foreign_handler(configuration)
     # So that the service is stopped too.
     signal(SIGTERM, default_int_handler)
     plan = Plan(arguments.units, seed, pain001=tuple(arguments.pain001), late_after_ms=0)

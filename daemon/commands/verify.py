@@ -14,8 +14,10 @@ from daemon.commands.simulate import expected_file, new_retry, pause, steady_ms
 from daemon.composition import resequencer_settings
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import kafka_settings
-from daemon.configuration.sections import TransportType
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Notifications, TransportType
 from daemon.exit_code import ExitCode
+from domain.errors import ConfigurationError
 from simulator.argument_types import seconds, some_seconds
 from simulator.arguments import Judge, add_expected
 from simulator.verify.following import Compared, Following, Look
@@ -145,7 +147,19 @@ def _compared(output: _Output, expected: Path) -> Compared:
     return Compared(expected, output.directory / "notifications.jsonl", output.directory / "dead-letters.jsonl")
 
 
+def refuse_foreign_handler(configuration: Configuration) -> None:
+    """Raises ConfigurationError where a user's own handler says what is notified of: the simulator cannot expect that."""
+    handler = configuration.notification.handler
+    if handler is not None:
+        problem = (
+            f"{handler!r} says itself what it tells of, so what has to come is not known; verify needs null. Ids, order and "
+            "marks of what came are judged by `resequencer audit`"
+        )
+        raise ConfigurationError(path_of(Notifications, "handler"), problem)
+
+
 def _rules(configuration: Configuration, strategy: str | None) -> Rules:
+    refuse_foreign_handler(configuration)
     resequencer = configuration.resequencer
     return Rules(
         strategy or resequencer.strategy,

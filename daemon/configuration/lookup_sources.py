@@ -1,5 +1,6 @@
 """Reads the file that describes what lookups are built from."""
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
@@ -16,6 +17,7 @@ from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, TransportType
 from daemon.configuration.shipped import find_shipped
 from domain.errors import ConfigurationError
+from domain.value_types import Foreign, Mismatch
 from enrichment.shapes import CUSTOMERS, INSTITUTIONS, PROFILES, REASONS, SETTINGS
 from resequencer.strategies.registry import StrategySettings
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from pipeline.spark.job_settings import JobSettings, LearningSettings, SourceSettings
 
 NAMES = (SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS, PROFILES)
-_SOURCES, _LIMITS, _MASTER = "sources.", "limits.", "spark.master"
+_SOURCES, _SPECS, _LIMITS, _MASTER = "sources.", "specs.", "limits.", "spark.master"
+_OWN_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _COPY_TO, _QUARANTINE = "copy-to", "quarantine"
 
 
@@ -61,12 +64,12 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
     )
 
     file, values = _read(configuration)
-    spark = _spark_settings(values, file, Job.LOOKUPS)
+    spark, specs = _spark_settings(values, file, Job.LOOKUPS), _own_specs(values, file)
     limits = {path.removeprefix(_LIMITS): value for path, value in values.items() if path.startswith(_LIMITS)}
     return JobSettings(
         configuration.lookups.directory,
         configuration.lookups.keep,
-        {name: tuple(_sources(values, name, file, configuration)) for name in NAMES},
+        {name: tuple(_sources(values, name, file, configuration)) for name in (*NAMES, *specs)},
         _converted(limits, Limits, f"{file}: limits"),
         spark.master,
         spark.options,
@@ -74,7 +77,25 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
         str(values.get(_COPY_TO) or ""),
         _converted(values.get(_QUARANTINE, "masked"), Quarantine, f"{file}: {_QUARANTINE}"),
         spark.application,
+        specs,
     )
+
+
+def _own_specs(values: Mapping[str, Plain], file: Path) -> dict[str, str]:
+    """Of a user's own lookups: by name where each is described."""
+    specs = {path.removeprefix(_SPECS): value for path, value in values.items() if path.startswith(_SPECS)}
+    for name, place in specs.items():
+        at = f"{file}: {_SPECS}{name}"
+        if not _OWN_NAME.fullmatch(name) or name in NAMES:
+            allowed = f"up to 63 of a-z, 0-9 and -, and none of {', '.join(NAMES)}"
+            raise ConfigurationError(at, f"{name!r} is no name for a lookup of your own; use {allowed}")
+        try:
+            Foreign("NAME", "").read(place if place is not None else "")
+        except Mismatch as error:
+            raise ConfigurationError(at, f"{place!r} is refused; write package.module:NAME, where a LookupSpec is") from error
+        if not values.get(_SOURCES + name):
+            raise ConfigurationError(at, f"it has no sources; name them, {_SOURCES}{name} = [{{ format = csv, path = … }}]")
+    return {name: str(place) for name, place in specs.items()}
 
 
 def _learning_settings(configuration: Configuration) -> "LearningSettings":
@@ -117,12 +138,15 @@ def _spark_settings(values: Mapping[str, Plain], file: Path, job: Job) -> SparkS
 
 
 def _refuse_unknown(values: Mapping[str, Plain], file: Path) -> None:
-    known = (*(_SOURCES + name for name in NAMES), _MASTER, _COPY_TO, _QUARANTINE)
+    own = (path.removeprefix(_SPECS) for path in values if path.startswith(_SPECS))
+    known = (*(_SOURCES + name for name in (*NAMES, *own)), _MASTER, _COPY_TO, _QUARANTINE)
     for path, value in values.items():
-        if path in known or path.startswith((_LIMITS, *_OPTIONS)) or value == {}:
+        if path in known or path.startswith((_SPECS, _LIMITS, *_OPTIONS)) or value == {}:
             continue
         near = get_close_matches(path, known, n=1)
-        raise ConfigurationError(f"{file}: {path}", "unknown key" + (f"; did you mean {near[0]}?" if near else ""))
+        meant = f"; did you mean {near[0]}?" if near else ""
+        own_one = f"; a lookup of your own needs {_SPECS}{path.removeprefix(_SOURCES)}" if path.startswith(_SOURCES) else ""
+        raise ConfigurationError(f"{file}: {path}", f"unknown key{meant}{own_one}")
 
 
 def _sources(values: Mapping[str, Plain], name: str, file: Path, configuration: Configuration) -> Iterator["SourceSettings"]:

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from domain.configuration_key import Key, OpenSection, Section
-from domain.value_types import Choice, Duration, FilePath, Location, Names, Size, Text, Url, Whole
+from domain.value_types import Choice, Duration, FilePath, Foreign, Location, Names, Size, Text, Url, Whole
 from resequencer.handlers.target_types import TARGET_TYPES
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import STRATEGIES
@@ -67,7 +67,7 @@ class Ingress(msgspec.Struct, frozen=True):
 
 
 class Notifications(msgspec.Struct, frozen=True):
-    """`target_type` is report, report-xml, produced-report or `package.module:callable`.
+    """`target_type` is report, report-xml, produced-report or `package.module:callable`; `handler` None is the service's own.
 
     With `rotate_bytes` None outputs are never rotated, with `notifications_kept` None none of them is ever deleted.
     """
@@ -81,6 +81,7 @@ class Notifications(msgspec.Struct, frozen=True):
     notifications_kept: Annotated[int | None, Key(Whole(1, 1_000_000, "all of them"), "file.keep-notifications")]
     dead_letters_topic: Annotated[str, Key(_TOPIC, "dead-letters.topic")]
     target_type: Annotated[str, Key(Choice(TARGET_TYPES, "callable"))]
+    handler: Annotated[str | None, Key(Foreign("Class", "the service's own"))]
     settings: Annotated[Path, Key(FilePath())]
 
 

@@ -19,15 +19,14 @@ from resequencer.flow_profiles import ReleasedProfiles
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.lookups import Lookups
 from resequencer.handlers.notification_settings import NotificationSettings
-from resequencer.handlers.port import Handled, Marks
-from resequencer.handlers.process_object_handler import ProcessObjectHandler
+from resequencer.handlers.port import Handled, Marks, VersionedHandler
 from resequencer.payment_data import PaymentData
 
 _log = logging.getLogger("resequencer.lookups")
 
 _DIRECTORY = path_of(Lookup, "directory")
 
-Make = Callable[[NotificationSettings | Enrichment], ProcessObjectHandler]
+Make = Callable[[NotificationSettings | Enrichment], VersionedHandler]
 
 
 class EnrichedHandler:
@@ -36,7 +35,7 @@ class EnrichedHandler:
     What it knows of flows is of the same release.
     """
 
-    def __init__(self, handler: ProcessObjectHandler, release: Release | None, follower: Follower) -> None:
+    def __init__(self, handler: VersionedHandler, release: Release | None, follower: Follower) -> None:
         self._handler = handler
         self._release = release
         self._profiles = None if release is None else ReleasedProfiles(release)

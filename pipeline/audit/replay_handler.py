@@ -16,8 +16,7 @@ from pipeline.audit.releases import find_release
 from pipeline.audit.unit_output import UnitOutput
 from resequencer.handlers.lookups import Lookups
 from resequencer.handlers.notification_settings import NotificationSettings
-from resequencer.handlers.port import Handled, Marks
-from resequencer.handlers.process_object_handler import ProcessObjectHandler
+from resequencer.handlers.port import Handled, Marks, VersionedHandler
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.payment_data import PaymentData
 
@@ -29,16 +28,19 @@ class ReplayHandler:
     """Handles what belongs to `output`, the unit that is looked at.
 
     A user's own target type is not called: what its values are is not known, and that it refused an envelope is believed. So is,
-    with any target type, that an envelope ended its worker.
+    with any target type, that an envelope ended its worker. Nor is a user's own handler: of which process objects it told is
+    believed, too.
     The same holds for what was made with a version of the lookups that is no longer there.
     """
 
     def __init__(self, settings: HandlerSettings, table: NotificationSettings, lookups: str) -> None:
-        self.is_foreign = ":" in settings.target_type
-        self._settings = msgspec.structs.replace(settings, target_type="report") if self.is_foreign else settings
+        self._has_foreign_handler = settings.handler is not None
+        self.is_foreign = self._has_foreign_handler or ":" in settings.target_type
+        ours = msgspec.structs.replace(settings, target_type="report", handler=None)
+        self._settings = ours if self.is_foreign else settings
         self._lookups = Path(lookups)
         self._alone = make_handler(self._settings, table)
-        self._made: dict[str, ProcessObjectHandler | None] = {}
+        self._made: dict[str, VersionedHandler | None] = {}
         self.output = UnitOutput()
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
@@ -48,6 +50,8 @@ class ReplayHandler:
         for refusal in (PermanentError, TooLarge) if self.is_foreign else ():
             if self.output.is_told(envelope.offset, refusal.reason):
                 raise refusal("as the dead letter says")
+        if self._has_foreign_handler:
+            return self._believed(envelope, marks)
         seen = self.output.find_first(envelope.offset)
         if seen is not None:
             handler = self._alone if seen.version is None else self._find_handler(seen.version)
@@ -69,7 +73,7 @@ class ReplayHandler:
                 made.append(Notification(identifier, envelope.unit, "", UNKNOWN, headers, envelope.record.origin))
         return Handled(tuple(made))
 
-    def _possible(self) -> Iterator[ProcessObjectHandler]:
+    def _possible(self) -> Iterator[VersionedHandler]:
         """Those of the unit's other notifications; where it has none, the one that would be used today."""
         versions = self.output.versions or {self._find_current()}
         for version in sorted(versions, key=str):
@@ -83,7 +87,7 @@ class ReplayHandler:
         except (NoRelease, ReleaseRefused):
             return None
 
-    def _find_handler(self, version: str) -> ProcessObjectHandler | None:
+    def _find_handler(self, version: str) -> VersionedHandler | None:
         """None where that version is not there any more."""
         if version not in self._made:
             release = find_release(self._lookups, version)

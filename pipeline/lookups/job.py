@@ -17,9 +17,10 @@ from enrichment.errors import NoRelease, ReleaseRefused
 from enrichment.manifest import ReleaseManifest, Source, Table
 from enrichment.publication import Publication
 from enrichment.release import read_manifest
-from enrichment.shapes import CUSTOMERS, REASONS
+from enrichment.shapes import REASONS
 from pipeline.archive.reading import ArchiveSnapshot
 from pipeline.errors import JobRefused, NotShared
+from pipeline.lookups.own_specs import find_specs, keyed_rows
 from pipeline.lookups.profile_source import learn_profiles
 from pipeline.lookups.reading import (
     check_shares,
@@ -34,7 +35,7 @@ from pipeline.lookups.release_copy import copy_release
 from pipeline.lookups.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
 from pipeline.lookups.rows import FLAW, LINE, PLACE, TEXT, masked
 from pipeline.lookups.shards import shard_count, write_table
-from pipeline.lookups.specs import SPECS, VALUE, LookupSpec
+from pipeline.lookups.spec import VALUE, LookupSpec
 from pipeline.spark.errors import SPARK_ERRORS, cause_of
 from pipeline.spark.job_settings import JobSettings, Limits, SourceSettings
 
@@ -77,15 +78,16 @@ def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_
     Raises:
         JobRefused: A source or a table is not fit; what was refused lies in the quarantine. Or what was published could not be
             copied to where else it is wanted.
+        ConfigurationError: A lookup of the user's own cannot be imported.
         NotShared: Tasks have no part in the directory.
         PublishingRefused: Another job is at work there.
     """
-    directory = LookupsDirectory(settings.directory)
+    specs, directory = find_specs(settings.specs), LookupsDirectory(settings.directory)
     with directory.publishing():
         _clear(directory)
         publication = Publication(directory, now, job_version)
         job = _Job(spark, settings, directory, publication, now, tell)
-        wanted = [spec for spec in SPECS.values() if settings.sources.get(spec.name)]
+        wanted = [spec for spec in specs if settings.sources.get(spec.name)]
         if not wanted:
             raise JobRefused("no lookup has a source; name some in the file of sources")
         job.check_given_up({spec.name for spec in wanted})
@@ -141,7 +143,7 @@ class _Job:
     def _build(self, spec: LookupSpec, sources: Sequence[SourceSettings]) -> _Work:
         self._tell(f"{spec.name}: {STEPS[0]}")
         reading = read_sources(self._spark, sources, spec, self.staging, self._learn)
-        checked = spec.keyed(reading.rows, self._reasons)
+        checked = keyed_rows(spec, reading.rows, self._reasons)
         if spec.name == REASONS:
             self._reasons = checked.where(F.col(FLAW).isNull())
         observation = Observation()
@@ -184,7 +186,7 @@ class _Job:
         """Into the quarantine, a JSON object per row."""
         target = self.quarantine / f"{spec.name}{what}"
         reason, text = F.col(FLAW), F.col(TEXT)
-        if spec.name == CUSTOMERS and self._settings.quarantine == "masked":
+        if spec.is_personal and self._settings.quarantine == "masked":
             reason, text = masked(reason, within="' "), masked(text)
         refused, observation = rows.where(F.col(FLAW).isNotNull()), Observation()
         observed = refused.observe(observation, F.count("*").alias(ROWS))

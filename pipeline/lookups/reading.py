@@ -14,7 +14,7 @@ from pipeline.lookups.column_source import read_jdbc, read_parquet
 from pipeline.lookups.csv_source import read_csv
 from pipeline.lookups.listed_source import read_listed
 from pipeline.lookups.rows import FLAW, SOURCE
-from pipeline.lookups.specs import LookupSpec
+from pipeline.lookups.spec import LookupSpec
 from pipeline.spark.errors import SPARK_ERRORS, cause_of
 from pipeline.spark.job_settings import SourceSettings
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lookups.rows import FLAW, LINE, PLACE, SOURCE, TEXT
-from pipeline.lookups.specs import KEYS, VALID_FROM, VALUE
+from pipeline.lookups.spec import KEYS, VALID_FROM, VALUE
 
 KEY, ROWS, IS_CONTRADICTORY = "key", "rows", "is_contradictory"
 _ALWAYS = -(10**9)

@@ -15,7 +15,7 @@ from enrichment.manifest import Shard, Table
 from enrichment.shard_writer import Row, write_shard
 from pipeline.errors import NotShared
 from pipeline.lookups.resolution import KEY
-from pipeline.lookups.specs import VALUE
+from pipeline.lookups.spec import VALUE
 
 ROWS_PER_SHARD = 2_000_000
 MOST_SHARDS = 1_024

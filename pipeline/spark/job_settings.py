@@ -67,10 +67,12 @@ class LearningSettings(msgspec.Struct, frozen=True):
 
 
 class JobSettings(msgspec.Struct, frozen=True):
-    """`sources` by the lookup's name; one of format `archive` needs `learning`.
+    """`sources` by the lookup's name; one of format `archive` needs `learning`. `specs` says by name where a user's own lookup is
+    described, as `package.module:NAME`.
 
     `spark` are options of the session; `master` as `spark-submit` takes it, which shows the job as `application`. A release is
-    also copied to `copy_to`, a URL that Hadoop knows, unless it is empty. A `masked` quarantine shows no digit of a customer.
+    also copied to `copy_to`, a URL that Hadoop knows, unless it is empty. A `masked` quarantine shows no digit of a customer,
+    nor of a user's own lookup.
     """
 
     directory: Path
@@ -83,3 +85,4 @@ class JobSettings(msgspec.Struct, frozen=True):
     copy_to: str = ""
     quarantine: Quarantine = "masked"
     application: str = "resequencer"
+    specs: dict[str, str] = {}

@@ -1,12 +1,17 @@
 """The adapter around a user's own target type, `package.module:callable`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import msgspec
 
 from domain.errors import ConfigurationError, PermanentError, TransientError, words_of
+from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.produced_report import ProducedReport
 from resequencer.payment_data import PaymentData
 
@@ -15,12 +20,23 @@ _read = msgspec.json.Decoder(dict[str, Any], float_hook=float).decode
 
 
 class CustomTarget:
-    """Hands the user's callable the produced report as plain Python objects, fresh for each call, and takes bytes."""
+    """Hands the user's callable the produced report as plain Python objects, fresh for each call, and takes bytes.
 
-    def __init__(self, name: str, function: Callable[[dict[str, Any]], object], produced: ProducedReport) -> None:
+    If it has a parameter `lookups`, it also gets those of the current release.
+    """
+
+    def __init__(self, name: str, function: Callable[..., object], produced: ProducedReport) -> None:
         self._name = name
         self._function = function
+        self._call = function
         self._produced = produced
+
+    def with_lookups(self, enrichment: Enrichment) -> CustomTarget:
+        """The same with the lookups of another version."""
+        bound = CustomTarget(self._name, self._function, self._produced)
+        if _takes_lookups(self._function):
+            bound._call = partial(self._function, lookups=enrichment)
+        return bound
 
     def __call__(self, report: bytes, data: PaymentData) -> bytes:
         """What the callable returns.
@@ -31,7 +47,7 @@ class CustomTarget:
         """
         mapping = self._mapping(report, data)
         try:
-            value = self._function(mapping)
+            value = self._call(mapping)
         except (TransientError, KeyboardInterrupt):
             raise
         except BaseException as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
@@ -49,8 +65,15 @@ class CustomTarget:
             raise PermanentError(f"the payment data for {self._name} cannot be read: {error}") from error
 
 
-def import_callable(name: str, path: str) -> Callable[[dict[str, Any]], object]:
-    """What `package.module:callable` names; `path` is the key for refusals.
+def _takes_lookups(function: Callable[..., object]) -> bool:
+    try:
+        return "lookups" in signature(function).parameters
+    except (TypeError, ValueError):  # Of a builtin it may not be known.
+        return False
+
+
+def import_callable(name: str, path: str, wanted: str) -> Callable[..., object]:
+    """What `package.module:callable` names; `path` is the key for refusals, `wanted` says what should be named.
 
     Raises:
         ConfigurationError: It cannot be imported, is not there, or cannot be called.
@@ -66,6 +89,6 @@ def import_callable(name: str, path: str) -> Callable[[dict[str, Any]], object]:
         problem = f"{name!r} cannot be imported ({words_of(error)}); is its package on the Python path?"
         raise ConfigurationError(path, problem) from error
     if not callable(found):
-        raise ConfigurationError(path, f"{name!r} is a {type(found).__name__}; name a function that takes the mapping")
-    function: Callable[[dict[str, Any]], object] = found
+        raise ConfigurationError(path, f"{name!r} is a {type(found).__name__}; name {wanted}")
+    function: Callable[..., object] = found
     return function

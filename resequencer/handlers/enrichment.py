@@ -28,6 +28,10 @@ class Enrichment(Protocol):
         """`kind` is `party` or `account`."""
         ...
 
+    def find(self, lookup: str, *key: str) -> tuple[str | None, ...] | None:
+        """The value in any lookup, a user's own too; None where there is no such key or no such lookup."""
+        ...
+
 
 class SettingsAlone:
     """Without lookups: the table of settings, and nothing else."""
@@ -55,4 +59,8 @@ class SettingsAlone:
 
     def find_customer(self, kind: str, identity: str) -> CustomerValue | None:
         del kind, identity
+        return None
+
+    def find(self, lookup: str, *key: str) -> tuple[str | None, ...] | None:
+        del lookup, key
         return None

@@ -2,6 +2,8 @@
 
 from functools import lru_cache
 
+import msgspec
+
 from enrichment.port import Tables
 from enrichment.shapes import (
     ANY,
@@ -32,6 +34,7 @@ _read_reason = reader_of(ReasonValue)
 _read_institution = reader_of(InstitutionValue)
 _read_bank_code = reader_of(BankCodeValue)
 _read_customer = reader_of(CustomerValue)
+_read_value = msgspec.json.Decoder(tuple[str | None, ...]).decode
 
 
 class Lookups:
@@ -92,3 +95,7 @@ class Lookups:
     def find_customer(self, kind: str, identity: str) -> CustomerValue | None:
         found = self._tables.find(CUSTOMERS, key_of(kind, identity))
         return None if found is None else _read_customer(found)
+
+    def find(self, lookup: str, *key: str) -> tuple[str | None, ...] | None:
+        found = self._tables.find(lookup, key_of(*key))
+        return None if found is None else _read_value(found)

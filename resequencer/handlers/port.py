@@ -1,5 +1,6 @@
 """What the unit asks of its handlers."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.notification import Notification
+from resequencer.handlers.enrichment import Enrichment
 from resequencer.payment_data import PaymentData
 
 
@@ -44,5 +46,39 @@ class Handler(Protocol):
             DependencyUnavailable: A server that it calls does not answer; the same call is made when it may be back.
             TransientError: The same call may succeed later.
             PermanentError: It never will; the envelope goes to the dead letters.
+        """
+        ...
+
+
+class VersionedHandler(Handler, Protocol):
+    """A handler that knows one version of the lookups."""
+
+    def with_lookups(self, enrichment: Enrichment) -> "VersionedHandler":
+        """The same with another version; this one must not be used any more once its version is closed."""
+        ...
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A notification as a user's own handler says it; what makes it a record is the service's affair.
+
+    `process_object` counts the envelope's from 0: it gives the notification its id, so there is at most one message of each.
+    `status` is an ISO code (`ACSP`), under which it is counted.
+    """
+
+    process_object: int
+    status: str
+    value: bytes
+
+
+class UsersHandler(Protocol):
+    """A user's own handler, `package.module:Class`; made once in each worker, with the `HandlerSettings`."""
+
+    def handle(
+        self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant, lookups: Enrichment
+    ) -> Iterable[Message]:
+        """All messages of the envelope or none. `lookups` are of the current release, and may be asked during this call only.
+
+        Raises:
+            DependencyUnavailable, TransientError, PermanentError: As with `Handler`; anything else is a PermanentError.
         """
         ...

@@ -5,20 +5,12 @@ from __future__ import annotations
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import TooLarge
-from domain.headers import (
-    CHANNEL,
-    ENVELOPE_ID,
-    EVENT_NAME,
-    LANGUAGE,
-    LOOKUPS_VERSION,
-    NOTIFICATION_ID,
-    PROCESS_FLOW_NAME,
-    SOURCE_POSITION,
-    mark_headers,
-)
+from domain.headers import CHANNEL, LANGUAGE
 from domain.notification import Notification, notification_id
 from domain.record import Headers
 from enrichment.shapes import CustomerValue
+from resequencer.handlers.contract_headers import contract_headers, version_headers
+from resequencer.handlers.custom_target import CustomTarget
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.notification_settings import NotificationSetting
 from resequencer.handlers.original import Originals
@@ -36,11 +28,10 @@ class ProcessObjectHandler:
 
     def __init__(self, enrichment: Enrichment, target_type: TargetType, most_bytes: int) -> None:
         self._enrichment = enrichment
-        self._target_type = target_type
+        self._target_type = target_type.with_lookups(enrichment) if isinstance(target_type, CustomTarget) else target_type
         self._most_bytes = most_bytes
         self._originals = Originals(enrichment)
-        version = enrichment.version
-        self._version: Headers = () if version is None else ((LOOKUPS_VERSION, version.encode()),)
+        self._version = version_headers(enrichment.version)
 
     def with_lookups(self, enrichment: Enrichment) -> ProcessObjectHandler:
         """The same with another version; this one forgets nothing and must not be used any more once its version is closed."""
@@ -80,7 +71,9 @@ class ProcessObjectHandler:
                 envelope.unit,
                 setting.transaction_status,
                 self._target_type(report, data),
-                _headers(message_id, envelope, setting, marks) + self._version + _customer_headers(original.customer),
+                contract_headers(message_id, envelope, setting.event_name, setting.process_flow_name, marks)
+                + self._version
+                + _customer_headers(original.customer),
                 envelope.record.origin,
             )
             room -= made.size
@@ -108,15 +101,3 @@ def _customer_headers(customer: CustomerValue | None) -> Headers:
         return ()
     said = ((CHANNEL, customer.channel), (LANGUAGE, customer.language))
     return tuple((name, value.encode()) for name, value in said if value is not None)
-
-
-def _headers(message_id: str, envelope: DataEnvelope, setting: NotificationSetting, marks: Marks) -> Headers:
-    """In the order of docs/contract.md, section 6."""
-    return (
-        (NOTIFICATION_ID, message_id.encode()),
-        (ENVELOPE_ID, envelope.envelope_id.encode()),
-        (SOURCE_POSITION, str(envelope.record.origin).encode()),
-        (EVENT_NAME, setting.event_name.encode()),
-        (PROCESS_FLOW_NAME, setting.process_flow_name.encode()),
-        *mark_headers(marks.incomplete, is_late=marks.late),
-    )

@@ -1,15 +1,24 @@
 """What handlers are configured with."""
 
+from typing import cast
+
 import msgspec
 
+from domain.errors import ConfigurationError, words_of
+from resequencer.handlers.custom_target import import_callable
 from resequencer.handlers.enrichment import Enrichment, SettingsAlone
+from resequencer.handlers.foreign_handler import ForeignHandler
 from resequencer.handlers.notification_settings import NotificationSettings
+from resequencer.handlers.port import UsersHandler, VersionedHandler
 from resequencer.handlers.process_object_handler import ProcessObjectHandler
 from resequencer.handlers.target_types import find_target_type
+
+HANDLER_KEY = "payment-status-notification.handler"
 
 
 class HandlerSettings(msgspec.Struct, frozen=True):
     """`target_type` is `report`, `report-xml`, `produced-report` or `package.module:callable`; the keys name the data it gets.
+    `handler` is a user's own by `package.module:Class`, None the one of process objects.
 
     All notifications of an envelope together have at most `most_bytes`.
     """
@@ -18,14 +27,28 @@ class HandlerSettings(msgspec.Struct, frozen=True):
     custom_data_keys: tuple[str, ...] = ()
     pds_data_keys: tuple[str, ...] = ()
     most_bytes: int = 20 * 1024 * 1024
+    handler: str | None = None
 
 
-def make_handler(settings: HandlerSettings, known: NotificationSettings | Enrichment) -> ProcessObjectHandler:
+def make_handler(settings: HandlerSettings, known: NotificationSettings | Enrichment) -> VersionedHandler:
     """The handler as configured, with the table of settings alone or with all lookups.
 
     Raises:
-        ConfigurationError: The target type does not exist or cannot be imported.
+        ConfigurationError: The target type does not exist, or what is the user's own cannot be imported or made.
     """
-    target_type = find_target_type(settings.target_type, settings.custom_data_keys, settings.pds_data_keys)
     enrichment = SettingsAlone(known) if isinstance(known, NotificationSettings) else known
+    if settings.handler is not None:
+        return _make_foreign(settings.handler, settings, enrichment)
+    target_type = find_target_type(settings.target_type, settings.custom_data_keys, settings.pds_data_keys)
     return ProcessObjectHandler(enrichment, target_type, settings.most_bytes)
+
+
+def _make_foreign(name: str, settings: HandlerSettings, enrichment: Enrichment) -> ForeignHandler:
+    users_class = import_callable(name, HANDLER_KEY, "a class with the method handle")
+    try:
+        return ForeignHandler(cast(UsersHandler, users_class(settings)), name, enrichment, settings.most_bytes)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # Foreign code may raise anything.
+        problem = f"{name!r} cannot be used: {words_of(error)}; see docs/extending.md, 'Add a handler'"
+        raise ConfigurationError(HANDLER_KEY, problem) from error

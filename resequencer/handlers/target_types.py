@@ -27,7 +27,7 @@ def find_target_type(name: str, custom_data_keys: tuple[str, ...], pds_data_keys
     """
     produced = ProducedReport(custom_data_keys, pds_data_keys)
     if ":" in name:
-        return CustomTarget(name, import_callable(name, TARGET_TYPE_KEY), produced)
+        return CustomTarget(name, import_callable(name, TARGET_TYPE_KEY, "a function that takes the mapping"), produced)
     known: dict[str, TargetType] = dict(zip(TARGET_TYPES, (_as_it_is, _as_xml, produced), strict=True))
     if name not in known:
         near = get_close_matches(name, TARGET_TYPES, n=1)

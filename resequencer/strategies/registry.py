@@ -59,5 +59,5 @@ def _foreign(settings: StrategySettings, in_flight: InFlight | None) -> Strategy
         raise
     except BaseException as error:  # Foreign code may raise anything.
         raise ConfigurationError(
-            _KEY, f"{settings.strategy!r} cannot be used: {words_of(error)}; see CONTRIBUTING.md, 'a strategy'"
+            _KEY, f"{settings.strategy!r} cannot be used: {words_of(error)}; see docs/extending.md, 'Add a strategy'"
         ) from error

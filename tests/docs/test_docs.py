@@ -7,9 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -20,17 +18,12 @@ from daemon.status.report import State
 from daemon.status.service_report import NOT_RUNNING, STALE
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
-from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from domain.record import Origin, Partition, Record
 from guardian.supervision import SUPERVISION
-from resequencer.handlers.target_types import find_target_type
-from resequencer.payment_data import PaymentData
-from resequencer.strategies.port import Strategy
-from resequencer.unit import REMEMBERED_ENVELOPES
+from resequencer.unit import REMEMBERED_ENVELOPES, Tally
 
 ROOT = Path(__file__).parents[2]
 PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-ROOMS = ("conf", "connectors", "daemon", "domain", "enrichment", "guardian", "resequencer", "simulator", "storage", "tests")
 LONGEST_WAIT = 3
 """How many times longer than the README says it sleeps between its commands here, where a machine may be busy."""
 
@@ -51,12 +44,6 @@ def by_hand() -> str:
 def on_real_servers() -> str:
     """The README's service on Kafka and Redis."""
     return text_of("README.md").partition("## On real servers")[2].partition("\n## ")[0]
-
-
-def pieces(language: str) -> dict[str, str]:
-    """The code in CONTRIBUTING.md by the path that its first line names."""
-    blocks = (block.partition("\n") for block in fenced(language, text_of("CONTRIBUTING.md")))
-    return {first.removeprefix("# "): rest for first, _, rest in blocks if first.startswith("# ") and first.endswith(".py")}
 
 
 def write(directory: Path, files: dict[str, str]) -> None:
@@ -118,6 +105,11 @@ def test_operators_are_told_of_every_state_and_exit_code():
     assert re.findall(r"^\| ([0-9]+) \|", operations, re.MULTILINE) == [str(code.value) for code in ExitCode]
 
 
+def test_operators_are_told_of_every_count_of_a_turn():
+    told = re.findall(r"^\| `([a-z_]+)` \|", text_of("docs/operations.md"), re.MULTILINE)
+    assert [name for name in Tally.__struct_fields__ if name not in (*told, "longest_wait_ms")] == []
+
+
 def test_the_envelopes_of_the_readme_are_envelopes():
     lines = [line for block in fenced("sh", by_hand()) for line in block.splitlines() if line.startswith("{")]
     decoder, found = EnvelopeDecoder(DecodingSettings(needs_sequence=True)), []
@@ -135,72 +127,6 @@ def test_the_configuration_of_the_readme_is_valid(tmp_path):
     write(tmp_path, {"conf/own.conf": block})
     configuration = load(tmp_path / "conf/own.conf")
     assert configuration.warnings == ()
-
-
-def test_the_target_type_of_the_contributing_page_that_calls_a_server_waits_for_it(tmp_path, monkeypatch):
-    write(tmp_path, {name: code for name, code in pieces("python").items() if name == "payments/screened_message.py"})
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    target_type = find_target_type("payments.screened_message:screened_message", (), ())
-    answers = iter([503, 200, 400])
-
-    class Screening(BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.send_response(next(answers))
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    report = b'{"CstmrPmtStsRpt": {"GrpHdr": {"MsgId": "A"}}}'
-    with HTTPServer(("127.0.0.1", 0), Screening) as server:
-        monkeypatch.setattr("payments.screened_message.SCREENING", server.server_address)
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        with pytest.raises(DependencyUnavailable, match=r"^screening unavailable$"):
-            target_type(report, PaymentData())
-        assert target_type(report, PaymentData()) == report
-        with pytest.raises(PermanentError, match="screening refused it with 400"):
-            target_type(report, PaymentData())
-        server.shutdown()
-        thread.join()
-    with pytest.raises(DependencyUnavailable):
-        target_type(report, PaymentData())
-
-
-def test_the_target_type_of_the_contributing_page_asks_to_be_called_again(tmp_path, monkeypatch):
-    write(tmp_path, {name: code for name, code in pieces("python").items() if name == "payments/short_message.py"})
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    target_type = find_target_type("payments.short_message:short_message", (), ())
-    report = b"""{"CstmrPmtStsRpt": {"GrpHdr": {"MsgId": "A", "InitgPty": {"Nm": "Muster"}},
-        "OrgnlPmtInfAndSts": [{"TxInfAndSts": [{"TxSts": "ACCP"}]}]}}"""
-    with pytest.raises(TransientError):
-        target_type(report, PaymentData())
-    write(tmp_path, {"customers.json": '{"Muster": "4711"}'})
-    assert target_type(report, PaymentData()) == b'{"id": "A", "customer": "4711", "status": "ACCP"}'
-
-
-def test_the_strategy_of_the_contributing_page_answers_every_question():
-    module: dict[str, type] = {}
-    exec(pieces("python")["payments/opening_flow.py"], module)
-    questions = {name for name in vars(Strategy) if not name.startswith("_")}
-    assert questions - set(dir(module["OpeningFlow"])) == set()
-
-
-@pytest.mark.slow
-def test_the_strategy_and_the_storage_of_the_contributing_page_pass_their_tests(tmp_path):
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "setup.cfg", tmp_path)
-    files = pieces("python")
-    write(tmp_path, files)
-    tests = sorted(name for name in files if name.startswith("tests/"))
-    assert len(tests) == 2
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.slow

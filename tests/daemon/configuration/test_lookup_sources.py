@@ -126,3 +126,29 @@ def test_what_is_wrong_with_it_is_refused_with_file_key_and_remedy(
 def test_a_file_that_is_not_there_is_refused_by_name(loaded: Callable[..., Configuration]) -> None:
     with pytest.raises(ConfigurationError, match=r"nowhere\.conf"):
         load_job_settings(loaded(f"{N}.lookups.sources = nowhere.conf"))
+
+
+def test_a_lookup_of_ones_own_is_named_with_its_sources(described: Callable[[str], JobSettings]) -> None:
+    settings = described('specs.desks = "a.b:DESKS"\nsources.desks = [{ format = csv, path = x.csv }]')
+    assert settings.specs == {"desks": "a.b:DESKS"}
+    assert [each.path for each in settings.sources["desks"]] == ["x.csv"]
+    assert list(settings.sources) == [SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS, PROFILES, "desks"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sources.desks = [{ format = csv, path = x.csv }]", "; a lookup of your own needs specs.desks"),
+        ('specs.desks = "a.b:DESKS"', "specs.desks: it has no sources; name them, sources.desks = "),
+        ('specs.desks = "a.b:DESKS"\nsources.desk = [{}]', "sources.desk: unknown key; did you mean sources.desks?"),
+        ('specs.desks = "a.b"\nsources.desks = [{}]', "specs.desks: 'a.b' is refused; write package.module:NAME"),
+        ("specs.desks = null\nsources.desks = [{}]", "specs.desks: None is refused; write package.module:NAME"),
+        ('specs.customers = "a.b:C"', "specs.customers: 'customers' is no name for a lookup of your own; use "),
+        ('specs.Desks = "a.b:C"', "specs.Desks: 'Desks' is no name for a lookup of your own"),
+        ('specs.a.b = "a.b:C"', "specs.a.b: 'a.b' is no name for a lookup of your own"),
+    ],
+)
+def test_a_lookup_of_ones_own_that_is_not_whole_is_refused(described: Callable[[str], JobSettings], text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        described(text)
+    assert said in str(refused.value)

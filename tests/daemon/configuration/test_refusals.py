@@ -7,6 +7,7 @@ from domain.value_types import (
     Choice,
     Duration,
     FilePath,
+    Foreign,
     Location,
     Names,
     Number,
@@ -24,6 +25,7 @@ I = "ipf.processing-data.ingress"  # noqa: E741 (short, as P and R are)
 
 WRONG = {
     Choice: ["5", "true", "null", "[kafka]", "nonsense", '""', "{ a = 1 }", "3s"],
+    Foreign: ["5", "true", "[a]", "nonsense", '""', "{ a = 1 }", "3s", '"a.b:"', '":C"', '"a b:C"'],
     Text: ["5", "true", "null", "[a]", '"a\\nb"', "3s", "{ a = 1 }"],
     SecretText: ["5", "true", "null", "[a]", "3s", "{ a = 1 }"],
     Url: ["5", "true", "null", "localhost", '"ftp://localhost"', '"redis://"', '"http://"', "[a]", "{ a = 1 }"],

@@ -30,10 +30,12 @@ TABLE = (Path(conf.__file__).parent / "notification-settings.csv").read_text(enc
 class AuditedService:
     """Its files lie under `directory`."""
 
-    def __init__(self, directory: Path, strategy: str = "SEQUENCE", target_type: str = "report", **plan: Any) -> None:
+    def __init__(
+        self, directory: Path, strategy: str = "SEQUENCE", target_type: str = "report", handler: str | None = None, **plan: Any
+    ) -> None:
         self.directory = directory
         self.strategy = strategy
-        self.handler_settings = HandlerSettings(target_type)
+        self.handler_settings = HandlerSettings(target_type, handler=handler)
         self.meanwhile: Callable[[], object] = lambda: None
         self.service = Service(directory, Plan(strategy=strategy, **plan))
         self.service.handler = make_handler(self.handler_settings, parse_notification_settings(StringIO(TABLE), "settings"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack, closing
 from io import StringIO
 from pkgutil import resolve_name as resolve
@@ -21,7 +22,7 @@ from enrichment.directory import LookupsDirectory
 from enrichment.release import open_release
 from enrichment.shapes import SETTINGS
 from pipeline.audit.errors import AuditRefused
-from pipeline.audit.row_audit import ARRIVAL, FINDING
+from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT
 from resequencer.handlers.lookups import Lookups
 from resequencer.handlers.notification_settings import parse_notification_settings
 from resequencer.handlers.settings import make_handler
@@ -170,6 +171,24 @@ def test_that_an_envelope_ended_its_worker_is_believed_whatever_the_target_type_
     reasons = {line["headers"]["dead-letter-reason"] for line in lines_of(audited.dead_letters)}
     assert "ended-its-worker" in reasons
     assert audited.findings() == []
+
+
+@pytest.mark.parametrize("strategy", ["SEQUENCE", "FULL_PAIN001"])
+def test_of_a_handler_of_ones_own_it_is_believed_what_it_tells_of_and_order_and_ids_are_judged(strategy, tmp_path):
+    audited = AuditedService(tmp_path, strategy, handler="harness.spark.odd_ones:OddOnes")
+    audited.live()
+    told = lines_of(audited.notifications)
+    assert {each["value"] for each in told} == {"told"}
+    assert len(told) > 20
+    assert lines_of(audited.dead_letters)
+    assert audited.findings() == []
+    assert not any(each.is_compared for each in audited.audit() if each.kind == LET_OUT)
+    unit = next(key for key, number in Counter(each["key"] for each in told).items() if number > 1)
+    write_lines(audited.notifications, [*told, next(each for each in told if each["key"] == unit)])
+    assert ("doubled", unit) in audited.findings()
+    told[0]["headers"]["notification-id"] = "A" * 32
+    write_lines(audited.notifications, told)
+    assert audited.findings() != []
 
 
 @pytest.mark.parametrize("strategy", ["SEQUENCE", "STRICT_SEQUENCE"])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.spark.processed_topics import ProcessedTopics
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.lookups.specs import LookupSpec
+    from pipeline.lookups.spec import LookupSpec
     from servers.kafka.server import KafkaServer
 
 if find_spec("pyspark") is None:

@@ -10,7 +10,8 @@ from pyspark.testing import assertDataFrameEqual
 
 from enrichment.shapes import CUSTOMERS
 from pipeline.lookups.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
-from pipeline.lookups.specs import SPECS, VALUE
+from pipeline.lookups.spec import VALUE
+from pipeline.lookups.specs import SPECS
 
 TODAY = date(2026, 6, 1)
 

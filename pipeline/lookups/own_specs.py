@@ -1,0 +1,57 @@
+"""A user's own lookups: found by `package.module:NAME`, and kept from failing in other words than a job does."""
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from pyspark.sql import DataFrame
+
+from domain.errors import ConfigurationError, words_of
+from pipeline.errors import JobRefused
+from pipeline.lookups.rows import FLAW
+from pipeline.lookups.spec import KEYS, VALID_FROM, VALUE, LookupSpec
+from pipeline.lookups.specs import SPECS
+from pipeline.spark.errors import SPARK_ERRORS
+
+
+def find_specs(own: Mapping[str, str]) -> list[LookupSpec]:
+    """Those that come with the service in the order in which they are built, then a user's own as `own` names them.
+
+    Raises:
+        ConfigurationError: One cannot be imported, or is no lookup of its name.
+    """
+    return [*SPECS.values(), *(_find(name, place) for name, place in own.items())]
+
+
+def _find(name: str, place: str) -> LookupSpec:
+    module_name, _, attribute = place.partition(":")
+    path = f"specs.{name}"
+    try:
+        spec = getattr(import_module(module_name), attribute)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # Importing runs foreign code, which may raise anything.
+        problem = f"{place!r} cannot be imported ({words_of(error)}); is its package on the Python path?"
+        raise ConfigurationError(path, problem) from error
+    if not isinstance(spec, LookupSpec):
+        raise ConfigurationError(path, f"{place!r} is a {type(spec).__name__}; name a LookupSpec")
+    if spec.name != name:
+        raise ConfigurationError(path, f"{place!r} is the lookup {spec.name!r}; write specs.{spec.name}, or call it {name!r}")
+    return spec
+
+
+def keyed_rows(spec: LookupSpec, rows: DataFrame, reasons: DataFrame | None) -> DataFrame:
+    """With keys, value, day and flaw, whoever wrote it.
+
+    Raises:
+        JobRefused: It failed, or left a column out.
+    """
+    try:
+        keyed = spec.keyed(rows, reasons)
+    except SPARK_ERRORS:
+        raise
+    except Exception as error:
+        raise JobRefused(f"{spec.name}: its columns cannot be made: {words_of(error)}") from error
+    lacking = [name for name in (KEYS, VALUE, VALID_FROM, FLAW) if name not in getattr(keyed, "columns", ())]
+    if lacking:
+        raise JobRefused(f"{spec.name}: what it made of its rows has no column {', '.join(lacking)}; return finished(…)")
+    return keyed

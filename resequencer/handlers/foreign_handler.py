@@ -1,0 +1,96 @@
+"""A user's own handler, kept from harming more than the envelope it fails on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from domain.clock import Instant
+from domain.envelope import DataEnvelope
+from domain.errors import PermanentError, TooLarge, TransientError, words_of
+from domain.notification import Notification, notification_id
+from resequencer.handlers.contract_headers import contract_headers, version_headers
+from resequencer.handlers.enrichment import Enrichment
+from resequencer.handlers.iso20022.codes import TRANSACTION_STATUSES
+from resequencer.handlers.port import Handled, Marks, Message, UsersHandler
+from resequencer.payment_data import PaymentData
+
+
+class ForeignHandler:
+    """Makes the notifications of what the user's handler says: their ids and headers are those of the contract, whatever it does.
+
+    Whatever it raises but what asks for another try, and every answer that cannot be used, is a `PermanentError`.
+    """
+
+    def __init__(self, handler: UsersHandler, name: str, enrichment: Enrichment, most_bytes: int) -> None:
+        """Raises TypeError if it cannot be asked: that must not be found out at the first envelope."""
+        if not callable(getattr(handler, "handle", None)):
+            raise TypeError("it has no method handle")
+        self._handler = handler
+        self._name = name
+        self._enrichment = enrichment
+        self._most_bytes = most_bytes
+        self._version = version_headers(enrichment.version)
+
+    def with_lookups(self, enrichment: Enrichment) -> ForeignHandler:
+        """The user's handler is the same: it is handed its lookups at each call."""
+        return ForeignHandler(self._handler, self._name, enrichment, self._most_bytes)
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        """Process objects of which it says nothing count as suppressed.
+
+        Raises:
+            TransientError: It asks to be called again.
+            PermanentError: It failed, or answered what cannot be used; TooLarge where that is too much.
+        """
+        try:
+            messages = list(self._handler.handle(envelope, data, marks, now, self._enrichment))
+        except (TransientError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
+            if type(error) is PermanentError:
+                raise
+            raise PermanentError(f"handler {self._name} raised {words_of(error)}") from error
+        self._check(messages, envelope)
+        made = tuple([self._notification(each, envelope, marks) for each in messages])
+        return Handled(made, suppressed=len(envelope.process_objects) - len(made))
+
+    def _check(self, messages: list[Message], envelope: DataEnvelope) -> None:
+        told, room = set[int](), self._most_bytes
+        for each in messages:
+            flaw = _find_flaw(each, len(envelope.process_objects), told)
+            if flaw is not None:
+                raise PermanentError(f"handler {self._name} {flaw}")
+            told.add(each.process_object)
+            room -= len(each.value)
+        if room < 0:
+            raise TooLarge(
+                f"handler {self._name} made more than {self._most_bytes} bytes of notifications of one envelope; "
+                "make less of it, or raise max-record-bytes to more than a quarter of what they take"
+            )
+
+    def _notification(self, message: Message, envelope: DataEnvelope, marks: Marks) -> Notification:
+        identifier = notification_id(envelope.unit, envelope.envelope_id, message.process_object)
+        of = envelope.process_objects[message.process_object]
+        headers = contract_headers(identifier, envelope, of.event_name or "", of.process_flow_name or "", marks) + self._version
+        # A value of a type of its own, such as numpy's, could not be stored.
+        value = b"".join((message.value,))
+        return Notification(identifier, envelope.unit, message.status, value, headers, envelope.record.origin)
+
+
+def _find_flaw(message: Any, process_objects: int, told: set[int]) -> str | None:
+    """Of foreign code: nothing is as its types say."""
+    if not isinstance(message, Message):
+        return f"answered a {type(message).__name__} among its messages; answer with Message"
+    number: Any = message.process_object
+    status: Any = message.status
+    value: Any = message.value
+    if type(number) is not int or not 0 <= number < process_objects:
+        return f"told of process object {number!r:.50}, the envelope has {process_objects}, counted from 0"
+    if number in told:
+        return f"told of process object {number} twice; a notification's id is that of its process object"
+    if type(status) is not str or status not in TRANSACTION_STATUSES:
+        known = ", ".join(sorted(TRANSACTION_STATUSES))
+        return f"gave the status {status!r:.50}, which is no ISO code; use one of {known}"
+    if not isinstance(value, bytes):
+        return f"gave a {type(value).__name__} as value instead of bytes"
+    return None

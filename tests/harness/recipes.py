@@ -1,0 +1,82 @@
+"""The recipes of docs/extending.md, followed to the letter: the files that they show are written, their edits are made."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "extending.md"
+COPIED = (
+    *("conf", "docs", "tests"),
+    *("connectors", "daemon", "domain", "enrichment", "guardian", "resequencer", "simulator", "storage"),
+)
+
+
+class Recipe:
+    """The section `Add …` of that name. Code that is to be written names its file in its first line: `# payments/desks.py`."""
+
+    def __init__(self, name: str) -> None:
+        page = PAGE.read_text(encoding="utf-8")
+        self.text = page.partition(f"\n## Add {name}\n")[2].partition("\n## ")[0]
+        assert self.text, f"{PAGE.name} has no section 'Add {name}'"
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What it shows whole, by path."""
+        shown = [named for language in ("python", "csv", "hocon") for named in self._named(language)]
+        return {path: content for path, content in shown if "." in path and " " not in path}
+
+    @property
+    def setting(self) -> str:
+        """The only line of configuration that it shows."""
+        (line,) = [block for block in _fenced("hocon", self.text) if not block.startswith("# ")]
+        return line.strip()
+
+    @property
+    def paths(self) -> set[str]:
+        """The files of the project that it names."""
+        named = re.findall(r"`([a-z_0-9./]+/[a-z_0-9.]+\.[a-z]+)`|\(\.\./([^)#]+)\)", self.text)
+        return {one or other for one, other in named} - set(self.files) | {path for path, _ in self._named("diff")}
+
+    def write(self, directory: Path) -> None:
+        for path, content in self.files.items():
+            target = directory / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(content, encoding="utf-8")
+
+    def follow(self, checkout: Path) -> None:
+        """Write its files into a copy of the project, and make its edits."""
+        self.write(checkout)
+        edits = self._named("diff")
+        assert edits, "it shows no edit"
+        for path, edit in edits:
+            file = checkout / path
+            file.write_text(_edited(file.read_text(encoding="utf-8"), edit, path), encoding="utf-8")
+
+    def _named(self, language: str) -> list[tuple[str, str]]:
+        blocks = (block.partition("\n") for block in _fenced(language, self.text))
+        return [(first.removeprefix("# "), rest) for first, _, rest in blocks if first.startswith("# ")]
+
+
+def copied_checkout(directory: Path) -> Path:
+    """The project as somebody would have it who changes it."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "CONTRIBUTING.md"):
+        shutil.copy(ROOT / name, directory)
+    return directory
+
+
+def _fenced(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def _edited(text: str, edit: str, path: str) -> str:
+    """The added lines go behind those above them, which have to stand in the file exactly once."""
+    lines = edit.splitlines()
+    before = "".join(f"{line[1:]}\n" for line in lines if line.startswith(" "))
+    after = "".join(f"{line[1:]}\n" for line in lines)
+    assert text.count(before) == 1, f"{path} has these lines {text.count(before)} times:\n{before}"
+    return text.replace(before, after)

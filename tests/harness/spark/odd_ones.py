@@ -1,0 +1,22 @@
+"""A handler as a user may have one."""
+
+from domain.clock import Instant
+from domain.envelope import DataEnvelope
+from domain.errors import PermanentError
+from resequencer.handlers.enrichment import Enrichment
+from resequencer.handlers.port import Marks, Message
+from resequencer.handlers.settings import HandlerSettings
+from resequencer.payment_data import PaymentData
+
+
+class OddOnes:
+    """Tells of every other envelope, and refuses some of those that come in time."""
+
+    def __init__(self, settings: HandlerSettings) -> None:
+        del settings
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant, lookups: Enrichment) -> list[Message]:
+        del data, now, lookups
+        if envelope.offset % 5 == 0 and marks.incomplete is None:
+            raise PermanentError("not this one")
+        return [Message(number, "ACSC", b"told") for number, _ in enumerate(envelope.process_objects) if envelope.offset % 2]

@@ -1,0 +1,111 @@
+"""What is added to the project itself, as the recipes say: to a copy of it, which is then used."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService, envelope_line
+from harness.recipes import Recipe, copied_checkout
+
+pytestmark = pytest.mark.slow
+
+SEND = """
+import sys
+from pathlib import Path
+from tests.connectors.test_tables import TableHarness
+
+harness = TableHarness(Path(sys.argv[1]))
+harness.send(harness.partitions[0], *[each.encode() for each in sys.argv[2:]])
+"""
+SHOW_LEFT = """
+import sys
+from pathlib import Path
+from connectors.port import Channel
+from tests.connectors.test_tables import TableHarness
+
+for each in TableHarness(Path(sys.argv[1])).left(Channel.NOTIFICATIONS):
+    print(dict(each.headers)["envelope-id"].decode())
+"""
+NewService = Callable[..., OperatedService]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    return copied_checkout(tmp_path)
+
+
+def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=300, check=False)
+
+
+def run_tests(checkout: Path, *arguments: str) -> str:
+    done = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def run_program(checkout: Path, program: str, *arguments: str) -> str:
+    command, environment = [sys.executable, "-c", program, *arguments], {"PYTHONPATH": ".:tests"}
+    return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_storage_passes_its_contract_and_keeps_what_waits_over_a_restart(checkout: Path, new_service: NewService) -> None:
+    Recipe("a storage").follow(checkout)
+    assert " passed" in run_tests(checkout, "tests/storage/test_whole_file.py")
+    service = new_service(checkout, f"{RESEQUENCER}.storage-type=whole-file")
+    service.tell("uow-1", 2)
+    service.start_and_wait()
+    service.wait_for_report(lambda report: report.units.waiting == 1, "it waits")
+    assert service.stop() == 0
+    assert (service.run_directory / "state.msgpack").is_file()
+    service.tell("uow-1", 1)
+    service.start_and_wait()
+    service.wait_for("uow-1", 1, 2)
+    assert service.stop() == 0
+
+
+def test_the_transport_passes_its_contract_and_a_service_works_on_it(checkout: Path, new_service: NewService) -> None:
+    Recipe("a transport").follow(checkout)
+    assert " passed" in run_tests(checkout, "tests/connectors/test_tables.py")
+    service = new_service(checkout, f"{NOTIFICATION}.transport=tables", "ipf.processing-data.ingress.transport=tables")
+    database = str(service.run_directory / "records.db")
+    run_program(checkout, SEND, database, *[json.dumps(json.loads(envelope_line("uow-1", each))["value"]) for each in (2, 1)])
+    service.start_and_wait()
+    service.wait_for_report(lambda report: report.counts.get("handled", 0) == 2, "both are handled")
+    assert service.stop() == 0
+    assert run_program(checkout, SHOW_LEFT, database).split() == ["uow-1#1", "uow-1#2"]
+
+
+def test_the_command_is_in_the_help_and_ends_with_its_exit_code(checkout: Path) -> None:
+    before = run(checkout, "daemon", "places")
+    assert (before.returncode, "invalid choice: 'places'" in before.stderr) == (2, True)
+    Recipe("a command").follow(checkout)
+    assert "say where this configuration reads and writes" in run(checkout, "daemon", "--help").stdout
+    nothing_there = run(checkout, "daemon", "places", "--json")
+    assert (nothing_there.returncode, nothing_there.stderr) == (1, "")
+    told = json.loads(nothing_there.stdout)
+    assert told["run"] == str(checkout / "run" / "application")
+    for each in told.values():
+        Path(each).mkdir(parents=True, exist_ok=True)
+    there = run(checkout, "daemon", "places")
+    assert (there.returncode, there.stdout.splitlines()[0]) == (0, f"run: {told['run']}")
+    refused = run(checkout, "daemon", "places", "--set", f"{NOTIFICATION}.handlr=x")
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (3, "", 1)
+
+
+def test_the_metric_is_in_the_status(checkout: Path, new_service: NewService) -> None:
+    Recipe("a metric").follow(checkout)
+    run_tests(checkout, "tests/docs/test_docs.py", "-k", "told_of_every")
+    service = new_service(checkout)
+    service.tell("uow-1", 1, 2)
+    service.append(envelope_line("uow-2", 1).replace(b"PaymentReceived", b"Unknown"))
+    service.start_and_wait()
+    service.wait_for_report(lambda report: report.counts.get("handled", 0) == 3, "all of it is handled")
+    counts = msgspec.json.decode(service.verb("status", "--json").stdout)["counts"]
+    assert service.stop() == 0
+    assert (counts["silent"], counts["handled"]) == (1, 3)
