@@ -179,8 +179,8 @@ def _print(summary: "AuditSummary", target: Path) -> None:
     )
     if summary.not_compared:
         console.print(
-            f"The content of {summary.not_compared:,} was not compared: it has your own target type or handler, or its lookups were "
-            "removed",
+            f"The content of {summary.not_compared:,} was not compared: it has your own target type or handler, or its lookups "
+            "were removed",
             soft_wrap=True,
         )
     if summary.is_good:

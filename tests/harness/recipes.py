@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extending.md"
 COPIED = (
     *("conf", "docs", "tests"),
-    *("connectors", "daemon", "domain", "enrichment", "guardian", "resequencer", "simulator", "storage"),
+    *("connectors", "daemon", "domain", "enrichment", "guardian", "pipeline", "resequencer", "servers", "simulator", "storage"),
 )
 
 
@@ -74,9 +74,9 @@ def _fenced(language: str, text: str) -> list[str]:
 
 
 def _edited(text: str, edit: str, path: str) -> str:
-    """The added lines go behind those above them, which have to stand in the file exactly once."""
+    """As a patch does it: the lines without `+` have to stand in the file, one below the other, exactly once."""
     lines = edit.splitlines()
-    before = "".join(f"{line[1:]}\n" for line in lines if line.startswith(" "))
-    after = "".join(f"{line[1:]}\n" for line in lines)
+    before = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("+"))
+    after = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("-"))
     assert text.count(before) == 1, f"{path} has these lines {text.count(before)} times:\n{before}"
     return text.replace(before, after)

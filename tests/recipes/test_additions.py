@@ -1,6 +1,7 @@
 """What is added to the project itself, as the recipes say: to a copy of it, which is then used."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -109,3 +110,26 @@ def test_the_metric_is_in_the_status(checkout: Path, new_service: NewService) ->
     counts = msgspec.json.decode(service.verb("status", "--json").stdout)["counts"]
     assert service.stop() == 0
     assert (counts["silent"], counts["handled"]) == (1, 3)
+
+
+def test_the_key_is_missed_in_the_table_which_a_test_prints_and_then_it_is_configured(checkout: Path) -> None:
+    Recipe("a configuration key").follow(checkout)
+    refused = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests/daemon/configuration/test_documentation.py")
+    (row,) = set(re.findall(r"^E +(\| `.*error-characters` .*)$", refused.stdout, re.MULTILINE))
+    assert "write it below the row that begins | `payment-status-notification.resequencer.jitter-factor`" in refused.stdout
+    table = checkout / "docs" / "configuration.md"
+    lines = table.read_text().splitlines()
+    above = next(at for at, line in enumerate(lines) if line.startswith(f"| `{RESEQUENCER}.jitter-factor`"))
+    table.write_text("\n".join([*lines[: above + 1], row, *lines[above + 1 :], ""]))
+    run_tests(checkout, "tests/daemon/configuration")
+    checked = run(checkout, "daemon", "check", "--json", "--set", f"{RESEQUENCER}.error-characters=50")
+    assert json.loads(checked.stdout)["keys"][f"{RESEQUENCER}.error-characters"] == {"value": 50, "layer": "--set"}
+    assert run(checkout, "daemon", "check", "--set", f"{RESEQUENCER}.error-characters=5").returncode == 3
+
+
+def test_a_key_that_nothing_reads_is_named(checkout: Path) -> None:
+    Recipe("a configuration key").follow(checkout)
+    retry = checkout / "resequencer" / "retry.py"
+    retry.write_text(retry.read_text().replace("copy.context.settings.error_characters", "_WORDS"))
+    unread = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests/daemon/configuration/test_keys.py")
+    assert (unread.returncode, f"{RESEQUENCER}.error-characters" in unread.stdout) == (1, True)

@@ -1,7 +1,9 @@
 """What the lookups add to a notification."""
 
 import json
+import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -223,3 +225,22 @@ def test_the_tables_are_named_as_the_job_writes_them() -> None:
     assert {SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS} == {
         "notification-settings", "status-reasons", "institutions", "customers"
     }  # fmt: skip
+
+
+def test_any_lookup_is_asked_by_its_name_and_the_parts_of_its_key() -> None:
+    lookups = Lookups(Tables(desks={("Flow", "a"): ["Desk", None]}))
+    assert lookups.find("desks", "Flow", "a") == ("Desk", None)
+    assert [lookups.find("desks", "Flow"), lookups.find("offices", "Flow", "a"), lookups.find("desks")] == [None, None, None]
+
+
+def test_a_target_type_with_a_parameter_lookups_gets_those_of_the_version_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("somebodys_targets")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    vars(module)["desk"] = lambda _, lookups: json.dumps(lookups.find("desks", "Flow")).encode()
+    first, second = (
+        Lookups(Tables(notification_settings=SETTINGS_ROWS, desks={("Flow",): [name]})) for name in ("first", "second")
+    )
+    handler = make_handler(HandlerSettings("somebodys_targets:desk"), first)
+    events = envelope_of(("PaymentAccepted", FLOW, None))
+    for each, expected in ((handler, b'["first"]'), (handler.with_lookups(second), b'["second"]')):
+        assert each.handle(events, payment(), UNMARKED, NOW).notifications[0].value == expected
