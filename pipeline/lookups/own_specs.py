@@ -40,7 +40,7 @@ def _find(name: str, place: str) -> LookupSpec:
 
 
 def keyed_rows(spec: LookupSpec, rows: DataFrame, reasons: DataFrame | None) -> DataFrame:
-    """With keys, value, day and flaw, whoever wrote it.
+    """With keys, value, day and flaw.
 
     Raises:
         JobRefused: It failed, or left a column out.

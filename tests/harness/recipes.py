@@ -61,7 +61,7 @@ class Recipe:
 
 
 def copied_checkout(directory: Path) -> Path:
-    """The project as somebody would have it who changes it."""
+    """The project, to be changed."""
     for name in COPIED:
         shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.cfg", "pyproject.toml", "README.md", "CONTRIBUTING.md"):
