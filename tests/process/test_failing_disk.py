@@ -72,7 +72,7 @@ class Struck(NamedTuple):
         return str(report.reason)
 
     def _said(self, state: State) -> list[int]:
-        what = state.removesuffix(" away")
+        what = state.removesuffix(" unavailable")
         return [self.service.log.count(text) for text in (f"the {what} is away, ", f"the {what} is back")]
 
 

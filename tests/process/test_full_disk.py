@@ -41,7 +41,7 @@ def test_without_room_it_waits_says_what_is_away_and_why_and_goes_on_by_itself(
     keys = [each["key"] for each in service.notifications()]
     assert len(keys) == len(set(keys)) == UNITS
     assert service.stop() == 0
-    what = state.removesuffix(" away")
+    what = state.removesuffix(" unavailable")
     assert [service.log.count(text) for text in (f": the {what} is away, ", f": the {what} is back")] == [1, 1]
 
 
