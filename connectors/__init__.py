@@ -1,1 +1,1 @@
-"""Where records come from and where notifications go: the transport's port, the line format, and one folder per transport."""
+"""The transport's port, the line format, and one folder per transport: how records are read and output is published."""

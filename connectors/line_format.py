@@ -1,10 +1,11 @@
-"""One record as one line of a file (docs/contract.md, section 10), both ways.
+"""Encodes and decodes one record as one line of a file (docs/contract.md, section 10).
 
     {"key": "uow-1", "headers": {"schema-version": "2"}, "value": {…}}
 
-A value that is a string stands for those very bytes, `value-base64` for bytes that are not UTF-8, any other JSON for its
-own bytes as they stand. `key-base64` is a key that is not UTF-8. Headers of which a name repeats or a value is not UTF-8 are an
-array instead: `[{"name": "a", "value": "1"}, {"name": "a", "value-base64": "/w=="}]`. Other fields are ignored.
+A `value` that is a JSON string stands for the string's bytes; any other JSON value stands for its own text as bytes.
+`value-base64` holds bytes that are not UTF-8, and `key-base64` a key that is not UTF-8. If a header's name repeats, or a header's
+value is not UTF-8, the headers are an array: `[{"name": "a", "value": "1"}, {"name": "a", "value-base64": "/w=="}]`. Other fields
+are ignored.
 """
 
 from zlib import crc32
@@ -16,7 +17,7 @@ from domain.record import Headers
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """What a line says."""
+    """The content of a line."""
 
     value: bytes
     key: bytes | None = None
@@ -24,7 +25,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 class Defect(msgspec.Struct, frozen=True):
-    """Why a line is no record."""
+    """The reason why a line is no record."""
 
     problem: str
 
@@ -53,14 +54,14 @@ _ONE_VALUE = msgspec.json.Decoder(tuple[Raw])
 _ENCODER = msgspec.json.Encoder()
 
 _LONG_ESCAPES = bytes(byte for byte in range(0x20) if byte not in b"\b\t\n\f\r")
-"""The characters that JSON writes in six bytes each."""
+"""The characters that JSON encodes as six bytes each."""
 
 
 def decode_line(line: bytes) -> Line | Defect:
-    """What a line without its newline says. Never raises, whatever the bytes."""
+    """Decode a line without its newline. Never raises, whatever the bytes."""
     try:
         if not line.isascii():
-            # msgspec does not look into the strings of what it leaves raw.
+            # msgspec does not check UTF-8 inside values that it leaves raw.
             line.decode()
         wrapper = _DECODER.decode(line)
         return Line(_value_of(wrapper), _key_of(wrapper), _headers_of(wrapper.headers))
@@ -73,10 +74,10 @@ def decode_line(line: bytes) -> Line | Defect:
 
 
 def encode_line(line: Line, *, number: str | None = None, verbatim: bool = False) -> bytes:
-    """The line with its newline; `decode_line` gives back the same bytes of key, headers and value.
+    """Return the line with its newline; `decode_line` returns the same bytes of key, headers and value.
 
-    A value that is one JSON object on one line is embedded as it stands; with `verbatim` it is a string or base64 all the
-    same, so that every JSON reader gives back its exact bytes. `number` is what an output line is known by.
+    A value that is one JSON object on one line is embedded unchanged. With `verbatim` even such a value becomes a string or
+    base64, so that every JSON reader returns its exact bytes. `number` identifies an output line.
     """
     wrapper = _NumberedWrapper(headers=_wrap_headers(line.headers), number=number)
     if line.key is not None:
@@ -92,7 +93,7 @@ def encode_line(line: Line, *, number: str | None = None, verbatim: bool = False
 
 
 def partition_of(key: bytes, count: int) -> int:
-    """The partition, from 0, of `count` that a key's records go to: its CRC-32 modulo `count`, the same on every machine."""
+    """Return the partition, from 0, of a key among `count`: its CRC-32 modulo `count`, the same on every machine."""
     return crc32(key) % count
 
 
@@ -140,7 +141,7 @@ def _wrap_headers(headers: Headers) -> dict[str, str] | list[_Header] | None:
 
 
 def _short_texts(headers: Headers) -> dict[str, str] | None:
-    """The values as strings if none of them has a character that would make it longer, as is the rule."""
+    """Return the values as strings, unless one of them has a character that JSON encodes as six bytes; mostly none has."""
     together = b"".join([value for _, value in headers])
     if len(together.translate(None, _LONG_ESCAPES)) < len(together):
         return None
@@ -156,7 +157,7 @@ def _wrap_header(name: str, value: bytes) -> _Header:
 
 
 def _find_text(value: bytes) -> str | None:
-    """The bytes as a string, unless they are not UTF-8 or full of characters that would make the line six times as long."""
+    """Return the bytes as a string; None if they are not UTF-8, or if escapes would make the line much longer."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -170,7 +171,7 @@ def _is_object_on_one_line(value: bytes) -> bool:
     if not (value.startswith(b"{") and value.endswith(b"}")) or value.find(b"\n") >= 0:
         return False
     try:
-        # As one element of an array it is nested as deep as in its line, and nothing can hide behind it.
+        # As the only element of an array the value is nested as deep as in its line, and cannot be followed by anything.
         _ONE_VALUE.decode(b"[%b]" % value)
         return value.isascii() or bool(value.decode())
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""What a transport promises: records in, and one transaction out that carries notifications, dead letters and positions.
+"""The transport's port: reads records, and publishes notifications, dead letters and positions in one transaction.
 
-Source and sink are one port because their last step is one: on Kafka a single transaction holds what leaves and the
-offsets that it stands on. The file transport follows the same idea in small.
+Source and sink are one port because they share the last step: on Kafka one transaction holds the output and the offsets of the
+input that caused it. The file transport does the same with files.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,21 +15,21 @@ from domain.record import Headers, Partition, Record
 
 
 class TransportUnavailable(TransientError):
-    """The source or the sink did not answer, or has no room. Nothing is lost by trying the same again."""
+    """The source or the sink did not answer, or has no space. Repeating the same call is safe."""
 
 
 class NotLetIn(TransportUnavailable):
-    """The brokers hang up, as they do on a wrong password, and also when they go down."""
+    """The brokers close the connection, as they do on a wrong password, and also when they shut down."""
 
 
 class NothingLeft(TransportUnavailable):
-    """A publication failed, and it is certain that nothing of it left: it may be tried again with less, or otherwise."""
+    """A publication failed, and certainly nothing was published. The next call may publish less, or something else."""
 
 
 class TransportRefused(ResequencerError):
-    """What is there cannot be used (rights, damage, a position beyond the log).
+    """The source or the sink cannot be used until an operator acts (rights, damage, a position beyond the log).
 
-    `what` names it; the text ends with the remedy. Any call but `close` may raise it.
+    `what` names the file, topic or partition; the text ends with the remedy. Any call but `close` may raise this error.
     """
 
     def __init__(self, what: str, problem: str) -> None:
@@ -39,28 +39,28 @@ class TransportRefused(ResequencerError):
 
 
 class TransportWithheld(TransportRefused, Withheld):
-    """A topic, a login or a right is missing; once it is there, the same again is safe."""
+    """A topic, a login or a right is missing. Once an operator has added it, the same call is safe."""
 
 
 class PublishRefused(ResequencerError):
-    """The partitions are not ours to publish for any more: their group has moved on, or a newer owner came.
+    """This worker may not publish for the partitions any more: the group has rebalanced, or another worker owns them.
 
-    What was to leave stays pending. Poll, follow the assignment, and publish what is still held.
+    The output stays pending. The caller polls, follows the assignment, and publishes for the partitions that it still owns.
     """
 
 
 class Channel(StrEnum):
-    """Where something leaves to."""
+    """The destination of an output record."""
 
     NOTIFICATIONS = "notifications"
     DEAD_LETTERS = "dead-letters"
 
 
 class OutputRecord(msgspec.Struct, frozen=True, gc=False):
-    """One record that leaves.
+    """One record to publish.
 
-    `number` counts from 1 within its partition, over both channels, and never repeats for another record: a transport may
-    take a number that it has seen for something that has left.
+    `number` counts from 1 within its partition, over both channels, and is never used for another record. So a transport may
+    treat a number that it has seen as published.
     """
 
     number: int
@@ -71,9 +71,9 @@ class OutputRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far a partition was published: where reading resumes, and opaque metadata that names the storage commit it stands on.
+    """How far a partition was published: the offset where reading resumes, and opaque metadata that names the storage commit.
 
-    `beyond` holds the numbers that left after this position was written, which only a transport without transactions has.
+    `beyond` holds the numbers published after this position was written; only a transport without transactions has any.
     """
 
     offset: int
@@ -82,7 +82,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class PartitionOutput(msgspec.Struct, frozen=True):
-    """What one cycle publishes of one partition: the records by ascending number, and the position they stand on."""
+    """The output of one cycle for one partition: the records by ascending number, and the input position they result from."""
 
     partition: Partition
     records: tuple[OutputRecord, ...]
@@ -90,15 +90,17 @@ class PartitionOutput(msgspec.Struct, frozen=True):
 
 
 class Polled(msgspec.Struct, frozen=True):
-    """What a poll brought.
+    """The result of a poll.
 
-    `records` are in the order of their partition. `next_offsets` tells where reading goes on, for each partition that
-    moved; `ends` the end of each assigned partition's log, seen no later than its records: reading up to there is having
-    read everything that already lay there. An end never exceeds what reading will reach without new input.
+    `records` keep the order of their partition. `next_offsets` holds the offset at which reading continues, for each partition
+    that moved.
 
-    `log_ends` is the end of each assigned partition's log as the brokers have it, seen no later than its records, whether or not
-    what lies before it can be read yet; it equals `ends` where nothing is undecided. A partition that was read up to there is
-    caught up. One in which a transaction hangs is not, while deadlines go by `ends` and are not held up by it.
+    `ends` holds the readable end of each assigned partition's log, looked up no later than its records. A partition read up
+    to its end has no older record left. Reading always reaches this end without new input.
+
+    `log_ends` holds the end of each assigned partition's log, looked up no later than its records, readable or not. Without
+    undecided transactions it equals `ends`. A partition read up to it is caught up; one with an open transaction is not.
+    Deadlines use `ends`, so an open transaction does not delay them.
     """
 
     records: tuple[Record, ...]
@@ -108,12 +110,11 @@ class Polled(msgspec.Struct, frozen=True):
 
 
 class TransportStatus(msgspec.Struct, frozen=True):
-    """How a transport stands at the moment, for operators.
+    """The state of a transport, for operators.
 
-    `has_joined` is False until its group has said for the first time what is ours, or that nothing is left for us; where there is
-    no group, it never is.
-    `notes` are sentences: what is not as it should be, and goes on all the same. `misplaced` counts the records that were read
-    from another partition than the usual one for their key, where there is a usual one.
+    `has_joined` is False until the group has made its first assignment, which may be empty. Without a group it is always True.
+    `notes` are sentences about problems that do not stop the service. `misplaced` counts the records read from another partition
+    than the default partitioner gives for their key, for transports that have one.
     """
 
     has_joined: bool = True
@@ -122,64 +123,64 @@ class TransportStatus(msgspec.Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """Records in, one transaction out. Used from one thread."""
+    """Reads records and publishes in transactions. Used from one thread."""
 
     def standing(self) -> TransportStatus:
-        """By what is known; nobody is asked."""
+        """Return the state as last known, without any I/O."""
         ...
 
     def assignment(self) -> Collection[Partition]:
-        """The partitions that are ours as of now; it may change between two polls.
+        """Return the partitions assigned to this worker now; they may change with every poll.
 
-        One that somebody else may have owned since it was sought is left out once, and not read until it is sought again:
-        it has to be taken over anew.
+        A partition that another worker may have owned since its seek is left out once, and is not read until the next seek: it
+        must be taken over again.
         """
         ...
 
     def position(self, partition: Partition) -> Position | None:
-        """What was last published of it, read afresh; None if nothing ever was.
+        """Read the last published position; None if nothing was ever published.
 
         Raises:
-            TransportUnavailable: No answer, or somebody's publication of it is not decided yet.
+            TransportUnavailable: No answer, or a worker's publication for the partition is undecided.
         """
         ...
 
     def source(self, partition: Partition) -> str:
-        """Names the log that its offsets count in, and the group they belong to; empty where a log is never made anew."""
+        """Return a name of the log that offsets count in, with the group; empty where a log is never recreated."""
         ...
 
     def start_offset(self, partition: Partition) -> int:
-        """Where reading begins when there is no position."""
+        """Return the offset at which reading begins without a position."""
         ...
 
     def end_offset(self, partition: Partition) -> int:
-        """The end of its log as of now, in the sense of `Polled.ends`."""
+        """Return the current end of the partition's log, as in `Polled.ends`."""
         ...
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Read this partition from `offset` on. Without it an assigned partition is not read."""
+        """Read the partition from `offset` on. An assigned partition is not read before its first seek."""
         ...
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
-        """Up to `max_records` records of the partitions that were sought, fairly; waits up to `timeout_ms` for the first.
+        """Return up to `max_records` records of partitions after their seek, fairly; wait up to `timeout_ms` for the first one.
 
-        With `max_records` 0 it brings none, and of `resting` partitions none in any case; but the ends are told, and what the
-        transport has to do now and then is done (a group's protocol).
+        With `max_records` 0 no record is returned, and none of `resting` partitions in any case. The ends are returned all the
+        same, and the transport's regular work is done (the group's protocol).
 
         Raises:
             TransportUnavailable: The source does not answer.
-            TransportRefused: Reading on is impossible without a person.
+            TransportRefused: Reading cannot go on without an operator.
         """
         ...
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
-        """Let it all leave, with the positions, durably, all of it or nothing that a later `position` would not tell of.
+        """Publish all records with the positions, durably. A part is published only if a later `position` reports which part.
 
         Raises:
-            NothingLeft: Nothing of this call left, nor of the same call before.
-            TransportUnavailable: The sink does not answer or has no room; the same call again is safe. No other is, until it is
-                known whether this one left: what it held leaves in the same words, or by the takeover of its partition.
-            PublishRefused: The same call again will not help. Nothing left, or what the same call before had let leave.
+            NothingLeft: Nothing was published, by this call or the same call before.
+            TransportUnavailable: The sink does not answer or has no space. Only the same call again is safe: until its outcome is
+                known, the same output must be published unchanged, or by the takeover of its partition.
+            PublishRefused: Repeating the call will not help. Nothing was published, or only by the same call before.
         """
         ...
 

@@ -1,1 +1,1 @@
-"""Dead letters as an operator looks at them and decides on them, whatever the transport."""
+"""Dead letters from an operator's side: reading, requeueing and discarding them, independent of the transport."""

@@ -1,4 +1,4 @@
-"""What people did with dead letters, when, and why."""
+"""The actions that operators took on dead letters: which, by whom, when and why."""
 
 from typing import Annotated, ClassVar, TypeAlias
 
@@ -9,7 +9,7 @@ LetterId: TypeAlias = tuple[str, str]
 
 
 class _Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):
-    """`number` and `letter` (a digest) say of which dead letter, `by` and `at` who did it when."""
+    """`number` and `letter` (a digest) identify the dead letter; `by` names the person who acted, `at` the instant (text)."""
 
     number: str
     letter: str
@@ -23,7 +23,7 @@ class _Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):
 
 
 class Requeueing(_Action, frozen=True, kw_only=True, tag="requeueing"):
-    """A requeue was begun: the record stands in the partition's input, at byte `beyond` or later, or is still to be appended."""
+    """A requeue was begun. The record is in the partition's input at byte `beyond` or later, or still has to be appended."""
 
     state: ClassVar[str] = "requeueing"
     partition: Annotated[int, msgspec.Meta(ge=0, lt=10**9)]
@@ -31,14 +31,14 @@ class Requeueing(_Action, frozen=True, kw_only=True, tag="requeueing"):
 
 
 class Requeued(_Action, frozen=True, kw_only=True, tag="requeued"):
-    """The record stands in the input again, durably; `position` is where."""
+    """The record was durably written to the input again, at `position`."""
 
     state: ClassVar[str] = "requeued"
     position: str
 
 
 class Discarded(_Action, frozen=True, kw_only=True, tag="discarded"):
-    """Nothing is to be done about it; `because` is a person's reason. The dead letter stays where it is."""
+    """An operator decided to do nothing about the dead letter, for the reason in `because`. The dead letter stays stored."""
 
     state: ClassVar[str] = "discarded"
     because: str
@@ -46,4 +46,4 @@ class Discarded(_Action, frozen=True, kw_only=True, tag="discarded"):
 
 Action: TypeAlias = Requeueing | Requeued | Discarded
 NEW = "new"
-"""The state of a dead letter with which nothing was done; that of any other is its last action's."""
+"""The state of a dead letter without actions. Otherwise its state is that of its last action."""

@@ -1,4 +1,4 @@
-"""What a transport offers to a person who looks at dead letters and decides on them."""
+"""The port through which an operator reads, requeues and discards dead letters."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
@@ -10,20 +10,20 @@ from domain.errors import ResequencerError
 
 
 class Signature(NamedTuple):
-    """Who acts, and when, as text."""
+    """The person who acts, and the instant, both as text."""
 
     by: str
     at: str
 
 
 Sign: TypeAlias = Callable[[], Signature]
-"""Who acts now."""
+"""Return the person who acts and the current instant."""
 
 
 class AskedFor(NamedTuple):
-    """Of which dead letters anybody wants to hear: set aside at `since` or later, or with one of these `numbers`, else of all.
+    """Selects dead letters: those set aside at `since` or later, or those with one of `numbers`; by default all.
 
-    A store may leave out others, and what was done with them, where that spares it reading them.
+    A store may skip other dead letters and their actions where it need not read them.
     """
 
     since: Instant | None = None
@@ -31,7 +31,7 @@ class AskedFor(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one dead letter: where its record stands in the input again, or why it does not."""
+    """The result for one dead letter: the position of its record in the input, or the problem that prevented the requeue."""
 
     number: str
     position: str | None
@@ -39,51 +39,53 @@ class Outcome(NamedTuple):
 
 
 class DeadLettersInUse(ResequencerError):
-    """Somebody else requeues or discards at this moment."""
+    """Another process requeues or discards dead letters at this moment."""
 
     def __init__(self) -> None:
         super().__init__("another `dead-letters requeue` or `discard` is under way here; try again when it has ended")
 
 
 class DeadLetterStore(Protocol):
-    """The dead letters of a service, which may be running. Used by one person, from one thread.
+    """The dead letters of a service, which may be running. Used by one operator, from one thread.
 
-    Any call may raise TransportUnavailable or TransportRefused. What an order said is done is done; the same order again does
-    the rest, once.
+    Any call may raise TransportUnavailable or TransportRefused. A reported outcome is durable; repeating the same command
+    does the rest, each record once.
     """
 
     @property
     def where(self) -> str:
-        """Where the dead letters were read from, for people."""
+        """The place from which the dead letters are read, as text for people."""
         ...
 
     def letters(self) -> Iterator[StoredDeadLetter]:
-        """All of them, in the order in which they were set aside within each of their places, one at a time in memory."""
+        """Yield all dead letters, one at a time in memory. Within a file or topic partition they come in the order of storing."""
         ...
 
     def actions(self) -> Iterator[Action]:
-        """What was done with them so far, by everybody, those of one letter in order."""
+        """Yield the actions taken so far by all operators; those on one dead letter in order."""
         ...
 
     def begin(self) -> Iterator[Outcome]:
-        """Before any order. From the first step on nobody else's orders count; what a crash left begun is ended, and told.
+        """Start requeueing or discarding; call it before either. It fences all earlier callers.
+
+        Yields the outcomes of requeues that a crash interrupted and that are completed now.
 
         Raises:
-            DeadLettersInUse: Somebody else's are under way.
+            DeadLettersInUse: Another process requeues or discards now.
         """
         ...
 
     def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
-        """Put their records back into the input, each once. The caller has decided that they may be."""
+        """Put the records back into the input, each once. The caller has checked that they may be requeued."""
         ...
 
     def discard(self, letters: Sequence[LetterId], because: str) -> None:
-        """Note that nothing is to be done about them, all or none."""
+        """Note that nothing will be done about these dead letters, all or none."""
         ...
 
     def close(self) -> None: ...
 
 
 def last_actions(store: DeadLetterStore) -> dict[LetterId, Action]:
-    """The last action of each dead letter with which anything was done."""
+    """Return the last action on each dead letter that has one."""
     return {action.letter_id: action for action in store.actions()}

@@ -1,4 +1,4 @@
-"""So many dead letters as are requeued together."""
+"""How many dead letters are requeued in one transaction."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,11 +6,11 @@ from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 
 MOST_AT_ONCE = 500
 MOST_BYTES_AT_ONCE = 8 * 1024 * 1024
-"""Of their values; one that is longer goes alone."""
+"""Bounds the sum of the values in a portion. A single value that is longer forms a portion of its own."""
 
 
 def portions(letters: Iterable[StoredDeadLetter]) -> Iterator[list[StoredDeadLetter]]:
-    """In the same order. A portion is full with the letter that reaches one of the two."""
+    """Split the letters into portions and keep their order. The letter that reaches one of the two bounds ends its portion."""
     portion, size = list[StoredDeadLetter](), 0
     for each in letters:
         portion.append(each)

@@ -1,4 +1,4 @@
-"""A dead letter as it is stored: known by its number, and made again of the record that left."""
+"""A stored dead letter: its number, and the dead letter rebuilt from the stored record."""
 
 from collections.abc import Mapping
 
@@ -22,10 +22,11 @@ from domain.wire import WireContext
 
 
 class StoredDeadLetter(msgspec.Struct, frozen=True):
-    """A dead letter and what it is known by.
+    """A dead letter with its identity.
 
-    `number` is what people name it by. `digest` is that of its line: in files numbers may begin again where all state was lost,
-    and what was done with one letter must not be taken for another's. `headers` are all that it has, ours included.
+    `number` is the name that people use. `digest` is that of the stored line: in files, numbers may restart after all state was
+    lost, and an action on one dead letter must not apply to another of the same number. `headers` are all headers of the stored
+    record, including those that the service added.
     """
 
     number: str
@@ -39,19 +40,19 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def headers_to_requeue(self) -> Headers:
-        """Those that the record came with, and the mark in place of one that an earlier requeue gave it."""
+        """The original record's headers, with a new `requeued-from` in place of one from an earlier requeue."""
         kept = tuple(each for each in self.letter.record.headers if each[0] != REQUEUED_FROM)
         return (*kept, (REQUEUED_FROM, self.number.encode()))
 
     @property
     def unit(self) -> str | None:
-        """The unit that the value names if it can be read that far, else the record's key; None if there is neither."""
+        """The unit that the value names. If the value names none, the record's key; None without a key."""
         record = self.letter.record
         return _find_unit(record.value) or (None if record.key is None else record.key.decode("utf-8", "replace"))
 
 
 def stored_dead_letter(number: str, digest: str, key: bytes | None, headers: Headers, value: bytes) -> StoredDeadLetter:
-    """Of the record that left. Raises ValueError with what is wrong with it, if it is no dead letter."""
+    """Rebuild the dead letter from the stored record. Raises ValueError with the problem if the record is no dead letter."""
     ours = max((at for at, (name, _) in enumerate(headers) if name == DEAD_LETTER_REASON), default=None)
     if ours is None:
         raise ValueError(f"it has no header {DEAD_LETTER_REASON}")

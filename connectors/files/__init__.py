@@ -1,1 +1,1 @@
-"""The file transport: partition files in, notifications and dead letters out, exactly once."""
+"""The file transport: reads partition files, and writes notifications and dead letters exactly once."""

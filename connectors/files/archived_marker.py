@@ -1,4 +1,4 @@
-"""`partition-N.archived`: where a partition file begins since what lies before was moved to the archive."""
+"""`partition-N.archived`: the offset at which a partition file begins after the lines before it moved to the archive."""
 
 import os
 from pathlib import Path
@@ -14,24 +14,27 @@ FORMAT = 1
 
 
 class _Document(msgspec.Struct):
-    """`to` is the start of the first line that is still there."""
+    """`to` is the start of the first line that is still in the partition file."""
 
     format: int
     to: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class ArchivedMarker:
-    """Of one partition file; beside it, so that the two are copied and moved together. Replaced as a whole."""
+    """The marker of one partition file. It lies beside the file, so that both are copied and moved together.
+
+    An update replaces the marker file as a whole.
+    """
 
     def __init__(self, partition_file: Path, files: FileOperations) -> None:
         self.path = partition_file.with_suffix(".archived")
         self._files = files
 
     def offset(self) -> int:
-        """0 where nothing was archived.
+        """Return the offset at which the partition file begins; 0 if nothing was archived.
 
         Raises:
-            TransportRefused: It is damaged, or of a newer version.
+            TransportRefused: The marker is damaged, or a newer version wrote it.
         """
         with translated(self.path):
             try:
@@ -41,7 +44,7 @@ class ArchivedMarker:
         try:
             document = msgspec.json.decode(data, type=_Document)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            remedy = 'It holds {"format":1,"to":N}, N being the second number in the name of the last file in the archive'
+            remedy = 'Write {"format":1,"to":N} to it; N is the second number in the name of the last file in the archive'
             raise TransportRefused(str(self.path), f"is damaged ({error}). {remedy}") from error
         if document.format != FORMAT:
             raise TransportRefused(
@@ -50,10 +53,10 @@ class ArchivedMarker:
         return document.to
 
     def move_to(self, offset: int) -> None:
-        """Durably.
+        """Set the marker to `offset`, durably.
 
         Raises:
-            TransportUnavailable: It is the one before, or this one.
+            TransportUnavailable: The marker holds either its earlier offset or this one.
         """
         fresh = self.path.with_suffix(".archived.tmp")
         with translated(fresh):

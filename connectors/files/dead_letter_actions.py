@@ -1,4 +1,4 @@
-"""`dead-letters-actions.jsonl`: what people did with dead letters, when, and why; only ever appended to."""
+"""`dead-letters-actions.jsonl`: the actions that operators took on dead letters. The file is append-only."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ _DECODER: msgspec.json.Decoder[Action] = msgspec.json.Decoder(Action)
 
 
 class ActionsFile:
-    """The record of actions beside `dead-letters.jsonl`. Only one may append at a time: whoever does holds a lock."""
+    """The log of actions beside `dead-letters.jsonl`. Only one process may append at a time; the caller holds a lock."""
 
     def __init__(self, directory: Path, files: FileOperations) -> None:
         self.path = directory / FILE_NAME
@@ -26,10 +26,10 @@ class ActionsFile:
         self._is_open = False
 
     def read(self) -> Iterator[Action]:
-        """All complete ones, in order.
+        """Yield all complete actions in order.
 
         Raises:
-            TransportRefused: A line is no action: without it nobody can tell what was requeued.
+            TransportRefused: A line is no action, so it is unknown which dead letters were requeued.
         """
         for line in scan(self.path, self._files):
             try:
@@ -39,14 +39,14 @@ class ActionsFile:
                 raise TransportRefused(str(self.path), problem) from error
 
     def last(self) -> dict[LetterId, Action]:
-        """The last action of each dead letter with which anything was done."""
+        """Return the last action on each dead letter that has one."""
         return {action.letter_id: action for action in self.read()}
 
     def append(self, actions: Sequence[Action]) -> None:
-        """Durably, all or nothing. A torn last line, which a crash left, is cut off first.
+        """Append the actions durably, all or none. A torn last line, left by a crash, is cut off first.
 
         Raises:
-            TransportUnavailable: No room, or the disk fails; nothing of it counts.
+            TransportUnavailable: No space, or the disk fails; none of the actions counts.
         """
         if self._is_open:
             self._output.revisit()

@@ -1,4 +1,4 @@
-"""`dead-letters.jsonl`, and what was rotated out of it, read back: each line a dead letter again, known by its number."""
+"""Reads `dead-letters.jsonl` and the files rotated out of it, and rebuilds each line's dead letter."""
 
 import logging
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class DeadLettersFile:
-    """The dead letters of an output directory, which a service may be adding to; nothing is written here."""
+    """The dead letters of an output directory. Only reads; the service may be appending meanwhile."""
 
     def __init__(self, directory: Path, files: FileOperations) -> None:
         self.path = directory / f"{Channel.DEAD_LETTERS}.jsonl"
@@ -28,9 +28,9 @@ class DeadLettersFile:
         self._told: set[tuple[Path, int]] = set()
 
     def letters(self) -> Iterator[StoredDeadLetter]:
-        """Those whose lines are complete, in order, one at a time in memory.
+        """Yield the dead letters of all complete lines in order, one at a time in memory.
 
-        What is no dead letter is passed over, and logged once.
+        A line that is no dead letter is skipped and logged once.
         """
         for path, line in scan_output(self.path, self._files):
             read = _read(line)
@@ -40,7 +40,7 @@ class DeadLettersFile:
                 self._tell(path, line.start, read)
 
     def find_others(self) -> list[str]:
-        """Names beside it under which dead letters seem to have been moved away; they are not read."""
+        """Return names of files in the directory that look like dead letters moved aside; `letters` does not read them."""
         if not self.path.parent.is_dir():
             return []
         names = {each.name for each in self.path.parent.iterdir() if each.name.startswith(Channel.DEAD_LETTERS)}
@@ -50,7 +50,7 @@ class DeadLettersFile:
     def _tell(self, path: Path, start: int, defect: Defect) -> None:
         if (path, start) not in self._told and len(self._told) < _MOST_TOLD:
             self._told.add((path, start))
-            _LOG.warning("%s: the line at byte %d is no dead letter: %s", path, start, defect.problem)
+            _LOG.warning("%s: skipped the line at byte %d, which is no dead letter: %s", path, start, defect.problem)
 
 
 def _read(line: FoundLine) -> StoredDeadLetter | Defect:

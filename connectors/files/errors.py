@@ -1,4 +1,4 @@
-"""The one place where the operating system's errors become the transport's."""
+"""Translates errors of the operating system into those of the transport; the only place that does."""
 
 import errno
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ _NEEDS_A_PERSON = (PermissionError, IsADirectoryError, NotADirectoryError, FileE
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise what the port promises instead of an OSError about `path`.
+    """Raise the port's errors instead of an OSError about `path`.
 
-    Rights and wrong kinds of file wait for a person (TransportRefused); a full, failing or missing disk may go away by
+    Missing rights and wrong kinds of file need an operator (TransportRefused). A full, failing or missing disk may recover by
     itself (TransportUnavailable).
     """
     try:

@@ -1,4 +1,4 @@
-"""Bytes packed into a gzip file, and what a gzip file holds, a chunk at a time."""
+"""Writes and reads gzip files, a chunk at a time."""
 
 import zlib
 from collections.abc import Iterable
@@ -11,7 +11,10 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 def pack(files: FileOperations, descriptor: int, chunks: Iterable[bytes]) -> bytes:
-    """Write them, and return the SHA-256 of what was packed. Raises OSError; any beginning may stand there then."""
+    """Write the chunks as gzip, and return the SHA-256 of the unpacked bytes.
+
+    Raises OSError; the file may then hold any beginning of the gzip data.
+    """
     digest, packer = sha256(), zlib.compressobj(wbits=_GZIP)
     for chunk in chunks:
         digest.update(chunk)
@@ -21,7 +24,7 @@ def pack(files: FileOperations, descriptor: int, chunks: Iterable[bytes]) -> byt
 
 
 def digest_of(chunks: Iterable[bytes]) -> bytes:
-    """The same of what is not packed."""
+    """Return the SHA-256 of the chunks, without packing them."""
     digest = sha256()
     for chunk in chunks:
         digest.update(chunk)
@@ -29,7 +32,7 @@ def digest_of(chunks: Iterable[bytes]) -> bytes:
 
 
 def find_packed_digest(files: FileOperations, descriptor: int) -> bytes | None:
-    """The SHA-256 of what a file holds that `pack` wrote; None where it is no gzip file, or not a whole one."""
+    """Return the SHA-256 of the unpacked content of a file that `pack` wrote; None if the gzip file is invalid or incomplete."""
     digest, offset, unpacker = sha256(), 0, zlib.decompressobj(_GZIP)
     try:
         while chunk := files.read(descriptor, CHUNK_BYTES, offset):

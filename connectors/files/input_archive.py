@@ -1,4 +1,4 @@
-"""Moves the beginning of a partition file into an archive, while its producer goes on appending and the service reading."""
+"""Moves the beginning of a partition file into an archive while its producer appends and the service reads."""
 
 import errno
 import os
@@ -14,14 +14,14 @@ from connectors.files.operations import FileOperations, sync_directory
 from connectors.port import TransportRefused
 
 PIECE_BYTES = 256 * 1024 * 1024
-"""About the most that one file of the archive holds, before it is packed."""
+"""About the most bytes that one archive file holds, counted before packing."""
 
 _BLOCK_BYTES = 4096
 _CANNOT_PUNCH = (errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Piece(NamedTuple):
-    """A file of the archive (gzip), and which bytes of the partition file it holds: from `start` to before `end`."""
+    """An archive file (gzip) and the bytes of the partition file that it holds: from `start` to before `end`."""
 
     path: Path
     start: int
@@ -29,14 +29,14 @@ class Piece(NamedTuple):
 
 
 class InputArchive:
-    """An archive directory. Only one may move something there at a time: whoever does holds a lock.
+    """An archive directory. Only one process may move pieces at a time; the caller holds a lock.
 
-    A piece is moved in three steps, each durable before the next, so that a crash leaves every line in the input, in the
-    archive, or in both:
+    A piece moves in three steps, each durable before the next. After a crash every line is in the input, in the archive, or in
+    both:
 
-    1. It is written to the archive, read back, and gets its name.
-    2. `partition-N.archived` says that the input begins behind it.
-    3. Its blocks are given back to the file system. Nothing moves: an offset stays the place of a byte in the file.
+    1. The piece is written to the archive, read back, and renamed to its final name.
+    2. `partition-N.archived` sets the start of the input behind the piece.
+    3. The blocks of the piece are given back to the file system. Offsets do not change: each still counts bytes of the file.
     """
 
     def __init__(self, directory: Path, files: FileOperations) -> None:
@@ -44,11 +44,11 @@ class InputArchive:
         self._files = files
 
     def move(self, partition_file: Path, until: int) -> Iterator[Piece]:
-        """All lines before the offset `until`, at which a line begins; a piece comes when it was moved.
+        """Move all lines before the offset `until`, which is the start of a line. Each piece is yielded once it has moved.
 
         Raises:
-            TransportRefused: The input or what lies in the archive is not what it should be; the text says what to do.
-            TransportUnavailable: No room, or a disk fails. The same call again goes on.
+            TransportRefused: The input or the archive is damaged; the text says what to do.
+            TransportUnavailable: No space, or a disk fails. The same call again continues.
         """
         with translated(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ class InputArchive:
             descriptor = self._files.open(partition_file, os.O_RDWR)
             try:
                 if (size := os.fstat(descriptor).st_size) < until:
-                    problem = f"has {size} bytes but was read up to position {until}: it was cut. Put it back as it was"
+                    problem = f"has {size} bytes but was read up to position {until}: it was cut. Restore its earlier content"
                     raise TransportRefused(str(partition_file), problem)
                 yield from self._move(_Source(partition_file, descriptor, self._files), until)
             finally:
@@ -65,7 +65,7 @@ class InputArchive:
     def _move(self, source: "_Source", until: int) -> Iterator[Piece]:
         beginning = ArchivedMarker(source.path, self._files)
         start = beginning.offset()
-        # Where a crash came before the third step.
+        # A crash may have come before the third step of the last piece.
         source.give_back(start)
         while start < until:
             piece = self._find_left_behind(source, start, until) or self._write(source, start, source.end_of_piece(start, until))
@@ -75,7 +75,7 @@ class InputArchive:
             start = piece.end
 
     def _find_left_behind(self, source: "_Source", start: int, until: int) -> Piece | None:
-        """The piece that a crash before the second step left."""
+        """Return the piece that a crash before the second step left in the archive, or None."""
         name = re.compile(rf"{re.escape(source.path.stem)}\.{start:016d}-([0-9]{{16,18}})\.jsonl\.gz", re.ASCII)
         with translated(self._directory):
             found = [(each, int(match[1])) for each in self._directory.iterdir() if (match := name.fullmatch(each.name))]
@@ -101,10 +101,10 @@ class InputArchive:
         return Piece(path, start, end)
 
     def _see_that_it_holds(self, path: Path, digest: bytes) -> None:
-        """Before anything is given back.
+        """Check the archived bytes before their blocks in the input are given back.
 
         Raises:
-            TransportRefused: It holds other bytes.
+            TransportRefused: The archive file holds other bytes than the input.
         """
         with translated(path):
             descriptor = self._files.open(path, os.O_RDONLY)
@@ -113,12 +113,12 @@ class InputArchive:
             finally:
                 os.close(descriptor)
         if held != digest:
-            problem = "does not hold the bytes that stand in its place in the input. If the input is right, move it away"
+            problem = "does not hold the bytes at its place in the input. If the input is right, move this archive file away"
             raise TransportRefused(str(path), problem)
 
 
 class _Source:
-    """The partition file, opened to read and to give back; its producer may be appending to it."""
+    """The partition file, opened for reading and for giving blocks back. Its producer may be appending to it."""
 
     def __init__(self, path: Path, descriptor: int, files: FileOperations) -> None:
         self.path = path
@@ -129,12 +129,12 @@ class _Source:
         while start < end:
             chunk = self._files.read(self._descriptor, min(CHUNK_BYTES, end - start), start)
             if not chunk:
-                raise OSError(f"its end came at byte {start}, before {end}")
+                raise OSError(f"the file ended at byte {start}, before {end}")
             yield chunk
             start += len(chunk)
 
     def end_of_piece(self, start: int, until: int) -> int:
-        """A line's start, `PIECE_BYTES` behind `start` at most unless a single line is longer."""
+        """Return a line's start at most `PIECE_BYTES` behind `start`; further only if a single line is longer."""
         stop = start + PIECE_BYTES
         if until <= stop:
             return until
@@ -147,7 +147,7 @@ class _Source:
         return until
 
     def give_back(self, end: int) -> None:
-        """All whole blocks before `end`; the byte before it stays, for it tells that a line begins there."""
+        """Give back all whole blocks before `end`. The byte before `end` stays, as proof that a line begins at `end`."""
         length = (end - 1) // _BLOCK_BYTES * _BLOCK_BYTES
         if length <= 0:
             return
@@ -156,5 +156,5 @@ class _Source:
         except OSError as error:
             if error.errno not in _CANNOT_PUNCH:
                 raise
-            problem = f"its file system cannot give back a part of a file ({error.strerror}), so it stays as it is"
+            problem = f"the file system cannot free a part of a file ({error.strerror}), so the file keeps its size on disk"
             raise TransportRefused(str(self.path), f"{problem}. Keep the input on ext4, XFS, Btrfs or tmpfs") from error

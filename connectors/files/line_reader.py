@@ -1,4 +1,4 @@
-"""The lines of a file, read in large chunks; of a line beyond the limit no more than its beginning is held."""
+"""Reads the lines of a file in large chunks. Of a line beyond the limit only the beginning is kept in memory."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -8,11 +8,11 @@ from domain.record import Cut
 
 CHUNK_BYTES = 1024 * 1024
 BEGINNING_BYTES = 64 * 1024
-"""How much of a cut value is kept: enough for a person to know it by. The rest is still where it was read from."""
+"""How many bytes of a cut value are kept, so that people recognise it. The whole value stays where it was read from."""
 
 
 class FoundLine(NamedTuple):
-    """A line without its newline; only its beginning where `cut` says how long it was."""
+    """A line without its newline. If `cut` is set, `content` is only the line's beginning and `cut` holds its full length."""
 
     start: int
     content: bytes
@@ -20,7 +20,7 @@ class FoundLine(NamedTuple):
 
 
 class _Overlong:
-    """What is remembered of a line that is too long to hold while its end is searched for."""
+    """The state of a line that is too long for memory, while its end is searched for."""
 
     def __init__(self, start: int, beginning: bytes) -> None:
         self.start = start
@@ -37,7 +37,7 @@ class _Overlong:
 
 
 class LineReader:
-    """Hands out complete lines one by one from `offset`, which is a line's start. The caller says when to read on, and how far.
+    """Returns complete lines one by one from `offset`, which is the start of a line. The caller decides when to read how far.
 
     `read(size, offset)` returns fewer bytes than asked for only at the end of the file.
     """
@@ -53,16 +53,16 @@ class LineReader:
 
     @property
     def offset(self) -> int:
-        """The start of the next line to be handed out."""
+        """The start of the next line to be returned."""
         return self._overlong.start if self._overlong else self.progress
 
     @property
     def progress(self) -> int:
-        """The offset up to which everything was handed out or, within an overlong line, dropped."""
+        """The offset before which all bytes were returned or, within an overlong line, dropped."""
         return self._base + self._cursor
 
     def next_line(self) -> FoundLine | None:
-        """The next line, if its end is among what was read."""
+        """Return the next line if its end was read, else None."""
         at = self._data.find(b"\n", self._searched)
         if at < 0:
             self._searched = len(self._data)
@@ -76,7 +76,10 @@ class LineReader:
         return line
 
     def fill(self, end: int) -> bool:
-        """Read a chunk more, not beyond the offset `end`; whether anything came. Call it when `next_line` had none."""
+        """Read one more chunk, up to the offset `end` at most; return whether it brought bytes.
+
+        Call it after `next_line` returned None.
+        """
         reached = self._base + len(self._data)
         chunk = self._read(min(CHUNK_BYTES, end - reached), reached) if end > reached else b""
         if not chunk:

@@ -1,4 +1,4 @@
-"""The numbers that output lines are known by: `"number": "<topic>-<partition>#<n>"`."""
+"""The numbers that identify output lines: `"number": "<topic>-<partition>#<n>"`."""
 
 import heapq
 from collections.abc import Collection
@@ -8,7 +8,7 @@ import msgspec
 from domain.record import Partition
 
 MOST_NUMBERS = 2**18
-"""How many numbers of a partition are remembered: the highest, for only what is still pending is ever asked for."""
+"""How many numbers are remembered per partition. The highest are kept, as only output that is still pending is looked up."""
 
 
 class _Numbered(msgspec.Struct, gc=False):
@@ -19,12 +19,12 @@ _DECODER = msgspec.json.Decoder(_Numbered)
 
 
 def format_number(partition: Partition, number: int) -> str:
-    """As the field says it."""
+    """Return the number as the field `number` holds it."""
     return f"{partition}#{number}"
 
 
 def find_number(line: bytes) -> tuple[Partition, int] | None:
-    """The partition and number of an output line, None where it has none."""
+    """Return the partition and number of an output line; None for a line without a number."""
     try:
         name, _, number = _DECODER.decode(line).number.rpartition("#")
         partition = Partition.find(name)
@@ -34,7 +34,7 @@ def find_number(line: bytes) -> tuple[Partition, int] | None:
 
 
 class FoundNumbers:
-    """Collects numbers by partition, of each partition the highest `most` at least and twice as many at most."""
+    """Collects numbers by partition. Each partition keeps at least its highest `most` numbers, and at most twice as many."""
 
     def __init__(self, most: int = MOST_NUMBERS) -> None:
         self._most = most
@@ -51,7 +51,7 @@ class FoundNumbers:
 
 
 def to_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:
-    """As ascending ranges, both ends included."""
+    """Return the numbers as ascending ranges, both ends included."""
     ranges: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if ranges and ranges[-1][1] == number - 1:
@@ -62,7 +62,7 @@ def to_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:
 
 
 def from_ranges(ranges: Collection[tuple[int, int]]) -> frozenset[int]:
-    """Raises ValueError if they are more than can have been remembered: only damage or a person's hand wrote that."""
+    """Expand the ranges. Raises ValueError for more numbers than the service ever writes: the file is damaged or was edited."""
     if sum(max(0, last - first + 1) for first, last in ranges) > 2 * MOST_NUMBERS:
         raise ValueError(f"ranges of more than {2 * MOST_NUMBERS} numbers")
     return frozenset(number for first, last in ranges for number in range(first, last + 1))

@@ -1,4 +1,4 @@
-"""What the file transport asks of the operating system, as one seam under which faults can be planted."""
+"""The operating system's file calls that the file transport uses, behind one Protocol so that tests can inject faults."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ _PUNCH_HOLE = 0x01 | 0x02
 
 
 class FileOperations(Protocol):
-    """The system calls of the same names. Each raises OSError; a write may take a part of the data only."""
+    """The system calls of the same names. Each raises OSError. A write may write only a part of the data."""
 
     def open(self, path: Path, flags: int) -> int: ...
 
@@ -29,12 +29,12 @@ class FileOperations(Protocol):
     def unlink(self, path: Path) -> None: ...
 
     def punch(self, descriptor: int, length: int) -> None:
-        """Give the first `length` bytes back to the file system: they read as zeros, what lies behind keeps its place."""
+        """Free the blocks of the first `length` bytes: they read as zeros, and later bytes keep their offsets."""
         ...
 
 
 class SystemFiles:
-    """The operating system itself. New files can be read by their group and nobody else: they hold payments."""
+    """The operating system's own calls. New files are readable by owner and group only, because they hold payments."""
 
     def open(self, path: Path, flags: int) -> int:
         return os.open(path, flags | os.O_CLOEXEC, 0o640)
@@ -64,14 +64,14 @@ class SystemFiles:
 
 
 def write_all(files: FileOperations, descriptor: int, data: bytes) -> None:
-    """Write until nothing is left; an error may leave any beginning of it behind."""
+    """Write all data. After an error the file may hold any beginning of the data."""
     rest = memoryview(data)
     while rest:
         rest = rest[files.write(descriptor, rest) :]
 
 
 def sync_directory(files: FileOperations, directory: Path) -> None:
-    """Make the names in a directory durable: a new file that was synced may still lose its name in a power cut."""
+    """Make the names in a directory durable: a synced new file may still lose its name in a power cut."""
     descriptor = files.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         files.fsync(descriptor)
@@ -81,7 +81,7 @@ def sync_directory(files: FileOperations, directory: Path) -> None:
 
 @cache
 def _fallocate() -> Callable[[int, int, int, int], int]:
-    """Python has only `posix_fallocate`, which cannot punch."""
+    """Return the C library's `fallocate`. Python offers only `posix_fallocate`, which cannot punch holes."""
     library = ctypes.CDLL(None, use_errno=True)
     call = getattr(library, "fallocate64", None) or library.fallocate
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)

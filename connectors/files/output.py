@@ -1,4 +1,4 @@
-"""One file that lines are appended to: how far it is good, and what a crash or a failure left behind that."""
+"""One append-only output file: how far its content is valid, and recovery from a crash or a failed write."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from connectors.port import TransportRefused
 from domain.record import Partition
 
 _LONGEST_LINE_BYTES = 256 * 1024 * 1024
-_REMEDY = "Put the missing part back, or move the file away: a new one is begun"
+_REMEDY = "Restore the missing part, or move the file away: the service then starts a new one"
 _LOG = logging.getLogger(__name__)
 
 Numbers = dict[Partition, frozenset[int]]
@@ -22,9 +22,10 @@ Numbers = dict[Partition, frozenset[int]]
 class OutputFile:
     """Appends whole lines durably, or leaves the file as it was.
 
-    A file that was moved away (by us or by anybody else) or emptied is begun anew. Complete lines behind the known length have
-    left and are told by their numbers; a line without its end never was acknowledged and is cut off. `length` is how far it
-    is good; `is_begun_anew` stays true until the caller has noted the new length and says so.
+    A file that was moved away (by the service or by another program) or emptied is started anew. Complete lines behind the
+    known length have been published; their numbers are returned. A last line without its end was never acknowledged and is cut
+    off. `length` is the valid length in bytes. `is_begun_anew` stays true until the caller has stored the new length and
+    resets it.
     """
 
     def __init__(self, path: Path, files: FileOperations) -> None:
@@ -36,10 +37,10 @@ class OutputFile:
         self._is_torn = False
 
     def open(self, length: int) -> Numbers:
-        """Mend it; the numbers of the lines beyond `length`, up to which the caller knows the lines.
+        """Open and repair the file; return the numbers of the lines beyond `length`, the length that the caller knows.
 
         Raises:
-            TransportRefused: It is shorter than that, but not empty, or no line ends there.
+            TransportRefused: The file is not empty but shorter than `length`, or no line ends at `length`.
         """
         with translated(self.path):
             self.close()
@@ -48,22 +49,25 @@ class OutputFile:
             return self._recover()
 
     def revisit(self) -> Numbers:
-        """Before an append: mend what the last one left, begin anew if the file was moved away. Numbers as of `open`."""
+        """Prepare an append: repair what the last append left, and start anew if the file was moved away.
+
+        Returns numbers as `open` does.
+        """
         with translated(self.path):
             if self._is_torn:
                 self._cut_back()
                 self._is_torn = False
             if self._was_moved():
-                _LOG.warning("%s was moved away at %d bytes: a new one is begun", self.path, self.length)
+                _LOG.warning("%s was moved away when it had %d bytes; starting a new file", self.path, self.length)
                 self.is_begun_anew = True
                 return self.open(0)
             return self._recover()
 
     def append(self, lines: bytes) -> None:
-        """Durably, all or nothing. Call `revisit` first.
+        """Append the lines durably, all or none. Call `revisit` first.
 
         Raises:
-            TransportUnavailable: No room, or the disk fails; nothing of it counts.
+            TransportUnavailable: No space, or the disk fails; none of the lines counts.
         """
         with translated(self.path):
             self._is_torn = True
@@ -71,7 +75,7 @@ class OutputFile:
                 write_all(self._files, self._opened, lines)
                 self._files.fsync(self._opened)
             except OSError:
-                # What a failed fsync left in memory may never reach the disk: it is written again, not trusted.
+                # Bytes in memory after a failed fsync may never reach the disk, so the lines are written again.
                 with suppress(OSError):
                     self._cut_back()
                 raise
@@ -79,10 +83,10 @@ class OutputFile:
             self.length += len(lines)
 
     def move_to(self, target: Path) -> None:
-        """Begin anew; what is there gets this name. Call `revisit` first.
+        """Rename the file to `target` and start a new one. Call `revisit` first.
 
         Raises:
-            TransportUnavailable: It has its old name or the new one; `revisit` sees which.
+            TransportUnavailable: The file has its old name or the new one; `revisit` finds out which.
         """
         with translated(self.path):
             self._files.replace(self.path, target)
@@ -106,7 +110,7 @@ class OutputFile:
         sync_directory(self._files, self.path.parent)
 
     def _cut_back(self) -> None:
-        # Never to a greater length: what somebody emptied meanwhile would be filled with zeros.
+        # Never extend the file: one that was emptied meanwhile would be filled with zeros.
         if os.fstat(self._opened).st_size > self.length:
             self._files.truncate(self._opened, self.length)
 
@@ -123,7 +127,7 @@ class OutputFile:
     def _recover(self) -> Numbers:
         size = os.fstat(self._opened).st_size
         if size == 0 and self.length:
-            _LOG.warning("%s is empty where %d bytes were written: it is begun anew", self.path, self.length)
+            _LOG.warning("%s is empty but %d bytes had been written; starting it anew", self.path, self.length)
             self.is_begun_anew = True
             self.length = 0
         if size < self.length:
@@ -131,27 +135,31 @@ class OutputFile:
         if size == self.length:
             return {}
         if self.length and self._read(1, self.length - 1) != b"\n":
-            raise self._refused(f"no line ends at byte {self.length}, up to which it was written: it was edited")
+            raise self._refused(f"no line ends at byte {self.length}, where the last write ended: it was edited")
         return self._adopt(size)
 
     def _adopt(self, size: int) -> Numbers:
-        """Take over the complete lines behind the known length, in chunks; cut off the rest."""
+        """Accept the complete lines behind the known length, in chunks, and cut off the rest."""
         numbers, unnumbered, end = self._look_through(size)
         if unnumbered:
             _LOG.warning(
-                "%s: %d lines from byte %d on have no number; they are left as they are", self.path, unnumbered, self.length
+                "%s: %d line%s without a number from byte %d on; kept as they are",
+                self.path,
+                unnumbered,
+                "" if unnumbered == 1 else "s",
+                self.length,
             )
         if end < size:
-            _LOG.warning("%s ends in %d bytes of a torn line: they are cut off", self.path, size - end)
+            _LOG.warning("%s ends in a torn line of %d bytes; cutting it off", self.path, size - end)
             self._files.truncate(self._opened, end)
         self._write_again(self.length, end)
         self.length = end
         return numbers.by_partition()
 
     def _look_through(self, size: int) -> tuple[FoundNumbers, int, int]:
-        """The numbers behind the known length, how many lines there have none, and where the last whole line ends.
+        """Return the numbers behind the known length, the count of lines without a number, and the end of the last whole line.
 
-        A line with a zero byte was torn by a power cut, which need not leave the beginning of what was written last.
+        A line with a zero byte was torn by a power cut, which may keep the end of the last write and lose its beginning.
         """
         numbers, unnumbered = FoundNumbers(), 0
         reader = LineReader(self._read, self.length, _LONGEST_LINE_BYTES)
@@ -168,10 +176,10 @@ class OutputFile:
                 numbers.add(*found)
 
     def _write_again(self, start: int, end: int) -> None:
-        """Write the very same bytes over those that stand there, and sync them: from now on they count.
+        """Write the same bytes over themselves and sync them; from then on they count.
 
-        After a sync that failed the system shows bytes that the disk does not have, and calls them written. No other sync
-        would bring them there.
+        After a failed sync the operating system may show bytes as written that the disk does not have. A further sync alone
+        would not write them.
         """
         descriptor = self._files.open(self.path, os.O_WRONLY)
         try:

@@ -1,4 +1,4 @@
-"""One `partition-N.jsonl` as the source reads it."""
+"""One `partition-N.jsonl`, as the source reads it."""
 
 import os
 from hashlib import sha256
@@ -14,15 +14,15 @@ from connectors.line_format import Defect, decode_line
 from connectors.port import TransportRefused
 from domain.record import Cut, Origin, Partition, Record
 
-_REMEDY = "Put the file back as it was, or move it away and give new input an unused partition number"
+_REMEDY = "Restore the file, or move it away and give new input an unused partition number"
 _BLANK = (b"", b"\r")
 _SEARCH_BYTES = 64 * 1024
 
 
 class PartitionFile:
-    """Reads one partition's records up to its last complete line. What lies behind that is not looked at but for a newline.
+    """Reads one partition's records up to its last complete line. Bytes behind that are searched for a newline only.
 
-    Whoever writes may append, and may cut off the torn line that a crash left; anything else is refused.
+    The producer may append, and may cut off a torn line that its crash left; any other change is refused.
     """
 
     def __init__(self, partition: Partition, path: Path, settings: FileSettings, files: FileOperations) -> None:
@@ -40,14 +40,14 @@ class PartitionFile:
 
     @property
     def next_offset(self) -> int:
-        """The start of the first line that was not taken yet."""
+        """The start of the first line that was not yet taken."""
         return self._reader.offset
 
     def seek(self, offset: int) -> None:
-        """Read on from `offset`.
+        """Continue reading at `offset`.
 
         Raises:
-            TransportRefused: The file is shorter, or no line starts there.
+            TransportRefused: The file is shorter, or no line starts at `offset`.
         """
         with translated(self.path):
             size = self._look().st_size
@@ -59,10 +59,10 @@ class PartitionFile:
         self._begin_at(offset)
 
     def find_end(self) -> int:
-        """The offset after the last complete line. Costs one look where nothing moved, else by what came since.
+        """Return the offset after the last complete line. Costs one stat if the file is unchanged, else reads what was added.
 
         Raises:
-            TransportRefused: The file is shorter than what was read of it, or another one took its place.
+            TransportRefused: The file is shorter than what was read of it, or was replaced by another file.
         """
         with translated(self.path):
             status = self._look()
@@ -72,20 +72,19 @@ class PartitionFile:
             if size < self.next_offset:
                 raise self._refused(f"has {size} bytes but was read up to position {self.next_offset}: it was cut")
             if size < self._end:
-                # Lines that were complete but not yet handed out are gone; so must be what was read ahead.
+                # Complete lines that were not yet taken are gone, so their bytes read ahead must go too.
                 self._begin_at(self.next_offset)
             if size <= self._searched:
-                # A torn last line was cut off, and perhaps something else was written in its place.
+                # A torn last line was cut off, and other bytes may have been written in its place.
                 self._searched = self._end
             self._search_end(size)
             self._stamp = stamp
             return self._end
 
     def take(self, records: list[Record], max_records: int, max_bytes: int) -> int:
-        """Append up to `max_records` records, or about `max_bytes`, to `records`; the bytes that were passed on the way.
+        """Append up to `max_records` records, or about `max_bytes`, to `records`; return the number of bytes consumed.
 
-        Returns 0 only when nothing complete is left before the last `find_end`. What was appended is read even when an
-        error ends the call.
+        Returns 0 only if no complete line is left before the last `find_end`. Records appended before an error count as read.
         """
         reader = self._reader
         start, most = reader.progress, len(records) + max_records
@@ -100,7 +99,7 @@ class PartitionFile:
         return reader.progress - start
 
     def close(self) -> None:
-        """Let the file go, but not the memory of which file it was and how far it was read."""
+        """Close the file; its identity and the offset reached are kept."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -122,24 +121,26 @@ class PartitionFile:
         return msgspec.structs.replace(record, value=value[: min(limit, BEGINNING_BYTES)], cut=cut)
 
     def _look(self) -> os.stat_result:
-        """How the file stands, after a check that it is still the one that was opened first."""
+        """Return the file's status, after a check that the file is still the one opened first."""
         if self._descriptor is None:
             self._descriptor = self._files.open(self.path, os.O_RDONLY)
         opened, named = os.fstat(self._descriptor), os.stat(self.path)
         if self._identity is None:
             self._identity = _identity_of(opened)
         if {_identity_of(opened), _identity_of(named)} != {self._identity}:
-            raise self._refused(f"another file of {named.st_size} bytes took its place at position {self.next_offset}")
+            raise self._refused(
+                f"was replaced by another file of {named.st_size} bytes after it was read up to position {self.next_offset}"
+            )
         return opened
 
     def _begin_at(self, offset: int) -> None:
-        """Know nothing of what lies behind `offset`; what was read ahead is read again."""
+        """Start at `offset` and forget all that was known behind `offset`; bytes read ahead are read again."""
         self._reader = LineReader(self._read, offset, self._settings.max_line_bytes)
         self._end = self._searched = offset
         self._stamp = None
 
     def _search_end(self, size: int) -> None:
-        """Backwards, so that a large backlog costs one block; what was searched once is not searched again."""
+        """Search the last newline backwards, so that a large backlog costs one block. No byte is searched twice."""
         stop = size
         while stop > self._searched:
             start = max(self._searched, stop - _SEARCH_BYTES)

@@ -1,4 +1,4 @@
-"""The end of a `partition-N.jsonl`, where a requeued record is appended to what a producer writes."""
+"""Appends requeued records to a `partition-N.jsonl` to which a producer may be appending too."""
 
 import os
 from collections.abc import Mapping
@@ -16,24 +16,24 @@ _MENTION = REQUEUED_FROM.encode()
 
 
 class Wanted(NamedTuple):
-    """A line, with its newline, that shall stand in the file at `beyond` or later; None if its bytes are gone."""
+    """A line, with its newline, that must be in the file at `beyond` or later; None if the line's bytes are lost."""
 
     beyond: int
     line: bytes | None
 
 
 class PartitionAppender:
-    """Only ever appends, for a producer may be appending too: what a failure leaves half written is completed, never cut off."""
+    """Only ever appends, because a producer may be appending too. A half-written line is completed, never cut off."""
 
     def __init__(self, path: Path, files: FileOperations) -> None:
         self.path = path
         self._files = files
 
     def length(self) -> int:
-        """How long it is, durably: not even a power cut makes it shorter than that, whoever wrote it.
+        """Return the file's length after a sync: no power cut makes the file shorter, whichever process wrote it.
 
         Raises:
-            TransportRefused: It is not there, or its last line has no end.
+            TransportRefused: The file is missing, or its last line has no end.
         """
         with translated(self.path):
             descriptor = self._open(os.O_RDONLY)
@@ -47,14 +47,15 @@ class PartitionAppender:
                 os.close(descriptor)
 
     def append_missing(self, wanted: Mapping[str, Wanted]) -> dict[str, int]:
-        """Let each of these lines, by the number in its `requeued-from`, stand in the file once and durably; where each begins.
+        """Make sure that each of these lines is in the file once and durably; return where each begins.
 
-        What is there already is left alone. Missing from the answer is what is not there and cannot be written either:
-        its line is gone, or somebody else wrote into it.
+        The lines are identified by the number in their header `requeued-from`; lines that are already there are left alone.
+        The result omits lines that are absent and cannot be written: the line's bytes are lost, or another writer's bytes
+        ended up inside the line.
 
         Raises:
-            TransportRefused: The file cannot be used; the text says how to mend it.
-            TransportUnavailable: No room, or the disk fails: some may stand there, one half. The same call again is safe.
+            TransportRefused: The file cannot be used; the text says how to repair it.
+            TransportUnavailable: No space, or the disk fails. Some lines may be written, one in part; the same call is safe.
         """
         found, tail_at = self._find(wanted, min(each.beyond for each in wanted.values()))
         missing = [each.line for number, each in wanted.items() if number not in found and each.line is not None]
@@ -63,14 +64,14 @@ class PartitionAppender:
             try:
                 if missing:
                     write_all(self._files, descriptor, self._completed(descriptor, tail_at, missing))
-                # What was found may be in the system's memory only, and from now on it counts.
+                # Lines that were found may be in memory only; the result promises that they are durable.
                 self._files.fsync(descriptor)
             finally:
                 os.close(descriptor)
         return found | self._find(wanted, tail_at)[0] if missing else found
 
     def _open(self, flags: int) -> int:
-        """Never made anew: the service knows this file, and would refuse another one."""
+        """Open the file; never create it, because the service knows this file and would refuse a new one."""
         try:
             return self._files.open(self.path, flags)
         except FileNotFoundError as error:
@@ -78,7 +79,7 @@ class PartitionAppender:
             raise TransportRefused(str(self.path), problem) from error
 
     def _find(self, wanted: Mapping[str, Wanted], start: int) -> tuple[dict[str, int], int]:
-        """Where those begin that stand behind `start`, and where the last complete line ends."""
+        """Return where the wanted lines behind `start` begin, and where the last complete line ends."""
         found: dict[str, int] = {}
         end = start
         for line in scan(self.path, self._files, start):
@@ -89,12 +90,12 @@ class PartitionAppender:
         return found, end
 
     def _completed(self, descriptor: int, tail_at: int, missing: list[bytes]) -> bytes:
-        """What is to be appended: if the file ends in the beginning of one of these lines, the rest of that one comes first."""
+        """Return the bytes to append. If the file ends in the beginning of a missing line, that line's rest comes first."""
         size = os.fstat(descriptor).st_size
         if size < tail_at:
-            remedy = "it was cut or replaced since a requeue was begun. Put it back as it was"
+            remedy = "it was cut or replaced after the requeue was begun. Restore it"
             raise TransportRefused(str(self.path), f"has {size} bytes where it had {tail_at}: {remedy}")
-        # Whole lines may have come since the last look; only what stands behind the last line end is torn.
+        # Whole lines may have been appended since the last scan; only bytes behind the last newline are torn.
         window = min(size - tail_at, max(map(len, missing)))
         tail = self._files.read(descriptor, window, size - window).rpartition(b"\n")[2]
         if not tail:
@@ -105,7 +106,7 @@ class PartitionAppender:
         return begun[len(tail) :] + b"".join(line for line in missing if line is not begun)
 
     def _torn(self, size: int) -> TransportRefused:
-        remedy = "wait until its producer has written all of it, else complete it or cut it off"
+        remedy = "wait until its producer has written the whole line; if the producer is gone, complete the line or cut it off"
         return TransportRefused(str(self.path), f"its last line, up to byte {size}, has no end; {remedy}, then try again")
 
 

@@ -1,4 +1,4 @@
-"""`positions.json`: how far each partition was published, and how long the output files were at that moment."""
+"""`positions.json`: the published position of each partition, and the output files' lengths at that moment."""
 
 import logging
 import os
@@ -19,9 +19,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Positions(msgspec.Struct, frozen=True):
-    """`lengths` are those of the output files by name, in bytes. A position's `beyond` has left in spite of it.
+    """`lengths` are the output files' lengths in bytes, by name. A position's `beyond` lists numbers published beyond it.
 
-    `rotated` is the number of the last one that was rotated, by the same names: none is given twice, wherever they went.
+    `rotated` is the number of the last rotated file, by the same names. No number is used twice, even if the file is gone.
     """
 
     lengths: Mapping[str, int]
@@ -30,7 +30,7 @@ class Positions(msgspec.Struct, frozen=True):
 
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""What a database takes too."""
+"""The range that the databases accept too."""
 
 
 class _Format(msgspec.Struct):
@@ -53,7 +53,7 @@ class _Document(msgspec.Struct):
 
 
 class PositionsFile:
-    """Replaced as a whole, so that it is always one that was written: after a power cut perhaps an older one."""
+    """The stored positions. A write replaces the whole file, so it is always complete; a power cut may restore an older one."""
 
     def __init__(self, path: Path, files: FileOperations) -> None:
         self._path = path
@@ -61,10 +61,10 @@ class PositionsFile:
         self._lasting: frozenset[Partition] = frozenset()
 
     def read(self) -> Positions | None:
-        """None where it is missing or damaged.
+        """Return the stored positions; None if the file is missing or damaged.
 
         Raises:
-            TransportRefused: A newer version wrote it.
+            TransportRefused: A newer version wrote the file.
         """
         try:
             with translated(self._path):
@@ -76,14 +76,15 @@ class PositionsFile:
                 raise TransportRefused(str(self._path), f"has format {version}, this version reads {FORMAT}. {remedy}")
             return _from_document(msgspec.json.decode(data, type=_Document))
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            _LOG.error("%s is damaged (%s): the output files are searched for what has left", self._path, error)
+            _LOG.error("%s is damaged (%s); searching the output files for the published numbers instead", self._path, error)
             return None
 
     def write(self, positions: Positions) -> None:
-        """Durable in its content, not in its name: a power cut may bring back an older one, with the same partitions.
+        """Replace the file. The content is durable, the name is not: a power cut may restore an older file.
 
+        An older file has the same partitions.
         Raises:
-            TransportUnavailable: It is still the one before.
+            TransportUnavailable: The file still holds the positions before.
         """
         fresh = self._path.with_suffix(".json.tmp")
         with translated(fresh):

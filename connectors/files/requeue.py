@@ -1,4 +1,4 @@
-"""Puts the records of dead letters back into the input that they came from, each once, whatever crashes in between."""
+"""Puts the records of dead letters back into the input that they came from, each once, even across crashes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -18,13 +18,13 @@ from connectors.port import TransportRefused
 
 
 class Requeue:
-    """Several are requeued in three steps, each durable before the next.
+    """Requeues dead letters in three steps, each durable before the next.
 
     1. The intent is recorded, with the length of the input.
-    2. The records are appended to the input, unless the lines beyond that length tell by `requeued-from` that they stand there.
-    3. It is recorded where they stand.
+    2. The records are appended to the input, except those whose `requeued-from` is already in a line beyond that length.
+    3. The records' positions in the input are recorded.
 
-    After a crash `resume` takes steps 2 and 3 again. The caller holds a lock, and has decided that they may be requeued.
+    After a crash `resume` repeats steps 2 and 3. The caller holds a lock, and has checked that the records may be requeued.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Requeue:
         self._sign = sign
 
     def resume(self) -> Iterator[Outcome]:
-        """End what was begun and not ended."""
+        """Complete the requeues that were begun and not ended."""
         begun = {each.letter_id: each for each in self._actions.last().values() if isinstance(each, Requeueing)}
         if begun:
             lines = {each.letter_id: _line(each) for each in self._letters.letters() if each.letter_id in begun}
             yield from self._complete(list(begun.values()), lines)
 
     def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
-        """Requeue them in this order, a portion at a time; the outcomes of a portion come when it is durable."""
+        """Requeue the letters in this order, a portion at a time; a portion's outcomes are yielded once it is durable."""
         for portion in portions(letters):
             begun, refused = self._begin(portion)
             if begun:
@@ -58,7 +58,7 @@ class Requeue:
             yield from self._complete(begun, {each.letter_id: _line(each) for each in portion})
 
     def _begin(self, letters: Sequence[StoredDeadLetter]) -> tuple[list[Requeueing], list[Outcome]]:
-        """The intents, and the outcome of those whose input cannot be appended to."""
+        """Return the intents, and the outcomes of the letters whose input file cannot be appended to."""
         begun, refused, sign = list[Requeueing](), list[Outcome](), self._sign()
         for partition, group in _by_partition(letters, lambda each: each.letter.record.origin.partition.number):
             try:
@@ -102,13 +102,13 @@ class Requeue:
         return PartitionAppender(self._in_directory / f"partition-{partition}.jsonl", self._files)
 
 
-_MINGLED = "somebody else wrote to the input at the same moment and took its line in. Try again"
-_GONE = "a requeue was begun, its record is not in the input, and the dead letter was moved away. Put it back into"
+_MINGLED = "another program wrote to the input at the same moment and its bytes are inside the line. Try again"
+_GONE = "a requeue was begun, its record is not in the input, and the dead letter was moved away. Put the dead letter back into"
 _Item = TypeVar("_Item")
 
 
 def _by_partition(items: Iterable[_Item], partition: Callable[[_Item], int]) -> Iterator[tuple[int, list[_Item]]]:
-    """In the order given within each partition."""
+    """Group the items by partition; within a partition they keep their order."""
     return ((number, list(group)) for number, group in groupby(sorted(items, key=partition), partition))
 
 

@@ -1,4 +1,4 @@
-"""What a full output becomes: `notifications.000001.jsonl`, `notifications.000002.jsonl`, … beside `notifications.jsonl`."""
+"""The names of rotated outputs: `notifications.000001.jsonl`, `notifications.000002.jsonl`, … beside `notifications.jsonl`."""
 
 import re
 from pathlib import Path
@@ -8,19 +8,19 @@ _DIGITS = 6
 
 
 class Rotated(NamedTuple):
-    """One that was full. Numbers ascend in the order of their writing; there may be gaps where somebody took some away."""
+    """A rotated file. Numbers ascend in the order of writing; files that were taken away leave gaps."""
 
     number: int
     path: Path
 
 
 def rotated_path(path: Path, number: int) -> Path:
-    """The name that `path` gets as the `number`-th that was full."""
+    """Return the name that `path` gets as the `number`-th rotated file."""
     return path.with_name(f"{path.stem}.{number:0{_DIGITS}d}{path.suffix}")
 
 
 def find_rotated(path: Path, *, after: int = 0) -> list[Rotated]:
-    """Those of `path` that are there, of a higher number than `after`, in the order of their writing.
+    """Return the rotated files of `path` with a higher number than `after`, in the order of writing.
 
     Raises:
         OSError: The directory cannot be read.

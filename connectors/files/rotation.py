@@ -1,4 +1,4 @@
-"""When an output is full, which name it gets then, and how many of them stay."""
+"""Decides when an output file is full, how it is renamed, and how many rotated files are kept."""
 
 import logging
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Rotation:
-    """Of the outputs of one directory. `last` holds the number of the last one rotated, by the output's name."""
+    """The rotation of one directory's outputs. `last` holds the number of the last rotated file, by the output's name."""
 
     def __init__(self, settings: FileSettings, files: FileOperations) -> None:
         self._settings = settings
@@ -24,24 +24,27 @@ class Rotation:
         self.last: dict[str, int] = {}
 
     def go_on(self, last: Mapping[str, int]) -> None:
-        """With the numbers after these, which the positions tell."""
+        """Continue behind these numbers, which the stored positions hold."""
         self.last = dict(last)
 
     def is_full(self, output: OutputFile) -> bool:
         return self._settings.rotate_bytes is not None and output.length >= self._settings.rotate_bytes
 
     def rotate(self, output: OutputFile) -> None:
-        """Under a number that no other has or had. The caller has noted durably what left, and notes the new length."""
+        """Rename the output to a number that was never used.
+
+        Before the call, the caller has durably stored what was published; after the call, it stores the new length.
+        """
         path = output.path
         with translated(path.parent):
             number = 1 + max([self.last.get(path.name, 0), *(each.number for each in find_rotated(path))])
         target = rotated_path(path, number)
         output.move_to(target)
         self.last[path.name] = number
-        _LOG.info("%s was full: it is %s now", path, target.name)
+        _LOG.info("%s was full and was renamed to %s", path, target.name)
 
     def trim(self) -> None:
-        """Delete the notifications that nobody wants to keep. What cannot be deleted is told, and tried again next time."""
+        """Delete rotated notifications beyond those to keep. Log a file that cannot be deleted; the next call tries it again."""
         kept = self._settings.notifications_kept
         if kept is None:
             return
@@ -50,10 +53,10 @@ class Rotation:
             for each in find_rotated(path)[:-kept]:
                 self._files.unlink(each.path)
         except OSError as error:
-            _LOG.warning("rotated notifications beyond the last %d cannot be deleted: %s", kept, error.strerror or error)
+            _LOG.warning("cannot delete rotated notifications beyond the last %d: %s", kept, error.strerror or error)
 
     def last_numbers(self, output: OutputFile) -> Numbers:
-        """The numbers in the file that was rotated last: what left just before, where nothing else tells."""
+        """Return the numbers in the last rotated file: what was published just before, if no positions are stored."""
         numbers = FoundNumbers()
         with translated(output.path.parent):
             newest = find_rotated(output.path)[-1:]

@@ -1,4 +1,4 @@
-"""The complete lines of a file as it stands, for whoever goes through it once."""
+"""Reads the complete lines of a file as it is now, once."""
 
 import os
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ LONGEST_LINE_BYTES = 256 * 1024 * 1024
 
 
 def scan(path: Path, files: FileOperations, start: int = 0) -> Iterator[FoundLine]:
-    """Line by line from `start`, which is a line's start, up to where the file ended when this began; none of a missing file.
+    """Yield the lines from `start`, the start of a line, to the end that the file had at the call; none for a missing file.
 
-    A line without its end is left out. Of one beyond `LONGEST_LINE_BYTES` only the beginning is there, and it is `cut`.
+    A last line without its end is left out. A line beyond `LONGEST_LINE_BYTES` is `cut`: only its beginning is there.
 
     Raises:
-        TransportRefused, TransportUnavailable: It cannot be read.
+        TransportRefused, TransportUnavailable: The file cannot be read.
     """
     with translated(path):
         descriptor = _find_opened(path, files)
@@ -30,12 +30,13 @@ def scan(path: Path, files: FileOperations, start: int = 0) -> Iterator[FoundLin
 
 
 def scan_output(path: Path, files: FileOperations) -> Iterator[tuple[Path, FoundLine]]:
-    """The same of an output and all that was rotated out of it, oldest first, each line with its file.
+    """Yield the lines of an output and of all files rotated out of it, oldest first, each with its file.
 
-    Lines that come while it is read may be missing, none that was there, also where the service rotates it meanwhile.
+    Lines that are appended during the scan may be missing. Existing lines are all included, even if the service rotates the
+    output meanwhile.
     """
     with translated(path):
-        # First: what is rotated from now on is still read here, and is not read twice.
+        # Opened first: a file that is rotated from now on is read through this descriptor, and only once.
         descriptor = _find_opened(path, files)
         try:
             opened = None if descriptor is None else os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""Where the file transport reads and writes, and how much it takes at once."""
+"""The settings of the file transport: its directories, limits and rotation."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ import msgspec
 
 
 class FileSettings(msgspec.Struct, frozen=True):
-    """Directories are created when they are missing.
+    """Missing directories are created.
 
-    `topic` names the partitions' topic, which files have none of. A value of more than `max_value_bytes` is cut.
-    `poll_interval_ms` is how long a poll that found nothing waits before it looks again. An output of `rotate_bytes` is full
-    and makes room for a new one, with None never. Of full notification files the last `notifications_kept` stay, with None
-    all; of dead letters all stay, for they wait for a person.
+    `topic` is the topic name of the partitions, because files have none. A value of more than `max_value_bytes` is cut.
+    `poll_interval_ms` is the pause of a poll that found nothing before it looks again. An output that reaches `rotate_bytes`
+    is rotated; with None never. The last `notifications_kept` rotated notification files are kept, with None all. Rotated
+    dead letters are all kept, for an operator decides on them.
     """
 
     topic: str
@@ -31,5 +31,5 @@ class FileSettings(msgspec.Struct, frozen=True):
 
     @property
     def max_line_bytes(self) -> int:
-        """The longest line that is held whole: any value within its limit as `encode_line` writes it, with key and headers."""
+        """The longest line held whole: any value within its limit as `encode_line` writes it, with key and headers."""
         return 3 * self.max_value_bytes + 1024 * 1024

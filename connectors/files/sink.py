@@ -1,4 +1,4 @@
-"""Writes `notifications.jsonl`, `dead-letters.jsonl` and the positions they stand on, so that nothing leaves twice."""
+"""Writes `notifications.jsonl`, `dead-letters.jsonl` and the positions, so that no output record is written twice."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,14 +21,13 @@ _NONE: frozenset[int] = frozenset()
 class FileSink:
     """The writing half of the file transport.
 
-    Three files cannot be written in one transaction, so they are written in order (notifications, dead letters, positions)
-    and a line is known by its number. What stands in the outputs beyond the lengths that the positions name has left all
-    the same: it is a position's `beyond`, and is never written again, after a crash or after a failure. Without
-    `positions.json` everything in the outputs is beyond an empty position, which no storage commit answers to: the
-    takeover heals, and still knows what has left.
+    Three files cannot be written in one transaction. So they are written in order (notifications, dead letters, positions),
+    and each line has a number. Lines beyond the lengths in the positions are published too: their numbers are the position's
+    `beyond`, and they are never written again, after a crash or a failure. Without `positions.json` all lines are beyond an
+    empty position, which matches no commit of the storage; the takeover then repairs the positions and knows these numbers.
 
-    An output that is full is rotated before anything is appended to it: what left is noted durably, the file gets its other
-    name, and only when the positions say durably that a new one was begun is anything written to that.
+    A full output is rotated before the next append, in three steps. The published numbers are stored durably. The file is
+    renamed. Lines are written to the new file only after the positions durably note that it was started.
     """
 
     def __init__(self, settings: FileSettings, files: FileOperations) -> None:
@@ -38,19 +37,19 @@ class FileSink:
         self._outputs = {channel: OutputFile(self._directory / f"{channel}.jsonl", files) for channel in Channel}
         self._rotation = Rotation(settings, files)
         self._positions: dict[Partition, Position] = {}
-        # Up to which number everything left since this sink was made: a call whose answer was lost is made again.
+        # The number up to which this sink has published everything: a call whose answer was lost is repeated.
         self._left_to: dict[Partition, int] = {}
         self._is_open = False
 
     def position(self, partition: Partition) -> Position | None:
-        """As `Transport.position`. Offset 0 and no metadata where only numbers are known."""
+        """As `Transport.position`. The offset is 0 and the metadata empty where only numbers are known."""
         self._make_ready()
         return self._positions.get(partition)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
-        """As `Transport.publish`. What left already is left out, so the same call again doubles nothing.
+        """As `Transport.publish`. Records that were published before are skipped, so repeating the call is safe.
 
-        The `beyond` of the given positions is not read. A number that was beyond stays there until a higher one is published.
+        The `beyond` of the given positions is ignored. A number in `beyond` stays there until a higher one is published.
         """
         self._make_ready()
         self._rotate()
@@ -76,7 +75,7 @@ class FileSink:
     def _rotate(self) -> None:
         full = [output for output in self._outputs.values() if self._rotation.is_full(output)]
         if full:
-            # What left beyond the positions must be among them: behind a rotation nobody looks for it in the file.
+            # The numbers published beyond the positions must be stored first: after a rotation the file is not searched.
             self._write_durably()
             for output in full:
                 self._rotation.rotate(output)
@@ -86,8 +85,8 @@ class FileSink:
     def _note_anew(self) -> None:
         anew = [output for output in self._outputs.values() if output.is_begun_anew]
         if anew:
-            # A file was begun anew. The positions must say so before anything is written to it, and durably: with the
-            # length of the old one, what left to the new one could not be told after a crash.
+            # The positions must note the new file durably before anything is written to it. With the length of the old file,
+            # lines in the new one could not be recognised as published after a crash.
             self._write_durably()
             for output in anew:
                 output.is_begun_anew = False
@@ -158,7 +157,7 @@ def _encode(partition: Partition, record: OutputRecord) -> bytes:
 
 
 def _on_one_line(value: bytes) -> bytes:
-    """A JSON object that was written over several lines, on one; anything else as it is."""
+    """Return a JSON object that spans several lines on one line; anything else unchanged."""
     if value.find(b"\n") < 0 or not value.lstrip().startswith(b"{"):
         return value
     try:

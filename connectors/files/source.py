@@ -1,4 +1,4 @@
-"""Reads `partition-0.jsonl`, `partition-1.jsonl`, … of a directory, fairly."""
+"""Reads `partition-0.jsonl`, `partition-1.jsonl`, … of a directory, with a fair share for each file."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from connectors.port import Polled, TransportRefused, TransportUnavailable
 from domain.record import Partition, Record
 
 POLL_BYTES = 16 * 1024 * 1024
-"""About what one poll reads at most, whatever number of records it may bring."""
+"""About how many bytes one poll reads at most, however many records it may return."""
 
 _NAME = re.compile(r"partition-(0|[1-9][0-9]{0,8})\.jsonl", re.ASCII)
 _BESIDE = re.compile(r"partition-[0-9]+\.archived(\.tmp)?", re.ASCII)
@@ -23,9 +23,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class FileSource:
-    """The reading half of the file transport. `wait` sleeps for that many milliseconds; nothing else here takes time.
+    """The reading half of the file transport. `wait` sleeps for that many milliseconds; no other call here sleeps.
 
-    `ignored` holds the names in the directory that are no partition's.
+    `ignored` holds the names in the directory that are no partition files.
     """
 
     def __init__(self, settings: FileSettings, wait: Callable[[int], None], files: FileOperations) -> None:
@@ -37,31 +37,31 @@ class FileSource:
         self.ignored: frozenset[str] = frozenset()
 
     def assignment(self) -> list[Partition]:
-        """Every partition that has a file as of now, in ascending order."""
+        """Return the partitions that have a file now, in ascending order."""
         return [each.partition for each in self._present()]
 
     def start_offset(self, partition: Partition) -> int:
-        """Of the first line that is still there: behind what was moved to an archive."""
+        """Return the offset of the first line that is still in the file: the one behind the archived lines."""
         path = self._path(partition.number)
         offset = ArchivedMarker(path, self._files).offset()
         if offset:
-            _LOG.info("%s begins at offset %d: what lies before is in the archive, and not read again", path, offset)
+            _LOG.info("%s begins at offset %d; the lines before it are in the archive and are not read again", path, offset)
         return offset
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Read it from `offset` on.
+        """Read the partition from `offset` on.
 
         Raises:
-            TransportRefused: There is no such file, or no line starts there.
+            TransportRefused: The file is missing, or no line starts at `offset`.
         """
         self._find(partition).seek(offset)
 
     def end_offset(self, partition: Partition) -> int:
-        """After its last complete line, as of now."""
+        """Return the offset after the last complete line as of now."""
         return self._find(partition).find_end()
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
-        """Return at once with what is there, else look again every poll interval until something came or time is up."""
+        """Return at once if there are records; else look again every poll interval, until some came or the time is up."""
         waited_ms = 0
         while True:
             polled = self._read(max_records, resting)
@@ -77,7 +77,7 @@ class FileSource:
 
     def _read(self, max_records: int, resting: Collection[Partition]) -> Polled:
         present = self._present()
-        # All ends first: they may not be later than the records, and a refusal here loses nothing that was read.
+        # Ends come first: they must not be newer than the records, and an error here loses no record that was read.
         ends = {each.partition: each.find_end() for each in present}
         sought = [each for each in present if each.is_sought and each.partition not in resting]
         before = {each.partition: each.next_offset for each in sought}
@@ -95,8 +95,8 @@ class FileSource:
         except TransportUnavailable as error:
             if not records:
                 raise
-            # What was read is handed over first; the next poll meets the same error, or it has gone away.
-            _LOG.warning("A poll ended early: %s", error)
+            # Records that were read are returned first; the next poll raises the error if it persists.
+            _LOG.warning("a poll ended early; the records read so far are processed, and the next poll tries again: %s", error)
         return records
 
     def _find(self, partition: Partition) -> PartitionFile:
@@ -108,7 +108,7 @@ class FileSource:
     def _present(self) -> list[PartitionFile]:
         numbers, ignored = self._list()
         for name in sorted(ignored - self.ignored):
-            _LOG.warning("%s is ignored: it is no partition-N.jsonl", self._settings.in_directory / name)
+            _LOG.warning("%s is ignored: its name is not partition-N.jsonl", self._settings.in_directory / name)
         self.ignored = ignored
         present = [self._get(number) for number in sorted(numbers)]
         for gone in self._partitions.keys() - {each.partition for each in present}:
@@ -147,7 +147,7 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _share(files: list[PartitionFile], records: list[Record], max_records: int) -> None:
-    """Let each file give its share, and those that have more give again, until there is no room or nothing left."""
+    """Take a share from each file, and again from those that have more, until the room is used up or no record is left."""
     room_bytes = POLL_BYTES
     while files and len(records) < max_records and room_bytes > 0:
         share = max(1, (max_records - len(records)) // len(files))

@@ -1,4 +1,4 @@
-"""The transport over files: docs/contract.md, section 10."""
+"""The transport over files (docs/contract.md, section 10)."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -11,10 +11,9 @@ from domain.record import Partition
 
 
 class FileTransport:
-    """Records from the lines of one directory, notifications and dead letters into another; the port says the rest.
+    """Reads records from one directory, and writes notifications and dead letters into another, as the port describes.
 
-    `wait` sleeps for that many milliseconds. Only one transport may use the two directories at a time: whoever makes it holds
-    a lock.
+    `wait` sleeps for that many milliseconds. Only one transport may use the two directories at a time; its maker holds a lock.
     """
 
     def __init__(self, settings: FileSettings, wait: Callable[[int], None], files: FileOperations | None = None) -> None:
@@ -24,7 +23,7 @@ class FileTransport:
 
     @property
     def ignored_files(self) -> frozenset[str]:
-        """The names in the input directory that are no partition's."""
+        """The names in the input directory that are no partition files."""
         return self._source.ignored
 
     def standing(self) -> TransportStatus:

@@ -1,1 +1,1 @@
-"""The Kafka transport: a member of a consumer group in, one transaction per publication out."""
+"""The Kafka transport: reads as a member of a consumer group, and publishes in transactions."""

@@ -1,4 +1,4 @@
-"""Making clients of kafka-python so that nothing of them is left behind when they cannot be made."""
+"""Makes clients of kafka-python, and cleans up after a client that could not be made."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ _Made = TypeVar("_Made")
 
 
 class _LastWords(logging.Handler):
-    """Keeps why a connection could not be made: the clients themselves say only that time was up."""
+    """Keeps the reason why a connection failed: the clients themselves only report a time-out."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -33,10 +33,10 @@ class _LastWords(logging.Handler):
 
 
 class _DirectSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships no types.
-    """As the client connects without a proxy, but that a socket which could not connect is closed.
+    """The client's socket for direct connections, with one change: a socket that could not connect is closed.
 
-    Otherwise one more stays open with each try until a garbage collection, and a night without brokers uses up all that a
-    process may open.
+    Otherwise each try leaves one socket open until the next garbage collection. A night without brokers would exhaust the
+    process's file descriptors.
     """
 
     SCHEMES = ("direct",)
@@ -50,7 +50,7 @@ class _DirectSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships
 
 
 class _ClosingTransport(KafkaSSLTransport):  # type: ignore[misc]  # kafka-python ships no types.
-    """The same for a socket over which no TLS comes about, as when a balancer stands before brokers that are away."""
+    """Closes a socket whose TLS handshake fails too, as behind a load balancer without live brokers."""
 
     async def handshake(self) -> None:
         try:
@@ -60,26 +60,26 @@ class _ClosingTransport(KafkaSSLTransport):  # type: ignore[misc]  # kafka-pytho
             raise
 
 
-# The clients know no other way to be given these.
+# kafka-python offers no other way to replace these classes.
 manager.KafkaSSLTransport = _ClosingTransport
 memory_records.DefaultRecordBatch = RecordBatch
 
 
 class OurNetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python ships no types.
-    """The network half of a client. It never has a topic made: one that is mistyped is an error, whatever the brokers allow."""
+    """The network half of a client. It never creates topics: a mistyped topic is an error, whatever the brokers allow."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # The clients' own option of this name does not get here in kafka-python 3.0.
+        # kafka-python 3.0 does not pass the clients' option of this name on to this place.
         self.cluster.config["allow_auto_create_topics"] = False
 
 
 def make_client(what: str, make: Callable[..., _Made], options: Mapping[str, Any]) -> _Made:
-    """A client of kafka-python, connected. A constructor that fails leaves a thread and its sockets behind: here they are closed.
+    """Make a connected client of kafka-python. If the constructor fails, close the thread and the sockets that it leaves.
 
     Raises:
-        TransportUnavailable: No broker answered within `bootstrap_timeout_ms`; the text has the reason if there is one.
-        TransportRefused: The brokers do not let us in.
+        TransportUnavailable: No broker answered within `bootstrap_timeout_ms`; the text holds the reason if one is known.
+        TransportRefused: The brokers refuse the login.
     """
     halves: list[OurNetClient] = []
 
@@ -103,7 +103,7 @@ def make_client(what: str, make: Callable[..., _Made], options: Mapping[str, Any
 
 
 def _close(halves: Iterable[OurNetClient]) -> None:
-    """Half made, they may fail in any way; what matters is being raised already."""
+    """Close clients that are only half made. Their errors are ignored; the caller raises the original one."""
     for each in halves:
         with suppress(Exception):
             each.close()

@@ -1,4 +1,4 @@
-"""A member of the consumer group: reads what it is told to read, and says what the group says."""
+"""A member of the consumer group: reads the partitions asked for, and reports the group's assignment."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -19,9 +19,9 @@ _LEAVE_MS = 2_000
 
 
 class Fetched(NamedTuple):
-    """What a poll brought, by partition and in order, and where reading goes on in those that are read.
+    """The result of a poll: the records by partition and in order, and the offset at which each partition continues.
 
-    `unreadable` says of partitions why they cannot be read from there on.
+    `unreadable` holds the error of each partition that cannot be read from its offset on.
     """
 
     records: Mapping[Partition, list[Any]]
@@ -30,7 +30,7 @@ class Fetched(NamedTuple):
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python ships no types.
-    """Notes what comes and goes, and commits nothing: what is pending is the hand-over.
+    """Notes revoked and assigned partitions. It commits nothing: the pending output is the hand-over to the next owner.
 
     Called on the client's own thread while the caller of `poll` waits.
     """
@@ -46,7 +46,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
         self.disturbed.update(Partition(*each) for each in lost)
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Nothing is read before it is sought. Any place will do: without one, the client asks the group for it, and waits."""
+        """Pause new partitions until the service seeks. The seek to 0 keeps the client from asking the group for an offset."""
         for each in assigned:
             self._consumer.pause(each)
             self._consumer.seek(each, 0)
@@ -59,33 +59,33 @@ class _Consumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python ships no t
         self._unreadable = Unreadable(self._fetcher)
 
     def take_unreadable(self) -> dict[TopicPartition, KafkaError]:
-        """Partitions that cannot be read from their positions on, and why, as far as that was found since the last call."""
+        """Return the partitions found unreadable since the last call, each with its error."""
         return self._unreadable.take()
 
     def is_joining(self) -> bool:
-        """Whether the next poll has to join the group, or to go on with it.
+        """Return whether the next poll has to join the group or continue a join.
 
-        In kafka-python 3.0.12 the leader of a group that joins again because its topic has changed forgets that it has begun.
-        Nobody would ever look for the answer, and the member be silent for good: it is reminded here.
+        In kafka-python 3.0.12 a group leader that rejoins because its topic changed forgets that its rejoin is under way. The
+        answer would never be read, and the member would stay silent for good; so the rejoin is requested again here.
         """
         if self.group_metadata().state == MemberState.REBALANCING:
             self._coordinator.request_rejoin()
         return bool(self._coordinator.need_rejoin())
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """What was fetched of them before they were paused is fetched again.
+        """Resume the partitions and drop what was fetched before they were paused; it is fetched again.
 
-        kafka-python 3.0.12 sets aside what is left of it, fetches no more of such a partition, and hands it out only when it has
-        nothing of any other: often never.
+        kafka-python 3.0.12 keeps such records aside and fetches no more of the partition. It returns them only if no other
+        partition has records, which is often never.
         """
         for each in partitions:
-            if left := self._fetcher._paused_partition_records.pop(each, None):  # noqa: SLF001 - there is no other way to it.
+            if left := self._fetcher._paused_partition_records.pop(each, None):  # noqa: SLF001 - The client offers no other way.
                 left.drain()
         super().resume(*partitions)
 
 
 class GroupMember:
-    """One member. Used from one thread."""
+    """One member of the consumer group. Used from one thread."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._join_ms = _JOIN_MS
@@ -94,16 +94,16 @@ class GroupMember:
         self._consumer.subscribe([settings.topics.input], listener=self._listener)
 
     def poll(self, readable: Collection[Partition], max_records: int, timeout_ms: int) -> Fetched:
-        """Take part in the group, and bring up to `max_records` of the partitions that are readable; none at all with 0.
+        """Take part in the group, and return up to `max_records` records of the `readable` partitions; with 0 none.
 
         Raises:
-            TransportRefused: Reading on is impossible without a person; the member is of no use any more.
+            TransportRefused: Reading cannot go on without an operator; this member cannot be used any more.
         """
         with translated("reading"):
             before = self._resume(frozenset(readable) if max_records else frozenset())
             if self._consumer.is_joining():
-                # A join that is answered between two polls is begun anew by the client, and with it everybody else's: the longer
-                # the brokers take, the longer it is waited for.
+                # A join that is answered between two polls is begun anew by the client, which rebalances the whole group again.
+                # So the wait for the answer doubles for as long as the brokers take longer.
                 timeout_ms = max(timeout_ms, self._join_ms)
                 self._join_ms = min(2 * self._join_ms, _JOIN_AT_MOST_MS)
             else:
@@ -116,13 +116,16 @@ class GroupMember:
         return Fetched({each: found for each, found in records.items() if each in after}, moved, unreadable)
 
     def take_disturbed(self) -> set[Partition]:
-        """What was taken away or given since the last call, or both."""
+        """Return the partitions that were revoked or assigned since the last call, and reset them."""
         disturbed = self._listener.disturbed
         self._listener.disturbed = set()
         return disturbed
 
     def find_snapshot(self) -> Snapshot | None:
-        """What the group says, None while it is not stable: in mid-rebalance the new generation goes with the old assignment."""
+        """Return the group's assignment; None while the group is not stable.
+
+        During a rebalance the client already shows the new generation, but still the old assignment.
+        """
         before = self._consumer.group_metadata()
         assigned = self._assigned()
         after = self._consumer.group_metadata()
@@ -131,17 +134,17 @@ class GroupMember:
         return Snapshot(Membership(after.generation_id, after.member_id, after.group_instance_id), assigned)
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Read on from there, once it is readable. Without effect if the client does not have it any more."""
+        """Read on from `offset` once the partition is readable. No effect if the client no longer has the partition."""
         if partition in self._assigned():
             self._consumer.seek(TopicPartition(*partition), offset)
 
     def close(self) -> None:
-        """Leave the group, so that others need not wait for the session to end."""
+        """Leave the group, so that the others need not wait for the session's time-out."""
         with translated("leaving the group"):
             self._consumer.close(autocommit=False, timeout_ms=_LEAVE_MS)
 
     def _resume(self, readable: frozenset[Partition]) -> dict[Partition, int]:
-        """Have exactly these be fetched; where each of them stands."""
+        """Have exactly the `readable` partitions fetched; return the position of each."""
         paused = {Partition(*each) for each in self._consumer.paused()}
         assigned = self._assigned()
         for each in (assigned & paused) & readable:
@@ -159,5 +162,5 @@ class GroupMember:
 
 
 def as_group_metadata(group_id: str, membership: Membership) -> ConsumerGroupMetadata:
-    """As a transaction carries it."""
+    """Return the membership in the form that a transaction carries."""
     return ConsumerGroupMetadata(group_id, membership.generation, membership.member, membership.instance)

@@ -1,7 +1,7 @@
-"""What people did with the dead letters of a topic, noted in that topic itself: in the partition of the letter, behind it.
+"""Notes of what operators did with the dead letters of a topic. A note is in the same partition, behind its dead letter.
 
-So whoever has read the letters has read what became of them, both leave in one transaction with what was requeued, and no
-retention takes a note before its letter.
+So a reader of the letters also reads what became of them. Note and requeued record are sent in one transaction, and retention
+never deletes a note before its letter.
 """
 
 import msgspec
@@ -15,19 +15,19 @@ _DECODER: msgspec.json.Decoder[Action] = msgspec.json.Decoder(Action)
 
 
 def is_note(headers: Headers) -> bool:
-    """A note has this one header; a dead letter has others behind it, also one whose record had this one."""
+    """Return whether the record is a note. A note has this header only; a dead letter has others behind it in any case."""
     return len(headers) == 1 and headers[0][0] == DEAD_LETTER_ACTION
 
 
 def note_of(topic: str, action: Action) -> ProducerRecord:
-    """Its key is the number of the dead letter, its value the action as JSON."""
+    """Return the note: its key is the number of the dead letter, its value the action as JSON."""
     return ProducerRecord(
         topic, action.number.encode(), ((DEAD_LETTER_ACTION, action.state.encode()),), msgspec.json.encode(action)
     )
 
 
 def read_note(value: bytes) -> Action:
-    """Raises ValueError with what is wrong with it, if it is none."""
+    """Decode a note. Raises ValueError with the problem if the value is no note."""
     try:
         return _DECODER.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

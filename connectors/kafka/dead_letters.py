@@ -1,4 +1,4 @@
-"""The dead letters of a service on Kafka, and what a person does with them (docs/decisions/0024-dead-letters-on-topics.md)."""
+"""The dead letters of a service on Kafka, for an operator (docs/decisions/0024-dead-letters-on-topics.md)."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,17 +21,17 @@ from domain.errors import ResequencerError
 from domain.record import Headers, Partition
 
 _EARLIER_MS = 60_000
-"""How much earlier than asked for reading begins: a letter's instant is the worker's, that of its record the client's."""
+"""How much before the given instant reading begins: a letter's instant is the worker's, its record's timestamp the client's."""
 
 _MOST_TOLD = 1_000
 _LOG = logging.getLogger(__name__)
 
 
 class KafkaDeadLetterStore:
-    """As `DeadLetterStore` says. A letter's number is its place in the topic; what was done with it is noted there, behind it.
+    """Implements `DeadLetterStore`. A letter's number is its place in the topic; actions on the letter are noted behind it.
 
-    Each `letters` and `actions` reads the topic again, from where those begin that were asked for up to where it ended when
-    the store was opened, or when orders began.
+    Each call of `letters` and `actions` reads the topic again. It begins at the letters asked for and stops where the topic
+    ended when the store was opened, or when `begin` was called.
     """
 
     def __init__(self, settings: KafkaSettings, asked_for: AskedFor, sign: Sign) -> None:
@@ -65,7 +65,7 @@ class KafkaDeadLetterStore:
                     raise TransportRefused(number, f"{error}. Somebody else wrote to the topic: find who") from error
 
     def begin(self) -> Iterator[Outcome]:
-        """Nothing is ever left begun: who did not commit did nothing. From here on who ordered before is fenced."""
+        """Fence all earlier callers. No requeue is ever left incomplete here: without a commit it did not happen."""
         self._requeue = KafkaRequeue(self._settings, self._sign)
         self._ends = self._reader.decided_ends()
         return iter(())
@@ -109,11 +109,11 @@ class KafkaDeadLetterStore:
     def _tell(self, number: str, problem: ValueError) -> None:
         if number not in self._told and len(self._told) < _MOST_TOLD:
             self._told.add(number)
-            _LOG.warning("%s is no dead letter: %s", number, problem)
+            _LOG.warning("%s is skipped, for it is no dead letter: %s", number, problem)
 
 
 def _places(ends: Mapping[TopicPartition, int], numbers: Iterable[str]) -> dict[Partition, int]:
-    """Of each partition that any of the numbers is in, the lowest offset."""
+    """Return the lowest offset among the numbers for each partition that they name."""
     known, places = {str(Partition(*name)): Partition(*name) for name in ends}, dict[Partition, int]()
     for number in numbers:
         name, _, offset = number.rpartition("#")

@@ -1,4 +1,4 @@
-"""The one place where the Kafka client's errors become the transport's."""
+"""Translates errors of the Kafka client into those of the transport; the only place that does."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,15 +26,15 @@ _REMEDIES: tuple[tuple[type[errors.KafkaError], str], ...] = (
     (errors.OffsetMetadataTooLargeError, "Set the brokers' offset.metadata.max.bytes to at least 4096"),
     (errors.InvalidTopicError, "Set another topic"),
     (errors.KafkaConfigurationError, "Correct it in kafka-clients"),
-    (errors.UnsupportedCodecError, "Install what it names"),
+    (errors.UnsupportedCodecError, "Install the library that the message names"),
     (errors.UnsupportedVersionError, "Brokers from version 2.5 on are needed"),
     (errors.UnrecognizedBrokerVersion, "Brokers from version 2.5 on are needed"),
     (errors.LogTruncationError, "The brokers lost records that had been read: restore them, or reset the group's position"),
-    (errors.OffsetOutOfRangeError, "Records were taken by the retention before they were read: start again to hear which"),
+    (errors.OffsetOutOfRangeError, "Retention deleted records before they were read: restart the service to see which"),
     (
         errors.CorruptRecordError,
-        "Its bytes were changed on the way or on a broker's disk: let a replica lead the partition, or restore it; to go on "
-        "without them, delete the records up to and with it (kafka-delete-records) and reset the group's position",
+        "Its bytes were changed on the way or on a broker's disk: make another replica the leader, or restore the log. To skip "
+        "the records, delete them up to and including this one (kafka-delete-records) and reset the group's position",
     ),
 )
 
@@ -48,9 +48,9 @@ _RIGHTS = (
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Raise what the port promises instead of a KafkaError; `what` names what was being asked for.
+    """Raise the port's errors instead of a KafkaError; `what` names the object of the call.
 
-    What a person has to mend is refused; everything else may go away by itself.
+    An error that needs an operator becomes a TransportRefused. Any other may pass by itself: a TransportUnavailable.
     """
     try:
         yield
@@ -61,12 +61,12 @@ def translated(what: str) -> Iterator[None]:
 LOGIN = "security.protocol, sasl.mechanism, sasl.username and sasl.password"
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _NOT_LET_IN = ("SaslAuthenticationFailedError", "socket disconnected")
-"""Mostly the latter is all that is left of a wrong password, for the client drops an answer that comes with the end of its
-connection. It is waited for: passwords are changed on one side first."""
+"""Texts of a refused login. Often only the latter remains of a wrong password, because the client drops an answer that arrives
+with the end of its connection. The service keeps trying: when a password changes, one side changes first."""
 
 
 def to_transport_error(what: str, error: BaseException) -> TransportRefused | TransportUnavailable:
-    """As `translated`, for an error that was caught already. Of some the client leaves nothing but the name in a text."""
+    """Translate an error that was caught already. Of some errors the client keeps only the name, within a text."""
     for family, remedy in _REMEDIES:
         if isinstance(error, family) or (type(error) is errors.KafkaError and family.__name__ in str(error)):
             kind = TransportWithheld if family in _RIGHTS else TransportRefused
@@ -75,11 +75,11 @@ def to_transport_error(what: str, error: BaseException) -> TransportRefused | Tr
     if _UNTRUSTED in text:
         return TransportRefused(what, f"{text}. Check ssl.truststore.location, and the names in the brokers' certificates")
     if any(each in text for each in _NOT_LET_IN):
-        return NotLetIn(f"{what}: {text}; if that goes on, check {LOGIN}")
+        return NotLetIn(f"{what}: {text}; if this goes on, check {LOGIN}")
     return TransportUnavailable(f"{what}: {text}")
 
 
 def text_of(error: BaseException) -> str:
-    """One line, without the number that nobody looks up."""
+    """Return the error as one line, without the client's error number."""
     text = " ".join(str(error).split())
     return text.split("] ", 1)[1] if text.startswith("[Error ") and "] " in text else text or type(error).__name__

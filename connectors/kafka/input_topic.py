@@ -1,4 +1,4 @@
-"""The topic that is read, as positions know it; and what an operator should know of it."""
+"""The input topic as the positions know it, and notes about the topic for operators."""
 
 import logging
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Input:
-    """`notes` are sentences: what is not as it should be, and goes on all the same. Each is logged once."""
+    """`notes` are sentences about problems that do not stop the service. Each is logged once."""
 
     def __init__(self, settings: KafkaSettings, topics: Topics) -> None:
         self._settings = settings
@@ -31,14 +31,14 @@ class Input:
 
     @property
     def misplaced(self) -> int:
-        """How many records that were read lie in another partition than Kafka's default partitioner gives for their key."""
+        """The number of records read from another partition than Kafka's default partitioner gives for their key."""
         return self._placement.misplaced
 
     def connect(self) -> None:
-        """The first look.
+        """Look at the topics for the first time.
 
         Raises:
-            TransportRefused: A topic is missing, or a right.
+            TransportRefused: A topic or a right is missing.
         """
         if self._topic is not None:
             return
@@ -46,36 +46,36 @@ class Input:
         if self._topics.is_compacted():
             self._note(
                 "compacted",
-                f"topic {self._settings.topics.input} is compacted: the brokers delete all envelopes of a key but the last; "
-                "set its cleanup.policy to delete",
+                f"topic {self._settings.topics.input} is compacted: the brokers delete all envelopes of a key but the last, so "
+                "envelopes get lost. Set its cleanup.policy to delete",
             )
 
     def look(self) -> Topic:
-        """As it is now; another one of the same name is refused, more partitions are noted."""
+        """Return the topic as it is now. A recreated topic of the same name is refused; added partitions are noted."""
         self._topic = self._topics.look()
         self._note_growth(self._partitions, "when this worker started")
         self._partitions = self._partitions or self._topic.partitions
         return self._topic
 
     def source(self) -> str:
-        """What names the log that offsets count in, and the group whose positions they are. Asked afresh."""
+        """Return the name of the log that offsets count in, with the group that owns the positions. Asks the brokers anew."""
         return f"{self.look().topic_id} {self._settings.group_id}"
 
     def committed(self, partition: Partition, position: Position) -> Committed:
-        """As it is committed.
+        """Return the position in the form in which it is committed.
 
         Raises:
-            TransportRefused: Its metadata is longer than brokers take.
+            TransportRefused: The metadata is longer than brokers accept.
         """
         topic = self._known()
         metadata = OffsetMetadata(topic.topic_id, topic.partitions, position.metadata)
         return Committed(position.offset, metadata.encode(str(partition)))
 
     def position(self, partition: Partition, committed: Committed) -> Position:
-        """What was committed; what another program wrote there is noted, and handed out without its text.
+        """Return a committed position. One that another program committed is noted, and returned without metadata.
 
         Raises:
-            TransportRefused: It counts in a topic that is gone, or a newer version wrote it.
+            TransportRefused: It belongs to a deleted topic, or a newer version wrote it.
         """
         metadata, topic = find_metadata(committed.metadata, str(partition)), self._known()
         if metadata is None:
@@ -89,7 +89,7 @@ class Input:
         return Position(committed.offset, metadata.text)
 
     def look_at_keys(self, records: Iterable[Record]) -> None:
-        """A topic that has grown holds records of the time before: it says nothing of its producers."""
+        """Count misplaced records. Skipped for a topic that has grown: its older records were placed by the old count."""
         if "grown" in self._notes:
             return
         before = self._placement.misplaced
@@ -97,9 +97,9 @@ class Input:
         if not before and self._placement.misplaced:
             self._note(
                 "misplaced",
-                f"records of topic {self._known().name} lie in another partition than Kafka's default partitioner gives for "
-                "their key. That is harmless where all producers use the same partitioner; where they do not, envelopes of one "
-                "unit lie in several partitions and wait for each other in vain. Use one partitioner in all producers "
+                f"records of topic {self._known().name} are in another partition than Kafka's default partitioner gives for "
+                "their key. That is harmless if all producers use the same partitioner. If not, envelopes of one unit are in "
+                "several partitions and wait for each other in vain. Use one partitioner in all producers "
                 "(librdkafka: partitioner = murmur2_random)",
             )
 
@@ -110,7 +110,7 @@ class Input:
         topic = self._known()
         if partitions is not None and partitions != topic.partitions:
             grown = f"topic {topic.name} had {partitions} partitions {since} and has {topic.partitions} now"
-            told = "until what waits is drained, a unit's later envelopes may be in another partition, and wait for nothing there"
+            told = "until the backlog is drained, a unit's later envelopes may be in another partition and lose their order"
             self._note("grown", f"{grown}: {told}")
 
     def _note(self, key: str, text: str) -> None:

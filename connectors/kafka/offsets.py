@@ -1,6 +1,6 @@
-"""Looks at the logs and at the group's positions, with a client of its own.
+"""Reads the logs' ends and the group's positions, with a client of its own.
 
-On the group member's connection a look would wait behind a fetch that waits for records, for up to `fetch.max.wait.ms`.
+On the group member's connection such a call would wait behind a fetch, for up to `fetch.max.wait.ms`.
 """
 
 from collections.abc import Collection, Hashable
@@ -18,47 +18,46 @@ from domain.record import Partition
 
 
 class LogReader:
-    """Starts and ends of logs, and positions: stable, which is to say decided, and fresh."""
+    """Reads starts and ends of logs, and committed positions: stable ones, not those of open transactions, and fresh."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._options = {name: value for name, value in settings.consumer.items() if name != "group_instance_id"}
         self._consumer: KafkaConsumer | None = None
-        # Questions that were not answered in time, and what they were asked under. The client hands their answers out to
-        # whoever asks next.
+        # Unanswered questions about positions, with their `asked_under`. The client gives a late answer to the next caller.
         self._unanswered: dict[Partition, Hashable] = {}
 
     def connect(self) -> None:
         self._connected()
 
     def partitions(self, topic: str) -> list[Partition]:
-        """Of a topic that is there."""
+        """Return the partitions of a topic that exists."""
         with translated(f"topic {topic}"):
             return [Partition(topic, number) for number in sorted(self._connected().partitions_for_topic(topic))]
 
     def starts(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The first offset that there is of each."""
+        """Return the first offset of each partition that still exists."""
         return self._offsets(partitions, "beginning_offsets")
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Where the decided part of each log ends: up to there a reader gets, over the markers of transactions too."""
+        """Return the end of each log's decided part. A reader gets that far, across the markers of transactions too."""
         return self._offsets(partitions, "end_offsets")
 
     def find_since(self, partitions: Collection[Partition], instant: Instant) -> dict[Partition, int]:
-        """The first offset whose record says that it was written then or later, of those that have one."""
+        """Return the first offset with a timestamp of `instant` or later, for the partitions that have one."""
         names = {TopicPartition(*each): each for each in partitions}
         with translated(f"the records since {instant}"):
             found = self._connected().offsets_for_times(dict.fromkeys(names, instant), timeout_ms=self._settings.call_timeout_ms)
         return {names[name]: at.offset for name, at in found.items() if at is not None}
 
     def position(self, partition: Partition, asked_under: Hashable) -> Committed | None:
-        """What the group last committed, whoever did; None if nothing ever was.
+        """Return the position that any member of the group committed last; None if there is none.
 
-        An answer is fresh if its question was asked under the same `asked_under`: whoever else could commit after it was asked
-        is fenced by then.
+        An answer is fresh if its question was asked under the same `asked_under`: by then every worker that could still commit
+        was fenced. Waits for up to `undecided_wait_ms`.
 
         Raises:
-            TransportUnavailable: No answer, or somebody's transaction holds it undecided. Waits for `undecided_wait_ms`.
+            TransportUnavailable: No answer, or the transaction of a worker has not yet decided the position.
         """
         consumer, until = self._connected(), monotonic() + self._settings.undecided_wait_ms / 1000
         known = self._unanswered.get(partition, asked_under)
@@ -70,7 +69,7 @@ class LogReader:
                 found = _committed(consumer, partition, until)
         except TransportUnavailable as error:
             self._unanswered.setdefault(partition, asked_under)
-            text = f"the position of {partition} was not told: a worker's last transaction is undecided, or the brokers are away"
+            text = f"no position of {partition} yet: a worker's last transaction is undecided, or the brokers do not answer"
             raise TransportUnavailable(text) from error
         self._unanswered.pop(partition, None)
         return found

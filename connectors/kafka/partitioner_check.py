@@ -1,4 +1,4 @@
-"""Whether records lie in the partition that Kafka's default partitioner gives for their key."""
+"""Counts records that are not in the partition that Kafka's default partitioner gives for their key."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -14,13 +14,13 @@ _hash = lru_cache(_REMEMBERED)(murmur2)
 
 
 class Placement:
-    """Counts those that do not. Records without a key and those with a key of over 256 bytes are left out."""
+    """Counts misplaced records. Records without a key, and those with a key of over 256 bytes, are left out."""
 
     def __init__(self) -> None:
         self.misplaced = 0
 
     def look(self, records: Iterable[Record], partitions: int) -> None:
-        """Records of a topic that has had so many partitions ever since they came."""
+        """Count the misplaced ones among records of a topic that always had this number of partitions."""
         for record in records:
             if record.key is not None and len(record.key) <= _LONGEST_KEY:
                 self.misplaced += (_hash(record.key) & 0x7FFFFFFF) % partitions != record.origin.partition.number

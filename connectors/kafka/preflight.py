@@ -1,4 +1,4 @@
-"""A look at the brokers as the service would have it, which changes nothing: no group is joined, nobody is fenced."""
+"""Checks the brokers for what the service will need. It changes nothing: it joins no group and fences no worker."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -15,16 +15,16 @@ from connectors.port import NotLetIn, TransportUnavailable, TransportWithheld
 from domain.record import Partition
 
 _GRACE_SECONDS = 1
-"""A topic that was just made may not be known yet."""
+"""How long a missing topic is tolerated: the brokers may not know a topic yet that was just created."""
 _LOOK_SECONDS = 0.2
 
 
 def preflight(settings: KafkaSettings) -> Sequence[str]:
-    """What the user should know, a sentence each.
+    """Check topics, rights and positions; return notes for the operator, one sentence each.
 
     Raises:
-        ExceptionGroup: With all of the topics and rights that are withheld, a TransportWithheld each.
-        TransportUnavailable, TransportRefused: As the service would meet them.
+        ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
+        TransportUnavailable, TransportRefused: As the service itself would raise them.
     """
     topics, log = Topics(settings), LogReader(settings)
     try:
@@ -32,8 +32,8 @@ def preflight(settings: KafkaSettings) -> Sequence[str]:
     except NotLetIn as error:
         if not str(settings.consumer.get("security_protocol", "")).startswith("SASL"):
             raise
-        # Who is just starting need not take that for a broker that is about to come back.
-        raise TransportWithheld("the brokers", f"they hang up, as on a wrong login. Check {LOGIN}") from error
+        # At a start a wrong login is more likely than a broker that is just restarting.
+        raise TransportWithheld("the brokers", f"they close the connection, as on a wrong login. Check {LOGIN}") from error
     finally:
         log.close()
         topics.close()
@@ -48,7 +48,7 @@ def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Seque
     partitions = [Partition(settings.topics.input, number) for number in range(topic.look().partitions)]
     log.ends(partitions)
     for each in partitions:
-        with suppress(TransportUnavailable):  # A running worker is just about to move it.
+        with suppress(TransportUnavailable):  # A running worker is about to commit the position.
             position = log.position(each, None)
             if position is not None:
                 topic.position(each, position)
@@ -69,7 +69,7 @@ def _group_withheld(log: LogReader, settings: KafkaSettings) -> Iterator[Transpo
         if isinstance(error.__cause__, errors.GroupAuthorizationFailedError):
             yield error
     except TransportUnavailable:
-        pass  # It may be undecided, or the topic is not there: of the group nothing is known.
+        pass  # The position is undecided, or the topic is missing; neither shows a missing right on the group.
 
 
 def _transactions_withheld(topics: Topics) -> Iterator[TransportWithheld]:

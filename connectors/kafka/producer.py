@@ -1,9 +1,9 @@
-"""A transactional producer, good for as long as everything succeeds.
+"""A transactional producer that is used until its first failure.
 
-After any failure it is thrown away and a new one is made, which by its `init_transactions` ends whatever was open. The client's
-own recovery is not relied upon (seen in kafka-python 3.0.12): after a transaction that the group refused, it sends the refused
-offsets along with the next one, and the brokers take them; and a commit may be told as done though a batch failed and the
-transaction was aborted.
+After a failure the producer is discarded and a new one is made; its `init_transactions` ends any open transaction. The client's
+own recovery is not used, because of two defects seen in kafka-python 3.0.12. After the group has refused a transaction, the
+client sends the refused offsets along with the next transaction, and the brokers accept them. And a commit may be reported as
+done although a batch failed and the transaction was aborted.
 """
 
 import logging
@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class NotTaken(Exception):
-    """The brokers will never take the record at this place of what was to be sent. Nothing of it was committed."""
+    """The brokers will never accept the record at index `at` of those to be sent. Nothing was committed."""
 
     def __init__(self, at: int, error: errors.KafkaError) -> None:
         super().__init__(str(error))
@@ -40,7 +40,7 @@ class NotTaken(Exception):
 
 
 class TransactionalProducer:
-    """Made with its predecessor's transaction ended: what that wrote is decided from then on, and it can write no more."""
+    """A producer. Making one ends its predecessor's transaction and fences the predecessor."""
 
     def __init__(self, options: Mapping[str, Any], timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
@@ -54,11 +54,11 @@ class TransactionalProducer:
             raise
 
     def commit(self, records: Sequence[ProducerRecord], positions: Positions, group: ConsumerGroupMetadata) -> None:
-        """All of it in one transaction.
+        """Send the records and commit the positions in one transaction.
 
         Raises:
-            NotTaken: One of the records is the reason; nothing was committed.
-            KafkaError: Anything else; only for CommitFailedError and FencedInstanceIdError is it certain that nothing was
+            NotTaken: One record was refused for good; nothing was committed.
+            KafkaError: Any other failure. Only after CommitFailedError and FencedInstanceIdError is it certain that nothing was
                 committed.
         """
         try:
@@ -76,13 +76,13 @@ class TransactionalProducer:
         self._within(until, self._producer.commit_transaction)
 
     def close(self) -> None:
-        """For one that has nothing open."""
+        """Close a producer that has no open transaction."""
         self._bounded.close()
         with suppress(errors.KafkaError):
             self._producer.close(timeout=_CLOSE_SECONDS)
 
     def discard(self) -> None:
-        """For any other. Returns at once; the client needs until its batches have expired to end its thread."""
+        """Close a producer in any state. Returns at once; the client's thread ends when its batches have expired."""
         self._bounded.close()
         Thread(target=_close_at_last, args=(self._producer,), name="kafka-discard", daemon=True).start()
 
@@ -93,7 +93,7 @@ class TransactionalProducer:
             raise NotTaken(at, error) from error
 
     def _await(self, futures: Sequence[Any], until: float) -> None:
-        """That every record has arrived: neither the flush nor the commit says so. A flush gives up when a batch is split."""
+        """Wait until every record has arrived: neither flush nor commit reports that. A flush ends early if a batch is split."""
         while not all(future.is_done for future in futures):
             with suppress(errors.UnknownError):
                 self._within(until, self._producer.flush)
@@ -109,7 +109,7 @@ class TransactionalProducer:
 
 
 def _first_failure(error: errors.KafkaError) -> errors.KafkaError:
-    """Once something of a transaction has failed, the client's next call raises another error, which has that one in it."""
+    """Return the first failure of a transaction: the client's later calls raise another error, which holds the first one."""
     return next((each for each in error.args if isinstance(each, errors.KafkaError)), error)
 
 
@@ -121,7 +121,7 @@ _NEVER_TAKEN = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError,
 
 
 def _close_at_last(producer: KafkaProducer) -> None:
-    """The client refuses to be closed, and goes on, while a batch of it is on its way."""
+    """Close the client; it refuses to close, and keeps running, while one of its batches is on its way."""
     while True:
         try:
             producer.close(timeout=_CLOSE_SECONDS)

@@ -1,4 +1,4 @@
-"""Publishing under the protocol: what the outcome of a transaction was is found out before anything else is done.
+"""Publishes under the protocol: finds out the outcome of a transaction before the next one.
 
 Steps 16 to 19 of the protocol (docs/decisions/0004-exactly-once.md).
 """
@@ -22,14 +22,14 @@ from domain.record import Partition
 
 _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
 _FENCES, _FENCES_SECONDS = 5, 60
-"""A worker that was paused for longer than its transaction may take is fenced by its own time-out, once. Two that share an
-id fence each other without end."""
+"""A worker that was paused beyond its transaction's time-out is fenced once. Two workers with one transactional id fence each
+other again and again; so many fences within so many seconds are taken for the latter."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class Publisher:
-    """Holds the producer, and what is not decided. `attempts` counts what may have moved positions."""
+    """Holds the producer and the undecided positions. `attempts` counts the calls that may have moved positions."""
 
     def __init__(self, settings: KafkaSettings, log: LogReader, fencing: Fencing) -> None:
         self._settings = settings
@@ -43,10 +43,10 @@ class Publisher:
         self.attempts = 0
 
     def connect(self) -> TransactionalProducer:
-        """What a predecessor left open is ended.
+        """Return the producer; make it first if there is none, which ends a predecessor's open transaction.
 
         Raises:
-            TransportUnavailable, TransportRefused: It could not be.
+            TransportUnavailable, TransportRefused: The producer could not be made.
         """
         if self._producer is None:
             self._producer = TransactionalProducer(self._settings.producer, self._settings.transaction_timeout_ms)
@@ -54,12 +54,12 @@ class Publisher:
         return self._producer
 
     def resolve(self) -> None:
-        """Find out how the last transaction ended, if that is not known.
+        """Find out how the last transaction ended, if that is unknown.
 
-        First a new producer, then the positions: in this order, for until then the old one's commit may still arrive.
+        A new producer is made first, then the positions are read. Before that, the old producer's commit may still arrive.
 
         Raises:
-            TransportUnavailable: It cannot be told yet.
+            TransportUnavailable: The outcome is still unknown.
         """
         if not self._undecided:
             return
@@ -70,21 +70,22 @@ class Publisher:
         self._undecided = {}
 
     def has_left(self, partition: Partition, position: Committed) -> bool:
-        """Whether exactly this was found to have left after it had been told that its outcome is not known."""
+        """Return whether this position, after an unknown outcome, turned out to be committed."""
         return self._left.get(partition) == position
 
     def take_failed(self, positions: Mapping[Partition, Committed]) -> bool:
-        """Whether one of exactly these was found not to have left after it had been told that its outcome is not known; once."""
+        """Return whether one of these positions, after an unknown outcome, turned out not to be committed; reports it once."""
         failed, self._failed = self._failed, {}
         return any(failed.get(each) == position for each, position in positions.items())
 
     def commit(self, records: Sequence[ProducerRecord], positions: Mapping[Partition, Committed]) -> None:
-        """One transaction, under the group as it is; `resolve` comes before.
+        """Commit one transaction under the current membership. Call `resolve` first.
 
         Raises:
-            NotTaken: One of the records is the reason; nothing left.
-            PublishRefused: The group has moved on; nothing left.
-            NothingLeft, TransportUnavailable: The latter while it is not known.
+            NotTaken: One record was refused for good; nothing was committed.
+            PublishRefused: The group has rebalanced; nothing was committed.
+            NothingLeft: The transaction failed; nothing was committed.
+            TransportUnavailable: The outcome is unknown.
             TransportRefused: Two workers use the same transactional id, or a right is missing.
         """
         assert not self._undecided
@@ -121,14 +122,14 @@ class Publisher:
             self._producer = None
 
     def _recover(self, positions: Mapping[Partition, Committed], error: errors.KafkaError) -> None:
-        """Returns if it all left in spite of the error."""
-        _LOG.warning("the outcome of a transaction is not known, finding out: %s", text_of(error))
+        """Find out the outcome after an error. Returns if the transaction was committed in spite of the error, else raises."""
+        _LOG.warning("the outcome of a transaction is unknown and is looked up before the next one: %s", text_of(error))
         self._refuse_twins(error)
         self.resolve()
         if all(self.has_left(*each) for each in positions.items()):
             return
         if lost := self._fencing.not_owned(positions):
-            raise PublishRefused(f"somebody else has moved the position of {', '.join(map(str, lost))}")
+            raise PublishRefused(f"another worker has moved the position of {', '.join(map(str, lost))}")
         self._failed = {}
         problem = to_transport_error("the output", error)
         raise (NothingLeft(str(problem)) if isinstance(problem, TransportUnavailable) else problem) from error
@@ -147,7 +148,7 @@ class Publisher:
         now = monotonic()
         self._fenced_at.append(now)
         if len(self._fenced_at) == _FENCES and now - self._fenced_at[0] < _FENCES_SECONDS:
-            problem = "another worker uses it: two services share one run directory, or one was copied. Give each its own"
+            problem = "another worker uses it: two services share one run directory, or it was copied. Give each its own"
             raise TransportRefused(f"transactional id {self._settings.transactional_id}", problem)
 
     def _discard(self, producer: TransactionalProducer) -> None:

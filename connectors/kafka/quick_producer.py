@@ -1,4 +1,4 @@
-"""The client's producer, with less work for each record."""
+"""The client's producer with less work per record."""
 
 from functools import lru_cache
 from struct import iter_unpack
@@ -10,21 +10,21 @@ from kafka import KafkaProducer, TopicPartition
 from domain.identifiers import MAX_LENGTH
 
 _PLAIN_BYTES = 64 << 10
-"""What is longer is sent as the client does: it looks at the size again."""
+"""Longer values are sent by the client's own code, which checks the size again."""
 
 _KEYS, _KEY_BYTES = 1 << 14, 4 * MAX_LENGTH
-"""Of so many keys the partition is remembered, and of none that is longer: that is no unit's id, but the key of a dead letter."""
+"""How many keys' partitions are cached, and the longest key cached. A longer key is no unit's id, but that of a dead letter."""
 
 _MASK, _MIX = 0xFFFFFFFF, 0x5BD1E995
 
 
 class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships no types.
-    """Sends what is here always so: bytes, in a transaction, mostly with a key, to a topic that is known.
+    """Sends the only form that occurs here: bytes in a transaction, mostly with a key, to a known topic.
 
-    For each record the client (3.0.12) looks anew at the topics, sorts their partitions, computes the hash of the key byte by
-    byte, looks at each header's type and whether the transaction is sound, and behind a full batch wakes its sender. That took
-    longer than writing the record. And it waits for the positions' answers before the first record is written; here they are
-    waited for before the transaction may end.
+    For each record the client (3.0.12) looks up the topics, sorts their partitions, and computes the key's hash byte by byte.
+    It checks each header's type and the transaction's state, and wakes its sender when a batch is full. That took longer than
+    writing the record. The client also waits for the brokers' answer to the offsets before it writes the first record; here the
+    wait comes before the commit.
     """
 
     def begin_transaction(self) -> None:
@@ -33,7 +33,7 @@ class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships 
         super().begin_transaction()
 
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
-        """Returns at once. That they were refused is raised by whatever comes next."""
+        """Start sending the offsets and return at once. If the brokers refuse them, the next call raises the error."""
         self._offsets = self._transaction_manager.send_offsets_to_transaction(offsets, group_metadata)
         self._sender.wakeup()
 
@@ -61,9 +61,9 @@ class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships 
 
 
 def partition_of(key: bytes, count: int) -> int:
-    """Of so many partitions, as all of Kafka's clients choose it: by the positive murmur2 of the key.
+    """Return the partition of `count` that all Kafka clients choose: by the positive murmur2 of the key.
 
-    A key that is too long for a unit's id may have megabytes, for which that takes seconds: by its checksum.
+    A key too long for a unit's id may have megabytes, for which murmur2 takes seconds; it is placed by its checksum.
     """
     return _partition_of_id(key, count) if len(key) <= _KEY_BYTES else crc32(key) % count
 

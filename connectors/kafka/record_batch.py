@@ -1,7 +1,7 @@
-"""Batches as the brokers keep them, read so that a record which the client cannot read costs itself, and no neighbour.
+"""Decodes record batches so that a record that the client cannot decode does not affect its neighbours.
 
-Brokers take what kafka-python (3.0.12) gives up its whole batch for: header names that are not UTF-8, attributes of 128 and more.
-And they take offsets that two records of a batch share, with which the client comes back as if they were two places.
+Brokers accept records for which kafka-python (3.0.12) gives up the whole batch: header names that are not UTF-8, attributes of
+128 and more. Brokers also accept two records of one batch with the same offset; the client then returns both with it.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from connectors.kafka.core.records import RawHeaders, UndecodableHeaders
 
 
 class _Content(NamedTuple):
-    """What a record says, as far as it can be read. `place` is its distance from the start of its batch, if it says so."""
+    """The content of a record as far as it can be decoded. `place` is its offset within the batch; None if undecodable."""
 
     place: int | None
     key: bytes | None
@@ -24,15 +24,15 @@ class _Content(NamedTuple):
 
 
 class RecordBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python ships no types.
-    """Of format 2. A record that cannot be read has `UndecodableHeaders`; if nothing of it can, its value is all its bytes.
+    """A batch of format 2. A damaged record gets `UndecodableHeaders`; if it is wholly undecodable, its bytes are its value.
 
-    Raises CorruptRecordError where it cannot be told any more where the next record begins.
+    Raises CorruptRecordError if the start of the next record cannot be found.
     """
 
     def __init__(self, buffer: Any) -> None:
         super().__init__(buffer)
         self._next_place = self.base_offset
-        # Each has an offset of its own: so many may be missing, for compaction took them.
+        # Offsets are unique, so this is the number of offsets that compaction has removed from the batch.
         self._most_ahead = self.last_offset_delta + 1 - self.records_count
 
     def __next__(self) -> Any:
@@ -49,12 +49,12 @@ class RecordBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python shi
         return record
 
     def _is_in_place(self, offset: int, at: int) -> bool:
-        """Behind the one before it, and with room for those that follow."""
+        """Return whether the offset lies behind the previous record's and leaves room for those that follow."""
         return bool(self._next_place <= offset <= self.base_offset + at + self._most_ahead)
 
     def _as_far_as_it_goes(self, at: int, start: int) -> DefaultRecord:
         if self._most_ahead < 0:
-            raise CorruptRecordError(f"{self.records_count} records with {self.last_offset_delta + 1} offsets")
+            raise CorruptRecordError(f"the batch has {self.records_count} records but {self.last_offset_delta + 1} offsets")
         frame, self._pos = _framed(self._buffer, start)
         self._next_record_index = at + 1
         try:
@@ -64,26 +64,26 @@ class RecordBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python shi
         offset, defects = self.base_offset + (content.place or 0), content.defects
         if content.place is None or not self._is_in_place(offset, at):
             if content.place is not None:
-                defects += (f"its batch has it at offset {offset}, which is another record's",)
+                defects += (f"its batch gives it offset {offset}, which belongs to another record",)
             offset = self._next_place
         headers = UndecodableHeaders(content.headers, "; ".join(defects)) if defects else content.headers
         return DefaultRecord(len(frame), offset, self.max_timestamp, self.timestamp_type, content.key, content.value, headers)
 
 
 def _framed(buffer: Any, start: int) -> tuple[bytes, int]:
-    """The bytes of the record that begins there, and where the next one does."""
+    """Return the bytes of the record that begins at `start`, and the start of the next one."""
     try:
         length, start = decode_varint(buffer, start)
     except (ValueError, IndexError) as error:
         raise CorruptRecordError(f"a record without a length: {error}") from error
     if not 0 <= length <= len(buffer) - start:
-        raise CorruptRecordError(f"a record of {length} bytes, and there are {len(buffer) - start}")
+        raise CorruptRecordError(f"a record of {length} bytes, but only {len(buffer) - start} are left")
     return bytes(buffer[start : start + length]), start + length
 
 
 def _read(frame: bytes) -> _Content:
-    """Raises ValueError or IndexError for what is no record."""
-    _, at = decode_varint(frame, 1)  # Behind the attributes, the time.
+    """Decode a record's bytes. Raises ValueError or IndexError if they are no record."""
+    _, at = decode_varint(frame, 1)  # The timestamp; the attributes come before it.
     place, at = decode_varint(frame, at)
     key, at = _bytes(frame, at)
     value, at = _bytes(frame, at)
@@ -101,12 +101,12 @@ def _read(frame: bytes) -> _Content:
             defects[f"the name of a header is not UTF-8: {name[:80]}"] = None
         headers.append((name, data))
     if at != len(frame):
-        raise ValueError(f"{len(frame) - at} bytes behind its headers")
+        raise ValueError(f"{len(frame) - at} bytes after its headers")
     return _Content(place, key, value, headers, tuple(defects))
 
 
 def _bytes(frame: bytes, at: int) -> tuple[bytes | None, int]:
     length, at = decode_varint(frame, at)
     if length > len(frame) - at:
-        raise ValueError(f"a part of {length} bytes, and there are {len(frame) - at}")
+        raise ValueError(f"a part of {length} bytes, but only {len(frame) - at} are left")
     return (frame[at : at + length], at + length) if length >= 0 else (None, at)

@@ -1,4 +1,4 @@
-"""Sends dead letters back to the input topic, in one transaction with the notes that say so."""
+"""Sends dead letters back to the input topic, in one transaction with the notes about it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -25,7 +25,7 @@ _NEVER_TAKEN = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 
 
 class _NotTaken(Exception):
-    """The topic will never take the letter at this place."""
+    """The topic will never accept the dead letter at index `at`."""
 
     def __init__(self, at: int, error: BaseException) -> None:
         super().__init__(str(error))
@@ -33,7 +33,7 @@ class _NotTaken(Exception):
 
 
 class KafkaRequeue:
-    """The transactional id is that of the group's dead letters: from its making on nobody who ordered before can commit."""
+    """Requeues dead letters. All processes use one transactional id per group, so a new object fences the earlier ones."""
 
     def __init__(self, settings: KafkaSettings, sign: Sign) -> None:
         self._settings = settings
@@ -42,11 +42,11 @@ class KafkaRequeue:
         self._begin()
 
     def requeue(self, letters: Sequence[StoredDeadLetter]) -> Iterator[Outcome]:
-        """All of them in one transaction, without those that cannot be.
+        """Requeue in one transaction all letters that can be requeued.
 
         Raises:
-            DeadLettersInUse: Somebody else began to order; nothing of this was done.
-            TransportUnavailable: Nothing was done, or that is not known: the topic will tell.
+            DeadLettersInUse: Another process has started requeueing or discarding; nothing was done here.
+            TransportUnavailable: Nothing was done, or the outcome is unknown; reading the topic again shows which.
         """
         refused, left = list[Outcome](), list[StoredDeadLetter]()
         partitions = len(self._partitions())
@@ -57,7 +57,7 @@ class KafkaRequeue:
             try:
                 done = self._sent(left)
             except _NotTaken as error:
-                problem = f"{self._settings.topics.input} does not take it ({error}). Raise its max.message.bytes"
+                problem = f"{self._settings.topics.input} does not accept it ({error}). Raise the topic's max.message.bytes"
                 refused.append(Outcome(left.pop(error.at).number, None, problem))
             else:
                 yield from (Outcome(each.number, each.position) for each in done)
@@ -65,7 +65,7 @@ class KafkaRequeue:
         yield from refused
 
     def note(self, actions: Sequence[Action]) -> None:
-        """In one transaction. Raises as `requeue`."""
+        """Write the notes in one transaction. Raises as `requeue`."""
         self._within_transaction(lambda: self._send_notes(actions))
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class KafkaRequeue:
             raise _NotTaken(at, error) from error
 
     def _send_notes(self, actions: Sequence[Action]) -> None:
-        """Each into the partition of its letter, and all of them arrive."""
+        """Send each note to the partition of its dead letter, and wait until all have arrived."""
         futures = []
         for each in actions:
             note, partition = note_of(self._settings.topics.dead_letters, each), _partition_of(each.number)
@@ -116,13 +116,13 @@ class KafkaRequeue:
             future.get(timeout=0)
 
     def _flush(self, futures: Sequence[Any]) -> None:
-        """The client gives up a flush when a batch is split."""
+        """Flush until all futures are done: the client's flush ends early if a batch is split."""
         while not all(future.is_done for future in futures):
             with suppress(errors.UnknownError):
                 self._connected().flush()
 
     def _within_transaction(self, send: Callable[[], Any]) -> Any:
-        """Whatever goes wrong, the producer is thrown away: a new one aborts what is open."""
+        """Run `send` in a transaction. After a failure the producer is discarded, and a new one aborts the open transaction."""
         limit_ms = self._settings.transaction_timeout_ms
         until = monotonic() + limit_ms / 1000
         try:
@@ -144,8 +144,8 @@ class KafkaRequeue:
         problem = to_transport_error(self._settings.topics.input, error)
         if isinstance(problem, TransportRefused):
             raise problem from error
-        text = f"whether the last ones were done is not known ({text_of(error)})"
-        raise TransportUnavailable(f"{text}: the same order again finds out, and does the rest once") from error
+        text = f"it is unknown whether the last ones were done ({text_of(error)})"
+        raise TransportUnavailable(f"{text}: repeat the command; it finds out, and does the rest once") from error
 
     def _begin(self) -> None:
         own = {"transactional_id": f"{self._settings.group_id}.dead-letters"}
@@ -155,7 +155,7 @@ class KafkaRequeue:
             self._connected().init_transactions()
 
     def _connected(self) -> KafkaProducer:
-        assert self._producer is not None, "of no use after a failure, for another one would fence whoever came meanwhile"
+        assert self._producer is not None, "not usable after a failure: a new producer would fence a process that started since"
         return self._producer
 
     def _partitions(self) -> set[int]:
@@ -176,13 +176,13 @@ def _partition_of(number: str) -> Partition:
 
 
 def _why_not(letter: StoredDeadLetter, topic: str, partitions: int) -> str | None:
-    """Why it cannot go back to where it came from."""
+    """Return why the dead letter cannot be requeued to its origin, or None if it can."""
     headers, origin = dict(letter.letter.record.headers), letter.letter.record.origin
     if NOTIFICATION_ID in headers:
-        text = "it is a notification that its topic did not take: raise the topic's max.message.bytes, and send it there yourself"
+        text = "it is a notification that its topic refused: raise the topic's max.message.bytes, and send the record yourself"
         return f"{text} (show --raw)"
     if origin.partition.topic != topic:
-        return f"it came from topic {origin.partition.topic}, and {topic} is read now"
+        return f"it came from topic {origin.partition.topic}, but the service reads {topic} now"
     if origin.partition.number >= partitions:
-        return f"it came from partition {origin.partition.number}, and {topic} has only {partitions}"
+        return f"it came from partition {origin.partition.number}, but {topic} has only {partitions}"
     return None

@@ -1,4 +1,4 @@
-"""Which topics the Kafka transport reads and writes, as whom, and how long it waits."""
+"""The settings of the Kafka transport: topics, client options, limits and times."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,13 +10,13 @@ from connectors.kafka.core.client_options import ClientOptions
 from connectors.kafka.core.topic_names import KafkaTopics
 
 _CONSUMER_DEFAULTS: Mapping[str, Any] = {
-    # What is read ahead is held in memory; a worker that was killed is missed after 10 s, not 45.
+    # Records read ahead are held in memory. A killed worker is detected after 10 s instead of 45 s.
     "fetch_max_bytes": 16 << 20,
     "session_timeout_ms": 10_000,
     "heartbeat_interval_ms": 2_000,
     "metadata_max_age_ms": 10_000,
     "request_timeout_ms": 10_000,
-    # A broker that comes back is noticed within a second; by default it takes up to half a minute.
+    # A broker that comes back is noticed within 1 s; by default it takes up to 30 s.
     "reconnect_backoff_max_ms": 1_000,
     "retry_backoff_ms": 50,
 }
@@ -29,21 +29,21 @@ _CONSUMER_ALWAYS: Mapping[str, Any] = {
     "partition_assignment_strategy": (CooperativeStickyAssignor,),
 }
 _PRODUCER_DEFAULTS: Mapping[str, Any] = {
-    # Of a cycle of one partition, two instead of six. Topics take 1 MiB by default; for one that takes less it is split.
+    # A cycle of one partition fits in two batches instead of six. Topics accept 1 MiB by default; else the client splits it.
     "batch_size": 512 << 10,
     "reconnect_backoff_max_ms": 1_000,
-    # Between the steps of a transaction; the default of 100 costs up to 400 ms from one to the next.
+    # The pause between the steps of a transaction; the default of 100 costs up to 400 ms per transaction.
     "retry_backoff_ms": 5,
 }
 _PRODUCER_ALWAYS: Mapping[str, Any] = {"acks": -1, "allow_auto_create_topics": False, "metrics_enabled": False}
 
 
 class KafkaSettings(msgspec.Struct, frozen=True):
-    """`consumer` and `producer` are all options of kafka-python's clients, by its names.
+    """`consumer` and `producer` hold all options of kafka-python's clients, by its names.
 
-    The transactional id is the worker's own: the same after a restart, for it ends what its predecessor left open, and
-    different from that of any other worker. A value of more than `max_value_bytes` is cut. No call waits longer for the
-    brokers than about `call_timeout_ms`, but `publish`, which takes up to `transaction_timeout_ms` more.
+    The transactional id belongs to one worker. It stays the same after a restart, so that the worker ends what its predecessor
+    left open, and differs from all other workers' ids. A value of more than `max_value_bytes` is cut. No call waits for the
+    brokers for much longer than `call_timeout_ms`, except `publish`, which takes up to `transaction_timeout_ms` more.
     """
 
     topics: KafkaTopics
@@ -64,17 +64,17 @@ class KafkaSettings(msgspec.Struct, frozen=True):
 
     @property
     def max_request_bytes(self) -> int:
-        """What the producer takes of a record, by itself."""
+        """The largest record that the producer itself accepts, in bytes."""
         return int(self.producer.get("max_request_size", 1 << 20))
 
     @property
     def look_interval_ms(self) -> int:
-        """How often the topics are looked at: whether the input was made anew, or has grown."""
+        """How often the topics are checked, in ms: whether the input topic was recreated or has grown."""
         return int(self.consumer["metadata_max_age_ms"])
 
     @property
     def settling_seconds(self) -> float:
-        """Until when a group with cooperative assignment has told everybody of the next generation, and a little more."""
+        """How long a cooperative rebalance takes to reach all members (two heartbeats), in seconds."""
         return 2 * int(self.consumer["heartbeat_interval_ms"]) / 1000
 
     @property
@@ -82,12 +82,12 @@ class KafkaSettings(msgspec.Struct, frozen=True):
         return int(self.producer["transaction_timeout_ms"])
 
     def uncommitted(self) -> "KafkaSettings":
-        """To read what is written, decided or not."""
+        """Return settings for a consumer that also reads undecided records."""
         return msgspec.structs.replace(self, consumer={**self.consumer, "isolation_level": "read_uncommitted"})
 
     @classmethod
     def make(cls, topics: KafkaTopics, options: ClientOptions, transactional_id: str, max_value_bytes: int) -> "KafkaSettings":
-        """What was given over what is the default here, and under what is always so."""
+        """Combine defaults, given options and fixed options; given options override defaults, fixed ones override both."""
         given = dict(options.consumer)
         begins_at_earliest = given.pop("begins_at_earliest", True)
         call_timeout_ms = given.pop("call_timeout_ms", 5_000)
@@ -100,7 +100,7 @@ class KafkaSettings(msgspec.Struct, frozen=True):
 
 
 def _waits_of(transaction_timeout_ms: int) -> dict[str, int]:
-    """Within a transaction. A batch leaves when it is full or everything was handed over: none lingers for longer."""
+    """Return the limits within a transaction. Batches are sent when full or at the flush, so `linger_ms` is an upper bound."""
     return {
         "transaction_timeout_ms": transaction_timeout_ms,
         "delivery_timeout_ms": transaction_timeout_ms,

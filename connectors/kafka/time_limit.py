@@ -1,4 +1,4 @@
-"""Calls that the Kafka client would wait in for ever, with a limit."""
+"""Puts a time limit on calls in which the Kafka client could wait for ever."""
 
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -11,10 +11,9 @@ _Answer = TypeVar("_Answer")
 
 
 class Bounded:
-    """Runs calls one after the other in a thread of its own, which does not keep the process from ending.
+    """Runs calls one after the other in a daemon thread of its own.
 
-    Of no use any more after a call that was not answered in time: that call is still in its thread, and may yet have its
-    effect.
+    It cannot be used again after a call that timed out: that call is still running in the thread, and may still take effect.
     """
 
     def __init__(self) -> None:
@@ -23,10 +22,10 @@ class Bounded:
         self._thread: Thread | None = None
 
     def call(self, call: Callable[[], _Answer], timeout_ms: int) -> _Answer:
-        """What it returns or raises.
+        """Run the call; return its result, or raise its error.
 
         Raises:
-            KafkaTimeoutError: It did neither within the time.
+            KafkaTimeoutError: The call did not end in time.
         """
         if self._thread is None:
             self._thread = Thread(target=self._answer, name="kafka-bounded", daemon=True)
@@ -41,12 +40,12 @@ class Bounded:
         return answer  # type: ignore[no-any-return]  # What the call returned.
 
     def close(self) -> None:
-        """Lets the thread go once its call has come back."""
+        """Let the thread end once its call has returned."""
         self._questions.put(None)
 
     def _answer(self) -> None:
         while (call := self._questions.get()) is not None:
             try:
                 self._answers.put((call(), None))
-            except BaseException as error:  # noqa: BLE001 - Whatever it is, it is raised where the call was made.
+            except BaseException as error:  # noqa: BLE001 - Any error is raised again in the calling thread.
                 self._answers.put((None, error))

@@ -1,4 +1,4 @@
-"""A look at all topics and the group's positions together, for whoever copies the topics."""
+"""Reads the ends of all topics together with the group's positions, for commands that copy the topics."""
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -17,8 +17,9 @@ _TRIES_SECONDS = 5
 
 
 class TopicEnds(msgspec.Struct, frozen=True):
-    """`starts` and `ends` are those of the logs' decided parts. `positions` are those of the group in the input, as far as
-    there are any. All that was sent because of records before them lies before `written`.
+    """`starts` and `ends` are those of the logs' decided parts. `positions` are the group's in the input, where there are any.
+
+    `written` are the ends of the logs; all output caused by records before the positions lies before them.
     """
 
     starts: Mapping[Partition, int]
@@ -28,14 +29,14 @@ class TopicEnds(msgspec.Struct, frozen=True):
 
     @property
     def is_decided(self) -> bool:
-        """Whether nothing lay in an open transaction."""
+        """Return whether no open transaction was in the logs."""
         return all(self.ends[each] >= end for each, end in self.written.items())
 
 
 class TopicEndsReader:
-    """Needs Read on the topics and Describe on the group, and no more.
+    """Needs only Read on the topics and Describe on the group.
 
-    Any call but `close` raises TransportUnavailable or TransportRefused.
+    Any call but `close` may raise TransportUnavailable or TransportRefused.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -45,7 +46,7 @@ class TopicEndsReader:
         self._written = LogReader(settings.uncommitted())
 
     def look(self) -> TopicEnds:
-        """Positions are asked for first: what they stand on was written before, though it may not be decided yet."""
+        """Read positions and ends. Positions come first, so that the output they rest on lies before `written`."""
         topics = self._settings.topics
         self._topics.look()
         positions = self._positions(self._committed.partitions(topics.input))
@@ -54,11 +55,11 @@ class TopicEndsReader:
         return TopicEnds(self._committed.starts(partitions), self._committed.ends(partitions), written, positions)
 
     def again(self, topic_ends: TopicEnds) -> TopicEnds:
-        """The same with the ends as they are now: in the end all is decided that had been written."""
+        """Return the same with the current decided ends; call it until all that was written is decided."""
         return msgspec.structs.replace(topic_ends, ends=self._committed.ends(topic_ends.written))
 
     def find_since(self, topic_ends: TopicEnds, instant: Instant) -> Mapping[Partition, int]:
-        """The first offset whose record says that it was written then or later, of those partitions that have one."""
+        """Return the first offset with a timestamp of `instant` or later, for the partitions that have one."""
         return self._committed.find_since(topic_ends.written, instant)
 
     def close(self) -> None:
@@ -71,7 +72,7 @@ class TopicEndsReader:
         return {each: offset for each, offset in found.items() if offset is not None}
 
     def _position(self, partition: Partition) -> int | None:
-        """A running worker decides its transaction every few milliseconds; it is undecided only in between."""
+        """Return the position. It is undecided for moments only: a running worker ends its transactions within milliseconds."""
         until = monotonic() + _TRIES_SECONDS
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Copies the output topics to files, in the form that the file transport writes, for whoever compares files."""
+"""Copies the output topics to files in the form of the file transport, for comparing them as files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,9 +12,9 @@ from connectors.port import Channel
 
 
 class TopicExport:
-    """Reads from the beginnings of the topics, and appends to `<channel>.jsonl`.
+    """Reads the topics from their beginnings, and appends to `<channel>.jsonl`.
 
-    The records of a partition keep their order. What people noted beside dead letters is left out.
+    The records of a partition keep their order. Operators' notes among the dead letters are left out.
     """
 
     def __init__(self, settings: KafkaSettings, directory: Path) -> None:
@@ -22,7 +22,7 @@ class TopicExport:
         self._reader = CommittedReader(settings, list(self._files))
 
     def catch_up(self) -> None:
-        """Copy what is there as of now.
+        """Copy the records up to the current ends.
 
         Raises:
             TransportUnavailable, TransportRefused: The topics cannot be read.

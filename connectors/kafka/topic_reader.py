@@ -1,4 +1,4 @@
-"""Reads topics as anybody does who reads committed records: no group, from where one likes, up to where they end."""
+"""Reads topics without a group: committed records, from any offset, up to the current ends."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -18,11 +18,11 @@ from domain.record import Partition
 _POLL_MS = 200
 _AT_ONCE = 5_000
 _DECIDED_SECONDS = 60
-"""A transaction that was left open is ended by the brokers within its time-out and some 10 s more."""
+"""How long to wait for an open transaction: the brokers end it within its time-out and some 10 s more."""
 
 
 class CommittedReader:
-    """Of some topics of a service. Any call raises TransportUnavailable or TransportRefused."""
+    """A reader of some of the service's topics. Any call may raise TransportUnavailable or TransportRefused."""
 
     def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
         self._settings = settings
@@ -43,14 +43,14 @@ class CommittedReader:
         return ", ".join(self._topics)
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Where what is decided ends, as of now."""
+        """Return the current ends of the decided parts."""
         return self._ends(self._reader)
 
     def decided_ends(self) -> dict[TopicPartition, int]:
-        """The same once everything is decided that anybody has written up to now.
+        """Return the ends once all records written before the call are decided.
 
         Raises:
-            TransportUnavailable: Somebody's transaction stays open.
+            TransportUnavailable: A transaction stays open.
         """
         until = monotonic() + _DECIDED_SECONDS
         with closing(self._made("read_uncommitted")) as uncommitted:
@@ -60,16 +60,16 @@ class CommittedReader:
             if all(end >= written[name] for name, end in ends.items()):
                 return ends
             if monotonic() > until:
-                raise TransportUnavailable(f"{self._what}: somebody's transaction is still open after {_DECIDED_SECONDS} s")
+                raise TransportUnavailable(f"{self._what}: a transaction is still open after {_DECIDED_SECONDS} s; try again")
             with translated(self._what):
-                self._reader.poll(timeout_ms=_POLL_MS, max_records=1)  # The client's way to wait; `read` begins with a seek.
+                self._reader.poll(timeout_ms=_POLL_MS, max_records=1)  # Only to wait; `read` begins with a seek.
 
     def seek_beginnings(self) -> None:
         with translated(self._what):
             self._reader.seek_to_beginning()
 
     def seek_instant(self, since: Instant) -> None:
-        """To the first record of each partition that the brokers have had since."""
+        """Seek in each partition to the first record with a timestamp of `since` or later."""
         with translated(self._what):
             found = self._reader.offsets_for_times(dict.fromkeys(self._names, since), timeout_ms=self._settings.call_timeout_ms)
             ends = self.ends()
@@ -77,7 +77,7 @@ class CommittedReader:
                 self._reader.seek(name, found[name].offset if found.get(name) else ends[name])
 
     def seek_only(self, offsets: Mapping[Partition, int]) -> None:
-        """To these offsets, or to the first that there is behind; of other partitions nothing is read."""
+        """Seek to these offsets, or to the first that still exists; partitions not named are not read."""
         with translated(self._what):
             starts = self._reader.beginning_offsets(self._names, timeout_ms=self._settings.call_timeout_ms)
             ends = self.ends()
@@ -85,9 +85,9 @@ class CommittedReader:
                 self._reader.seek(name, min(max(offsets.get(Partition(*name), ends[name]), starts[name]), ends[name]))
 
     def read(self, ends: Mapping[TopicPartition, int]) -> Iterator[tuple[TopicPartition, list[Any]]]:
-        """What lies between where reading stands and these ends, a piece of a partition at a time, in order.
+        """Yield the records from the current offsets up to `ends`, one piece of one partition at a time, in order.
 
-        Reading then stands at the ends: what a poll brings beyond them is read again.
+        Afterwards the reader stands at the ends; records beyond them are read again by the next call.
         """
         limit_ms = self._settings.call_timeout_ms
         while True:

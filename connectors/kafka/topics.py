@@ -1,4 +1,4 @@
-"""The topics as the brokers know them: that they are there, whose they are, what they take."""
+"""Looks up the topics at the brokers: their existence, ids, rights and limits."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,15 +16,15 @@ from connectors.kafka.settings import KafkaSettings
 from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
 
 DEFAULT_LIMIT = 1_048_588
-"""`max.message.bytes` of a topic that says nothing else, in bytes of one batch."""
+"""The default of a topic's `max.message.bytes`: bytes of one batch."""
 
 _UNKNOWN = errors.UnknownTopicOrPartitionError
 _GRACE_SECONDS = 3
-"""A topic that was just made, or a broker that just came up, may not be known everywhere yet."""
+"""How long a missing topic is tolerated: after its creation, or a broker's start, not every broker knows it yet."""
 
 
 class Topic(NamedTuple):
-    """`topic_id` is another one when a topic of the same name is made anew."""
+    """A topic. A recreated topic of the same name has another `topic_id`."""
 
     name: str
     topic_id: UUID
@@ -32,16 +32,16 @@ class Topic(NamedTuple):
 
 
 class Right(StrEnum):
-    """What somebody may do with a topic, as the brokers call it."""
+    """A right on a topic, by the brokers' name for it."""
 
     READ = "Read"
     WRITE = "Write"
 
 
 class Topics:
-    """Asks about the topics of the settings. `input` is what was last heard of the one that is read.
+    """Looks up the topics of the settings. `input` is the input topic as last seen.
 
-    `of_outputs` is what is needed of the outputs: whoever looks at them only does not need what the service does.
+    `of_outputs` is the right needed on the output topics; commands that only read them need less than the service.
     """
 
     def __init__(self, settings: KafkaSettings, of_outputs: Right = Right.WRITE) -> None:
@@ -54,11 +54,11 @@ class Topics:
         self.input: Topic | None = None
 
     def look(self) -> Topic:
-        """The input topic as it is now; all topics are there and we have the rights that we need.
+        """Return the input topic as it is now, after a check that all topics and rights are there.
 
         Raises:
-            TransportWithheld: Some are missing, or rights are; it names all of them.
-            TransportRefused: The input is not the one that it was.
+            TransportWithheld: Topics or rights are missing; the text names all of them.
+            TransportRefused: The input topic was recreated.
         """
         described = self._describe()
         withheld = self._withheld(described)
@@ -74,14 +74,14 @@ class Topics:
         return topic
 
     def find_withheld(self) -> list[TransportWithheld]:
-        """Each topic that is missing, and each right, as the brokers say at this instant."""
+        """Return each missing topic and each missing right as the brokers report them now."""
         return self._withheld(self._describe())
 
     def check_transactions(self) -> None:
-        """Whether we have rights on our transactional id; brokers that cannot be asked, or are not ready for it, say nothing.
+        """Check the rights on the transactional id. No error if the brokers cannot be asked or are not ready for it.
 
         Raises:
-            TransportWithheld: We have not.
+            TransportWithheld: A right is missing.
         """
         what = f"transactional id {self._settings.transactional_id}"
         try:
@@ -92,7 +92,7 @@ class Topics:
             return
 
     def limits(self) -> dict[str, int]:
-        """The largest batch of each output topic, in bytes. What we may not ask is taken to be the default."""
+        """Return the largest batch of each output topic in bytes; the brokers' default where reading it is not allowed."""
         outputs = (self._settings.topics.notifications, self._settings.topics.dead_letters)
         found = dict.fromkeys(outputs, DEFAULT_LIMIT)
         with suppress(errors.KafkaError):
@@ -101,7 +101,7 @@ class Topics:
         return found
 
     def is_compacted(self) -> bool:
-        """Whether the brokers may thin the input out: envelopes of one key are not versions of each other."""
+        """Return whether the input topic is compacted, which loses envelopes: those of one key do not replace each other."""
         with suppress(errors.KafkaError):
             policies = self._configurations(self._settings.topics.input, key="cleanup.policy").values()
             return any("compact" in str(each["value"]) for each in policies)
@@ -124,7 +124,7 @@ class Topics:
         return {name: values[key] for name, values in found.items() if key in values}
 
     def _describe(self) -> dict[str, Mapping[str, Any]]:
-        """What the brokers say of each topic of the settings."""
+        """Return the brokers' description of each topic of the settings."""
         admin, names = self._connected(), self._settings.topics.all
         with translated("the topics"):
             found = {each["name"]: each for each in admin.describe_topics([*names])}
@@ -145,14 +145,14 @@ class Topics:
         return self._not_allowed(name, needed.lower()) if allowed and needed.upper() not in allowed else None
 
     def _be_patient(self, described: Mapping[str, Mapping[str, Any]]) -> None:
-        """Raises TransportUnavailable while a topic that is not known may still become so."""
+        """Raise TransportUnavailable while an unknown topic may still become known."""
         unknown = [name for name, found in described.items() if found["error_code"] == _UNKNOWN.errno]
         if not unknown:
             return
         now = monotonic()
         self._missing_since = now if self._missing_since is None else self._missing_since
         if now - self._missing_since < _GRACE_SECONDS:
-            raise TransportUnavailable(f"topic {', '.join(unknown)}: the brokers do not know it")
+            raise TransportUnavailable(f"topic {', '.join(unknown)}: the brokers do not know it yet; waiting for it")
 
     def _needed(self, name: str) -> Right:
         return Right.READ if name == self._settings.topics.input else self._of_outputs
@@ -165,15 +165,15 @@ class Topics:
 
     def _missing(self, name: str) -> TransportWithheld:
         role = "topic that is read" if name == self._settings.topics.input else "output topic"
-        remedy = "Make it (kafka-topics --create), with as many partitions as it shall keep, or name another one"
-        return TransportWithheld(f"topic {name}", f"this {role} does not exist, or may not be described. {remedy}")
+        remedy = "Create it (kafka-topics --create) with the number of partitions that it will keep, or configure another one"
+        return TransportWithheld(f"topic {name}", f"this {role} does not exist, or the user may not describe it. {remedy}")
 
 
 def made_anew(name: str, old: UUID, new: UUID) -> TransportRefused:
-    """The positions and the storage belong to a topic that is gone."""
+    """Return the error for positions and state that belong to a deleted topic of the same name."""
     problem = (
-        f"it was deleted and made anew: positions and state are of the topic with id {old}, its id is {new} now. To begin with "
-        "the new one, giving up what waits, delete the group's offsets (kafka-consumer-groups --delete-offsets) and name another "
-        "payment-status-notification.storage.namespace (embedded: another file)"
+        f"it was deleted and made anew: positions and state belong to the topic with id {old}, its id is now {new}. To start "
+        "with the new topic and give up the waiting envelopes, delete the group's offsets (kafka-consumer-groups "
+        "--delete-offsets) and set another payment-status-notification.storage.namespace (embedded: another file)"
     )
     return TransportRefused(f"topic {name}", problem)

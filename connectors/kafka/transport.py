@@ -1,4 +1,4 @@
-"""The transport over Kafka: a group member that reads, and one transaction per publication."""
+"""The transport over Kafka: reads as a group member, and publishes in transactions."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class KafkaTransport:
-    """As the port says. Nothing is connected before the first call.
+    """Implements the port. Nothing is connected before the first call.
 
     `clock` gives the instant of dead letters that are made here.
     """
@@ -64,11 +64,14 @@ class KafkaTransport:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences for an operator: what is not as it should be, and goes on all the same."""
+        """Sentences for an operator about problems that do not stop the service."""
         return (*self._input.notes, *self._paused.notes, *self._undecided.notes)
 
     def standing(self) -> TransportStatus:
-        """Who was given nothing may be just about to get what others give up for it, and hears of it with a heartbeat."""
+        """As the port describes. A new member without partitions may be about to receive ones that others are releasing.
+
+        It learns of them with a heartbeat. So it counts as joined only after `settling_seconds`.
+        """
         snapshot = self._fencing.snapshot
         is_settled = self._empty_since is None or monotonic() - self._empty_since > self._settings.settling_seconds
         return TransportStatus(snapshot is not None and is_settled, self.notes, self._input.misplaced)
@@ -78,7 +81,7 @@ class KafkaTransport:
         return self._fencing.assignment()
 
     def position(self, partition: Partition) -> Position | None:
-        """As the port says. What another program wrote there is handed out without its text."""
+        """As the port describes. A position that another program wrote is returned without its metadata."""
         self._connected()
         self._publisher.resolve()
         committed = self._log.position(partition, self._publisher.asked_under())
@@ -100,10 +103,10 @@ class KafkaTransport:
         return self._log.ends([partition])[partition]
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """As the port says.
+        """As the port describes.
 
         Raises:
-            TransportRefused: The log has nothing there, or not any more.
+            TransportRefused: The log does not reach `offset`, or retention deleted it.
         """
         member = self._connected()
         _refuse_outside(partition, offset, self.start_offset(partition), self.end_offset(partition))
@@ -116,8 +119,8 @@ class KafkaTransport:
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         member, fencing = self._connected(), self._fencing
         self._look_now_and_then()
-        # Before the records, for ends may not be later than they; and if there is no answer, nothing is lost. Also where no
-        # record may be read: an end that is not known must not be taken for one that was reached.
+        # Ends come before the records, because they must not be newer; if the brokers do not answer, no record is lost. Ends are
+        # read even if no record may be read: an unknown end must not pass for one that was reached.
         ends, log_ends = self._ends(fencing.sought)
         self._undecided.note(ends, log_ends, self._clock.now())
         now = monotonic()
@@ -130,7 +133,7 @@ class KafkaTransport:
             self._note_share()
             self._look_again()
         except BaseException:
-            # What came is not handed out, so it has to come again.
+            # Fetched records are not returned, so they must be fetched again.
             self._put_back(member, readable)
             raise
         delivered = [each for each in fetched.next_offsets if snapshot is not None and fencing.is_readable(each)]
@@ -151,14 +154,14 @@ class KafkaTransport:
             return
         self._look_again()
         if not_owned := self._fencing.not_owned([each.partition for each in rest]):
-            raise PublishRefused(f"not ours at the moment: {', '.join(map(str, not_owned))}")
+            raise PublishRefused(f"not assigned to this worker at the moment: {', '.join(map(str, not_owned))}")
         positions = {each.partition: positions[each.partition] for each in rest}
         if self._publisher.take_failed(positions):
-            raise NothingLeft("the last transaction was not committed, as has been found out")
+            raise NothingLeft("the last transaction was not committed; its output is sent again")
         self._commit([each for output in rest for each in output.records], positions)
 
     def close(self) -> None:
-        """Leaves the group. What cannot be closed in good order ends with the process."""
+        """Leave the group and close all clients. A client that fails to close ends with the process."""
         for each in (self._member, self._publisher, self._log, self._written, self._topics):
             with suppress(ResequencerError):
                 if each is not None:
@@ -176,14 +179,14 @@ class KafkaTransport:
         return self._member
 
     def _fitted(self) -> SizeLimits:
-        """By what the topics take now."""
+        """Return size limits by the topics' current settings."""
         most = self._settings.max_request_bytes
         return SizeLimits(self._settings.topics, {topic: min(limit, most) for topic, limit in self._topics.limits().items()})
 
     def _ends(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """Where the decided part of each log ends, and where the log does.
+        """Return the end of each log's decided part, and the end of each log.
 
-        Reading reaches what is decided, and no further: where it has reached the end of the log, the two are the same.
+        Reading gets as far as the decided end. If it has reached the log's end, both ends are equal.
         """
         written = self._written.ends(partitions)
         decided = self._log.ends([each for each, end in written.items() if self._next_offsets[each] < end])
@@ -202,10 +205,10 @@ class KafkaTransport:
             self._looked_at = monotonic()
 
     def _look_again(self) -> None:
-        """At the positions of partitions that the group may have given to somebody else in between.
+        """Check the positions of partitions that the group may have assigned to another worker in between.
 
-        One that cannot be told yet is looked at again the next time, and is neither read nor published for until then. Those that
-        were looked at least often come first: nobody's wait keeps another from its turn.
+        A position that stays unknown is checked again next time; until then its partition is neither read nor published for.
+        Partitions that were checked least often come first, so that a slow one does not keep the others waiting.
         """
         suspects = self._fencing.suspects()
         self._waiting = {each: tries for each, tries in self._waiting.items() if each in suspects}
@@ -221,20 +224,20 @@ class KafkaTransport:
             found = self._log.position(partition, self._publisher.asked_under())
         except TransportUnavailable as error:
             if partition not in self._waiting:
-                _LOG.info("%s waits: %s", partition, error)
+                _LOG.info("%s is neither read nor published for until its position is known: %s", partition, error)
             self._waiting[partition] = self._waiting.get(partition, 0) + 1
             return False
         if not self._fencing.compare(partition, found):
-            _LOG.warning("%s was another worker's in the meantime: it is taken over anew", partition)
+            _LOG.warning("%s was owned by another worker in the meantime; taking it over again", partition)
         return True
 
     def _put_back(self, member: GroupMember, partitions: Iterable[Partition]) -> None:
-        """What came of them is not handed out: it is read again."""
+        """Seek back to records that were fetched but not returned, so that they are fetched again."""
         for each in self._fencing.sought.intersection(partitions):
             member.seek(each, self._next_offsets[each])
 
     def _set_aside(self, fetched: Fetched, log_ends: Mapping[Partition, int]) -> None:
-        """What cannot be read costs its partition: the others go on."""
+        """Pause partitions that cannot be read; the others go on."""
         sought = self._fencing.sought
         behind = {each for each in sought if self._next_offsets[each] < log_ends.get(each, inf)}
         self._paused.keep(behind - fetched.next_offsets.keys())
@@ -249,7 +252,7 @@ class KafkaTransport:
         return tuple(record for each in delivered for record in to_records(each, fetched.records.get(each, ()), limit))
 
     def _commit(self, output: Sequence[OutputRecord], positions: Mapping[Partition, Committed]) -> None:
-        """What a topic does not take leaves as a dead letter under the same number."""
+        """Commit output and positions. A record that its topic refuses is replaced by a dead letter of the same number."""
         now = self._clock.now()
         records = [self._size_limits.fit(each, now) for each in output]
         while True:
@@ -267,15 +270,15 @@ class KafkaTransport:
         else:
             letter = self._size_limits.fit(output, self._clock.now())
         if record.topic == letter.topic and len(record.value) <= len(letter.value):
-            problem = f"it does not take a dead letter of {len(record.value)} bytes ({error})"
+            problem = f"it does not accept a dead letter of {len(record.value)} bytes ({error})"
             raise TransportRefused(f"topic {record.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
         return letter
 
 
 def _refuse_outside(partition: Partition, offset: int, start: int, end: int) -> None:
     if offset < start:
-        problem = f"the records {offset} to {start - 1} were not read and are gone: the retention has taken them"
+        problem = f"the records {offset} to {start - 1} were not read and are gone: retention deleted them"
         raise TransportRefused(str(partition), f"{problem}. Have the topic keep its records longer")
     if offset > end:
-        problem = f"it was read up to offset {offset}, and its log ends at {end}: the brokers have lost records"
+        problem = f"it was read up to offset {offset}, but its log ends at {end}: the brokers have lost records"
         raise TransportRefused(str(partition), f"{problem}. Restore them, or reset the group's position")

@@ -135,7 +135,7 @@ def test_a_partition_that_a_dead_producer_holds_up_is_named_with_what_to_do(
     with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as alive:
         for _ in range(50):
             alive.send(source, b"{}", partition=1)
-    begins = f"{source}-1 stands at offset 0 since "
+    begins = f"{source}-1 has stood at offset 0 since "
     daemon.wait_for(lambda report: any(note.startswith(begins) for note in report.notes), "it is named")
     told = daemon.service.verb("status").stdout
     assert f"note: {begins}" in told

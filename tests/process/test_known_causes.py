@@ -43,7 +43,7 @@ def test_all_that_is_missing_is_told_at_once_and_nothing_is_started(
     assert started.returncode == 1
     for topic in topics:
         assert f"resequencer: topic {topic}: this " in started.stderr
-    assert started.stderr.count("Make it (kafka-topics --create)") == len(topics)
+    assert started.stderr.count("Create it (kafka-topics --create)") == len(topics)
     assert "check storage.redis.username and password" in started.stderr
     assert not service.run_directory.exists()
     checked = service.verb("check", "--connect", seconds=30)

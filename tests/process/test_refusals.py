@@ -126,7 +126,7 @@ def test_an_output_that_was_cut_or_edited_is_refused_by_name_and_nothing_is_lost
     whole = file.read_bytes()
     for damaged, problem in [
         (whole[:-30], f"has {len(whole) - 30} bytes where {len(whole)} were written: it was cut"),
-        (b"x" + whole, f"no line ends at byte {len(whole)}, up to which it was written: it was edited"),
+        (b"x" + whole, f"no line ends at byte {len(whole)}, where the last write ended: it was edited"),
     ]:
         file.write_bytes(damaged)
         ended = service.verb("run")

@@ -61,6 +61,6 @@ def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(own_
         broker.start()
         stage.send(*(envelope(f"new{number}", 1) for number in range(6)))
         assert len(stage.inputs()) == 7
-        with pytest.raises(TransportRefused, match="it was read up to offset 9, and its log ends at 7"):
+        with pytest.raises(TransportRefused, match="it was read up to offset 9, but its log ends at 7"):
             live(stage)
         assert len(told(stage)) == 8

@@ -1,1 +1,1 @@
-"""What is decided without a client: whose a partition is, what a topic takes, what options mean. Pure."""
+"""Decisions without a client: ownership of partitions, size limits of topics, meaning of options. Pure."""

@@ -1,6 +1,6 @@
-"""Options of Kafka's clients, by the names that Kafka gives them, as options of kafka-python. Pure.
+"""Translates options of Kafka's clients, by the names that Kafka gives them, into options of kafka-python. Pure.
 
-What would break the protocol is refused with its reason, and so is what is not known: a mistyped option is no option.
+Options that would break the protocol are refused with the reason. Unknown options are refused too: they may be mistyped.
 """
 
 import re
@@ -9,18 +9,18 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias
 
 Given: TypeAlias = Mapping[str, Any]
-"""By Kafka's names: texts, numbers and booleans."""
+"""Options by Kafka's names; the values are texts, numbers and booleans."""
 
 
 class Problem(NamedTuple):
-    """An option that is refused. `text` says why, and what to do."""
+    """A refused option. `text` says why it is refused, and what to do."""
 
     option: str
     text: str
 
 
 class _Refused(ValueError):
-    """Why a value is none."""
+    """Why a value is refused."""
 
 
 class _Option(NamedTuple):
@@ -31,7 +31,7 @@ class _Option(NamedTuple):
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise _Refused("a text is expected")
-    return value  # A secret stays one.
+    return value  # Returned as it is: a secret keeps its class.
 
 
 def _number(least: int, most: int) -> Callable[[Any], int]:
@@ -46,7 +46,7 @@ def _number(least: int, most: int) -> Callable[[Any], int]:
 
 
 def _choice(**choices: Any) -> Callable[[Any], Any]:
-    """What each name stands for; names are compared without regard to case, with `_` for `-` and `.`."""
+    """Return a reader that maps names to values. Names are compared without case, with `_` for `-`, `.` and a blank."""
 
     def read(value: Any) -> Any:
         name = re.sub(r"[-. ]", "_", str(value)).lower()
@@ -68,7 +68,7 @@ def _verbatim(*choices: str) -> Callable[[Any], str]:
 
 def _beginning(value: Any) -> bool:
     if value not in ("earliest", "none"):
-        raise _Refused("earliest or none is expected: latest would pass over what was sent before the service began")
+        raise _Refused("earliest or none is expected: latest would skip the records sent before the service started")
     return bool(value == "earliest")
 
 
@@ -106,7 +106,7 @@ _CONNECTION: Mapping[str, _Option] = {
     "ssl.crlfile": _Option("ssl_crlfile", _text),
     "ssl.endpoint.identification.algorithm": _Option("ssl_check_hostname", _HOSTNAME),
 }
-"""Those that every client of the service has in common. The name of a trust or key store is that of a PEM file."""
+"""The options that all clients of the service share. A trust store or key store is the path of a PEM file."""
 
 _CONSUMER: Mapping[str, _Option] = {
     "check.crcs": _Option("check_crcs", _FLAG),
@@ -135,32 +135,32 @@ _PRODUCER: Mapping[str, _Option] = {
 }
 
 _OURS: Mapping[str, tuple[str, str]] = {
-    "acks": ("all", "a notification that a broker alone has is lost with it"),
-    "allow.auto.create.topics": ("false", "a mistyped topic would be made instead of refused"),
-    "enable.auto.commit": ("false", "positions leave together with the notifications that they stand on"),
-    "enable.idempotence": ("true", "without it a retry doubles notifications"),
-    "group.protocol": ("classic", "kafka-python knows no other"),
+    "acks": ("all", "a notification that only one broker has is lost with that broker"),
+    "allow.auto.create.topics": ("false", "a mistyped topic would be created instead of refused"),
+    "enable.auto.commit": ("false", "offsets are committed together with the notifications, in one transaction"),
+    "enable.idempotence": ("true", "without it a retry may send a notification twice"),
+    "group.protocol": ("classic", "kafka-python supports no other"),
     "isolation.level": ("read_committed", "records of aborted transactions must not be read, nor undecided positions"),
     "ssl.keystore.type": ("pem", "convert the store: openssl pkcs12 -in store.p12 -out store.pem -noenc"),
     "ssl.truststore.type": ("pem", "convert the store: keytool -exportcert -rfc"),
 }
-"""What is always so, and why; giving it that very value is allowed."""
+"""Options with a fixed value, and the reason; setting exactly this value is allowed."""
 
 _NEVER: Mapping[str, str] = {
-    "auto.commit.interval.ms": "positions leave together with the notifications that they stand on",
-    "interceptor.classes": "classes of Java do not run here",
-    "key.deserializer": "records are taken as bytes",
-    "key.serializer": "records leave as bytes",
+    "auto.commit.interval.ms": "offsets are committed together with the notifications, in one transaction",
+    "interceptor.classes": "Java classes cannot run here",
+    "key.deserializer": "records are read as bytes",
+    "key.serializer": "records are sent as bytes",
     "max.in.flight.requests.per.connection": "the order of the notifications depends on it",
-    "max.poll.records": "ipf.processing-data.ingress.batch-size says it",
+    "max.poll.records": "set ipf.processing-data.ingress.batch-size instead",
     "partition.assignment.strategy": "it is always cooperative-sticky",
-    "partitioner.class": "the key decides, as in every Kafka client",
+    "partitioner.class": "the key decides the partition, as in every Kafka client",
     "retries": "transaction.timeout.ms bounds them",
-    "ssl.keystore.password": "a PEM file has none; that of its key is ssl.key.password",
+    "ssl.keystore.password": "a PEM file has none; set ssl.key.password for the password of its key",
     "ssl.truststore.password": "a PEM file has none",
-    "transactional.id": "it must be one per worker: it is made of the group and the run directory",
-    "value.deserializer": "records are taken as bytes",
-    "value.serializer": "records leave as bytes",
+    "transactional.id": "it must be unique per worker: the service makes it of the group and the run directory",
+    "value.deserializer": "records are read as bytes",
+    "value.serializer": "records are sent as bytes",
 }
 
 _JAAS = re.compile(
@@ -169,22 +169,22 @@ _JAAS = re.compile(
 
 
 class ClientOptions(NamedTuple):
-    """Options of kafka-python for both clients; not yet with what the transport itself sets."""
+    """The options of kafka-python for both clients, without those that the transport itself adds."""
 
     consumer: Mapping[str, Any]
     producer: Mapping[str, Any]
 
 
 def read_options(consumer: Given, producer: Given) -> tuple[ClientOptions, list[Problem], list[Problem]]:
-    """What is given for the consumer and for the producer, and what of each is refused.
+    """Translate the options of consumer and producer; return them with the problems of each.
 
-    How to connect is taken over from the consumer: a transaction spans both, so it is one cluster.
+    The producer inherits the consumer's connection options: a transaction spans both, so both use one cluster.
     """
     read_consumer, consumer_problems = _read(consumer, {**_CONNECTION, **_CONSUMER})
     read_producer, producer_problems = _read(producer, {**_CONNECTION, **_PRODUCER})
     own = read_producer.get("bootstrap_servers", read_consumer.get("bootstrap_servers"))
     if own != read_consumer.get("bootstrap_servers"):
-        text = "a transaction carries the consumer's positions too: both use the cluster of the consumer's bootstrap.servers"
+        text = "a transaction also carries the consumer's offsets, so both use the cluster of the consumer's bootstrap.servers"
         producer_problems.append(Problem("bootstrap.servers", f"it differs from the consumer's; {text}"))
     shared = {option.ours for option in _CONNECTION.values()} - {"client_id"}
     inherited = {name: value for name, value in read_consumer.items() if name in shared}
@@ -208,7 +208,7 @@ def _read(given: Given, known: Mapping[str, _Option]) -> tuple[dict[str, Any], l
 
 
 def _without_jaas(given: Given) -> Iterator[tuple[str, Any]]:
-    """Java's way to give user and password, as the two options that they are elsewhere."""
+    """Yield the options with Java's form of user and password replaced by `sasl.username` and `sasl.password`."""
     for name, value in given.items():
         match = _JAAS.fullmatch(value) if name == "sasl.jaas.config" and isinstance(value, str) else None
         if match is None:
@@ -225,7 +225,7 @@ def _refuse(name: str, value: Any, known: Mapping[str, _Option]) -> None:
             raise _Refused(f"it is always {always}: {why}")
         return
     if name in _NEVER:
-        raise _Refused(f"it is not to be set: {_NEVER[name]}")
+        raise _Refused(f"it must not be set: {_NEVER[name]}")
     if name == "sasl.jaas.config":
         raise _Refused('give sasl.username and sasl.password, or a login module with username="…" and password="…"')
     nearest = get_close_matches(name, [*known, *_OURS], 1, 0.7)

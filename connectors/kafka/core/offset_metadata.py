@@ -1,9 +1,9 @@
-"""What stands in a committed offset's metadata: which topic the offset counts in, then the guardian's own text.
+"""The metadata of a committed offset: the topic in which the offset counts, then the guardian's own text.
 
     resequencer/1 iYfkEOkLQ5W2DPKv0Y3mCA 4 ["b5c1…",17,42]
 
-The format, the topic's id (base 64), how many partitions the topic had, the text. Whatever has another form was written by
-another program.
+The format's number, the topic's id (base 64), the topic's number of partitions, the text. Metadata of another form was written
+by another program.
 """
 
 import re
@@ -15,7 +15,7 @@ import msgspec
 from connectors.port import TransportRefused
 
 MOST_CHARACTERS = 4096
-"""What brokers take by default (`offset.metadata.max.bytes`, which counts characters). At most 64 of them are ours."""
+"""The brokers' default limit (`offset.metadata.max.bytes`, which counts characters). The parts before the text take up to 64."""
 
 _FORMAT = 1
 _FORM = re.compile(r"resequencer/([1-9][0-9]{0,5}) ([A-Za-z0-9_-]{22}) ([1-9][0-9]{0,8}) (.*)", re.ASCII | re.DOTALL)
@@ -23,29 +23,29 @@ _ANY_FORMAT = re.compile(r"resequencer/([1-9][0-9]{0,5}) ", re.ASCII)
 
 
 class OffsetMetadata(msgspec.Struct, frozen=True):
-    """`partitions` is how many the topic had when this was written, `text` the guardian's."""
+    """`partitions` is the topic's number of partitions when this was written; `text` belongs to the guardian."""
 
     topic_id: UUID
     partitions: int
     text: str
 
     def encode(self, what: str) -> str:
-        """As it is committed. `what` names the partition in an error.
+        """Return the text to commit. `what` names the partition in an error.
 
         Raises:
-            TransportRefused: It is longer than brokers take; nothing was sent.
+            TransportRefused: The text is longer than the brokers' limit; nothing was sent.
         """
         topic_id = urlsafe_b64encode(self.topic_id.bytes).decode().rstrip("=")
         encoded = f"resequencer/{_FORMAT} {topic_id} {self.partitions} {self.text}"
         length = len(encoded.encode("utf-16-le", "surrogatepass")) // 2  # As Java counts.
         if length > MOST_CHARACTERS:
-            problem = f"the metadata of its position has {length} characters, brokers take {MOST_CHARACTERS}"
+            problem = f"the metadata of its position has {length} characters, but brokers accept {MOST_CHARACTERS}"
             raise TransportRefused(what, f"{problem}. This is a defect of the service: report it")
         return encoded
 
 
 def find_metadata(encoded: str | None, what: str) -> OffsetMetadata | None:
-    """What we wrote, None for what somebody else did.
+    """Return the metadata if the service wrote it; None if another program did.
 
     Raises:
         TransportRefused: A newer version of the service wrote it.

@@ -1,4 +1,4 @@
-"""Partitions that do not advance because a producer left a transaction open in them. Pure."""
+"""Partitions that cannot be read on because a producer left a transaction open in them. Pure."""
 
 import logging
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from domain.clock import Instant, instant_text
 from domain.record import Partition
 
 _NOTED_AFTER_MS = 5_000
-"""Most transactions end within a second or two: these are not worth a note."""
+"""Most transactions end within a second or two; they are not reported."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,18 +21,18 @@ class _Stalled(NamedTuple):
 
 
 class OpenTransactions:
-    """Sees, poll by poll, where what is decided ends before the log does, and since when it ends there."""
+    """Compares the ends at each poll, and remembers since when the decided end has stayed before the log's end."""
 
     def __init__(self) -> None:
         self._stalled: dict[Partition, _Stalled] = {}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence for each partition that has stood for a while."""
+        """One sentence for each partition that has stood still for `_NOTED_AFTER_MS`."""
         return tuple(_text(partition, each) for partition, each in sorted(self._stalled.items()) if each.is_told)
 
     def note(self, ends: Mapping[Partition, int], log_ends: Mapping[Partition, int], now: Instant) -> None:
-        """`ends` is where the decided part of each log ends, `log_ends` where the log does."""
+        """Take note of the ends after a poll. `ends` are the ends of the decided parts, `log_ends` those of the logs."""
         open_in = {each: end for each, end in ends.items() if end < log_ends[each]}
         stalled = {each: _Stalled(end, now, log_ends[each] - end, is_told=False) for each, end in open_in.items()}
         for partition, at in stalled.items():
@@ -41,7 +41,11 @@ class OpenTransactions:
                 stalled[partition] = self._gone_on(partition, before, at)
         for partition, before in self._stalled.items():
             if before.is_told and (partition not in stalled or not stalled[partition].is_told):
-                _LOG.warning("%s: the transaction at offset %d has ended, or is not ours to see", partition, before.offset)
+                _LOG.warning(
+                    "%s: the open transaction at offset %d has ended, or another worker reads the partition now",
+                    partition,
+                    before.offset,
+                )
         self._stalled = stalled
 
     def _gone_on(self, partition: Partition, before: _Stalled, now: _Stalled) -> _Stalled:
@@ -58,7 +62,7 @@ def _text(partition: Partition, at: _Stalled) -> str:
     ask = f"kafka-transactions.sh --bootstrap-server … describe-producers {where}"
     end = f"abort {where} --start-offset {at.offset}"
     return (
-        f"{partition} stands at offset {at.offset} since {instant_text(at.since)}: a producer left a transaction open, and "
-        f"{what}. The brokers end it at that producer's transaction.timeout.ms. '{ask}' names the producer; the same script ends "
-        f"its transaction by '{end}'"
+        f"{partition} has stood at offset {at.offset} since {instant_text(at.since)}: a producer left a transaction open, and "
+        f"{what}. The brokers end it after that producer's transaction.timeout.ms. '{ask}' names the producer; the same script "
+        f"ends the transaction with '{end}'"
     )

@@ -1,4 +1,4 @@
-"""Partitions that are set aside because they cannot be read on. Pure."""
+"""Partitions that are paused because they cannot be read on. Pure."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -12,7 +12,7 @@ class _Problem(NamedTuple):
 
 
 class PausedPartitions:
-    """Each is tried again after `retry_seconds`: brokers that were mended, or another leader, make it readable."""
+    """Tries a paused partition again after `retry_seconds`: it is readable after a repair, or with another leader."""
 
     def __init__(self, retry_seconds: float) -> None:
         self._retry_seconds = retry_seconds
@@ -20,20 +20,20 @@ class PausedPartitions:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence for each."""
+        """One sentence for each paused partition."""
         return tuple(each.text for each in self._problems.values())
 
     def is_readable(self, partition: Partition, now: float) -> bool:
-        """Nothing is known against it, or it is time to try again."""
+        """Return whether the partition is not paused, or due for another try."""
         problem = self._problems.get(partition)
         return problem is None or now >= problem.next_try_at
 
     def note(self, partition: Partition, text: str, now: float) -> bool:
-        """Whether this is news."""
+        """Pause the partition for the reason in `text`; return whether the reason is new."""
         before = self._problems.get(partition)
         self._problems[partition] = _Problem(text, now + self._retry_seconds)
         return before is None or before.text != text
 
     def keep(self, partitions: Collection[Partition]) -> None:
-        """Nothing is known any more against those that are not among these: they were read on, or are not read here."""
+        """Forget the partitions that are not among these: they were read on, or are not read by this worker."""
         self._problems = {each: problem for each, problem in self._problems.items() if each in partitions}

@@ -1,4 +1,4 @@
-"""Kafka's records as ours, and ours as Kafka's."""
+"""Converts between Kafka's records and those of the service."""
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -9,15 +9,18 @@ import msgspec
 from domain.record import Cut, Headers, Origin, Partition, Record
 
 BEGINNING_BYTES = 64 * 1024
-"""How much is kept of a value beyond the limit."""
+"""How many bytes are kept of a value beyond the limit."""
 
 
 RawHeaders = list[tuple[str, bytes | None]]
-"""As the client has them."""
+"""Headers as kafka-python represents them."""
 
 
 class UndecodableHeaders(RawHeaders):
-    """Those of a record that is not as it should be, and `defect` says how. No other part of a record gets past the client."""
+    """The headers of a damaged record; `defect` describes the damage.
+
+    The client passes only a record's headers on unchanged, so the defect travels with them.
+    """
 
     def __init__(self, headers: RawHeaders, defect: str) -> None:
         super().__init__(headers)
@@ -25,7 +28,7 @@ class UndecodableHeaders(RawHeaders):
 
 
 class ProducerRecord(NamedTuple):
-    """One record that leaves."""
+    """One record to be sent."""
 
     topic: str
     key: bytes | None
@@ -34,8 +37,9 @@ class ProducerRecord(NamedTuple):
 
 
 def to_records(partition: Partition, fetched: Iterable[Any], max_value_bytes: int) -> list[Record]:
-    """Those of one partition, in order. A value of more than `max_value_bytes` is cut; one that is null is a defect, and so is
-    whatever the client could not read of it.
+    """Convert the records of one partition, in order.
+
+    A value of more than `max_value_bytes` is cut. A null value, or a part that the client cannot read, becomes a defect.
     """
     return [_to_record(Origin(partition, each.offset), each, max_value_bytes) for each in fetched]
 
@@ -49,7 +53,7 @@ def _to_record(origin: Origin, fetched: Any, max_value_bytes: int) -> Record:
 
 
 def to_record(origin: Origin, key: bytes | None, value: bytes | None, headers: Headers, max_value_bytes: int) -> Record:
-    """One that was not fetched by the service itself, as it would see it."""
+    """Convert a record that the service did not fetch itself, to what the service would make of it."""
     if value is None:
         return Record(origin, b"", key, headers, defect="it has no value")
     if len(value) > max_value_bytes:
@@ -59,7 +63,7 @@ def to_record(origin: Origin, key: bytes | None, value: bytes | None, headers: H
 
 
 def size_of(key: bytes | None, headers: Sequence[tuple[str, bytes]], value: bytes) -> int:
-    """What the record takes at most in a batch of its own, in bytes (message format 2), before compression."""
+    """Return the largest size that the record takes in a batch of its own, in bytes (message format 2), uncompressed."""
     size = _BATCH_BYTES + _RECORD_BYTES + len(value) + (len(key) if key is not None else 0)
     for name, data in headers:
         size += 2 * _VARINT_BYTES + len(data) + (len(name) if name.isascii() else len(name.encode()))
@@ -69,4 +73,4 @@ def size_of(key: bytes | None, headers: Sequence[tuple[str, bytes]], value: byte
 _BATCH_BYTES = 61
 _VARINT_BYTES = 5
 _RECORD_BYTES = 21 + 3 * _VARINT_BYTES
-"""Length, attributes, timestamp and offset; then the lengths of key and value and the number of headers."""
+"""The sizes of length, attributes, timestamp and offset; then of the lengths of key and value and the number of headers."""

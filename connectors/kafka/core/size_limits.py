@@ -1,4 +1,4 @@
-"""What the topics take: a notification that is too large becomes a dead letter, a dead letter that is too large is cut. Pure."""
+"""Applies the topics' size limits. A notification that is too large becomes a dead letter; one that is too large is cut. Pure."""
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -20,25 +20,25 @@ from domain.record import Cut, Headers
 
 
 class SizeLimits:
-    """`limits` says how many bytes a batch of each output topic may have; uncompressed, to be sure."""
+    """`limits` gives the largest batch of each output topic in bytes. Records are measured uncompressed, to be safe."""
 
     def __init__(self, topics: KafkaTopics, limits: Mapping[str, int]) -> None:
         self._topics = topics
         self._limits = limits
 
     def fit(self, each: OutputRecord, now: Instant) -> ProducerRecord:
-        """The record that leaves under its number."""
+        """Return the record to send under this number."""
         record = self._producer_record(each)
         size, limit = size_of(record.key, record.headers, record.value), self._limits[record.topic]
         if size <= limit:
             return record
         if each.channel is Channel.NOTIFICATIONS:
-            problem = f"the notification takes {size} bytes, {record.topic} at most {limit}"
+            problem = f"the notification takes {size} bytes, but {record.topic} accepts {limit}"
             return self.letter(each, f"{problem}; raise its max.message.bytes and the producer's max.request.size", now)
         return next(shorter for shorter in self._shorter(record) if self._fits(shorter))
 
     def letter(self, each: OutputRecord, problem: str, now: Instant) -> ProducerRecord:
-        """The dead letter of a notification that its topic does not take."""
+        """Return the dead letter of a notification that its topic does not accept."""
         source = next((value for name, value in each.headers if name == SOURCE_POSITION), b"")
         ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, source, now)
         return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
@@ -50,7 +50,7 @@ class SizeLimits:
         return size_of(record.key, record.headers, record.value) <= self._limits[record.topic]
 
     def _shorter(self, letter: ProducerRecord) -> Iterator[ProducerRecord]:
-        """Ever less of it: of its value first, then of the headers that it came with, of its key at last."""
+        """Yield ever shorter records: first with less of the value, then without the record's own headers, then without key."""
         cut = letter._replace(headers=_with_cut(letter.headers, letter.value))
         room = self._limits[letter.topic] - size_of(cut.key, cut.headers, b"")
         yield cut._replace(value=letter.value[: max(0, min(room, BEGINNING_BYTES))])
@@ -62,7 +62,7 @@ class SizeLimits:
 
 
 def _with_cut(headers: Headers, value: bytes) -> Headers:
-    """With the length and digest of what the value was; kept as they are if it was cut before."""
+    """Add the length and the digest of the whole value; return the headers unchanged if the value was cut before."""
     if any(name == DEAD_LETTER_VALUE_LENGTH for name, _ in headers):
         return headers
     return (*headers, *cut_headers(Cut(len(value), sha256(value).hexdigest())))

@@ -6,7 +6,7 @@ from connectors.port import Channel
 
 
 class KafkaTopics(msgspec.Struct, frozen=True):
-    """The topic that is read, and those that are written."""
+    """The input topic and the output topics."""
 
     input: str
     notifications: str

@@ -258,7 +258,7 @@ def test_a_piece_that_cannot_be_read_back_takes_nothing_from_the_input(directory
 def test_a_piece_in_the_archive_that_is_another_input_s_is_refused(directory, partition_file):
     (piece,) = move(directory, partition_file, offset_of(50))
     (partition_file.parent / "partition-0.archived").unlink()
-    with pytest.raises(TransportRefused, match=rf"{piece.path.name}: does not hold the bytes that stand in its place"):
+    with pytest.raises(TransportRefused, match=rf"{piece.path.name}: does not hold the bytes at its place"):
         move(directory, partition_file, offset_of(55))
     assert len(archived(directory)) == 1
 
@@ -275,7 +275,7 @@ def test_a_file_system_that_gives_nothing_back_is_told_and_nothing_is_lost(direc
             raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
     for _ in range(2):
-        with pytest.raises(TransportRefused, match=r"cannot give back a part of a file \(Operation not supported\).*ext4"):
+        with pytest.raises(TransportRefused, match=r"cannot free a part of a file \(Operation not supported\).*ext4"):
             move(directory, partition_file, offset_of(50), Whole())
         assert partition_file.read_bytes() == CONTENT
         check_that_nothing_is_lost(directory, partition_file)

@@ -181,7 +181,7 @@ def test_a_torn_last_line_of_a_producer_is_refused_with_the_remedy_and_left_alon
     path.write_bytes(torn)
     refused, done = DeadLetterStore(settings).call()
     assert (refused.number, refused.position) == ("T-0#1", None)
-    assert "its last line, up to byte 32, has no end; wait until its producer has written all of it" in refused.problem
+    assert "its last line, up to byte 32, has no end; wait until its producer has written the whole line" in refused.problem
     assert done.position == "T-1@25"
     assert path.read_bytes() == torn
     assert [action.number for action in DeadLetterStore(settings).actions.read()] == ["T-1#1", "T-1#1"]
@@ -452,7 +452,7 @@ def test_a_writer_that_takes_our_line_in_at_the_very_moment_is_noticed(settings,
 
     set_aside(settings, letter(1, value=b"one"))
     (outcome,) = DeadLetterStore(settings, Interrupted()).call()
-    assert outcome.problem == "somebody else wrote to the input at the same moment and took its line in. Try again"
+    assert outcome.problem == "another program wrote to the input at the same moment and its bytes are inside the line. Try again"
     (outcome,) = DeadLetterStore(settings).call()
     assert outcome.position is not None
     assert [decode_line(line).value for line in input_lines(settings) if isinstance(decode_line(line), Line)][-1] == b"one"
@@ -470,7 +470,7 @@ def test_what_was_begun_and_is_not_there_waits_for_its_dead_letter(settings, new
     struck.path.write_bytes(struck.before)
     moved = (settings.out_directory / "dead-letters.jsonl").rename(settings.out_directory / "dead-letters-1.jsonl")
     (outcome,) = DeadLetterStore(settings).resume()
-    assert "the dead letter was moved away. Put it back into" in outcome.problem
+    assert "the dead letter was moved away. Put the dead letter back into" in outcome.problem
     moved.rename(settings.out_directory / "dead-letters.jsonl")
     assert [each.position for each in DeadLetterStore(settings).resume()] == ["T-0@25"]
 

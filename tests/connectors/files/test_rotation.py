@@ -127,7 +127,7 @@ def test_what_cannot_be_deleted_holds_nobody_up(settings, notifications, caplog)
     for number in range(1, 5):
         publish(transport, number)
     assert all_numbers(notifications) == [1, 2, 3, 4]
-    assert "cannot be deleted: Operation not permitted" in caplog.text
+    assert "cannot delete rotated notifications beyond the last 1: Operation not permitted" in caplog.text
 
 
 def test_after_a_restart_the_position_is_the_one_behind_the_rotation(settings):

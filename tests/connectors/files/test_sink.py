@@ -257,7 +257,7 @@ def test_an_output_that_was_cut_is_refused(transport, reopen, notifications, kep
     os.truncate(notifications, kept)
     for each in (transport, reopen()):
         with pytest.raises(
-            TransportRefused, match=rf"notifications.jsonl: has {kept} bytes where {size} were written.*Put the missing"
+            TransportRefused, match=rf"notifications.jsonl: has {kept} bytes where {size} were written.*Restore the missing"
         ):
             each.publish([output(output_record(2))])
     assert notifications.stat().st_size == kept

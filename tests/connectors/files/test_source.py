@@ -357,7 +357,7 @@ def test_a_large_backlog_is_read_in_flat_memory(settings, write):
 @pytest.mark.parametrize("offset", [1, 5, 10_000])
 def test_an_offset_where_no_line_starts_is_refused(transport, write, offset):
     write(0, line("a") + line("b"))
-    with pytest.raises(TransportRefused, match=rf"partition-0.jsonl.*position {offset}.*Put the file back"):
+    with pytest.raises(TransportRefused, match=rf"partition-0.jsonl.*position {offset}.*Restore the file"):
         transport.seek(P0, offset)
 
 
@@ -374,7 +374,7 @@ def test_a_file_that_became_shorter_than_the_position_is_refused(transport, writ
     transport.poll(10, 0)
     os.truncate(settings.in_directory / "partition-0.jsonl", len(line("a")))
     size, position = len(line("a")), len(line("a") + line("b"))
-    with pytest.raises(TransportRefused, match=rf"partition-0.jsonl: has {size} bytes .* position {position}.*Put the file back"):
+    with pytest.raises(TransportRefused, match=rf"partition-0.jsonl: has {size} bytes .* position {position}.*Restore the file"):
         transport.poll(10, 0)
 
 
@@ -395,7 +395,9 @@ def test_another_file_in_its_place_is_refused_however_long_it_is(transport, writ
     other = settings.in_directory / "other"
     other.write_bytes(line("a") * 10)
     other.replace(settings.in_directory / "partition-0.jsonl")
-    with pytest.raises(TransportRefused, match=r"partition-0.jsonl: another file of \d+ bytes.*position \d+.*Put the file back"):
+    with pytest.raises(
+        TransportRefused, match=r"partition-0.jsonl: was replaced by .* \d+ bytes.*position \d+.*Restore the file"
+    ):
         transport.poll(10, 0)
 
 

@@ -89,11 +89,11 @@ def test_javas_login_module_gives_user_and_password_and_stays_hidden() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "told"),
     [
-        ("enable.auto.commit", True, "it is always false: positions leave together with the notifications"),
+        ("enable.auto.commit", True, "it is always false: offsets are committed together with the notifications"),
         ("isolation.level", "read_uncommitted", "it is always read_committed"),
-        ("max.poll.records", 5, "it is not to be set: ipf.processing-data.ingress.batch-size says it"),
-        ("partition.assignment.strategy", "range", "it is not to be set: it is always cooperative-sticky"),
-        ("auto.offset.reset", "latest", "earliest or none is expected: latest would pass over what was sent"),
+        ("max.poll.records", 5, "it must not be set: set ipf.processing-data.ingress.batch-size instead"),
+        ("partition.assignment.strategy", "range", "it must not be set: it is always cooperative-sticky"),
+        ("auto.offset.reset", "latest", "earliest or none is expected: latest would skip the records sent"),
         ("session.timeout.ms", "10s", "a whole number from 1 to 86400000 is expected"),
         ("session.timout.ms", 1, "the service does not know this option; the nearest is session.timeout.ms"),
         ("ssl.truststore.type", "JKS", "it is always pem: convert the store"),
@@ -109,13 +109,13 @@ def test_what_would_break_the_protocol_or_is_not_known_is_refused(option: str, v
 @pytest.mark.parametrize(
     ("option", "value", "told"),
     [
-        ("acks", 1, "it is always all: a notification that a broker alone has is lost with it"),
+        ("acks", 1, "it is always all: a notification that only one broker has is lost with that broker"),
         ("enable.idempotence", "false", "it is always true"),
-        ("transactional.id", "mine", "it is not to be set: it must be one per worker"),
+        ("transactional.id", "mine", "it must not be set: it must be unique per worker"),
         (
             "bootstrap.servers",
             "elsewhere:1",
-            "it differs from the consumer's; a transaction carries the consumer's positions too",
+            "it differs from the consumer's; a transaction also carries the consumer's offsets",
         ),
         ("group.id", "g", "the service does not know this option"),
         ("compression.type", "brotli", "one of none, gzip, snappy, lz4, zstd is expected"),

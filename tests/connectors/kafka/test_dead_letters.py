@@ -170,7 +170,7 @@ def test_an_outcome_that_nobody_answered_for_is_found_out_by_the_next_order(
     with closing(aside.store()) as store:
         list(store.begin())
         monkeypatch.setattr(store._requeue._bounded, "call", _unanswered(store._requeue._bounded.call))  # type: ignore[union-attr]
-        with pytest.raises(TransportUnavailable, match="the same order again finds out, and does the rest once"):
+        with pytest.raises(TransportUnavailable, match="repeat the command; it finds out, and does the rest once"):
             list(store.requeue(store.letters()))
     with closing(aside.store()) as store:
         list(store.begin())
@@ -214,9 +214,9 @@ def test_what_does_not_fit_or_came_from_elsewhere_is_refused_and_the_others_go(s
     (notification,) = aside.put(b"4", headers=(("notification-id", b"N"),))
     told = {each.number: each.problem for each in aside.requeue(good, large, of_no_partition, elsewhere, notification)}
     assert told[good] is None
-    assert "Raise its max.message.bytes" in str(told[large])
-    assert told[of_no_partition] == f"it came from partition 7, and {stage.topics.input} has only 2"
-    assert told[elsewhere] == f"it came from topic OTHER, and {stage.topics.input} is read now"
+    assert "Raise the topic's max.message.bytes" in str(told[large])
+    assert told[of_no_partition] == f"it came from partition 7, but {stage.topics.input} has only 2"
+    assert told[elsewhere] == f"it came from topic OTHER, but the service reads {stage.topics.input} now"
     assert "it is a notification that its topic did not take" in str(told[notification])
     assert [value for _, _, value, _ in aside.input()] == [b"1"]
 

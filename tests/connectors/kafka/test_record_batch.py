@@ -75,7 +75,7 @@ def test_records_that_share_an_offset_get_offsets_of_their_own(places: tuple[int
     assert [each[:2] for each in found] == [(10, b"0"), (11, b"1"), (12, b"2")]
     for (offset, _, defect), place in zip(found, places, strict=True):
         assert (defect is None) == (place == offset - 10)
-        assert defect is None or defect == f"its batch has it at offset {10 + place}, which is another record's"
+        assert defect is None or defect == f"its batch gives it offset {10 + place}, which belongs to another record"
 
 
 def test_offsets_that_compaction_took_stay_away() -> None:

@@ -41,7 +41,7 @@ def test_a_notification_that_is_too_large_becomes_a_dead_letter_that_says_so() -
     assert said["dead-letter-at"] == b"2026-03-28T23:33:55.941Z"
     assert said["dead-letter-error"].startswith(b"the notification takes 1")
     assert said["dead-letter-error"].endswith(
-        b"out at most 1000; raise its max.message.bytes and the producer's max.request.size"
+        b"but out accepts 1000; raise its max.message.bytes and the producer's max.request.size"
     )
 
 

@@ -59,7 +59,7 @@ def test_a_topic_that_does_not_exist_is_refused_by_name(stage: KafkaStage, which
     transport = KafkaTransport(msgspec.structs.replace(settings, topics=topics), FixedClock())
     error = wait_until(lambda: refused(transport), "the refusal")
     assert error.what == "topic mistyped"
-    assert "does not exist, or may not be described. Make it (kafka-topics --create)" in error.problem
+    assert "does not exist, or the user may not describe it. Create it (kafka-topics --create)" in error.problem
     transport.close()
 
 
@@ -130,7 +130,7 @@ def test_a_topic_that_grows_is_noted_and_its_new_partitions_are_read_from_their_
     stage.poll_until(lambda: worker.values() == [b"early"], "the record of the new partition", worker)
     note = wait_until(lambda: (worker.poll(), worker.transport.notes)[1], "the note")[0]
     assert f"topic {stage.topics.input} had 2 partitions" in note
-    assert "has 3 now: until what waits is drained" in note
+    assert "has 3 now: until the backlog is drained" in note
 
 
 def test_a_worker_that_starts_after_a_topic_has_grown_notes_it(stage: KafkaStage) -> None:
@@ -186,9 +186,7 @@ def test_records_that_the_retention_took_before_they_were_read_are_refused_with_
     stage.settle(worker)
     delete_before(stage, first, 7)
     assert worker.transport.start_offset(first) == 7
-    with pytest.raises(
-        TransportRefused, match=f"{first}: the records 3 to 6 were not read and are gone: the retention has taken"
-    ):
+    with pytest.raises(TransportRefused, match=f"{first}: the records 3 to 6 were not read and are gone: retention deleted them"):
         worker.transport.seek(first, 3)
 
 
@@ -210,7 +208,7 @@ def test_a_log_that_is_shorter_than_what_was_read_is_refused(stage: KafkaStage) 
     worker = stage.worker()
     stage.settle(worker)
     with pytest.raises(
-        TransportRefused, match=f"{first}: it was read up to offset 9, and its log ends at 1: the brokers have lost"
+        TransportRefused, match=f"{first}: it was read up to offset 9, but its log ends at 1: the brokers have lost"
     ):
         worker.transport.seek(first, 9)
 

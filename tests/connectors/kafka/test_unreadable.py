@@ -61,7 +61,7 @@ def test_records_that_share_an_offset_come_at_offsets_of_their_own(stage: KafkaS
     assert [each.origin.offset for each in worker.records] == [0, 1, 2, 3]
     assert [each.defect for each in worker.records] == [
         None,
-        "its batch has it at offset 0, which is another record's",
+        "its batch gives it offset 0, which belongs to another record",
         None,
         None,
     ]

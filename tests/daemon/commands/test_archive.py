@@ -193,7 +193,7 @@ def test_after_the_storage_was_lost_nothing_is_lost_and_what_is_not_read_again_i
     service.forget_database()
     caplog.set_level("INFO")
     service.start().run()
-    assert f"begins at offset {moved_to}: what lies before is in the archive" in caplog.text
+    assert f"begins at offset {moved_to}; the lines before it are in the archive" in caplog.text
     assert f"reading on from offset {moved_to}" in caplog.text
     service.tell("u", 3)
     service.run_after(21_000)

@@ -380,7 +380,9 @@ def test_a_torn_input_is_refused_with_the_remedy(store):
         file.write(b'{"key":')
     code, out, _ = store("requeue", name(1))
     assert code == 1
-    assert "partition-0.jsonl: its last line, up to byte 32, has no end; wait until its producer has written all of it" in out
+    assert (
+        "partition-0.jsonl: its last line, up to byte 32, has no end; wait until its producer has written the whole line" in out
+    )
     assert store.states() == ["new"]
 
 

@@ -199,10 +199,10 @@ def test_options_that_kafka_does_not_have_or_that_the_service_sets_itself_are_re
     problems = refused(f"{CLIENTS[0]} {{ enable.auto.commit = true, session.timout.ms = 1 }}\n{CLIENTS[1]}.acks = 1")
     assert problems == {
         f"{CLIENTS[0]}.enable.auto.commit": (
-            "it is always false: positions leave together with the notifications that they stand on"
+            "it is always false: offsets are committed together with the notifications, in one transaction"
         ),
         f"{CLIENTS[0]}.session.timout.ms": "the service does not know this option; the nearest is session.timeout.ms",
-        f"{CLIENTS[1]}.acks": "it is always all: a notification that a broker alone has is lost with it",
+        f"{CLIENTS[1]}.acks": "it is always all: a notification that only one broker has is lost with that broker",
     }
 
 
