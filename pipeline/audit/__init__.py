@@ -1,1 +1,1 @@
-"""The audit: proves from records alone that the service let out what it had to, or names every deviation."""
+"""The audit: checks against the records alone that the service published what it had to, and names every deviation."""

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: columns, one or several on top of each other. Every column says its value where a pointer rests on it."""
+"""Charts as inline SVG: plain or stacked columns. A tooltip on each column shows its value."""
 
 from collections.abc import Sequence
 from html import escape
@@ -8,14 +8,14 @@ _WIDTH, _HEIGHT = 720, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 12, 40
 _GRID_LINES = 4
 _CHARACTER = 7
-"""About the width of one in a label."""
+"""The approximate width of one character in a label."""
 
 _COLORS = 12
-"""So many colours the page has (`.c0` …); what is beyond takes them again."""
+"""The number of colours that the page defines (`.c0` …); further series reuse them."""
 
 
 class Column(NamedTuple):
-    """`parts` stand on top of each other, one per series, the first at the bottom."""
+    """`parts` are stacked, one per series, the first at the bottom."""
 
     label: str
     parts: tuple[int, ...]
@@ -26,7 +26,7 @@ class Column(NamedTuple):
 
 
 def columns_chart(columns: Sequence[Column], series: Sequence[str], axis: str) -> str:
-    """An SVG element; `series` names the parts, `axis` what the labels are."""
+    """Return an SVG element. `series` names the parts, `axis` describes the labels."""
     highest = max((each.total for each in columns), default=0)
     top = nice_top(highest)
     step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(columns))
@@ -38,7 +38,7 @@ def columns_chart(columns: Sequence[Column], series: Sequence[str], axis: str) -
 
 
 def legend(series: Sequence[str]) -> str:
-    """Which colour is what; nothing where there is only one."""
+    """Return the key of the colours; empty if there is only one series."""
     if len(series) < 2:
         return ""
     items = (f'<span><i class="c{at % _COLORS}"></i>{escape(name)}</span>' for at, name in enumerate(series))
@@ -46,7 +46,7 @@ def legend(series: Sequence[str]) -> str:
 
 
 def nice_top(highest: int) -> int:
-    """Where the axis ends: a round number, of which the grid lines are whole parts."""
+    """Return the upper end of the axis: a round number that the grid lines divide into whole numbers."""
     unit = 1
     while True:
         for factor in (4, 8, 12, 20):
@@ -84,7 +84,7 @@ def _label(text: str, at: int, step: float) -> str:
 
 
 def _every(labels: Sequence[str], step: float) -> int:
-    """Every how manieth label is drawn, so that they do not touch."""
+    """Return n so that only every n-th label is drawn and labels do not touch."""
     longest = max(map(len, labels), default=0)
     return int((longest + 2) * _CHARACTER // step) + 1
 

@@ -1,4 +1,4 @@
-"""Counts what the tables of an audit hold; the driver sees counts, and the first of the findings."""
+"""Counts the rows of an audit's tables. Only the counts and the first findings reach the driver."""
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -15,7 +15,7 @@ _BOUNDS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 2
 
 
 def summarize(result: DataFrame) -> AuditSummary:
-    """The driver sees counts, and the first of the findings."""
+    """Count the result on the cluster. Only the counts and the first findings reach the driver."""
     kind, made = F.col("kind"), F.col("made_at")
     totals = result.agg(
         F.count_if(kind == UNIT).alias("units"),
@@ -58,7 +58,7 @@ def _finding(row: dict[str, object]) -> Finding:
 
 
 def _bins(rows: DataFrame, column: str) -> tuple[Bin, ...]:
-    """Up to the highest that has any."""
+    """Count the values by bin, up to the highest bin that has any."""
     value = F.col(column)
     start = F.greatest(*(F.when(value >= bound, F.lit(bound)) for bound in _BOUNDS))
     counted = {row.start: row["count"] for row in rows.where(value.isNotNull()).groupBy(start.alias("start")).count().collect()}

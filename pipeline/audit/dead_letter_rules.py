@@ -1,4 +1,4 @@
-"""Which dead letters must be there, and which must not."""
+"""Checks dead letters: those that must exist, and those that must not."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -8,7 +8,10 @@ from pipeline.audit.observed import ObservedDeadLetter
 
 
 class ExpectedDeadLetter(NamedTuple):
-    """Of the record at the offset; to be there once everything up to `trigger` is settled. `digest` is that of its bytes."""
+    """The dead letter of the record at `offset`. It must exist once all records up to `trigger` are settled.
+
+    `digest` is that of the record's bytes.
+    """
 
     offset: int
     trigger: int
@@ -24,7 +27,7 @@ def dead_letter_findings(
     seen: Mapping[int, Sequence[ObservedDeadLetter]],
     settled: int,
 ) -> Iterator[Finding]:
-    """By the offset of the record. What follows from records at or beyond `settled` may still come."""
+    """Compare expected dead letters with those seen, by their records' offsets. Letters due from `settled` on may still come."""
     known = set[int]()
     for letter in expected:
         known.add(letter.offset)
@@ -32,11 +35,11 @@ def dead_letter_findings(
         if letters:
             yield from _differences(unit, partition, letter, letters)
         elif letter.trigger < settled:
-            what = f"the record was to be set aside ({letter.reason}: {letter.error}), and no dead letter is there"
+            what = f"the record had to become a dead letter ({letter.reason}: {letter.error}), but there is none"
             yield Finding(Deviation.DEAD_LETTER_MISSING, unit, partition, letter.offset, what)
     for offset, letters in seen.items():
         if offset not in known:
-            what = f"a dead letter says {letters[0].reason}, and nothing is wrong with a record that lies there"
+            what = f"there is a dead letter ({letters[0].reason}), but no record at its position had to become one"
             yield Finding(Deviation.DEAD_LETTER_UNEXPLAINED, unit, partition, offset, what)
 
 
@@ -45,9 +48,9 @@ def _differences(
 ) -> Iterator[Finding]:
     first, offset = letters[0], expected.offset
     if first.reason != expected.reason:
-        what = f"the dead letter says {first.reason}, the record is {expected.reason}"
+        what = f"the dead letter has the reason {first.reason}, but the record's is {expected.reason}"
         yield Finding(Deviation.DEAD_LETTER_WRONG_REASON, unit, partition, offset, what)
     if first.digest is not None and first.digest != expected.digest:
-        yield Finding(Deviation.DEAD_LETTER_CHANGED, unit, partition, offset, "the dead letter holds other bytes than the record")
+        yield Finding(Deviation.DEAD_LETTER_CHANGED, unit, partition, offset, "the dead letter has other bytes than the record")
     if sum(not each.is_possible_duplicate for each in letters) > 1:
-        yield Finding(Deviation.DEAD_LETTER_DOUBLED, unit, partition, offset, "the dead letter came again")
+        yield Finding(Deviation.DEAD_LETTER_DOUBLED, unit, partition, offset, "the dead letter was sent more than once")

@@ -1,7 +1,7 @@
-"""Why an audit says nothing."""
+"""The error of an audit that cannot give a verdict."""
 
 from domain.errors import ResequencerError
 
 
 class AuditRefused(ResequencerError):
-    """What is there is not enough to judge by: what is missing and the remedy are in the text."""
+    """The data is not sufficient for a verdict; the text names what is missing, and the remedy."""

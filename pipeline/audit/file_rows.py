@@ -1,4 +1,4 @@
-"""The rows of the file transport: portions of files, each read by a task."""
+"""Makes the rows of the file transport: files are cut into portions, and a task reads each."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +22,10 @@ _PORTION = (
 
 
 def files_scope(spark: SparkSession, settings: FileSettings, archive: Path) -> Scope:
-    """Raises:
-    AuditRefused: A part is no longer there, so that nothing can be said of what it held.
+    """Return the scope of the file transport.
+
+    Raises:
+        AuditRefused: A part of the data is gone, so that its content cannot be checked.
     """
     found = find_scope(settings, archive)
     return Scope(found.settled, found.size, lambda judged_by: file_rows(spark, found, judged_by))

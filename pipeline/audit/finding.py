@@ -1,4 +1,4 @@
-"""What an audit can find."""
+"""The deviations that an audit can find."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Deviation(StrEnum):
-    """All the ways in which what was let out can differ from what the records demand."""
+    """The ways in which the output can differ from what the records require."""
 
     LOST = "lost"
     OVERDUE = "not released at its deadline"
@@ -31,7 +31,7 @@ class Deviation(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One deviation: of which unit, at which source position (None where the record names none), and what, in a sentence."""
+    """One deviation: its unit, the source position (None if the output names none), and a sentence in `what`."""
 
     deviation: Deviation
     unit: str | None

@@ -1,4 +1,4 @@
-"""Into what a span of time is cut for a chart."""
+"""Chooses the interval at which a chart divides time."""
 
 _MOST = 75
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -9,6 +9,6 @@ _INTERVALS = (
 
 
 def interval_of(span_ms: int) -> int:
-    """As people divide time, in milliseconds, so that there are not too many; beyond what clocks show, whole days."""
+    """Return a usual interval in ms that cuts `span_ms` into at most 75 pieces; for long spans, whole days."""
     found = next((each for each in _INTERVALS if span_ms <= each * _MOST), None)
     return found or -(-span_ms // (_DAY * _MOST)) * _DAY

@@ -1,4 +1,4 @@
-"""The job: brings what was let out and what arrived together by unit, in tasks, and writes what is found as tables."""
+"""The Spark job: groups output and input records by unit, checks each unit in a task, and writes the findings as tables."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,18 +25,18 @@ RESULT = "result"
 _LAYOUT = ("kind",)
 
 _TASK_BYTES = 64 * 1024 * 1024
-"""About so much of what is read for each task that judges: a task sorts what it has, and may do so on disk."""
+"""About how many bytes of input each checking task gets. A task sorts its rows, and may do so on disk."""
 
 _AT_ONCE = "spark.sql.maxConcurrentOutputFileWriters"
-"""Files that a task writes at once. Otherwise it would sort all that it says by the table that it goes to."""
+"""The number of files that a task writes at once. With fewer the task would first sort all its rows by table."""
 
 
 def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, target: Path) -> DataFrame:
-    """The tables under `target`, which the tasks see under the same path; what was there before is replaced.
+    """Write the tables under `target`, replacing earlier ones. The tasks must see `target` under the same path.
 
     Raises:
-        AuditRefused: What is to be read vanished or cannot be read, or there is no room.
-        NotShared: Tasks have no part in the target.
+        AuditRefused: Input vanished or cannot be read, or there is no space.
+        NotShared: The tasks do not share the target directory.
     """
     tasks = max(spark.sparkContext.defaultParallelism, scope.size // _TASK_BYTES)
     result = (target / RESULT).absolute().as_uri()
@@ -53,13 +53,13 @@ def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, ta
 
 
 def findings(result: DataFrame) -> DataFrame:
-    """What deviates, in an order that stays."""
+    """Return the findings in a stable order."""
     columns = ("deviation", "unit", "partition", "offset", "what")
     return result.where(F.col("kind") == FINDING).select(*columns).orderBy(*columns)
 
 
 def _audited(rows: DataFrame, settings: AuditSettings, tasks: int) -> DataFrame:
-    """A unit is taken record by record: its size costs time, not memory. A number sorts faster than a name."""
+    """Check each unit record by record, so that a large unit costs time, not memory. Rows sort faster by hash than by name."""
     whose = ("partition", "unit")
     placed = rows.repartition(tasks, *whose).sortWithinPartitions(F.xxhash64(*whose), *whose, "kind", "place")
     return placed.mapInArrow(_audit(settings), spark_schema(TOLD))
@@ -74,7 +74,7 @@ def _audit(settings: AuditSettings) -> Step:
 
 
 def _timing(told: DataFrame) -> Timing:
-    """A row per piece of a partition."""
+    """Collect the timing, with one row per bucket of a partition."""
     ends = told.where(F.col("kind") == ARRIVAL).groupBy("partition").agg((F.max("offset") + 1).alias("length"))
     bucket = F.floor(F.col("offset") / F.ceil(F.col("length") / BUCKETS)).cast("long").alias("bucket")
     made = told.where((F.col("kind") == LET_OUT) & F.col("made_at").isNotNull()).join(F.broadcast(ends), "partition")
@@ -85,7 +85,7 @@ def _timing(told: DataFrame) -> Timing:
 def _overdue(timing: Timing, settings: AuditSettings) -> Step:
     def find(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            # The kind is a partition of the table, and stands behind the other columns there.
+            # The kind is the table's partition column, so it comes after the other columns here; hence the names.
             yield from told_batches(overdue((Told(**each) for each in batch.to_pylist()), timing, settings))
 
     return find

@@ -1,4 +1,4 @@
-"""What an audit reads of Kafka: the topics as they are, or what was archived of them."""
+"""What an audit reads of Kafka: the current topics, or their archive."""
 
 from collections.abc import Callable, Mapping
 from time import monotonic
@@ -17,26 +17,28 @@ from pipeline.spark.java_client import java_options
 from pipeline.spark.topics import LATEST_MS, read_topic, too_late
 
 _RECORD_BYTES = 1_200
-"""About what an envelope or a notification takes."""
+"""The approximate size of an envelope or a notification."""
 
 _DECIDED_SECONDS = 60
 _LOOK_MS = 200
 
 
 def topics_scope(spark: SparkSession, kafka: KafkaSettings, wait: Callable[[int], object]) -> Scope:
-    """Positions first, then the ends: what is said to have left is there, and its cause too. `wait` takes milliseconds.
+    """Return the scope of the topics. `wait` takes milliseconds.
+
+    Positions are read before the ends. So the output that the positions stand for is included, and the input that caused it.
 
     Raises:
-        AuditRefused: A topic's beginning is gone, somebody's transaction stays undecided, or Spark cannot hold a timestamp.
-        TransportUnavailable, TransportRefused: The brokers are away, or do not let us look.
+        AuditRefused: A topic's beginning is gone, a transaction stays open, or Spark cannot hold a timestamp.
+        TransportUnavailable, TransportRefused: The brokers do not answer, or refuse access.
     """
     topic_ends = _topic_ends(kafka, wait)
     for partition, start in sorted(topic_ends.starts.items()):
         if start > 0:
             raise AuditRefused(
-                f"{partition}: the brokers' first offset is {start}; what lay before is gone, and with it what could show that "
-                "nothing was lost. Audit the archive, if it was kept from the beginning (--archive), or let the topics keep all "
-                "of it (their retention.ms)"
+                f"{partition}: the brokers' first offset is {start}; earlier records are gone, so the audit cannot check them. "
+                "Audit the archive, if it was kept from the beginning (--archive), or keep the topics' records longer "
+                "(their retention.ms)"
             )
     client = java_options(kafka.consumer)
 
@@ -48,38 +50,39 @@ def topics_scope(spark: SparkSession, kafka: KafkaSettings, wait: Callable[[int]
 
 
 def archive_scope(spark: SparkSession, location: str, topics: KafkaTopics) -> Scope:
-    """What is in it now, and nothing that is archived meanwhile.
+    """Return the scope of the archive as it is now; what is archived meanwhile is left out.
 
     Raises:
-        AuditRefused: There are no positions in it, or its beginning is not the topic's.
-        ArchiveRefused, ArchiveUnavailable: It cannot be read.
+        AuditRefused: The archive holds no positions, or does not begin at the topic's beginning.
+        ArchiveRefused, ArchiveUnavailable: The archive cannot be read.
     """
     archived = ArchiveSnapshot(spark, location)
     if archived.positions is None:
         raise AuditRefused(
-            f"{location} has no position of the service up to which everything is archived; is this the service's configuration? "
-            "Archive the topics once more, while the service runs or after it has drained (archive-topics)"
+            f"{location} holds no position of the service, so it is unknown how far the archive is complete; is this the "
+            "service's configuration? Archive the topics once more, while the service runs or after it has drained "
+            "(archive-topics)"
         )
     for topic, starts in archived.starts.items():
         for partition, start in starts.items():
             if start > 0:
                 raise AuditRefused(
-                    f"{location}: {topic}-{partition} is archived from offset {start} on, and without what lay before nobody can "
-                    "say whether all is there. Audit an archive that was kept from the topic's beginning"
+                    f"{location}: {topic}-{partition} is archived only from offset {start} on, so the audit cannot check earlier "
+                    "records. Audit an archive that was kept from the topic's beginning"
                 )
     records = sum(end for topic in topics.all for end in archived.ends.get(topic, {}).values())
     return _scope(archived.positions, records, topics, archived.read)
 
 
 def _topic_ends(kafka: KafkaSettings, wait: Callable[[int], object]) -> TopicEnds:
-    """Once all is decided that anybody has written by now."""
+    """Return the ends once all records written before the call are decided."""
     reader, until = TopicEndsReader(kafka), monotonic() + _DECIDED_SECONDS
     try:
         topic_ends = reader.look()
         while not topic_ends.is_decided:
             if monotonic() > until:
                 raise AuditRefused(
-                    "somebody's transaction stays open, so nobody knows what was sent; end it, or wait, and audit again"
+                    "a transaction stays open, so it is unknown what was sent; end the transaction, or wait, and audit again"
                 )
             wait(_LOOK_MS)
             topic_ends = reader.again(topic_ends)

@@ -1,4 +1,4 @@
-"""By how much envelopes come behind later ones of their unit."""
+"""Measures how late envelopes arrive behind later ones of their unit."""
 
 from bisect import bisect_right
 from typing import NamedTuple
@@ -9,9 +9,10 @@ from resequencer.strategies.port import Strategy
 
 
 class Late(NamedTuple):
-    """`depth` in numbers, `behind` in records of the lane since the first later one; 0 where it came in its turn.
+    """How late an envelope came. All fields are 0 or None if it came in its turn.
 
-    `ms` is the time since then, None where it came in its turn or nobody knows when records were written.
+    `depth` counts numbers. `behind` counts the lane's records since the first one with a higher number. `ms` is the time since
+    then; None also if it is unknown when records were written.
     """
 
     depth: int = 0
@@ -20,7 +21,7 @@ class Late(NamedTuple):
 
 
 class _Lane:
-    """The records that had a higher number than all before them: numbers, places among the records, and instants."""
+    """The records whose number was higher than all before: their numbers, places among the lane's records, and instants."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -30,7 +31,10 @@ class _Lane:
 
 
 class Lateness:
-    """Of one unit; ask in order of arrival. Numbers are compared where the strategy does, otherwise within a flow."""
+    """The lateness of one unit's envelopes; call `of` in order of arrival.
+
+    Numbers are compared within a lane of the strategy; if the strategy needs no numbers, within a flow.
+    """
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy

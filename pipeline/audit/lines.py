@@ -1,4 +1,4 @@
-"""What an audit reads of the file transport: portions of files that its tasks read side by side."""
+"""What an audit reads of the file transport: portions of files, read by tasks in parallel."""
 
 import gzip
 import os
@@ -33,18 +33,18 @@ from pipeline.audit.rules import AuditRules
 
 PORTION_BYTES = 32 * 1024 * 1024
 _LATER_FILE = 1 << 44
-"""Files of one output follow each other in this distance; none is as long."""
+"""The distance between the places of successive files of one output; no file is as long."""
 
 _BLOCK_BYTES = 64 * 1024
 _LONGEST_OUTPUT_LINE = 256 * 1024 * 1024
 
 
 class Portion(NamedTuple):
-    """The lines of a file that begin from `start` to before `end`; `limit` is where the file ended when the audit began. The
-    `path` is absolute, for tasks work elsewhere.
+    """The lines of a file that begin at `start` or later and before `end`. `limit` is the file's length when the audit began.
 
-    `base` is added to a line's offset for its place. A packed file is a portion of its own: `start` and `end` are then offsets
-    in the partition file that it was a part of. By its `inode` an output is known that the service rotates meanwhile.
+    `path` is absolute, because tasks run in other directories. `base` is added to a line's offset to give its place. A packed
+    file is one portion; its `start` and `end` are offsets in the partition file that it was a part of. `inode` identifies an
+    output file even if the service rotates it meanwhile.
     """
 
     kind: int
@@ -60,28 +60,30 @@ class Portion(NamedTuple):
 
 
 class FileScope(NamedTuple):
-    """All that is to be read, and how far each partition was settled."""
+    """All portions to read, and how far each partition was settled."""
 
     portions: list[Portion]
     settled: dict[int, int]
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The sum of the portions' bytes."""
         return sum(each.end - each.start for each in self.portions)
 
 
 def find_scope(settings: FileSettings, archive: Path) -> FileScope:
-    """Positions first, then outputs, then inputs: what is said to have left is there, and its cause too.
+    """Return the scope. Positions are read first, then outputs, then inputs.
+
+    So the output that the positions stand for is included, and the input that caused it.
 
     Raises:
-        AuditRefused: A part is no longer there, so that nothing can be said of what it held.
+        AuditRefused: A part of the data is gone, so that its content cannot be checked.
     """
     out = settings.out_directory
     positions = PositionsFile(out / "positions.json", SystemFiles()).read()
     if positions is None and (out / "notifications.jsonl").exists():
         raise AuditRefused(
-            f"{out / 'positions.json'} is missing or damaged, and says what was settled; start the service, which writes it anew"
+            f"{out / 'positions.json'} is missing or damaged, so it is unknown what was settled; start the service to rewrite it"
         )
     settled = {} if positions is None else {each.number: at.offset for each, at in positions.partitions.items()}
     portions = [*_output(NOTIFICATION, out / "notifications.jsonl"), *_output(LETTER, out / "dead-letters.jsonl")]
@@ -98,8 +100,8 @@ def _output(kind: int, path: Path) -> Iterator[Portion]:
     rotated = find_rotated(path)
     if rotated and rotated[0].number != 1:
         raise AuditRefused(
-            f"{path.parent}: {path.stem}.000001{path.suffix} to before {rotated[0].path.name} are gone, and with them what could "
-            "show that nothing was lost; put them back, or keep all of them (payment-status-notification.file.keep-notifications)"
+            f"{path.parent}: {path.stem}.000001{path.suffix} to before {rotated[0].path.name} are gone, so the audit cannot "
+            "check them; put them back, or keep all of them (payment-status-notification.file.keep-notifications)"
         )
     for place, file in enumerate([*(each.path for each in rotated), path]):
         yield from _cut_up(kind, file, UNPLACED, 0, place * _LATER_FILE)
@@ -115,7 +117,7 @@ def _input(path: Path, partition: int, archive: Path) -> Iterator[Portion]:
             reached = end
     if reached < beginning:
         raise AuditRefused(
-            f"{path}: what lay from {reached} to {beginning} is neither in the input nor in {archive}; put it back there"
+            f"{path}: the lines from {reached} to {beginning} are neither in the input nor in {archive}; put them back there"
         )
     yield from _cut_up(RECORD, path, partition, beginning, 0)
 
@@ -132,7 +134,7 @@ def _cut_up(kind: int, path: Path, partition: int, begin: int, base: int) -> Ite
 
 
 def read_portion(portion: Portion, rules: AuditRules) -> Iterator[Row]:
-    """Its lines as rows."""
+    """Yield the portion's lines as rows."""
     settings = FileSettings(rules.settings.topic, Path(), Path(), rules.settings.max_value_bytes)
     longest = settings.max_line_bytes if portion.kind == RECORD else _LONGEST_OUTPUT_LINE
     lines = _packed_lines(portion, longest) if portion.is_packed else _plain_lines(portion, longest)
@@ -173,11 +175,11 @@ def _open(portion: Portion) -> int:
         if os.fstat(descriptor).st_ino == portion.inode:
             return descriptor
         os.close(descriptor)
-    raise AuditRefused(f"{path}: another file took its place while it was read; audit again")
+    raise AuditRefused(f"{path}: it was replaced by another file during the audit; audit again")
 
 
 def _line_start(descriptor: int, portion: Portion) -> int:
-    """The first line that begins in the portion or behind it."""
+    """Return the start of the first line that begins in the portion or behind it."""
     if portion.begins_line:
         return portion.start
     at = portion.start - 1
@@ -200,7 +202,7 @@ def _packed_lines(portion: Portion, longest: int) -> Iterator[FoundLine]:
 
 
 def _record(line: FoundLine, partition: int, settings: FileSettings) -> Record:
-    """As the source reads it; of what is too large the beginning is enough, for nothing else is ever looked at."""
+    """Return the record as the source reads it. Of a value that is too large, the audit needs the beginning only."""
     origin = Origin(Partition(settings.topic, partition), line.start)
     if line.cut is not None:
         return Record(origin, line.content[: settings.max_value_bytes], cut=line.cut)

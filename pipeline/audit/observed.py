@@ -1,6 +1,6 @@
-"""What was let out, as far as an audit looks at it: small enough to hold all of a unit's in memory.
+"""Published notifications and dead letters, reduced to what an audit compares; all of one unit fit into memory.
 
-A notification that is expected is looked at in the same way as one that was found, so that the two can be compared.
+An expected notification is reduced in the same way, so that the two can be compared.
 """
 
 from functools import lru_cache
@@ -35,7 +35,7 @@ _FRAMES = {
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where a record lies, as `source-position` says it."""
+    """The position of a record, as the header `source-position` holds it."""
 
     topic: str
     partition: int
@@ -43,9 +43,11 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
-    """`place` orders what left; `position` is None where the header names none. `digest` is that of the value without its
-    `CreDtTm`, which is `created_at`; `status` is None where the value has none. `version` is that of the lookups, `headers` are
-    those that no other field holds. Two with one `likeness` have the same content, position, headers and marks.
+    """A published notification.
+
+    `place` gives the order of publishing. `position` is None without the header, `status` None if the value has none. `digest` is
+    that of the value without its `CreDtTm`, which is `created_at`. `version` is that of the lookups. `headers` are those that no
+    other field holds. Two notifications with the same `likeness` have the same content, position, headers and marks.
     """
 
     place: int
@@ -66,7 +68,7 @@ class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
         return self.incomplete, self.is_late
 
     def is_like(self, other: "ObservedNotification") -> bool:
-        """But for marks, and for when it was made and where it lies."""
+        """Return whether both are equal except for marks, creation time and place."""
         return (
             self.digest == other.digest
             and self.position == other.position
@@ -77,18 +79,18 @@ class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def offset(self) -> int:
-        """-1 where no position is named."""
+        """The offset of the position; -1 without a position."""
         return -1 if self.position is None else self.position.offset
 
     @property
     def named(self) -> str:
-        """For people."""
+        """A name for people: the notification id and the event."""
         event = next((value for name, value in self.headers if name == EVENT_NAME), "?")
         return f"{self.notification_id} ({event})"
 
 
 class ObservedDeadLetter(msgspec.Struct, frozen=True, array_like=True):
-    """A dead letter. `digest` is that of its value, None where that was cut."""
+    """A published dead letter. `digest` is that of its value; None if the value was cut."""
 
     place: int
     reason: str
@@ -97,14 +99,14 @@ class ObservedDeadLetter(msgspec.Struct, frozen=True, array_like=True):
 
 
 def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification | None:
-    """None where there is no notification id."""
+    """Reduce a published notification; None without a notification id."""
     texts = texts_of(headers)
     identifier = texts.pop(NOTIFICATION_ID, None)
     if identifier is None:
         return None
     created, status = _find_text(value, _CREATED), _find_text(value, _STATUS)
     digest = _digest_without(value, created)
-    # What is popped is no part of the headers that are left.
+    # Each `pop` removes a header that has a field of its own; the rest become `headers`.
     return ObservedNotification(
         place,
         identifier,
@@ -122,7 +124,7 @@ def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification 
 
 
 def likeness_of(notification: Notification) -> bytes:
-    """That of one that was found, if this is what it has to be: cheaper than to look at it whole."""
+    """Return the likeness of a notification to be compared with an observed one; cheaper than `observe_expected`."""
     return _likeness(notification.headers, _digest_without(notification.value, _find_text(notification.value, _CREATED)))
 
 
@@ -135,7 +137,10 @@ def _digest_without(value: bytes, created: slice | None) -> bytes:
 
 
 def _find_text(value: bytes, name: str) -> slice | None:
-    """Where the text of the first element of this name is. The first `CreDtTm` is the report's own: `OrgnlCreDtTm` is another."""
+    """Return where the text of the first element of this name is.
+
+    The first `CreDtTm` is the report's own; `OrgnlCreDtTm` is another element.
+    """
     opening, closing = _FRAMES[name, "xml" if value.startswith(b"<") else "json"]
     start = value.find(opening)
     if start < 0:
@@ -146,14 +151,14 @@ def _find_text(value: bytes, name: str) -> slice | None:
 
 
 def observe_expected(notification: Notification) -> ObservedNotification:
-    """What the unit's own code makes, which has an id."""
+    """Reduce a notification that the replayed unit made; such a notification always has an id."""
     seen = observe(notification.headers, notification.value, -1)
     assert seen is not None, "a notification has an id"
     return seen
 
 
 def observe_dead_letter(headers: Headers, value: bytes, place: int) -> tuple[Position | None, ObservedDeadLetter]:
-    """A dead letter and the position of its record."""
+    """Return the position of the dead letter's record, and the dead letter."""
     texts = texts_of(headers)
     is_cut = DEAD_LETTER_VALUE_LENGTH in texts
     letter = ObservedDeadLetter(

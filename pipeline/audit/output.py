@@ -1,4 +1,4 @@
-"""Where an audit writes: what it is made of appears when all of it is there, and the last audit's stays until then."""
+"""The output directory of an audit. New results appear only when they are complete; until then the last audit's stay."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ _BUILDING = ".building"
 
 
 def begin(target: Path) -> Path:
-    """An empty directory in which to write; what an audit that died has left there is gone."""
+    """Return an empty directory to write to; files of an audit that died there are deleted."""
     building = target / _BUILDING
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
@@ -18,9 +18,9 @@ def begin(target: Path) -> Path:
 
 
 def publish(target: Path) -> None:
-    """What was written takes the place of what the last audit wrote.
+    """Replace the last audit's results by those in the writing directory.
 
-    The verdict goes first and comes last: whoever is killed here leaves none, and never one beside the tables of another audit.
+    The verdict is deleted first and written last. So a crash here leaves no verdict, and never one beside another audit's tables.
     """
     building = target / _BUILDING
     for verdict in (SUMMARY, PAGE):

@@ -1,4 +1,4 @@
-"""What waits beyond its deadline though somebody was at work: a release of which every notification is gone looks like this."""
+"""Finds units that wait beyond their deadline while the service was running, as after a release of which no output is left."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ from pipeline.audit.timing import Timing
 
 
 def overdue(waiting: Iterable[Told], timing: Timing, settings: AuditSettings) -> Iterator[Told]:
-    """Only of partitions that were read to their end: what waits for a backlog is not overdue."""
+    """Yield a finding for each. Only partitions read to their end count: what waits for a backlog is not overdue."""
     bound_ms = settings.resequencer.longest_deadline_ms + settings.grace_ms
     for each in waiting:
         assert each.partition is not None
@@ -18,5 +18,5 @@ def overdue(waiting: Iterable[Told], timing: Timing, settings: AuditSettings) ->
             continue
         waited_ms = timing.find_waited_ms(each.partition, each.offset)
         if waited_ms is not None and waited_ms > bound_ms:
-            what = f"it waits for {each.what} for {waited_ms / 1_000:,.0f} s at least, and nothing says that it was released"
+            what = f"it has waited for {each.what} for at least {waited_ms / 1_000:,.0f} s, and no output shows its release"
             yield Told(FINDING, each.unit, each.partition, each.offset, Deviation.OVERDUE.value, what)

@@ -1,4 +1,4 @@
-"""The audit as a page to look at: one HTML file that needs nothing else."""
+"""The audit's result as one self-contained HTML page."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ _PALETTE = (
 
 
 def write_page(summary: AuditSummary, name: str, path: Path) -> None:
-    """`name` says what was audited."""
+    """Write the page. `name` describes what was audited."""
     path.write_text(render_page(summary, name), encoding="utf-8")
 
 
@@ -58,7 +58,8 @@ def render_page(summary: AuditSummary, name: str) -> str:
 def _verdict(summary: AuditSummary) -> str:
     if summary.is_good:
         return '<p class="verdict good">Nothing is lost, doubled or out of order; the content is as expected.</p>'
-    return f'<p class="verdict bad">{sum(summary.counts.values()):,} deviations.</p>'
+    count = sum(summary.counts.values())
+    return f'<p class="verdict bad">{count:,} deviation{"" if count == 1 else "s"}.</p>'
 
 
 def _figures(summary: AuditSummary) -> str:
@@ -80,7 +81,7 @@ def _findings(summary: AuditSummary) -> str:
         return ""
     counts = _table(("deviation", "found"), ((name, f"{count:,}") for name, count in summary.counts.items() if count), (1,))
     shown = len(summary.examples)
-    told = f"The first {shown}; all of them are in the table beside this page." if shown < sum(summary.counts.values()) else ""
+    told = f"The first {shown}; the table beside this page has all of them." if shown < sum(summary.counts.values()) else ""
     examples = _table(("deviation", "unit", "position", "what"), map(_told, summary.examples))
     return f"<h2>What deviates</h2>{counts}<h2>Findings</h2><p class='soft'>{told}</p>{examples}"
 
@@ -94,24 +95,22 @@ def _charts(summary: AuditSummary) -> str:
     waited = (
         _section(
             "Waiting times",
-            "So many notifications were made so long after the record of their envelope was written.",
+            "How long after the record of their envelope was written the notifications were made.",
             _histogram(summary.waited_ms, "notifications", "milliseconds"),
         )
         if summary.waited_ms
         else _section(
             "Waiting",
-            "So many notifications waited while so many envelopes of their unit came. "
-            "Files do not say when a record was written.",
+            "How many envelopes of their unit came while the notifications waited. "
+            "Files do not record when a record was written.",
             _histogram(summary.waited_records, "notifications", "envelopes of the unit that came meanwhile"),
         )
     )
     depth = _histogram(summary.depth, "envelopes", "numbers")
     return (
         waited
-        + _section(
-            "Disorder", "So many envelopes came so many numbers behind a later one of their unit; 0: in their turn.", depth
-        )
-        + _section("Lateness by flow", "Of the envelopes that came behind a later one.", _flows(summary.flows))
+        + _section("Disorder", "How many numbers behind a later one of their unit the envelopes came; 0: in their turn.", depth)
+        + _section("Lateness by flow", "Envelopes that came behind a later one of their unit.", _flows(summary.flows))
         + _section("Notifications per status over time", _span(summary), _statuses(summary.statuses, summary.interval_ms))
     )
 
@@ -177,7 +176,7 @@ def _span(summary: AuditSummary) -> str:
     starts = [each.start for each in summary.statuses]
     return (
         f"From {_instant(min(starts))} to {_instant(max(starts) + summary.interval_ms)}, "
-        f"a column for {_duration(summary.interval_ms)}."
+        f"one column per {_duration(summary.interval_ms)}."
     )
 
 
@@ -202,7 +201,7 @@ def _clock(at: Instant, interval_ms: int) -> str:
 
 
 def _duration(milliseconds: int) -> str:
-    """Of the intervals that there are."""
+    """Return one of the intervals as text."""
     for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if milliseconds % length == 0:
             return f"{milliseconds // length:,} {unit}"

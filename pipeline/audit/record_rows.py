@@ -1,4 +1,4 @@
-"""The rows of Kafka's records, straight from the topics or from the archive."""
+"""Makes the rows of Kafka's records, read from the topics or from the archive."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -17,13 +17,13 @@ from pipeline.audit.tables import ROW, row_batches
 from pipeline.spark.arrow_rows import Batches, Step, spark_schema
 
 _LATER_PARTITION = 1 << 44
-"""All of a unit lie in one partition of the output; partitions follow each other in this distance."""
+"""The distance between the places of successive output partitions. All output of a unit is in one partition."""
 
 _COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 
 
 class Topics(NamedTuple):
-    """Each has partition, offset, timestamp (ms), key, value and headers of its records."""
+    """The records of each topic: partition, offset, timestamp (ms), key, value and headers."""
 
     records: DataFrame
     notifications: DataFrame
@@ -31,7 +31,7 @@ class Topics(NamedTuple):
 
 
 def record_rows(topics: Topics, settings: AuditSettings) -> DataFrame:
-    """Of the input's records the task that reads them finds the unit."""
+    """Return the rows of all three topics. The task that reads an input record decodes it to find its unit."""
     kinds = ((topics.records, RECORD), (topics.notifications, NOTIFICATION), (topics.dead_letters, LETTER))
     rows = [each.select(*_COLUMNS).mapInArrow(_reader(kind, settings), spark_schema(ROW)) for each, kind in kinds]
     return reduce(DataFrame.unionAll, rows)
@@ -65,7 +65,7 @@ def _rows(kind: int, batches: Batches, rules: AuditRules) -> Iterator[Row]:
 
 
 def _headers(column: pa.Array) -> Iterator[Headers]:
-    """Of each record. Taken apart as a whole, for there are more headers than records."""
+    """Yield the headers of each record. The whole column is converted at once, for there are more headers than records."""
     starts, lengths = column.offsets.to_pylist(), column.is_valid().to_pylist()
     each = column.values
     names, values = each.field("key").to_pylist(), each.field("value").to_pylist()
@@ -75,7 +75,7 @@ def _headers(column: pa.Array) -> Iterator[Headers]:
 
 
 def _with_mended_names(record: Record) -> Record:
-    """The service takes a header name that is not UTF-8 for a defect; Spark's client has put this character in place of it."""
+    """Mark a header name that is not UTF-8 as a defect, as the service does: Spark's client replaces its bytes by U+FFFD."""
     mended = next((name for name, _ in record.headers if "\ufffd" in name), None)
     if mended is None:
         return record

@@ -1,6 +1,6 @@
-"""The releases of lookups that a process of Spark's has opened: to open one it is read whole, a second per gigabyte.
+"""Caches the releases of lookups that a Spark process has opened: opening one reads it whole, about a second per gigabyte.
 
-Tasks follow each other in such a process, and it ends with the job: what it has opened it keeps.
+Several tasks run in such a process, one after the other. It ends with the job, so the cache is never emptied.
 """
 
 from hashlib import sha256
@@ -15,7 +15,7 @@ _opened: dict[tuple[Path, str], Release] = {}
 
 
 def find_release(directory: Path, version: str) -> Release | None:
-    """None where that version is not there any more, or is damaged."""
+    """Return the release; None if the version is gone or damaged."""
     if (directory, version) not in _opened:
         if not is_version(version):
             return None

@@ -1,7 +1,8 @@
-"""How a unit's life may have gone: its own pure code over what arrived, with the releases that the output speaks of.
+"""Replays a unit: runs its own pure code over its arrivals, with the releases of lookups that the output names.
 
-When a deadline or a bound released a stash cannot be known from the records: it may have been between any two arrivals. The
-marks `incomplete` tell which of these ways was taken; a few are followed side by side, and the one that agrees best counts.
+The records do not show when a deadline or a bound released the stash; it may have been between any two arrivals. The marks
+`incomplete` in the output narrow it down. Up to `_WIDTH` possible courses are replayed in parallel, and the one that agrees best
+with the output counts.
 """
 
 from typing import NamedTuple
@@ -16,14 +17,14 @@ from resequencer.dry_run import DryRunResult, dry_run
 from resequencer.unit import Unit
 
 _WIDTH = 16
-"""So many ways are followed side by side, at most."""
+"""The most possible courses that are replayed in parallel."""
 
 _SILENT = 64
-"""A stash of which nothing was seen is released for a try only if it is no larger: each try costs as much as handling it."""
+"""The largest stash whose release is tried without a trace of it in the output: each try costs as much as handling the stash."""
 
 
 class Emission(NamedTuple):
-    """A notification or a dead letter that must be there once everything up to the offset `trigger` is settled."""
+    """A notification or dead letter that must be published once all records up to the offset `trigger` are settled."""
 
     made: ObservedNotification | DeadLetter
     offset: int
@@ -31,17 +32,19 @@ class Emission(NamedTuple):
 
 
 class Link(NamedTuple):
-    """What was let out, the latest first; ways that part share what lies before."""
+    """A linked list of the emissions, the latest first; replays that branched share the part before."""
 
     before: "Link | None"
     emission: Emission
 
 
 class Replay(NamedTuple):
-    """One way. `highest` is the highest place in the output of what was let out, `score` how well it agrees so far.
+    """One possible course of a unit.
 
-    `explained` counts the notifications; None once anything that leaves is not there, or not as it has to be. `is_guessed`
-    after a release that let nothing out. `counted_at` is the offset of the last that was handled or stashed.
+    `score` rates how well it agrees with the output so far, `highest` is the highest place in the output among its emissions.
+    `explained` counts its notifications that match the output; None once an emission is missing in the output or differs.
+    `is_guessed` is set after a release without a trace in the output. `counted_at` is the offset of the last envelope that was
+    handled or stashed.
     """
 
     unit: Unit
@@ -53,7 +56,7 @@ class Replay(NamedTuple):
     counted_at: int = -1
 
     def emissions(self) -> list[Emission]:
-        """In the order in which they left."""
+        """Return the emissions in the order of publishing."""
         found, link = list[Emission](), self.last
         while link is not None:
             found.append(link.emission)
@@ -62,9 +65,9 @@ class Replay(NamedTuple):
 
 
 class Replays:
-    """The ways of one unit, from a beginning on. Give it the arrivals in their order, then ask for the best.
+    """The possible courses of one unit from a given state on. Call `arrive` for each arrival in order, then `best`.
 
-    Only if it `is_thorough` are releases thought of that let nothing out.
+    Releases without a trace in the output are tried only if it `is_thorough`.
     """
 
     def __init__(self, beginning: Replay, rules: AuditRules, output: UnitOutput, *, is_thorough: bool = False) -> None:
@@ -75,14 +78,14 @@ class Replays:
 
     @property
     def known(self) -> Replay | None:
-        """The way that lets out all that came, and all of it just as it is there; None if there is no such way yet."""
+        """The replay without a stash whose emissions all match the output; None if there is none yet."""
         for each in self._replays:
             if _is_known(each):
                 return each
         return None
 
     def arrive(self, envelope: DataEnvelope) -> bool:
-        """Whether it counted: a duplicate does not, and what became a dead letter at once."""
+        """Replay an arrival; return whether it counted. A duplicate does not, nor does an envelope that became a dead letter."""
         self._branch()
         results = [dry_run(each.unit, envelope, self._rules.context) for each in self._replays]
         counted_at = envelope.offset if results[0].counts else None
@@ -91,16 +94,16 @@ class Replays:
         return results[0].counts
 
     def best(self) -> Replay:
-        """Call it once, when everything has arrived."""
+        """Return the replay that agrees best. Call it once, after the last arrival."""
         self._branch()
         return max(self._replays, key=_score)
 
     def is_heard_of(self, replay: Replay) -> bool:
-        """Whether the release of what waits would let anything out; of one that would not nobody can tell whether it was."""
+        """Return whether a release of the stash would publish anything. If not, the output cannot show whether it happened."""
         return bool(replay.unit.stash.lanes and dry_run(replay.unit, None, self._rules.context).output)
 
     def _branch(self) -> None:
-        """Where a release may have been."""
+        """Add the replays in which the stash is released at this point."""
         if not self.is_thorough and not self._output.incomplete:
             return
         released = [released for each in self._replays if (released := self._released(each)) is not None]
@@ -124,14 +127,14 @@ class Replays:
         return is_silent and all(self._output.find_first(each.envelope.offset) is None for each in stash)
 
     def _is_seen(self, replay: Replay) -> bool:
-        """Whether something that waits is marked in the output."""
+        """Return whether the output marks any stashed envelope as incomplete."""
         incomplete = self._output.incomplete
         return bool(incomplete) and any(each.envelope.offset in incomplete for each in replay.unit.stash)
 
     def _is_one_release(self, results: DryRunResult) -> bool:
-        """Whether all of what is marked in it was made at one instant, and nothing else at that instant.
+        """Return whether all marked notifications of these results have one instant of creation, and no others have it.
 
-        A user's own target type may have been called again in between.
+        True for a user's own target type, which may have been called again in between, and if instants are unknown.
         """
         made = [each.notification_id for each in results.output if isinstance(each, Notification)]
         marked = [seen for each in made if (seen := self._output.find(each)) is not None and seen.incomplete is not None]
@@ -149,13 +152,13 @@ class Replays:
         return Replay(results.unit, score, highest, last, explained, is_guessed, before if counted_at is None else counted_at)
 
     def _rated(self, made: Notification | DeadLetter, trigger: int, highest: int) -> tuple[Emission, int, int, bool]:
-        """With how well it agrees with what was seen of it, where that is, and whether it is all that it has to be."""
+        """Return the emission, its score, its place in the output (-1 if absent), and whether it is exactly as required."""
         if isinstance(made, DeadLetter):
             offset = made.record.origin.offset
             return Emission(made, offset, trigger), 0, -1, self._output.is_set_aside(offset, made.reason)
         seen = self._output.find(made.notification_id)
         if seen is not None and seen.likeness == likeness_of(made):
-            # As nearly always. What is alike is kept once.
+            # The usual case. The observed notification is used, so that equal ones are in memory only once.
             is_behind = seen.place < highest
             return Emission(seen, made.origin.offset, trigger), 2 - is_behind, seen.place, not is_behind
         expected = observe_expected(made)

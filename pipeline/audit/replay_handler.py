@@ -1,4 +1,4 @@
-"""The service's own handler, with the lookups that each notification says it was made with."""
+"""Replays the service's own handler, with the lookups that each notification names."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,16 +21,16 @@ from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.payment_data import PaymentData
 
 UNKNOWN = b""
-"""The value of a notification whose content cannot be known: it is not compared."""
+"""The value of a notification whose content cannot be known; such a value is not compared."""
 
 
 class ReplayHandler:
-    """Handles what belongs to `output`, the unit that is looked at.
+    """Handles the envelopes of the unit whose output is in `output`.
 
-    A user's own target type is not called: what its values are is not known, and that it refused an envelope is believed. So is,
-    with any target type, that an envelope ended its worker. Nor is a user's own handler: of which process objects it told is
-    believed, too.
-    The same holds for what was made with a version of the lookups that is no longer there.
+    A user's own target type is not called. The values that it made are unknown, and its refusal of an envelope is taken from the
+    dead letter. A user's own handler is not called either; the process objects that it notified of are taken from the output.
+    The same holds for notifications made with a version of the lookups that is gone. With any target type, that an envelope
+    ended its worker is taken from the dead letter.
     """
 
     def __init__(self, settings: HandlerSettings, table: NotificationSettings, lookups: str) -> None:
@@ -44,12 +44,15 @@ class ReplayHandler:
         self.output = UnitOutput()
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
-        """What it led to; where nothing came of it, what every version that may have been used would have made of it."""
+        """Return the notifications for the envelope.
+
+        Without any in the output, return those on which all versions that may have been used agree.
+        """
         if self.output.is_told(envelope.offset, EndedItsWorker.reason):
-            raise EndedItsWorker("as the dead letter says")
+            raise EndedItsWorker("as its dead letter states")
         for refusal in (PermanentError, TooLarge) if self.is_foreign else ():
             if self.output.is_told(envelope.offset, refusal.reason):
-                raise refusal("as the dead letter says")
+                raise refusal("as its dead letter states")
         if self._has_foreign_handler:
             return self._believed(envelope, marks)
         seen = self.output.find_first(envelope.offset)
@@ -64,7 +67,7 @@ class ReplayHandler:
         return msgspec.structs.replace(handled, notifications=unknown)
 
     def _believed(self, envelope: DataEnvelope, marks: Marks) -> Handled:
-        """The notifications that are there, of the process objects that there are."""
+        """Return one notification with unknown content for each process object that has one in the output."""
         made = []
         for index, _ in enumerate(envelope.process_objects):
             identifier = notification_id(envelope.unit, envelope.envelope_id, index)
@@ -74,7 +77,7 @@ class ReplayHandler:
         return Handled(tuple(made))
 
     def _possible(self) -> Iterator[VersionedHandler]:
-        """Those of the unit's other notifications; where it has none, the one that would be used today."""
+        """Yield the handlers of the versions in the unit's other notifications; without any, that of the current version."""
         versions = self.output.versions or {self._find_current()}
         for version in sorted(versions, key=str):
             handler = self._alone if version is None else self._find_handler(version)
@@ -88,7 +91,7 @@ class ReplayHandler:
             return None
 
     def _find_handler(self, version: str) -> VersionedHandler | None:
-        """None where that version is not there any more."""
+        """Return the handler with these lookups; None if the version is gone."""
         if version not in self._made:
             release = find_release(self._lookups, version)
             self._made[version] = None if release is None else self._alone.with_lookups(Lookups(release))
@@ -96,7 +99,7 @@ class ReplayHandler:
 
 
 def _agreed(each: list[Handled]) -> Handled:
-    """What all of them notify of."""
+    """Return the notifications that all have in common."""
     if not each:
         return Handled()
     common = set.intersection(*({made.notification_id for made in handled.notifications} for handled in each))

@@ -1,4 +1,4 @@
-"""Judges rows that come unit by unit, and tells what was found and measured."""
+"""Checks the rows, which come unit by unit, and yields findings and measurements."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -32,13 +32,14 @@ FINDING, UNIT, WAITING, ARRIVAL, LET_OUT = "finding", "unit", "waiting", "arriva
 
 
 class Told(NamedTuple):
-    """A row of the result; `kind` says which of the others it has.
+    """A row of the result; `kind` determines which fields are set.
 
-    A finding: deviation, unit, partition, offset, what. A unit: how much may still come (open).
-    What waits in a unit: the offset of the oldest, and what for. An arrival: its flow, by how
-    many numbers it came behind a later one of its unit (depth, 0 for none), by how many records and by how long. A
-    notification: its status and marks, when it was made, how long its envelope waited, how many records of its unit
-    came meanwhile, and whether its content could be compared.
+    * A finding: deviation, unit, partition, offset, what.
+    * A unit: the number of notifications that may still come (open).
+    * A waiting unit: the offset of the oldest stashed envelope, and what it waits for.
+    * An arrival: its flow, and by how many numbers (depth, 0 for none), records and milliseconds it came behind a later one.
+    * A notification: its status and marks, when it was made, how long its envelope waited, how many records of its unit came
+      meanwhile, and whether its content could be compared.
     """
 
     kind: str
@@ -62,7 +63,7 @@ class Told(NamedTuple):
 
 
 def audit_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
-    """Rows of one unit in one partition follow each other, ordered by kind and place."""
+    """Check the rows. All rows of one unit in one partition are consecutive, ordered by kind and place."""
     for (partition, unit), of_unit in groupby(rows, key=_whose):
         if unit.startswith("\x00"):
             yield from _audit_place(partition, of_unit, rules)
@@ -129,7 +130,7 @@ def _let_out(
 
 
 def _audit_place(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
-    """A record that is no envelope, and the dead letters that speak of it."""
+    """Check the record at one position, which is no envelope, and its dead letters."""
     letters: dict[int, list[ObservedDeadLetter]] = {}
     expected: list[ExpectedDeadLetter] = []
     for row in rows:

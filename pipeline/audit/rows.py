@@ -1,4 +1,4 @@
-"""The rows that are brought together by unit: what was let out, what was set aside, and what arrived."""
+"""The rows that the audit groups by unit: notifications, dead letters, and input records."""
 
 from typing import NamedTuple
 
@@ -13,18 +13,19 @@ from pipeline.audit.observed import ObservedDeadLetter, ObservedNotification, di
 from pipeline.audit.rules import AuditRules
 
 NOTIFICATION, LETTER, RECORD, REFUSED, UNREADABLE = range(5)
-"""The kinds, in the order in which a unit's are looked at."""
+"""The kinds of rows, in the order in which a unit's rows are processed."""
 
 UNPLACED = -1
-"""Stands for the partition of what names no source position."""
+"""The partition of output records that name no source position."""
 
 _OF_A_UNIT = ("too-large", "conflicting-duplicate", "too-many-objects", "handler-failed", "ended-its-worker")
-"""The reasons of dead letters whose records may be envelopes."""
+"""The reasons of dead letters whose records may be envelopes of a unit."""
 
 
 class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A record that is an envelope, without what the row says. `value_digest` is that of its bytes, which a dead letter of it
-    must hold; the record itself is there only for a strategy that may look at it.
+    """The part of an envelope that the row's own fields do not hold. `value_digest` is that of the record's bytes.
+
+    A dead letter of the record must have the same digest. `record` is set only if the strategy may look at it.
     """
 
     flow: str
@@ -42,7 +43,7 @@ class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RefusedRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A record that is no envelope: why, and the digest of its bytes."""
+    """A record that is no envelope: the reason, the error, and the digest of its bytes."""
 
     reason: DeadLetterReason
     error: str
@@ -57,7 +58,7 @@ read_refused = msgspec.msgpack.Decoder(RefusedRecord).decode
 
 
 class Row(NamedTuple):
-    """`place` orders rows of a kind: of records it is the offset. `at` is when a record was written, where that is known."""
+    """`place` orders the rows of one kind; a record's is its offset. `at` is when the record was written, None if unknown."""
 
     partition: int
     unit: str
@@ -78,7 +79,7 @@ def notification_row(key: bytes | None, headers: Headers, value: bytes, place: i
 
 
 def letter_row(record: Record, place: int, rules: AuditRules) -> Row:
-    """To its unit, if it was set aside for what its unit knew; to the place of its record otherwise."""
+    """Return the dead letter's row. It belongs to its unit if the unit's state caused it, else to its record's position."""
     position, letter = observe_dead_letter(record.headers, record.value, place)
     if position is None:
         return unreadable_row(place, "a dead letter without the header dead-letter-source-position")
@@ -90,7 +91,7 @@ def letter_row(record: Record, place: int, rules: AuditRules) -> Row:
 
 
 def record_row(record: Record, at: Instant | None, rules: AuditRules) -> Row:
-    """Decoded here, once: the unit must be known to bring its rows together."""
+    """Return the row of an input record. The record is decoded here, once, because grouping needs its unit."""
     partition, offset = record.origin.partition.number, record.origin.offset
     decoded, digest = rules.decoder.decode(record), digest_of(record.value)
     if isinstance(decoded, Refusal):
@@ -118,17 +119,17 @@ def unreadable_row(place: int, problem: str) -> Row:
 
 
 def located(row: Row, where: str) -> Row:
-    """One of an output that is unreadable, with where it lies."""
+    """Add the location of an unreadable output record to the row's text."""
     return row._replace(payload=f"{where}: ".encode() + row.payload)
 
 
 def place_name(offset: int) -> str:
-    """Stands for the unit of a record that names none; no unit has such a name."""
+    """Return a stand-in unit for a record that names none; no real unit can have such a name."""
     return f"\x00{offset}"
 
 
 def envelope_of(row: Row, arrived: Arrived, partition: Partition) -> DataEnvelope:
-    """The envelope of a row of that kind, as it was decoded."""
+    """Rebuild the envelope from a row of kind `RECORD`."""
     return DataEnvelope(
         row.unit,
         arrived.flow,

@@ -1,4 +1,4 @@
-"""What the service was configured with, as the tasks of an audit are told; and the unit's rules made of it."""
+"""The service's configuration as the tasks of an audit need it, and the strategy, handler and decoder made of it."""
 
 from io import StringIO
 from random import Random
@@ -18,8 +18,8 @@ from resequencer.turn_context import TurnContext
 class AuditSettings(msgspec.Struct, frozen=True):
     """`table` is the text of the notification settings, `lookups` the directory of the releases.
 
-    `settled` says how far each partition was settled: what follows from records beyond is not yet to be there. `grace_ms` is
-    how long after a deadline a release may come, for the service first reads what lies in the partition.
+    `settled` holds the offset up to which each partition was settled; output of later records may still come. `grace_ms` is how
+    long after its deadline a release may come, because the service first reads the partition's backlog.
     """
 
     strategy: StrategySettings
@@ -34,15 +34,15 @@ class AuditSettings(msgspec.Struct, frozen=True):
 
 
 class AuditRules:
-    """Made once in each task."""
+    """The strategy, handler and decoder of an audit; made once in each task."""
 
     def __init__(self, settings: AuditSettings) -> None:
         self.settings = settings
         self.strategy: Strategy = make_strategy(settings.strategy)
         table = parse_notification_settings(StringIO(settings.table), "notification settings")
         self.handler = ReplayHandler(settings.handler, table, settings.lookups)
-        # Nothing is tried again here, so chance is never asked.
+        # An audit never retries, so this random generator is never used.
         self.context = TurnContext(self.strategy, self.handler, settings.resequencer, Random(0))  # noqa: S311
-        # A user's own may look at whatever came.
+        # A user's own strategy may read any part of the record.
         self.needs_records = ":" in settings.strategy.strategy
         self.decoder = EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence, settings.max_value_bytes))

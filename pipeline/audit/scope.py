@@ -1,4 +1,4 @@
-"""What an audit reads, wherever it comes from."""
+"""The input of an audit, independent of its source."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -9,8 +9,9 @@ from pipeline.audit.rules import AuditSettings
 
 
 class Scope(NamedTuple):
-    """`settled` says how far each partition of the input was settled, `size` about how many bytes are read; `rows` makes those of
-    `pipeline.audit.rows`.
+    """`settled` holds the offset up to which each input partition was settled, `size` the approximate number of bytes to read.
+
+    `rows` makes the rows of `pipeline.audit.rows`.
     """
 
     settled: Mapping[int, int]

@@ -1,4 +1,4 @@
-"""The ways of a unit, first those on which every release is seen: others are rare, and dear to follow."""
+"""Replays a unit in two stages: first only with releases that the output shows; other cases are rare and expensive to track."""
 
 from domain.envelope import DataEnvelope
 from pipeline.audit.replay import Replay, Replays
@@ -7,14 +7,14 @@ from pipeline.audit.unit_output import UnitOutput
 from resequencer.unit import Unit
 
 _KEPT = 1_000
-"""So many envelopes are kept at most to be gone through again."""
+"""The most envelopes that are kept for the second stage."""
 
 
 class StagedReplay:
-    """As `Replays`, which it asks: first only for ways on which every release is seen in the output.
+    """Works as `Replays`, which it uses. The first stage tries only releases of which the output has a trace.
 
-    Whenever such a way lets out all that came, just as it is there, all before is settled for good. What came since is gone
-    through again, with every release that may have been, if what is there cannot be explained.
+    Whenever a replay's emissions all match the output, its state becomes the new start. If the output cannot be explained like
+    this, the second stage replays the envelopes since that start, with every possible release.
     """
 
     def __init__(self, unit: str, rules: AuditRules, output: UnitOutput) -> None:
@@ -25,7 +25,7 @@ class StagedReplay:
         self._replays = Replays(self._known, rules, output)
 
     def arrive(self, envelope: DataEnvelope) -> bool:
-        """Whether it counted: a duplicate does not, and what became a dead letter at once."""
+        """Replay an arrival; return whether it counted. A duplicate does not, nor does an envelope that became a dead letter."""
         counts = self._replays.arrive(envelope)
         known = self._replays.known
         if known is not None:
@@ -37,7 +37,7 @@ class StagedReplay:
         return counts
 
     def best(self) -> Replay:
-        """Call it once, when everything has arrived."""
+        """Return the replay that agrees best. Call it once, after the last arrival."""
         best = self._replays.best()
         if self._replays.is_thorough or best.explained == self._output.count:
             return best
@@ -45,7 +45,7 @@ class StagedReplay:
         return self._replays.best()
 
     def is_heard_of(self, replay: Replay) -> bool:
-        """Whether the release of what waits would let anything out; of one that would not nobody can tell whether it was."""
+        """Return whether a release of the stash would publish anything. If not, the output cannot show whether it happened."""
         return self._replays.is_heard_of(replay)
 
     def _begin_at(self, known: Replay) -> None:

@@ -1,4 +1,4 @@
-"""The audit in figures: what was looked at, what was found, and what the page draws."""
+"""The audit's figures: what was checked, what was found, and the data of the page's charts."""
 
 from pathlib import Path
 
@@ -8,15 +8,17 @@ from pipeline.audit.finding import Finding
 
 
 class Bin(msgspec.Struct, frozen=True):
-    """So many values from this one to before the next bin's."""
+    """The number of values from `start` to before the next bin's start."""
 
     start: int
     count: int
 
 
 class FlowLateness(msgspec.Struct, frozen=True):
-    """How late the envelopes of a flow come behind later ones. `late` of `arrivals` did; depths in numbers, times in ms (None
-    where nobody knows when records were written).
+    """How late the envelopes of a flow came behind later ones. `late` of `arrivals` did.
+
+    Depths count numbers; times are in ms, None if it is unknown when records were written. The `usual` values are medians, the
+    `highest` ones 99.9th percentiles.
     """
 
     flow: str
@@ -29,7 +31,7 @@ class FlowLateness(msgspec.Struct, frozen=True):
 
 
 class StatusTime(msgspec.Struct, frozen=True):
-    """So many notifications of a status in the interval that begins then."""
+    """The number of notifications of a status in the interval that begins at `start`."""
 
     status: str
     start: int
@@ -37,10 +39,10 @@ class StatusTime(msgspec.Struct, frozen=True):
 
 
 class AuditSummary(msgspec.Struct, frozen=True):
-    """`counts` has every deviation. `open` is what may still come: it waits, or its records were not settled yet.
-    `not_compared` are notifications whose content nobody can know.
+    """`counts` has an entry for every deviation.
 
-    `waited_ms` has no bins where nobody knows when records were written. `highest` ones are 99.9th percentiles.
+    `open` counts notifications that may still come: their envelopes wait, or their records were not yet settled. `not_compared`
+    counts notifications whose content cannot be known. `waited_ms` has no bins if it is unknown when records were written.
     """
 
     units: int
@@ -69,6 +71,6 @@ def write_summary(summary: AuditSummary, path: Path) -> None:
 
 
 def as_json(summary: AuditSummary) -> bytes:
-    """For machines: `good` first."""
+    """Return the summary as JSON for programs, with `good` first."""
     fields = {"good": summary.is_good} | msgspec.structs.asdict(summary)
     return msgspec.json.format(msgspec.json.encode(fields)) + b"\n"

@@ -1,4 +1,4 @@
-"""The rows of an audit as Arrow batches."""
+"""Converts the rows of an audit to Arrow batches and back."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -50,7 +50,7 @@ def rows_of(batches: Batches) -> Iterator[Row]:
 
 
 def row_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    """Few rows at once, and fewer where they are large."""
+    """Yield batches of up to 2 000 rows, and of fewer if they are large."""
     taken, size = list[Row](), 0
     for row in rows:
         taken.append(row)

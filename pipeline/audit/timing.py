@@ -1,6 +1,6 @@
-"""What notifications tell about time: when a record had been read at the latest, and until when somebody was at work.
+"""What notifications show about time: the latest instant at which a record was read, and how long the service was running.
 
-Files do not say when a record was written or read. But whatever was made of a later record of the partition was made after.
+Files do not record when a record was written or read. But output caused by a later record of the partition was made later.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from domain.clock import Instant
 
 BUCKETS = 1_024
-"""Into so many pieces a partition is cut; what a piece tells counts for the records before it."""
+"""The number of buckets that a partition is cut into. A bucket's instants bound those of the records in earlier buckets."""
 
 
 class Made(NamedTuple):
-    """Of the records from `bucket` (of a partition), the first instant at which something was made, and the last."""
+    """The first and last instant at which output was made of the records of one bucket of a partition."""
 
     partition: int
     bucket: int
@@ -22,12 +22,12 @@ class Made(NamedTuple):
 
 
 def bucket_size(length: int) -> int:
-    """In offsets, of a partition that ends there."""
+    """Return the bucket's size in offsets, for a partition of that length."""
     return max(1, -(-length // BUCKETS))
 
 
 class Timing:
-    """`made` has one for each bucket. `lengths` are those of the partitions: how far what counts reaches."""
+    """`made` has one entry per bucket. `lengths` holds for each partition the offset after its last envelope that counted."""
 
     def __init__(self, made: Iterable[Made], lengths: Mapping[int, int]) -> None:
         self.lengths = lengths
@@ -40,8 +40,8 @@ class Timing:
             firsts.append((each.bucket, min(each.first, firsts[-1][1]) if firsts else each.first))
 
     def find_waited_ms(self, partition: int, offset: int) -> int | None:
-        """How long a record has waited at least when its partition was last worked on; None if nobody knows."""
+        """Return how long a record has at least waited when its partition last made output; None if unknown."""
         bucket = offset // self._sizes.get(partition, 1)
-        # They descend, and the earlier a bucket the earlier its instant.
+        # Buckets descend, and instants descend with them.
         later = [first for each, first in self._firsts.get(partition, ()) if each > bucket]
         return self._last[partition] - later[-1] if later else None

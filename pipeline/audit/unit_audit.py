@@ -1,4 +1,4 @@
-"""Compares what was let out of a unit with what its arrivals demand."""
+"""Compares the output of a unit with what its arrivals require."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,11 +16,14 @@ from pipeline.audit.staged_replay import StagedReplay
 from pipeline.audit.unit_output import UnitOutput
 
 NOT_KNOWN = digest_of(UNKNOWN)
-"""The digest of a content that cannot be known."""
+"""The digest of content that cannot be known."""
 
 
 class AuditedUnit(NamedTuple):
-    """What was found of a unit. `open` is how much may still come; `is_waiting` if a release would let something out."""
+    """The result for one unit. `open` counts the notifications that may still come.
+
+    `is_waiting` is set if a release of its stash would publish something.
+    """
 
     findings: list[Finding]
     open: int
@@ -29,9 +32,9 @@ class AuditedUnit(NamedTuple):
 
 
 class UnitAudit:
-    """One unit in one partition: first everything that was let out, then everything that arrived, each in its order.
+    """Checks one unit in one partition. Add all its output first, then call `arrive` for each arrival, both in order.
 
-    What follows from records at or beyond `settled` may still come.
+    Output of records at or beyond `settled` may still come.
     """
 
     def __init__(self, partition: int, unit: str, rules: AuditRules) -> None:
@@ -44,7 +47,7 @@ class UnitAudit:
         self._replays = StagedReplay(unit, rules, self.output)
 
     def arrive(self, envelope: DataEnvelope, value_digest: bytes) -> bool:
-        """Whether it counts: a duplicate does not. The digest is that of the record's bytes."""
+        """Replay an arrival; return whether it counts (a duplicate does not). `value_digest` is that of the record's bytes."""
         self._envelopes[envelope.offset] = value_digest
         return self._replays.arrive(envelope)
 
@@ -66,7 +69,7 @@ class UnitAudit:
         return AuditedUnit(findings, waiting + sum(each.trigger >= self.settled for each in missing), replay, is_waiting)
 
     def _is_as_it_has_to_be(self, replay: Replay) -> bool:
-        """As nearly always: all that is there was to be let out, each once, in its order and as it is."""
+        """Return whether all output is required, once each, in order and unchanged; nearly always true."""
         output = self.output
         count = len(output.notifications)
         return replay.explained == count == output.count and not output.letters and not output.has_possible_duplicates
@@ -79,35 +82,35 @@ class UnitAudit:
     def _missing(self, missing: list[Emission]) -> Iterator[Finding]:
         for each in missing:
             if each.trigger < self.settled:
-                yield self._found(Deviation.LOST, each.offset, f"{_named(each)} was to be let out and is not there")
+                yield self._found(Deviation.LOST, each.offset, f"{_named(each)} had to be published and is not there")
 
     def _orphans(self, notified: list[Emission]) -> Iterator[Finding]:
-        """What is there and follows from nothing."""
+        """Yield a finding for each notification that no arrival explains."""
         expected = {_id(each) for each in notified}
         for seen in self.output.counted():
             if seen.notification_id in expected:
                 continue
             if seen.offset in self._envelopes:
-                what = f"{seen.named} was let out, but nothing was to be notified of, or not yet"
+                what = f"{seen.named} was published, but its record requires no notification, or not yet"
                 yield self._found(Deviation.UNEXPECTED, seen.offset, what)
             else:
-                what = f"{seen.named} was let out, and no record of this unit lies at its source position"
+                what = f"{seen.named} was published, but no record of this unit is at its source position"
                 yield self._found(Deviation.ORPHAN, seen.offset, what)
 
     def _doubled(self) -> Iterator[Finding]:
         counted = {id(each) for each in self.output.counted()}
         for seen in self.output.notifications:
             if id(seen) not in counted and not seen.is_possible_duplicate:
-                yield self._found(Deviation.DOUBLED, seen.offset, f"{seen.named} came again")
+                yield self._found(Deviation.DOUBLED, seen.offset, f"{seen.named} was published more than once")
 
     def _disorder(self, notified: list[Emission]) -> Iterator[Finding]:
-        """Whatever left behind something that had to leave later."""
+        """Yield a finding for each notification that was published behind one that had to be later."""
         ranks = {_id(each): rank for rank, each in enumerate(notified)}
         highest, before = -1, ""
         for seen in self.output.counted():
             rank = ranks.get(seen.notification_id, highest)
             if rank < highest:
-                yield self._found(Deviation.OUT_OF_ORDER, seen.offset, f"{seen.named} came after {before}")
+                yield self._found(Deviation.OUT_OF_ORDER, seen.offset, f"{seen.named} was published after {before}")
             elif rank > highest:
                 highest, before = rank, seen.named
 
@@ -127,15 +130,15 @@ class UnitAudit:
 
 
 def differences(expected: ObservedNotification, seen: ObservedNotification) -> Iterator[tuple[Deviation, str]]:
-    """Of position, status, content and headers; of content that cannot be known nothing is said."""
+    """Yield the differences of position, status, content and headers. Content that cannot be known is not compared."""
     if seen.position != expected.position and expected.position is not None:
-        yield Deviation.WRONG_POSITION, f"names {_told(seen)} and was caused by {_told(expected)}"
+        yield Deviation.WRONG_POSITION, f"names the position {_told(seen)}, but {_told(expected)} caused it"
     if expected.digest == NOT_KNOWN:
         return
     if seen.status != expected.status:
-        yield Deviation.WRONG_STATUS, f"says {seen.status} and not {expected.status}"
+        yield Deviation.WRONG_STATUS, f"has the status {seen.status} instead of {expected.status}"
     elif seen.digest != expected.digest:
-        yield Deviation.WRONG_CONTENT, "has another content than the unit's payment data make"
+        yield Deviation.WRONG_CONTENT, "has other content than the unit's payment data give"
     if _headers(seen) != _headers(expected):
         names = sorted({name for name, _ in set(_headers(seen)) ^ set(_headers(expected))})
         yield Deviation.WRONG_HEADERS, f"has other headers: {', '.join(names)}"
@@ -143,15 +146,15 @@ def differences(expected: ObservedNotification, seen: ObservedNotification) -> I
 
 def mark_differences(expected: ObservedNotification, seen: ObservedNotification) -> Iterator[tuple[Deviation, str]]:
     if seen.is_late and not expected.is_late:
-        yield Deviation.FALSELY_LATE, "is marked late, and its number had not been given up"
+        yield Deviation.FALSELY_LATE, "is marked late, but no later envelope was handled before it"
     if expected.is_late and not seen.is_late:
-        yield Deviation.NOT_MARKED_LATE, "is not marked late, and its number had been given up"
+        yield Deviation.NOT_MARKED_LATE, "is not marked late, but a later envelope was handled before it"
     if seen.incomplete == expected.incomplete:
         return
     if expected.incomplete is None:
-        yield Deviation.FALSELY_INCOMPLETE, f"is marked incomplete ({seen.incomplete}), and nothing was missing"
+        yield Deviation.FALSELY_INCOMPLETE, f"is marked incomplete ({seen.incomplete}), but nothing was missing"
     else:
-        what = f"is marked {'complete' if seen.incomplete is None else seen.incomplete}, and {expected.incomplete} was missing"
+        what = f"is marked {'complete' if seen.incomplete is None else seen.incomplete}, but {expected.incomplete} was missing"
         yield Deviation.NOT_MARKED_INCOMPLETE, what
 
 

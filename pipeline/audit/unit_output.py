@@ -1,4 +1,4 @@
-"""All that was let out of one unit."""
+"""The output of one unit."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from pipeline.audit.observed import ObservedDeadLetter, ObservedNotification
 
 
 class UnitOutput:
-    """`notifications` are in the order in which they left, `letters` by the offset of their record.
+    """`notifications` are in the order of publishing, `letters` by the offset of their record.
 
-    `incomplete` has the offsets of what is marked so, `released` the ids of what was made so at an instant:
-    one release makes all of its own at one.
+    `incomplete` holds the offsets of notifications marked incomplete. `released` holds their ids by the instant of their making;
+    all notifications of one release have the same instant.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class UnitOutput:
         self._by_offset: dict[int, ObservedNotification] = {}
 
     def add(self, seen: ObservedNotification) -> None:
-        """Of several with one id the first one counts that is not marked as a possible duplicate."""
+        """Add a notification. If several have one id, the first that is not marked as a possible duplicate counts."""
         self.notifications.append(seen)
         self.versions.add(seen.version)
         self.has_possible_duplicates |= seen.is_possible_duplicate
@@ -39,7 +39,7 @@ class UnitOutput:
 
     @property
     def count(self) -> int:
-        """Of different notifications."""
+        """The number of different notifications."""
         return len(self._by_id)
 
     def add_letter(self, offset: int, letter: ObservedDeadLetter) -> None:
@@ -49,17 +49,17 @@ class UnitOutput:
         return self._by_id.get(notification_id)
 
     def find_first(self, offset: int) -> ObservedNotification | None:
-        """The first that the record at this offset is said to have caused."""
+        """Return the first notification that names this offset as its source."""
         return self._by_offset.get(offset)
 
     def is_set_aside(self, offset: int, reason: str) -> bool:
-        """Once, and with this reason."""
+        """Return whether the record has exactly one dead letter, with this reason."""
         return [each.reason for each in self.letters.get(offset, ())] == [reason]
 
     def is_told(self, offset: int, reason: str) -> bool:
-        """Whether a dead letter of the record says this reason."""
+        """Return whether any dead letter of the record has this reason."""
         return any(each.reason == reason for each in self.letters.get(offset, ()))
 
     def counted(self) -> Sequence[ObservedNotification]:
-        """Each notification once, in the order in which they left."""
+        """Return each notification once, in the order of publishing."""
         return [each for each in self.notifications if self._by_id[each.notification_id] is each]
