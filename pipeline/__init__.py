@@ -1,1 +1,1 @@
-"""The PySpark jobs. The only room that imports pyspark; the service runs without it."""
+"""The PySpark jobs. Only this package imports pyspark; the service runs without it."""

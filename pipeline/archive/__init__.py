@@ -1,1 +1,1 @@
-"""The archive: what the topics held, as Parquet, each record once."""
+"""The archive: the records of the topics as Parquet, each record once."""

@@ -1,4 +1,4 @@
-"""Where the stream goes on, by what is archived and what the brokers have."""
+"""Computes where the stream continues, from the archived ends and the brokers' logs. Pure."""
 
 from collections.abc import Mapping
 
@@ -9,10 +9,10 @@ from pipeline.archive.manifest import Ends
 
 
 def beginning(ends: Ends, topic_ends: TopicEnds, place: str) -> dict[str, dict[int, int]]:
-    """An offset for each partition; one that is new is read from its beginning.
+    """Return the offset at which each partition continues; a new partition is read from its beginning.
 
     Raises:
-        ArchiveRefused: What follows is no longer there, or the topic is another one than that which was archived.
+        ArchiveRefused: The next records are gone, or the topic was recreated since the last batch.
     """
     offsets: dict[str, dict[int, int]] = {}
     for partition, start in sorted(topic_ends.starts.items()):
@@ -25,15 +25,15 @@ def beginning(ends: Ends, topic_ends: TopicEnds, place: str) -> dict[str, dict[i
 
 def _checked(archived: int, partition: Partition, topic_ends: TopicEnds, place: str) -> int:
     start, end = topic_ends.starts[partition], topic_ends.written[partition]
-    other = "name another payment-status-notification.archive.directory to begin a new archive with what is there"
+    other = "set another payment-status-notification.archive.directory to start a new archive with the records that are there"
     if archived < start:
         raise ArchiveRefused(
-            f"{partition}: {place} goes up to offset {archived}, and the brokers' first is {start}: their retention took what "
-            f"lies between before it was archived. Archive more often than their retention.ms, and {other}"
+            f"{partition}: {place} ends at offset {archived}, but the brokers' first offset is {start}: their retention deleted "
+            f"the records in between before they were archived. Archive more often than their retention.ms, and {other}"
         )
     if archived > end:
         raise ArchiveRefused(
-            f"{partition}: {place} goes up to offset {archived}, and the brokers' last is {end}: the topic was made anew or has "
+            f"{partition}: {place} ends at offset {archived}, but the brokers' log ends at {end}: the topic was made anew or has "
             f"lost records; {other}"
         )
     return archived
@@ -44,6 +44,6 @@ def _refuse_lost_partitions(ends: Ends, starts: Mapping[Partition, int], place: 
     archived = {Partition(topic, number) for topic in topics for number in ends.get(topic, ())}
     if lost := archived - starts.keys():
         raise ArchiveRefused(
-            f"{min(lost)}: {place} has records of it, and the brokers do not know it: the topic was made anew with fewer "
-            "partitions; name another payment-status-notification.archive.directory to begin a new archive with what is there"
+            f"{min(lost)}: {place} has records of it, but the brokers do not have it: the topic was made anew with fewer "
+            "partitions; set another payment-status-notification.archive.directory to start a new archive with what is there"
         )

@@ -1,4 +1,4 @@
-"""Which batches are worth being made one. Pure."""
+"""Chooses which batches to merge. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -10,17 +10,17 @@ LEAST = 10
 
 
 class Sized(NamedTuple):
-    """`bytes` of all its files."""
+    """A directory's span, and the bytes of all its files."""
 
     span: Span
     bytes: int
 
 
 def worthwhile(spans: Iterable[Sized], full: int = FULL_BYTES, least: int = LEAST) -> list[list[Sized]]:
-    """Neighbours that are to be made one, in order: at least two that come to `full` bytes together, or `least` that do not yet.
+    """Return groups of neighbouring batches to merge, in order.
 
-    One that is larger than all behind it together is left alone, so that a record is written anew only as often as its directory
-    has doubled.
+    A group has at least two batches of `full` bytes together, or at least `least` batches of less. A batch larger than all later
+    ones of its group together is left out. So a record is rewritten only as often as its directory doubles in size.
     """
     found = (_without_large(group) for group in _groups(spans, full))
     return [group for group in found if len(group) >= (2 if _bytes(group) >= full else least)]

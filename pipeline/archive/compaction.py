@@ -1,4 +1,4 @@
-"""Makes large files of small ones, also while somebody archives or reads."""
+"""Merges small files of an archive into large ones; safe while others archive or read."""
 
 from uuid import uuid4
 
@@ -20,14 +20,14 @@ from pipeline.spark.written import write_rows
 
 COMPACTING = f"{WORK}/compacting"
 GRACE_MS = 6 * 3_600_000
-"""How long what was replaced stays for those who read it."""
+"""How long replaced directories are kept for readers that still use them."""
 
 _FILE_BYTES = 192 << 20
 _PLACED = StructType([*SCHEMA.fields, *(StructField(name, StringType()) for name in LAYOUT)])
 
 
 class CompactionSettings(msgspec.Struct, frozen=True):
-    """`full_bytes` and `least` as `choice.worthwhile` takes them."""
+    """`full_bytes` and `least` are those of `choice.worthwhile`; a file gets about `file_bytes`."""
 
     full_bytes: int = FULL_BYTES
     least: int = LEAST
@@ -36,7 +36,10 @@ class CompactionSettings(msgspec.Struct, frozen=True):
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """`made` are the new directories, `replaced` how many they stand for, `removed` those that an earlier compaction replaced."""
+    """`made` are the new directories, `replaced` counts the directories they replace.
+
+    `removed` are directories that an earlier compaction had replaced.
+    """
 
     made: list[str]
     replaced: int
@@ -44,7 +47,7 @@ class Compacted(msgspec.Struct, frozen=True):
 
 
 class Compactor:
-    """May be killed at any moment: a new directory appears whole, and what it replaces is there until a later compaction."""
+    """May be killed at any time: a new directory appears complete, and a later compaction removes the directories it replaces."""
 
     def __init__(
         self,
@@ -59,11 +62,11 @@ class Compactor:
         self._settings = settings
 
     def compact(self, tell: Tell) -> Compacted:
-        """First what was replaced long ago is removed.
+        """Compact the archive; directories that were replaced long enough ago are removed first.
 
         Raises:
             ArchiveRefused: A batch is missing or damaged.
-            NotShared: The machines that did the work do not share it.
+            NotShared: The tasks' machines do not share the archive's directory.
             ArchiveUnavailable: The file system failed.
         """
         for name in self._archive.place.names(COMPACTING):
@@ -75,7 +78,7 @@ class Compactor:
         made = []
         for group in groups:
             made.append(self._make_one([manifests[each.span] for each in group]))
-            tell(f"{len(group)} batches are {made[-1]} now")
+            tell(f"merged {len(group)} batches into {made[-1]}")
         return Compacted(made, sum(map(len, groups)), removed)
 
     def _remove_replaced(self) -> list[str]:
@@ -97,7 +100,7 @@ class Compactor:
         try:
             return self._rewritten(manifests, span, f"{work}/{span.name}")
         except SPARK_ERRORS as error:
-            raise ArchiveUnavailable(f"{self._archive.place}: {span.name} could not be made: {cause_of(error)}") from error
+            raise ArchiveUnavailable(f"{self._archive.place}: could not write {span.name}: {cause_of(error)}") from error
         finally:
             self._archive.place.remove(work)
 
@@ -112,11 +115,11 @@ class Compactor:
         manifest = DirectoryManifest(span.first, span.last, self._clock.now(), found, newest.starts, newest.ends, positions)
         place.make(name)
         place.write(f"{name}/{NAME}", encode(manifest))
-        place.publish(name, path_of(span))  # If it is there already, somebody else has made the same.
+        place.publish(name, path_of(span))  # False if another process has made the same directory already.
         return span.name
 
     def _write(self, manifests: list[DirectoryManifest], target: str, expected: int) -> None:
-        """Refused if it is not as many records as were archived: then a file is gone, and must not be covered up."""
+        """Write the records of these batches. A wrong count means that a file is lost; it is refused, not covered up."""
         place = self._archive.place
         paths = [place.at(path_of(Span(each.first, each.last))) for each in manifests if each.records]
         files = max(1, -(-sum(each.bytes for each in manifests) // self._settings.file_bytes))
@@ -125,7 +128,7 @@ class Compactor:
         found = write_rows(ordered, target, "overwrite", LAYOUT, WRITING)
         if found != expected:
             raise ArchiveRefused(
-                f"{place}: batches {manifests[0].first} to {manifests[-1].last} hold {found:,} records, and {expected:,} were "
+                f"{place}: batches {manifests[0].first} to {manifests[-1].last} hold {found:,} records, but {expected:,} were "
                 "archived: restore them from a copy"
             )
 

@@ -1,11 +1,11 @@
-"""Why an archive is not written or not read."""
+"""The errors of writing and reading an archive."""
 
 from domain.errors import ResequencerError, TransientError
 
 
 class ArchiveRefused(ResequencerError):
-    """What is there cannot be used: what it is and the remedy are in the text."""
+    """The archive or the topics cannot be used until an operator acts; the text names the problem and the remedy."""
 
 
 class ArchiveUnavailable(TransientError):
-    """The file system or the brokers failed. Nothing is lost by trying the same again; nothing half done can be seen."""
+    """The file system or the brokers failed. Repeating the call is safe; nothing half done is visible."""

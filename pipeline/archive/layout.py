@@ -1,4 +1,4 @@
-"""An archive as it lies on its file system."""
+"""The directory layout of an archive."""
 
 from collections.abc import Sequence
 
@@ -14,9 +14,9 @@ WORK = "work"
 
 
 class Archive:
-    """`<location>/batches/batch=<first>-<last>/topic=<topic>/day=<UTC>/*.parquet`; in `work` lies what nobody can see yet.
+    """`<location>/batches/batch=<first>-<last>/topic=<topic>/day=<UTC>/*.parquet`; unfinished directories are in `work`.
 
-    A directory of `batches` appears with all that is in it, and never changes.
+    A directory of `batches` appears complete, and never changes.
     """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
@@ -24,21 +24,21 @@ class Archive:
         self.place = Place(spark, location)
 
     def all_spans(self) -> list[Span]:
-        """Those that are complete, also those that no longer count."""
+        """Return the spans of all complete directories, also of replaced ones."""
         names = self.place.found(f"{RECORDS}/batch=*/{NAME}")
         spans = (find_span(name.split("/")[1]) for name in names)
         return [span for span in spans if span is not None]
 
     def spans(self) -> list[Span]:
-        """Those that count, in order.
+        """Return the spans that count, in order.
 
         Raises:
-            ArchiveRefused: One is missing.
+            ArchiveRefused: A batch is missing.
         """
         return visible(self.all_spans())
 
     def find_newest(self) -> DirectoryManifest | None:
-        """None while nothing was archived."""
+        """Return the manifest of the newest batch; None if nothing was archived."""
         spans = self.spans()
         return self.manifest(spans[-1]) if spans else None
 
@@ -47,12 +47,12 @@ class Archive:
         return decode(self.place.read(name), self.place.at(name))
 
     def read(self, schema: StructType, directories: Sequence[str]) -> DataFrame:
-        """What lies in these; columns that directories are named after may be asked for by the schema."""
+        """Return the rows of these directories. The schema may also name columns that come from directory names."""
         based = self._spark.read.schema(schema).option("basePath", self.place.at(RECORDS))
         return based.parquet(*directories).select(*schema.fieldNames())
 
     def directories(self, topic: str, spans: Sequence[Span]) -> list[str]:
-        """Where the topic's records of these lie, as Spark takes it."""
+        """Return the directories that hold the topic's records of these spans, as paths for Spark."""
         with_records = {each.split("/")[1] for each in self.place.found(f"{RECORDS}/batch=*/topic={topic}")}
         return [self.place.at(path_of(span), f"topic={topic}") for span in spans if span.name in with_records]
 

@@ -1,4 +1,4 @@
-"""What a directory of an archive says of itself, in its file `_SUCCESS`."""
+"""The manifest of an archive's directory: its file `_SUCCESS`."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,19 +11,21 @@ FORMAT = 1
 NAME = "_SUCCESS"
 
 Ends = Mapping[str, Mapping[int, int]]
-"""By topic and partition: the offset up to which, and without which."""
+"""Offsets by topic and partition; an end is exclusive."""
 
 
 class ArchivedTopic(msgspec.Struct, frozen=True):
-    """`bytes` are those of its files."""
+    """The number of a topic's records, and the bytes of their files."""
 
     records: int
     bytes: int
 
 
 class DirectoryManifest(msgspec.Struct, frozen=True):
-    """`starts` and `ends` say from where and up to where the topics were archived when this batch was. `positions`, if there are
-    some, are positions of the service's group: all that was sent because of records before them is in this batch or before it.
+    """`starts` and `ends` are the offsets from which and up to which the topics were archived when this batch was written.
+
+    `positions`, if known, are positions of the service's group. All output caused by records before them is in this batch or an
+    earlier one.
     """
 
     first: int
@@ -49,10 +51,10 @@ def encode(manifest: DirectoryManifest) -> str:
 
 
 def decode(text: str, where: str) -> DirectoryManifest:
-    """`where` names the file in an error.
+    """Decode a manifest. `where` names the file in an error.
 
     Raises:
-        ArchiveRefused: It is damaged, or of a newer version.
+        ArchiveRefused: The file is damaged, or a newer version wrote it.
     """
     try:
         given = msgspec.json.decode(text, type=_Format).format
@@ -64,12 +66,12 @@ def decode(text: str, where: str) -> DirectoryManifest:
 
 
 def covers(ends: Ends, others: Ends) -> bool:
-    """Whether they lie behind all of the others, or where these do."""
+    """Return whether every end of `others` is reached."""
     return all(ends.get(topic, {}).get(number, 0) >= end for topic, each in others.items() for number, end in each.items())
 
 
 def joined(ends: Iterable[Ends]) -> dict[str, dict[int, int]]:
-    """The later of them count, partition by partition."""
+    """Combine the ends; for each partition the last of them counts."""
     found: dict[str, dict[int, int]] = {}
     for each in ends:
         for topic, numbers in each.items():
@@ -78,7 +80,7 @@ def joined(ends: Iterable[Ends]) -> dict[str, dict[int, int]]:
 
 
 def from_their_beginning(ends: Ends) -> dict[str, dict[int, int]]:
-    """Where these partitions begin, unless more is known: one that is added under a running stream is read from 0 on."""
+    """Return start offsets of 0 for these partitions: a partition added while the stream runs is read from 0 on."""
     return {topic: dict.fromkeys(numbers, 0) for topic, numbers in ends.items()}
 
 

@@ -1,4 +1,4 @@
-"""A directory on any file system that Hadoop knows, this machine's own too."""
+"""A directory on any file system that Hadoop supports, including the local one."""
 
 import errno
 import os
@@ -17,14 +17,14 @@ from pipeline.spark.errors import cause_of
 class Place:
     """`location` is a path or a URL. Names are relative to it, with slashes.
 
-    Any call raises ArchiveUnavailable if the file system fails: nothing of what was asked is half done, but for `remove`.
+    Any call may raise ArchiveUnavailable. Then nothing was changed in part, except by `remove`.
     """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001 - there is no other way to Hadoop.
+        self._jvm: Any = spark._jvm  # noqa: SLF001 - pyspark offers no other way to Hadoop.
         self.local = None if "://" in location else Path(location).absolute()
         self.url = location.rstrip("/") if self.local is None else f"file:{self.local}"
-        configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - the same.
+        configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - as above.
         with self._translated():
             root = self._path("")
             self._files: Any = root.getFileSystem(configuration)
@@ -34,11 +34,11 @@ class Place:
         return str(self.local or self.url)
 
     def at(self, *names: str) -> str:
-        """As Spark takes it."""
+        """Return a name's URL for Spark."""
         return "/".join([self.url, *names])
 
     def make(self, name: str) -> None:
-        """The directory, unless it is there."""
+        """Create the directory if it is missing."""
         with self._translated():
             self._files.mkdirs(self._path(name))
 
@@ -47,20 +47,20 @@ class Place:
             return bool(self._files.exists(self._path(name)))
 
     def names(self, name: str) -> list[str]:
-        """What lies directly in a directory; nothing if there is none."""
+        """Return the names in a directory; empty if there is no such directory."""
         with self._translated():
             if not self._files.exists(self._path(name)):
                 return []
             return sorted(each.getPath().getName() for each in self._files.listStatus(self._path(name)))
 
     def found(self, pattern: str) -> list[str]:
-        """The names that fit; a `*` stands for anything without a slash."""
+        """Return the names that match; a `*` matches anything without a slash."""
         with self._translated():
             statuses = self._files.globStatus(self._path(pattern)) or []
             return sorted(self._relative(each.getPath()) for each in statuses)
 
     def size(self, name: str) -> int:
-        """Bytes of all files below; 0 if there are none."""
+        """Return the bytes of all files below; 0 if there are none."""
         with self._translated():
             return int(self._files.getContentSummary(self._path(name)).getLength()) if self.exists(name) else 0
 
@@ -73,7 +73,7 @@ class Place:
                 stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """For nobody who looks before it is published."""
+        """Write a file in a directory that is not yet published."""
         with self._translated():
             stream = self._files.create(self._path(name), True)
             try:
@@ -82,7 +82,7 @@ class Place:
                 stream.close()
 
     def publish(self, source: str, target: str) -> bool:
-        """Give a finished directory its name in one step; False if there is one of that name, which stays as it is."""
+        """Rename a finished directory in one step. Return False, and change nothing, if `target` exists."""
         if self.local is not None:
             return _publish(self.local / source, self.local / target)
         fs = self._jvm.org.apache.hadoop.fs
@@ -97,7 +97,7 @@ class Place:
         return True
 
     def remove(self, name: str) -> None:
-        """First its name is taken away, in one step: whoever still works in it can publish nothing of it."""
+        """Remove a directory; it is renamed first, in one step, so that no process can publish it any more."""
         away = f"{name}.removed"
         with self._translated():
             self._files.delete(self._path(away), True)
@@ -126,7 +126,7 @@ class Place:
 
 
 def _publish(source: Path, target: Path) -> bool:
-    """Durably: a power cut leaves all of it or nothing."""
+    """Rename durably: a power cut leaves all of the directory or nothing."""
     try:
         for directory, _, names in os.walk(source):
             for path in (*(Path(directory, name) for name in names), Path(directory)):

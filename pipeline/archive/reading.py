@@ -1,4 +1,4 @@
-"""What is read of an archive, by whoever likes, also while it is written and compacted."""
+"""Reads an archive; safe while others write or compact it."""
 
 from functools import cached_property
 
@@ -12,11 +12,12 @@ from pipeline.spark.topics import SCHEMA
 
 
 class ArchiveSnapshot:
-    """What is archived when it is made, and stays so, whatever is archived and compacted meanwhile.
+    """The archive as it was when this object was made, whatever is archived or compacted meanwhile.
 
-    `directory` is a path or a URL of Hadoop's. What is removed by a compaction was replaced hours before: a reader has that long.
+    `directory` is a path or a URL of Hadoop's. A compaction removes only directories that were replaced hours before, so a reader
+    has that long.
 
-    Raises, also when it is asked:
+    Raises, also from its methods:
         ArchiveRefused: A batch, or a file of one, is missing or damaged.
         ArchiveUnavailable: The file system failed.
     """
@@ -29,18 +30,19 @@ class ArchiveSnapshot:
 
     @property
     def starts(self) -> dict[str, dict[int, int]]:
-        """From where on each topic is archived, by partition: 0 if it is from the beginning; nothing if there is nothing."""
+        """The offset from which each topic is archived, by partition: 0 if from the beginning. Empty for an empty archive."""
         return {} if self._newest is None else self._newest.starts
 
     @property
     def ends(self) -> dict[str, dict[int, int]]:
-        """Up to where each topic is archived, by partition; nothing if there is nothing."""
+        """The offset before which each topic is archived, by partition. Empty for an empty archive."""
         return {} if self._newest is None else self._newest.ends
 
     @cached_property
     def positions(self) -> dict[int, int] | None:
-        """Of the service's group by input partition, the newest that are known: all that was sent because of records before them
-        is archived. None if there are no such positions.
+        """The newest known positions of the service's group, by input partition; None if none are known.
+
+        All output caused by records before them is archived.
         """
         for span in reversed(self._spans):
             positions = self._manifest(span).positions
@@ -49,9 +51,9 @@ class ArchiveSnapshot:
         return None
 
     def read(self, topic: str) -> DataFrame:
-        """The topic's records in the columns of `topics.SCHEMA`, each once, in no order.
+        """Return the topic's records in the columns of `topics.SCHEMA`, each once, in no order.
 
-        Files that are missing, or not as large as they were, are noticed here.
+        Checks first that no file is missing or has another size.
         """
         for span in self._spans:
             self._check(span, topic)
@@ -66,7 +68,7 @@ class ArchiveSnapshot:
         found = self._archive.place.size(name)
         if found != expected:
             raise ArchiveRefused(
-                f"{self._archive.place}: the files of {name} have {found:,} bytes, and {expected:,} were archived: restore them "
+                f"{self._archive.place}: the files of {name} have {found:,} bytes, but {expected:,} were archived: restore them "
                 "from a copy"
             )
 

@@ -1,16 +1,17 @@
-"""What the archiver is told."""
+"""The settings of the archiver."""
 
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 Tell = Callable[[str], None]
-"""Called with a line for people."""
+"""Called with a line of progress for people."""
 
 
 class ArchiveSettings(msgspec.Struct, frozen=True):
-    """`location` is a path or a URL of Hadoop's; `client` are options of the Java client. A batch takes about `batch_records`
-    at most. Where it goes on for ever, batches begin `every_ms` apart.
+    """`location` is a path or a URL of Hadoop's; `client` holds options of the Java client.
+
+    A batch takes at most about `batch_records`. A continuous archiver begins a batch every `every_ms`.
     """
 
     location: str

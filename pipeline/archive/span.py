@@ -1,4 +1,4 @@
-"""Which directories of an archive count: one that holds several batches is read in place of each of them. Pure."""
+"""Decides which directories of an archive count: a merged directory replaces those of its batches. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ _NAME = re.compile(r"batch=([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
 
 
 class Span(NamedTuple):
-    """The batches that a directory holds, from `first` to `last`; they are numbered from 1 on, without a gap."""
+    """The batches in a directory, from `first` to `last`. Batches are numbered from 1 without gaps."""
 
     first: int
     last: int
@@ -21,17 +21,17 @@ class Span(NamedTuple):
 
 
 def find_span(name: str) -> Span | None:
-    """That of a directory's name; None for what is none."""
+    """Return the span that a directory's name states; None for other names."""
     match = _NAME.fullmatch(name)
     span = Span(int(match[1]), int(match[2])) if match else None
     return span if span is not None and span.first <= span.last else None
 
 
 def visible(spans: Iterable[Span]) -> list[Span]:
-    """Those that together hold every batch once, in order: from 1 on always the widest that begins where the last one ended.
+    """Return the spans that together hold every batch once, in order: from batch 1 on, always the widest that begins next.
 
-    The same spans give the same answer, and giving up what it leaves out does not change it: what was compacted twice at once,
-    or is being removed, hurts nobody.
+    The result is the same after the spans that it leaves out were removed. So duplicate compactions and removals in progress are
+    harmless.
 
     Raises:
         ArchiveRefused: A batch is missing.
@@ -45,5 +45,5 @@ def visible(spans: Iterable[Span]) -> list[Span]:
         expected = found[-1].last + 1
     beyond = [first for first in widest if first > expected]
     if beyond:
-        raise ArchiveRefused(f"batch {expected} is missing, batch {min(beyond)} is there: restore it from a copy")
+        raise ArchiveRefused(f"batch {expected} is missing, but batch {min(beyond)} is there: restore it from a copy")
     return found

@@ -1,4 +1,4 @@
-"""The stream from the topics into the archive."""
+"""Streams the topics into the archive."""
 
 import json
 from collections.abc import Callable
@@ -23,17 +23,17 @@ from pipeline.spark.topics import LATEST_MS, source_options, too_late
 
 ARCHIVING = f"{WORK}/archiving"
 _OWNER = "ours"
-"""A directory that whoever comes later takes away with the rest."""
+"""A directory that marks the run. A later process removes it with the rest, by which this run notices that it was replaced."""
 
 _LOOK_SECONDS = 0.2
 _DECIDED_SECONDS = 30
 
 
 class Archiver:
-    """One process's archiving. `kafka` is what the service's own client is told; `pause` waits for some milliseconds.
+    """One process's archiving. `kafka` holds the settings of the service's client; `pause` waits for some milliseconds.
 
-    What it begins with is what the newest batch says, so nothing that a process leaves behind when it dies is needed: the
-    stream's checkpoint is of that one run.
+    A run starts where the newest batch ends. So it needs nothing of an earlier process, and the stream's checkpoint serves one
+    run only.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class Archiver:
 
     @property
     def ends(self) -> dict[str, dict[int, int]]:
-        """Up to where is archived."""
+        """The offsets up to which the topics are archived."""
         newest = self._archive.find_newest()
         return {} if newest is None else newest.ends
 
     def run(self, tell: Tell, is_stopping: Callable[[], bool], *, is_continuous: bool) -> None:
-        """All that is there now; or for ever, until `is_stopping`, whose answer is asked for between two batches.
+        """Archive all records that are there now; with `is_continuous`, go on until `is_stopping`, asked between batches.
 
         Raises:
-            ArchiveUnavailable, TransportUnavailable: Brokers or file system are away; trying again goes on where this ended.
-            ArchiveRefused, TransportRefused, NotShared: A person has to do something.
+            ArchiveUnavailable, TransportUnavailable: Brokers or file system do not answer; another run continues from here.
+            ArchiveRefused, TransportRefused, NotShared: An operator has to act.
         """
         topic_ends = self._reader.look() if is_continuous else self._topic_ends(tell)
         self._clear()
@@ -96,11 +96,11 @@ class Archiver:
         return stream.option("checkpointLocation", checkpoint).trigger(**trigger).start()
 
     def _topic_ends(self, tell: Tell) -> TopicEnds:
-        """Once all is decided that anybody has written by now; or without that, if somebody's transaction stays open."""
+        """Return the ends once all records written before the call are decided; after a time-out, the ends as they are."""
         topic_ends, until = self._reader.look(), monotonic() + _DECIDED_SECONDS
         while not topic_ends.is_decided:
             if monotonic() > until:
-                tell("somebody's transaction stays open: what lies behind it is archived when it is decided")
+                tell("a transaction stays open; the records behind it are archived once it has ended")
                 break
             self._pause(round(_LOOK_SECONDS * 1_000))
             topic_ends = self._reader.again(topic_ends)
@@ -113,12 +113,12 @@ class Archiver:
             return None
 
     def _clear(self) -> None:
-        """What others left, or are still working at: they cannot publish it any more."""
+        """Remove what other runs left, or are still working on: they cannot publish it any more."""
         for name in self._archive.place.names(ARCHIVING):
             self._archive.place.remove(f"{ARCHIVING}/{name}")
 
     def _failure(self, error: Exception, work: str) -> Exception:
-        """What the stream died of, as people can use it. The brokers are asked what they think of it."""
+        """Return an error for people in place of what ended the stream. Asks the brokers for a better explanation."""
         if not self._archive.place.exists(f"{work}/{_OWNER}"):
             return another_archives(self._archive)
         if isinstance(error, ArchiveRefused | ArchiveUnavailable | NotShared | TransportRefused):
@@ -132,8 +132,8 @@ class Archiver:
         except (TransportUnavailable, TransportRefused, ArchiveRefused) as better:
             return better
         if "No space left" in cause or "quota" in cause:
-            return ArchiveUnavailable(f"{self._archive.place}: {cause}; make room, what was begun is begun again")
-        return ArchiveUnavailable(f"the stream ended: {cause}")
+            return ArchiveUnavailable(f"{self._archive.place}: {cause}; free some space, the unfinished batch is archived again")
+        return ArchiveUnavailable(f"the stream ended: {cause}; archive again, which continues where it ended")
 
 
 def _follow(query: StreamingQuery, writer: BatchWriter, is_stopping: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Writes what one batch of the stream brought, and makes it visible in one step."""
+"""Writes one batch of the stream, and makes it visible in one step."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,18 +19,18 @@ from pipeline.spark.written import write_rows
 LAYOUT = ("topic", "day")
 ORDER = (*LAYOUT, "partition", "offset")
 WRITING = {"compression": "zstd", "partitionOverwriteMode": "static", "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
-"""`_SUCCESS` is ours: it says what is in the directory."""
+"""Spark must not write `_SUCCESS`: the archive uses this name for its manifest."""
 
 
 class Known(NamedTuple):
-    """Positions of the service's group, and where the topics ended when they had been asked for."""
+    """Positions of the service's group, and the topics' ends, read after the positions."""
 
     positions: dict[int, int]
     ends: Ends
 
 
 class BatchWriter:
-    """Of one run of the stream, in `work`. `look` gives the newest positions, or None if they cannot be had at the moment."""
+    """Writes the batches of one run of the stream, under `work`. `look` returns the newest positions, None if unavailable."""
 
     def __init__(
         self, archive: Archive, work: str, topics: tuple[str, ...], clock: Clock, look: Callable[[], Known | None], tell: Tell
@@ -53,22 +53,22 @@ class BatchWriter:
         return {} if self._newest is None else self._newest.ends
 
     def begin(self, starts: Ends) -> None:
-        """From there it goes on; what has been archived before began where it did."""
+        """Set the start offsets of this run; partitions archived before keep their own."""
         self._starts = joined([starts, from_their_beginning(self.ends), {} if self._newest is None else self._newest.starts])
 
     def write(self, rows: DataFrame, number: int) -> None:
-        """Called by the stream with what it read; an exception ends the stream, and is kept, for it does not get out whole."""
+        """Write a batch; called by the stream. An exception ends the stream, and is kept: Spark passes on only its text."""
         self.is_busy = True
         try:
             self._write(rows, self._ends_of(number))
-        except Exception as error:  # Whatever it is, Spark would make a text of it.
+        except Exception as error:  # Any exception: Spark turns each into text.
             self.failure = error
             raise
         finally:
             self.is_busy = False
 
     def finish(self) -> None:
-        """Positions that have moved though nothing was sent since are told too."""
+        """Publish a last batch if positions have moved without new records."""
         if self._has_moved(self.ends):
             self._publish({}, self.ends)
 
@@ -112,18 +112,20 @@ class BatchWriter:
         return self._is_known(ends) and self._newest is not None and self._positions() != self._newest.positions
 
     def _is_known(self, ends: Ends) -> bool:
-        """Whether all that the newest known positions stand on is archived with these ends."""
+        """Return whether these ends include all output that the newest known positions rest on."""
         return self._known is not None and covers(ends, self._known.ends)
 
     def _ends_of(self, number: int) -> dict[str, dict[int, int]]:
-        """As Spark has planned the batch before it read it: over the marks of transactions too."""
+        """Return the ends that Spark planned for the batch; they lie behind transaction markers too."""
         name = f"{self._work}/checkpoint/offsets/{number}"
         planned = self._archive.place.read(name).splitlines()[-1]
         return msgspec.json.decode(planned, type=dict[str, dict[int, int]])
 
 
 def another_archives(archive: Archive) -> ArchiveRefused:
-    return ArchiveRefused(f"{archive.place}: another process archives into it too; stop one of them, or name another directory")
+    return ArchiveRefused(
+        f"{archive.place}: another process archives into it too; stop one of them, or set another directory for it"
+    )
 
 
 def _told(manifest: DirectoryManifest) -> str:

@@ -1,1 +1,1 @@
-"""The job that builds the lookups from their sources and publishes them as a release."""
+"""The job that builds the lookups from their sources, and publishes them as a release."""

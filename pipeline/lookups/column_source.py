@@ -1,4 +1,4 @@
-"""Sources with typed columns: Parquet files and tables of a database."""
+"""Reads sources with typed columns: Parquet files and database tables."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,13 +20,13 @@ _DRIVERS = {"jdbc:postgresql:": "org.postgresql.Driver"}
 
 
 def read_parquet(spark: SparkSession, source: SourceSettings, wanted: Sequence[str], required: Sequence[str]) -> DataFrame:
-    """Rows as `pipeline.lookups.rows` describes them, without `source`.
+    """Return rows as described in `pipeline.lookups.rows`, without `source`.
 
     Raises:
-        JobRefused: It is not there, or a column is missing or of another type.
+        JobRefused: The file or a column is missing, or a column has another type.
     """
     try:
-        table = spark.read.option("mergeSchema", "true").parquet(source.path)  # Otherwise the columns of one of the files count.
+        table = spark.read.option("mergeSchema", "true").parquet(source.path)  # By default, one file's columns count for all.
     except SPARK_ERRORS as error:
         raise JobRefused(f"{source.place}: cannot be read as Parquet: {cause_of(error)}") from error
     return _shaped(table, source, wanted, required, F.col("_metadata.file_path"))
@@ -35,14 +35,14 @@ def read_parquet(spark: SparkSession, source: SourceSettings, wanted: Sequence[s
 def read_jdbc(
     spark: SparkSession, source: SourceSettings, wanted: Sequence[str], required: Sequence[str], staged: Path
 ) -> DataFrame:
-    """The same of a table. It is read once, into `staged`: a second reading would see what has been changed since.
+    """Return rows of a table, as `read_parquet` does. The table is copied into `staged`, because a second read might differ.
 
     Raises:
-        JobRefused: The database is out of reach, or as above.
-        NotShared: Tasks have no part in the directory.
+        JobRefused: The database does not answer, or a reason of `read_parquet`.
+        NotShared: The tasks do not share the directory.
     """
     reader = spark.read.format("jdbc").option("url", source.url).option("dbtable", source.table)
-    # Named, for a driver that came with spark.jars is not found by the URL.
+    # The driver is named because one from spark.jars is not found by the URL.
     driver = source.driver or next((name for scheme, name in _DRIVERS.items() if source.url.startswith(scheme)), "")
     options = {"user": source.user, "password": source.password, "driver": driver, "fetchsize": _FETCHED_ROWS}
     for name, value in options.items():
@@ -73,7 +73,7 @@ def _shaped(table: DataFrame, source: SourceSettings, wanted: Sequence[str], req
 
 
 def _check_type(name: str, its: str, found: DataType, source: SourceSettings) -> None:
-    """Texts are wanted, and days where a day is; a number that became a text would have lost its leading zeros long ago."""
+    """Refuse columns that are no texts, or days for `valid_from`. A number has lost its leading zeros already."""
     if isinstance(found, _TEXTS) or (name == "valid_from" and isinstance(found, _DAYS)):
         return
     wanted = "a date or a string" if name == "valid_from" else "a string"

@@ -1,7 +1,7 @@
-"""CSV files, line by line: each row knows its line, and a line that is no row spoils none of the others.
+"""Reads CSV files line by line: each row has its line number, and a malformed line does not affect the others.
 
-UTF-8, with or without a byte order mark, a header in each file; a row is one line, and cells with the delimiter or a quote in
-them are quoted.
+The files are UTF-8, with or without a byte order mark, with a header in each. A row is one line; cells that hold the delimiter
+or a quote are quoted.
 """
 
 import csv
@@ -23,17 +23,17 @@ _PARALLELISM = "spark.sql.files.minPartitionNum"
 
 
 class CsvRows(NamedTuple):
-    """Rows as `pipeline.lookups.rows` describes them, without `source`; and how many they are, by a count of the files' lines."""
+    """Rows as described in `pipeline.lookups.rows`, without `source`; and their number, by a separate count of lines."""
 
     rows: DataFrame
     counted: int
 
 
 def read_csv(spark: SparkSession, source: SourceSettings, wanted: Sequence[str], required: Sequence[str]) -> CsvRows:
-    """The session's division of files into blocks is fixed from here on.
+    """Return the rows. Also fixes the session's division of files into blocks.
 
     Raises:
-        JobRefused: No file is there, one is empty, or a header is not as it should be.
+        JobRefused: There is no file, a file is empty, or a header is wrong.
     """
     _fix_blocks(spark)
     lines, counted = _numbered(spark, source)
@@ -69,24 +69,25 @@ def read_csv(spark: SparkSession, source: SourceSettings, wanted: Sequence[str],
 
 
 def _fix_blocks(spark: SparkSession) -> None:
-    """Spark divides files by the cores that it has when a query begins. Executors come and go between the queries of a job, and
-    what was counted per block is of use only while blocks are the same.
+    """Fix how Spark divides files into blocks. By default the number of cores at the start of a query decides.
+
+    Executors come and go between the queries of a job, but line counts per block are valid only for the same blocks.
     """
     if spark.conf.get(_PARALLELISM, None) is None:
         spark.conf.set(_PARALLELISM, spark.sparkContext.defaultParallelism)
 
 
 class _Lines(NamedTuple):
-    """`rows` counts them without headers and blank lines."""
+    """`rows` is the number of lines without headers and blank lines."""
 
     numbered: DataFrame
     rows: int
 
 
 def _numbered(spark: SparkSession, source: SourceSettings) -> _Lines:
-    """Spark reads a file in blocks: a block's lines follow on those of the blocks before it.
+    """Number the lines. Spark reads a file in blocks; a block's lines continue the numbers of the blocks before it.
 
-    Within a block `monotonically_increasing_id` ascends by 1; how many lines each block has is counted first.
+    Within a block `monotonically_increasing_id` ascends by 1; the lines of each block are counted first.
     """
     metadata = ("_metadata.file_path", "_metadata.file_block_start")
     read = spark.read.text(source.path).select(
@@ -113,7 +114,7 @@ def _is_blank() -> Column:
 
 
 def _header(lines: DataFrame, source: SourceSettings) -> list[str]:
-    """That of all files, which have to agree."""
+    """Return the header, which must be the same in all files."""
     first = lines.where(F.col(LINE) == 1).select(PLACE, F.left("value", F.lit(LONGEST_LINE_BYTES)), F.is_valid_utf8("value"))
     headers: dict[tuple[str, ...], str] = {}
     for place, value, is_valid in first.collect():  # A row per file.
@@ -126,6 +127,6 @@ def _header(lines: DataFrame, source: SourceSettings) -> list[str]:
     if len(headers) > 1:
         one, other, *_ = headers.values()
         raise JobRefused(
-            f"{source.place}: {one} and {other} have different headers; give them the same, or make them two sources"
+            f"{source.place}: {one} and {other} have different headers; use the same header, or make them two sources"
         )
     return list(next(iter(headers)))

@@ -1,4 +1,4 @@
-"""The job that builds a release of all lookups and publishes it, or says why not."""
+"""The job that builds a release of all lookups and publishes it, or refuses with the reason."""
 
 import shutil
 from collections.abc import Callable, Container, Sequence
@@ -46,7 +46,7 @@ STEPS = ("reading", "writing")
 
 
 class BuiltLookup(msgspec.Struct, frozen=True):
-    """`doubled` counts the good rows beside the one that counts, `contradictory` the keys that were left out."""
+    """`doubled` counts good rows beyond the one that counts for its key, `contradictory` the keys that were left out."""
 
     name: str
     sources: tuple[Source, ...]
@@ -57,7 +57,7 @@ class BuiltLookup(msgspec.Struct, frozen=True):
 
 
 class Built(msgspec.Struct, frozen=True):
-    """A published release, and what was removed because of it."""
+    """A published release, and the old releases that were removed."""
 
     version: str
     lookups: tuple[BuiltLookup, ...]
@@ -66,21 +66,21 @@ class Built(msgspec.Struct, frozen=True):
 
 
 class _Work(NamedTuple):
-    """What building one lookup leads to."""
+    """The result of building one lookup."""
 
     built: BuiltLookup
     table: Table
 
 
 def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_version: str, tell: Tell) -> Built:
-    """Read, check, write and publish; nothing is published unless all of it is fit.
+    """Read, check, write and publish; nothing is published unless all lookups are fit.
 
     Raises:
-        JobRefused: A source or a table is not fit; what was refused lies in the quarantine. Or what was published could not be
-            copied to where else it is wanted.
-        ConfigurationError: A lookup of the user's own cannot be imported.
-        NotShared: Tasks have no part in the directory.
-        PublishingRefused: Another job is at work there.
+        JobRefused: A source or a table is not fit; refused rows are in the quarantine. Or the published release could not be
+            copied to `copy_to`.
+        ConfigurationError: A user's own lookup cannot be imported.
+        NotShared: The tasks do not share the directory.
+        PublishingRefused: Another job is working in the directory.
     """
     specs, directory = find_specs(settings.specs), LookupsDirectory(settings.directory)
     with directory.publishing():
@@ -89,7 +89,7 @@ def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_
         job = _Job(spark, settings, directory, publication, now, tell)
         wanted = [spec for spec in specs if settings.sources.get(spec.name)]
         if not wanted:
-            raise JobRefused("no lookup has a source; name some in the file of sources")
+            raise JobRefused("no lookup has a source; add sources to the file of sources")
         job.check_given_up({spec.name for spec in wanted})
         works = [job.build(spec) for spec in wanted]
         tables = {work.built.name: work.table for work in works}
@@ -104,7 +104,7 @@ def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_
 
 
 class _Job:
-    """One run: the reasons it has read are what the settings are compared with."""
+    """One run. It keeps the reasons that it has read, because the settings are checked against them."""
 
     def __init__(
         self,
@@ -128,14 +128,14 @@ class _Job:
         self.staging = publication.path / ".staging"
 
     def build(self, spec: LookupSpec) -> _Work:
-        """Raises JobRefused, also for whatever Spark fails with: a file that vanished, a disk that is full."""
+        """Build one lookup. Raises JobRefused, also for any failure of Spark, such as a vanished file or a full disk."""
         try:
             return self._build(spec, self._settings.sources[spec.name])
         except SPARK_ERRORS as error:
             raise JobRefused(f"{spec.name}: Spark failed: {cause_of(error)}") from error
 
     def check_given_up(self, wanted: Container[str]) -> None:
-        """Raises JobRefused where a lookup of the release before has no source any more: it would lose all of its keys."""
+        """Raise JobRefused if a lookup of the current release has no source any more: it would lose all its keys."""
         for name, table in self._before.tables.items() if self._before else ():
             if name not in wanted:
                 self._check_drop(name, 0, table.rows, "name its sources again")
@@ -176,14 +176,14 @@ class _Job:
 
     def _learn(self, source: SourceSettings, staged: Path) -> DataFrame:
         if self._settings.learning is None:
-            raise JobRefused(f"{source.place}: nobody said how the service takes its records; there is nothing to learn by")
+            raise JobRefused(f"{source.place}: the job has no learning settings, so it cannot learn from an archive")
         archived = ArchiveSnapshot(self._spark, source.path).read(self._settings.learning.topic)
         learned = learn_profiles(archived, source, self._settings.learning, self._now, staged)
         self._remarks[source.place] = learned.remark
         return learned.rows
 
     def _set_aside(self, rows: DataFrame, spec: LookupSpec, what: str = "") -> None:
-        """Into the quarantine, a JSON object per row."""
+        """Write the flawed rows to the quarantine, one JSON object per row."""
         target = self.quarantine / f"{spec.name}{what}"
         reason, text = F.col(FLAW), F.col(TEXT)
         if spec.is_personal and self._settings.quarantine == "masked":
@@ -205,22 +205,22 @@ class _Job:
         limits: Limits = self._settings.limits
         if contradictory > limits.contradictions * keys:
             raise JobRefused(
-                f"{name}: {contradictory} of {keys} keys contradict themselves, {limits.contradictions:g} of them may "
+                f"{name}: {contradictory} of {keys} keys contradict themselves, more than the share {limits.contradictions:g} "
                 f"(limits.contradictions); correct the rows in {self.quarantine / name}-contradictions"
             )
         if self._before and name in self._before.tables:
-            self._check_drop(name, rows, self._before.tables[name].rows, "look whether the source is complete")
+            self._check_drop(name, rows, self._before.tables[name].rows, "check whether the source is complete")
 
     def _check_drop(self, name: str, rows: int, before: int, remedy: str) -> None:
         if rows < before * (1 - self._settings.limits.row_drop):
             raise JobRefused(
-                f"{name}: {rows} keys after {before} in the release before, which may lose {self._settings.limits.row_drop:g} of "
-                f"them (limits.row-drop); {remedy}, and raise the limit if it is right so"
+                f"{name}: {rows} {'key' if rows == 1 else 'keys'} after {before} in the release before, a loss of more than the "
+                f"share {self._settings.limits.row_drop:g} (limits.row-drop); {remedy}, and raise the limit if the loss is right"
             )
 
 
 def _find_before(directory: LookupsDirectory) -> ReleaseManifest | None:
-    """What the current release says of itself; nothing where it is damaged, for the next is to take its place."""
+    """Return the manifest of the current release; None if it is missing or damaged, since the new release replaces it."""
     try:
         return read_manifest(directory, directory.get_current().version)
     except (NoRelease, ReleaseRefused):
@@ -236,6 +236,6 @@ def _count_lines(directory: Path) -> int:
 
 
 def _clear(directory: LookupsDirectory) -> None:
-    """What a job that died has left behind."""
+    """Delete what a job that died has left."""
     for left in directory.building.glob("*"):
         shutil.rmtree(left, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Sources that are short lists: code sets of ISO, the project's own codes, the registry of banks."""
+"""Reads sources that are short lists: ISO code sets, the project's own codes, the registry of banks."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ Row = dict[str, str | None]
 
 
 def read_listed(spark: SparkSession, source: SourceSettings, wanted: Sequence[str]) -> DataFrame:
-    """Rows as `pipeline.lookups.rows` describes them, without `source`.
+    """Return rows as described in `pipeline.lookups.rows`, without `source`.
 
     Raises:
         JobRefused: The file of codes cannot be read.
@@ -36,7 +36,7 @@ def read_listed(spark: SparkSession, source: SourceSettings, wanted: Sequence[st
 
 
 def iso_codes(source: SourceSettings) -> Iterator[Row]:
-    """An external code set in JSON: `{"codes": {code: definition, …}}`, or for each code an object with name and definition."""
+    """Yield a code set in JSON: `{"codes": {code: definition, …}}`; an entry may be an object with name and definition."""
     try:
         codes = json.loads(Path(source.path).read_text(encoding="utf-8-sig"))["codes"]
         entries = [(code, entry if isinstance(entry, dict) else {"definition": entry}) for code, entry in codes.items()]
@@ -48,17 +48,18 @@ def iso_codes(source: SourceSettings) -> Iterator[Row]:
 
 
 def project_codes() -> Iterator[Row]:
-    """The bare codes that the service knows; what they mean is not ours to publish."""
+    """Yield the codes that the service knows, without definitions, which are not free to publish."""
     for code in sorted(STATUS_REASONS):
         yield {"code": code}
 
 
 def bank_registry() -> Iterator[Row]:
-    """Schwifty's: the banks by national code and by BIC, and where in a country's IBANs the national code is.
+    """Yield Schwifty's banks by national code and by BIC, and the place of the national code in each country's IBANs.
 
-    Many branches share a BIC or a code: one in the BIC's own country stands for them, the primary one, else the first.
+    If several branches share a BIC or a code, one stands for them: one in the BIC's own country before others, then a primary
+    one, then the first.
     """
-    from schwifty import registry  # Here, for it reads a megabyte.
+    from schwifty import registry  # Imported late, because it reads a megabyte.
 
     banks = sorted(registry.get_all_banks(), key=lambda bank: ((bank.bic or "")[4:6] != bank.country_code, not bank.primary))
     seen: set[tuple[str, ...]] = set()

@@ -1,4 +1,4 @@
-"""From archived records to lessons, in the tasks: a record is decoded by the service's own decoder, a unit runs its own code."""
+"""Makes lessons of archived records, in Spark's tasks: decodes records and replays units with the service's own code."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
@@ -18,8 +18,8 @@ from resequencer.strategies.registry import make_strategy
 from resequencer.turn_context import TurnContext
 
 WAIT, EVENTS, READ, REFUSED, TIMELESS = "wait", "events", "read", "refused", "timeless"
-"""The kinds of lessons: of a flow, of a unit (how many records it was), of a record that is no envelope or does not say when it
-came."""
+"""The kinds of lessons: a wait of a flow, a unit's number of envelopes in a flow, a unit's number of records, a record that is no
+envelope, and an envelope without a timestamp."""
 
 ARRIVED = pa.schema(
     [("partition", pa.int32()), ("unit", pa.string()), ("offset", pa.int64()), ("at", pa.int64()), ("payload", pa.binary())]
@@ -33,7 +33,7 @@ _decode = msgspec.msgpack.Decoder(DataEnvelope).decode
 
 
 class _Arrived(NamedTuple):
-    """A record that teaches nothing has no unit, and no payload either if it is no envelope."""
+    """A decoded record. `unit` is None if nothing can be learned; `payload` is None too if the record is no envelope."""
 
     partition: int
     unit: str | None
@@ -43,7 +43,7 @@ class _Arrived(NamedTuple):
 
 
 def arrivals(settings: LearningSettings) -> Step:
-    """From the columns of the archive to `ARRIVED`."""
+    """Return the step from the archive's columns to `ARRIVED`."""
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         strategy = make_strategy(settings.strategy)
@@ -55,7 +55,7 @@ def arrivals(settings: LearningSettings) -> Step:
 
 
 def lessons(settings: LearningSettings) -> Step:
-    """From `ARRIVED`, unit by unit in the order of offsets, to `LESSONS`. A unit's size costs time, not memory."""
+    """Return the step from `ARRIVED` to `LESSONS`. Rows come by unit and offset; a large unit costs time, not memory."""
 
     def learn(batches: Batches) -> Iterator[pa.RecordBatch]:
         context = lesson_context(make_strategy(settings.strategy))
@@ -71,13 +71,13 @@ def _arrived(row: dict[str, Any], decoder: EnvelopeDecoder, settings: LearningSe
     at = -1 if row["timestamp"] is None else row["timestamp"]
     if isinstance(decoded, Refusal):
         return _Arrived(row["partition"], None, row["offset"], at, None)
-    if at < 0:  # -1 stands for no instant at all.
+    if at < 0:  # -1 means no timestamp.
         return _Arrived(row["partition"], None, row["offset"], at, b"")
     return _Arrived(row["partition"], decoded.unit, row["offset"], at, _encode(_lean(decoded, settings)))
 
 
 def _lean(envelope: DataEnvelope, settings: LearningSettings) -> DataEnvelope:
-    """Without what no strategy of the service looks at; a user's own may look at bodies."""
+    """Drop the parts that no built-in strategy looks at; a user's own may look at bodies."""
     bare = msgspec.structs.replace(envelope, record=Record(envelope.record.origin, b""), process_objects=())
     if ":" in settings.strategy.strategy:
         return msgspec.structs.replace(bare, process_objects=envelope.process_objects)
@@ -110,7 +110,7 @@ def _of_unit(waits: UnitWaits, rows: Iterable[_Arrived]) -> Iterator[_Row]:
 
 
 def _has_a_key(lesson: Lesson) -> bool:
-    """Names that are too long to be looked up are nobody's."""
+    """Return whether the key is short enough to be looked up; no profile is learned for a longer one."""
     return len(key_of(lesson.entity, lesson.flow)) <= LONGEST_KEY_BYTES
 
 

@@ -1,4 +1,4 @@
-"""The archive as a source of completion profiles."""
+"""Learns completion profiles from the archive."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ _DAY_MS = 86_400_000
 
 
 class Learned(NamedTuple):
-    """Rows as `pipeline.lookups.rows` describes them, without `source`; and a report on the records that they are made of."""
+    """Rows as described in `pipeline.lookups.rows`, without `source`; and a remark on the records they were learned from."""
 
     rows: DataFrame
     remark: str
@@ -29,11 +29,11 @@ class Learned(NamedTuple):
 def learn_profiles(
     archived: DataFrame, source: SourceSettings, settings: LearningSettings, now: Instant, staged: Path
 ) -> Learned:
-    """From records as `pipeline.archive.reading` gives them; they are read once, and what they teach is kept in `staged`.
+    """Learn from the archive's records, which are read once; the lessons are kept in `staged`.
 
     Raises:
-        JobRefused: None of them is an envelope that says when it came.
-        NotShared: Tasks have no part in the directory.
+        JobRefused: No record is an envelope with a timestamp.
+        NotShared: The tasks do not share the directory.
     """
     is_timeless = F.col("timestamp").isNull() | (F.col("timestamp") < 0)
     recent = archived.where(is_timeless | (F.col("timestamp") >= now - source.days * _DAY_MS)).select(*_NEEDED)
@@ -52,19 +52,19 @@ def _remark(source: SourceSettings, read: int, refused: int, timeless: int) -> s
     records = read + refused + timeless
     if records and not read:
         raise JobRefused(
-            f"{source.place}: none of its {records:,} records of {source.days} days is an envelope that says when it came; "
-            "nothing can be learned from it, take it out of the sources of completion-profiles"
+            f"{source.place}: none of its {records:,} records of {source.days} days is an envelope with a timestamp; nothing can "
+            "be learned from it, remove it from the sources of completion-profiles"
         )
-    return f"{records:,} records of {source.days} days; {refused:,} are no envelopes, {timeless:,} do not say when they came"
+    return f"{records:,} records of {source.days} days; {refused:,} are no envelopes, {timeless:,} have no timestamp"
 
 
 def _counted(learned: DataFrame) -> DataFrame:
-    """Few rows: waits are of three digits."""
+    """Count equal lessons. The result has few rows, since waits are rounded to three digits."""
     return learned.groupBy("kind", "entity", "flow", "number").agg(F.count("*").alias("count"))
 
 
 def _profiles(counted: DataFrame, least_late: int) -> DataFrame:
-    """Exact, for each number was counted before anything is sorted."""
+    """Return exact profiles: equal numbers were counted before, so only few rows are sorted."""
     of_flow = Window.partitionBy("kind", "entity", "flow")
     so_far = of_flow.orderBy("number").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     of_flows = counted.where(F.col("kind").isin(WAIT, EVENTS))
@@ -85,7 +85,7 @@ def _of(kind: str, name: str) -> Column:
 
 
 def _rank(part: int, whole: int) -> Column:
-    """The least number that is not exceeded by this part of the waits."""
+    """Return the least number that at least `part` of `whole` waits do not exceed."""
     reaches = (F.col("kind") == WAIT) & (F.col("so_far") * whole >= F.col("all") * part)
     return F.min(F.when(reaches, F.col("number")))
 

@@ -1,4 +1,4 @@
-"""Reads the sources of a lookup into one table of rows, and tells how many there were."""
+"""Reads the sources of a lookup into one table of rows, and counts and checks the rows of each source."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -19,15 +19,16 @@ from pipeline.spark.errors import SPARK_ERRORS, cause_of
 from pipeline.spark.job_settings import SourceSettings
 
 _WITH_COLUMNS = ("csv", "parquet", "jdbc")
-"""Formats whose columns are called as those who made them liked."""
+"""Formats whose column names are chosen by the maker of the source."""
 
 Learn = Callable[[SourceSettings, Path], DataFrame]
-"""Makes the rows of an archive, and keeps them under the path."""
+"""Makes the rows learned from an archive, and keeps them under the path."""
 
 
 class Reading(NamedTuple):
-    """All rows, flawed ones too, with the number of their source (from 0); and for each source how many rows it has, as they were
-    counted before, None where they were not.
+    """All rows, flawed ones too, with the number of their source (from 0).
+
+    `counted` holds each source's number of rows by a count made before; None for sources that were not counted.
     """
 
     rows: DataFrame
@@ -37,10 +38,10 @@ class Reading(NamedTuple):
 def read_sources(
     spark: SparkSession, sources: Sequence[SourceSettings], spec: LookupSpec, staging: Path, learn: Learn | None = None
 ) -> Reading:
-    """What has to be read once only is kept in `staging`.
+    """Read all sources. Data that must be read only once is kept in `staging`.
 
     Raises:
-        JobRefused: A source cannot be read at all; its place is named.
+        JobRefused: A source cannot be read; the text names its place.
     """
     read, counted = [], []
     for number, source in enumerate(sources):
@@ -67,10 +68,10 @@ def _read(spark: SparkSession, source: SourceSettings, spec: LookupSpec, staged:
 
 
 def tally_columns(sources: Sequence[SourceSettings], spec: LookupSpec) -> list[Column]:
-    """What to observe while the rows pass: for each source how many came, how many were refused, what they all add up to, and how
-    many of the good ones have a value in each column.
+    """Return the columns to observe while the rows pass.
 
-    The sum does not depend on the order of the rows.
+    For each source they give the number of rows, of refused rows, a checksum of all rows, and for each column the number of good
+    rows with a value. The checksum does not depend on the order of the rows.
     """
     tallies = []
     for number, source in enumerate(sources):
@@ -87,7 +88,7 @@ def tally_columns(sources: Sequence[SourceSettings], spec: LookupSpec) -> list[C
 
 
 def _given(source: SourceSettings, spec: LookupSpec) -> dict[str, Column]:
-    """Of each column whether a row has a value."""
+    """Return for each column the condition that a row has a value."""
     return {name: F.col(name).isNotNull() for name in spec.columns if source.format in _WITH_COLUMNS}
 
 
@@ -106,20 +107,20 @@ def tallied(sources: Sequence[SourceSettings], spec: LookupSpec, observed: dict[
 
 
 def refuse_incomplete(counted: Sequence[int | None], tallies: Sequence[Source]) -> None:
-    """Raises JobRefused where not all rows that were counted came through, or more."""
+    """Raise JobRefused if a source gave another number of rows than were counted before."""
     for count, tally in zip(counted, tallies, strict=True):
         if count is not None and count != tally.rows_read:
             raise JobRefused(
-                f"{tally.place}: {count} rows of {tally.table} were counted, and {tally.rows_read} were read; "
-                "build again once what writes it is done"
+                f"{tally.place}: {count} rows of {tally.table} were counted, but {tally.rows_read} were read; "
+                "build again once the program that writes the source is done"
             )
 
 
 def check_shares(sources: Sequence[SourceSettings], tallies: Sequence[Source], quarantine: Path) -> None:
-    """Raises JobRefused where a source has fewer good rows than it must have, or none at all."""
+    """Raise JobRefused if a source has no rows, or a smaller share of good rows than it must have."""
     for source, tally in zip(sources, tallies, strict=True):
         if tally.rows_read == 0:
-            raise JobRefused(f"{source.place}: has no rows; give it some, or take it out of the sources of {tally.table}")
+            raise JobRefused(f"{source.place}: has no rows; add some, or remove it from the sources of {tally.table}")
         good = 1 - tally.rows_refused / tally.rows_read
         if good < source.required_good_share:
             raise JobRefused(
@@ -129,9 +130,9 @@ def check_shares(sources: Sequence[SourceSettings], tallies: Sequence[Source], q
 
 
 def check_values(before: Sequence[Source], tallies: Sequence[Source], value_drop: float) -> None:
-    """Raises JobRefused where fewer of a source's rows have a value in a column than in the release before.
+    """Raise JobRefused if a smaller share of a source's rows has a value in a column than in the release before.
 
-    A source is compared with what came from the same place, or else stood at the same place of the list.
+    A source is compared with the earlier one of the same place, else with the one at the same index of the list.
     """
     by_place = {each.place: each for each in before}
     for number, tally in enumerate(tallies):
@@ -143,16 +144,16 @@ def check_values(before: Sequence[Source], tallies: Sequence[Source], value_drop
             if now < was * (1 - value_drop):
                 raise JobRefused(
                     f"{tally.place}: {now:.4f} of the rows of {tally.table} have a value in the column {name!r} after {was:.4f} "
-                    f"in the release before, which may lose {value_drop:g} of that (limits.value-drop); look whether the column "
-                    "is called otherwise now, and raise the limit if it is right so"
+                    f"in the release before, which may lose {value_drop:g} of that (limits.value-drop); check whether the column "
+                    "has another name now, and raise the limit if the loss is right"
                 )
 
 
 def refuse_changed(before: Sequence[Source], after: Sequence[Source]) -> None:
-    """Raises JobRefused where a source is not what it was when it was judged: each is read twice."""
+    """Raise JobRefused if a source changed between its two readings: the first is checked, the second is written."""
     for was, became in zip(before, after, strict=True):
         if (was.fingerprint, was.rows_read, was.rows_refused) != (became.fingerprint, became.rows_read, became.rows_refused):
             raise JobRefused(
                 f"{was.place}: changed while it was read ({was.rows_read} rows of {was.table}, then {became.rows_read}); "
-                "build again once whoever writes it is done"
+                "build again once the program that writes the source is done"
             )

@@ -1,6 +1,6 @@
-"""Copies a release to wherever a URL leads that Hadoop knows: hdfs:, file:, and what else `spark.options` bring jars for.
+"""Copies a release to any URL that Hadoop supports: hdfs:, file:, and others with jars from `spark.options`.
 
-The copy looks like the directory it comes from. `current` is replaced last, so who fetches what it names gets a whole release.
+The copy has the layout of its source. `current` is replaced last, so its readers always get a complete release.
 """
 
 from pathlib import Path
@@ -16,23 +16,23 @@ from pipeline.spark.errors import SPARK_ERRORS, cause_of
 
 
 def copy_release(spark: SparkSession, directory: LookupsDirectory, version: str, url: str, keep: int) -> None:
-    """The bytes pass through the driver, which holds none of them. Of older copies the newest `keep` stay.
+    """Copy the release, streaming the bytes through the driver. The newest `keep` releases stay there, others are deleted.
 
     Raises:
-        JobRefused: It could not be copied; what `current` named there before is still what it names.
+        JobRefused: The copy failed; `current` there still names the release that it named before.
     """
     try:
         _Target(spark, url).take(directory, version, keep)
     except SPARK_ERRORS as error:
         raise JobRefused(
-            f"{version} is published in {directory.path}, and could not be copied to {url} (copy-to): {cause_of(error)}"
+            f"{version} is published in {directory.path}, but could not be copied to {url} (copy-to): {cause_of(error)}"
         ) from error
 
 
 class _Target:
     def __init__(self, spark: SparkSession, url: str) -> None:
         context: Any = spark.sparkContext
-        self._gateway = context._gateway  # noqa: SLF001 - Spark's Python has no other way to Hadoop.
+        self._gateway = context._gateway  # noqa: SLF001 - pyspark offers no other way to Hadoop.
         self._java = self._gateway.jvm
         java_import(self._java, "org.apache.hadoop.fs.*")
         self._options = context._jsc.hadoopConfiguration()  # noqa: SLF001 - as above.
@@ -51,7 +51,7 @@ class _Target:
         self._sweep(version, keep)
 
     def _copy(self, source: Path, target: Any) -> None:
-        """What an earlier try has left is replaced."""
+        """Copy, replacing what an earlier try has left."""
         self._files.delete(target, True)
         self._files.copyFromLocalFile(False, True, self._java.Path(source.absolute().as_uri()), target)
 
@@ -62,7 +62,7 @@ class _Target:
             self._files.delete(self._at(f"releases/{old}"), True)
 
     def _replace(self, source: Any, target: Any) -> None:
-        """One step where the file system can do it in one; `FileSystem.rename` would not replace anything."""
+        """Rename with overwriting, atomically if the file system supports that; `FileSystem.rename` cannot overwrite."""
         overwrite = self._java.org.apache.hadoop.fs.Options.Rename.OVERWRITE
         options = self._gateway.new_array(self._java.org.apache.hadoop.fs.Options.Rename, 1)
         options[0] = overwrite

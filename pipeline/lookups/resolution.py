@@ -1,8 +1,8 @@
-"""Of the good rows of a key, the one that counts.
+"""Chooses for each key the row that counts, among its good rows.
 
-A later source counts before an earlier one, then the latest day from which a row is valid; rows that are not valid yet do not
-count. Where the latest contradict each other, the key is refused. Everything is one aggregation that begins before the rows are
-shuffled: a key with a million rows is no burden.
+A later source counts before an earlier one, then the latest `valid_from`; rows that are not valid yet do not count. If the latest
+rows contradict each other, the key is left out. It is one aggregation, which begins before the shuffle, so a key may have a
+million rows.
 """
 
 from datetime import date
@@ -18,10 +18,10 @@ _ALWAYS = -(10**9)
 
 
 def resolve(checked: DataFrame, today: date) -> DataFrame:
-    """`key`, `value`, how many `rows` the key had, and whether it `is_contradictory`."""
+    """Return `key`, `value`, the key's number of `rows`, and whether it `is_contradictory`."""
     source, day = F.col(SOURCE), _day()
     latest = F.max(F.struct(source, day, VALUE))
-    # The same source and day, but the first value instead of the last.
+    # The same source and day, but the smallest value instead of the largest.
     counter = F.min(F.struct(-source, -day, F.col(VALUE)))
     found = _of_today(checked, today).groupBy(KEY).agg(latest.alias("latest"), counter.alias("counter"), F.count("*").alias(ROWS))
     contradiction = F.col(f"latest.{VALUE}") != F.col(f"counter.{VALUE}")
@@ -29,7 +29,7 @@ def resolve(checked: DataFrame, today: date) -> DataFrame:
 
 
 def contradictions(checked: DataFrame, resolved: DataFrame, today: date) -> DataFrame:
-    """The rows of contradictory keys, with that as their flaw."""
+    """Return the rows of contradictory keys, with the contradiction as their flaw."""
     keys = resolved.where(IS_CONTRADICTORY).select(F.col(KEY).alias("contradictory"))
     rows = _of_today(checked, today)
     flaw = F.concat(F.lit("contradicts another row of the key '"), F.replace(KEY, F.lit("\x1f"), F.lit(" ")), F.lit("' "))

@@ -1,8 +1,8 @@
-"""The rows of a source as every rule sees them, whatever the source's format.
+"""The form that the rows of all sources have, whatever their format.
 
 Columns: `source` (its number), `place` (the file or table), `line` (from 1, null where there are none), `text` (the beginning
-of what was read, for people), `flaw` (why it cannot be read, null if it can), and the lookup's own columns, all of them texts,
-null where empty.
+of the row as read, for people), `flaw` (why it cannot be used, null if it can), and the lookup's own columns as texts, null where
+empty.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,25 +17,26 @@ SOURCE, PLACE, LINE, TEXT, FLAW = "source", "place", "line", "text", "flaw"
 SHOWN_CHARACTERS = 1_000
 ABSENT = ""
 _LIKE, _ALMOST_THE_SAME = 0.6, 0.8
-"""How much of two names is the same, as difflib measures it: `status` and `statuses` are 0.86."""
+"""Similarity of two names as difflib measures it: `status` and `statuses` have 0.86."""
 
 
 def column_names(
     wanted: Sequence[str], required: Iterable[str], renamed: Mapping[str, str], header: Sequence[str], place: str
 ) -> dict[str, str]:
-    """Which of the source's columns is each of the wanted ones; those that are not there and not required are left out. One that
-    is renamed as `ABSENT` is not there, whatever the source has.
+    """Return the source's column for each wanted one; columns that are absent and not required are left out.
+
+    A column renamed to `ABSENT` counts as absent, whatever the source has.
 
     Raises:
-        JobRefused: A name comes twice, a required one is missing, one is renamed that does not exist, or one that is not there is
-            almost called like one that is not wanted.
+        JobRefused: A name is repeated, a required column is missing, a column is renamed that is not wanted, or an absent column
+            is almost the same as one that is not wanted.
     """
     doubled = sorted({name for name in header if header.count(name) > 1})
     if doubled:
-        raise JobRefused(f"{place}: the column {doubled[0]!r} comes twice; name each once")
+        raise JobRefused(f"{place}: the column {doubled[0]!r} occurs twice; give each column a name of its own")
     strange = sorted(renamed.keys() - set(wanted))
     if strange:
-        raise JobRefused(f"{place}: columns renames {strange[0]!r}, which is none of {', '.join(wanted)}")
+        raise JobRefused(f"{place}: columns renames {strange[0]!r}, which is not one of {', '.join(wanted)}")
     found = {name: renamed.get(name, name) for name in wanted}
     has = ", ".join(map(repr, header))[:SHOWN_CHARACTERS]
     for name in wanted:
@@ -48,35 +49,35 @@ def column_names(
         near = _find_near(name, not_owned, _ALMOST_THE_SAME) if name not in header and name not in renamed else None
         if near:
             raise JobRefused(
-                f"{place}: the column {name!r} is missing, and {near!r} is almost called like it; write {name} = {near!r} under "
-                f'columns if it is that one, {name} = "" if it is not'
+                f"{place}: the column {name!r} is missing, but {near!r} has almost the same name; write {name} = {near!r} under "
+                f'columns if that is the column, {name} = "" if it is not'
             )
     return {name: its for name, its in found.items() if its in header}
 
 
 def _find_near(name: str, header: Iterable[str], cutoff: float) -> str | None:
-    """The one that is most like it, in whatever case."""
+    """Return the most similar name, ignoring case."""
     by_letters = {each.casefold(): each for each in header}
     near = get_close_matches(name.casefold(), by_letters, n=1, cutoff=cutoff)
     return by_letters[near[0]] if near else None
 
 
 def cleaned(column: Column) -> Column:
-    """Without white space around it; null where nothing is left."""
+    """Return the text without surrounding white space; null if nothing is left."""
     trimmed = F.trim(column)
     return F.when(trimmed != "", trimmed)
 
 
 def masked(text: Column, within: str = "") -> Column:
-    """Its digits as asterisks, so that no account can be read of it; with `within` only those behind which that follows."""
+    """Replace digits by asterisks, so that no account number is shown; with `within` only digits before its last match."""
     return F.regexp_replace(text, rf"\p{{Nd}}(?=[\s\S]*{within})", "*")
 
 
 def first_flaw(*flaws: tuple[Column, str | Column]) -> Column:
-    """The text of the first condition that holds, null where none does."""
+    """Return the text of the first condition that holds; null if none does."""
     return F.coalesce(*[F.when(condition, F.lit(text) if isinstance(text, str) else text) for condition, text in flaws])
 
 
 def said(name: str) -> Column:
-    """A column's name and value, cut, for a flaw's text."""
+    """Return a column's name and value, cut, for the text of a flaw."""
     return F.concat(F.lit(f"{name} '"), F.coalesce(F.left(F.col(name), F.lit(60)), F.lit("")), F.lit("' "))

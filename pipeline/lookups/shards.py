@@ -1,4 +1,4 @@
-"""Writes a table's shards, each in the task that has its keys; the driver learns what was written, and no key."""
+"""Writes a table's shards in the tasks; the driver gets the shards' metadata only, and no key."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby, pairwise
@@ -28,9 +28,9 @@ def shard_count(rows: int) -> int:
 
 
 def write_table(pairs: DataFrame, directory: Path, count: int) -> Table:
-    """`key` and `value`, both texts, into `count` shards under the directory.
+    """Write `key` and `value`, both texts, into `count` shards under the directory.
 
-    The tasks are to see it under the same path; they work in a directory of their own where they are on a cluster.
+    The tasks must see the directory under the same path; on a cluster their working directory is another one.
 
     Raises:
         NotShared: They do not see it.
@@ -64,7 +64,7 @@ def _writer(directory: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
 
 
 def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[Row]]]:
-    """The batches, cut where a shard ends."""
+    """Yield the batches, cut where a shard ends."""
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -76,7 +76,7 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[Row]]]
 
 
 def _file_name(number: int) -> str:
-    """Another one for each attempt: one that was given up may still be writing."""
+    """Return a new name for each attempt: an abandoned attempt may still be writing."""
     return f"{number:05}-{uuid4().hex[:8]}.mdb"
 
 

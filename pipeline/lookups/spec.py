@@ -1,6 +1,6 @@
-"""What a lookup is: its columns, and how a row becomes keys and a value or is refused.
+"""The description of a lookup: its columns, and how a row becomes keys and a value or is refused.
 
-All of it is column expressions. A user's own is made of the same functions.
+The rules are column expressions. A user's own lookup is made of the same functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,17 +14,16 @@ from pipeline.lookups.rows import FLAW, LINE, PLACE, SOURCE, TEXT, first_flaw, s
 
 KEYS, VALUE, VALID_FROM = "keys", "value", "valid_from"
 _DAY = r"^\d{4}-\d{1,2}-\d{1,2}([ T]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?)?$"
-"""Perhaps with a time, as a database says it; `to_date` looks at nothing behind a T or a blank."""
+"""A day, with an optional time as databases write it; `to_date` ignores everything behind a T or a blank."""
 Flaw = tuple[Column, str | Column]
 
 
 class LookupSpec(NamedTuple):
-    """`required` columns a source must have, `optional` ones it may. Of an `is_personal` one the quarantine shows no digit,
-    unless that is plain.
+    """`required` columns must be in a source, `optional` ones may be. The quarantine shows no digit of an `is_personal` lookup,
+    unless the quarantine is plain.
 
-    `keyed` gets the rows, and the reasons' codes as rows with `code`, or None where no reasons are built. It adds the columns
-    `keys` (an array: a row may have several), `value`, `valid_from` (days since 1970, null where there is none) and `flaw`:
-    `finished` does.
+    `keyed` gets the rows, and the reasons as rows with `code`, or None if no reasons are built. It adds the columns `keys` (an
+    array: a row may have several), `value`, `valid_from` (days since 1970, null if none) and `flaw`, by calling `finished`.
     """
 
     name: str
@@ -39,7 +38,7 @@ class LookupSpec(NamedTuple):
 
 
 def finished(rows: DataFrame, flaws: Sequence[Flaw], keys: Column, value: Column, day: Column | None = None) -> DataFrame:
-    """With the flaws that any row of any lookup may have."""
+    """Add keys, value, day and flaw to the rows, with the checks that all lookups share."""
     cells = [name for name in rows.columns if name not in (SOURCE, PLACE, LINE, TEXT, FLAW)]
     no_day: list[Flaw] = []
     if day is not None:
@@ -57,16 +56,16 @@ def finished(rows: DataFrame, flaws: Sequence[Flaw], keys: Column, value: Column
 
 
 def value_of(*columns: str | Column) -> Column:
-    """The values as the service reads them: texts and nulls in this order."""
+    """Return the values as the service reads them: texts and nulls in this order."""
     return F.to_json(F.array(*[F.col(each) if isinstance(each, str) else each for each in columns]))
 
 
 def key_of(*parts: str | Column) -> Column:
-    """A null part is an empty one."""
+    """Join the parts to a key; a null part counts as empty."""
     texts = [F.coalesce(F.col(each), F.lit("")) if isinstance(each, str) else each for each in parts]
     return F.concat_ws(SEPARATOR, *texts)
 
 
 def missing(name: str) -> Flaw:
-    """The flaw of a row without it."""
+    """Return the flaw of a row without a value in this column."""
     return F.col(name).isNull(), f"{name} is empty"

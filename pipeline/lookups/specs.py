@@ -1,4 +1,4 @@
-"""The lookups that come with the service: for each its columns, and how a row becomes a key and a value or is refused."""
+"""The lookups of the service: the columns of each, and how a row becomes a key and a value or is refused."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -39,7 +39,7 @@ def reasons(rows: DataFrame, _: DataFrame | None) -> DataFrame:
 
 
 def institutions(rows: DataFrame, _: DataFrame | None) -> DataFrame:
-    """A row with a BIC and a national code is found by both, unless its `kind` says by which."""
+    """A row with a BIC and a national code is found by both, unless its `kind` names one."""
     kind = F.coalesce("kind", F.lit("both"))
     is_iban = kind == "iban"
     bic = F.upper("bic")
@@ -133,4 +133,4 @@ SPECS: dict[str, LookupSpec] = {
         ),
     )
 }
-"""In the order in which they are built: the reasons come before the settings, which are compared with them."""
+"""In the order of building: the reasons come before the settings, which are checked against them."""

@@ -1,4 +1,4 @@
-"""What the arrivals of one unit teach: how long its stash waited for what it waited for, and how many envelopes each flow has."""
+"""Learns from the arrivals of one unit: how long its stash waited, and how many envelopes each flow has."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from resequencer.turn_context import TurnContext
 from resequencer.unit import Unit
 
 _MOST_FLOWS = 256
-"""Of how many flows, by entity, a unit's envelopes are counted; what it has more of is counted nowhere."""
+"""The most flows, by entity, that are counted in one unit; further ones are ignored."""
 
 
 class Lesson(NamedTuple):
-    """`entity` is a processing entity or `ANY`; the number is of milliseconds, or of envelopes."""
+    """`entity` is a processing entity or `ANY`; `number` counts milliseconds or envelopes."""
 
     entity: str
     flow: str
@@ -29,7 +29,7 @@ class Lesson(NamedTuple):
 
 
 class _Idle:
-    """A handler that does nothing: when envelopes are handled does not depend on what comes of it."""
+    """A handler that does nothing: its result does not change when envelopes are handled."""
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         del envelope, data, marks, now
@@ -37,12 +37,12 @@ class _Idle:
 
 
 def lesson_context(strategy: Strategy) -> TurnContext:
-    """Nothing has a deadline here: what is asked is how long it would have had to be."""
-    return TurnContext(strategy, _Idle(), ResequencerSettings(), Random(0))  # noqa: S311 - Nothing is tried again.
+    """Return a context without deadlines: the lesson is how long a deadline would have had to be."""
+    return TurnContext(strategy, _Idle(), ResequencerSettings(), Random(0))  # noqa: S311 - Never used: nothing is retried.
 
 
 class UnitWaits:
-    """One unit, by the service's own code. Give it the envelopes in the order of their arrival; it keeps what a unit keeps."""
+    """Replays one unit with the service's own code. Call `arrive` for each envelope in order of arrival."""
 
     def __init__(self, unit: str, context: TurnContext) -> None:
         self._context = context
@@ -51,19 +51,22 @@ class UnitWaits:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def arrive(self, envelope: DataEnvelope, at: Instant) -> Iterator[Lesson]:
-        """How long the oldest of the stash has waited, if this is what it waited for. No clock runs backwards here."""
+        """Replay an arrival; yield how long the oldest stashed envelope waited if this arrival ends its wait.
+
+        Instants before the latest one count as the latest one.
+        """
         self._now = max(self._now, at)
         oldest = self._unit.stash.oldest
         self._unit, decision = decide(self._unit, (envelope,), (), self._now, self._context)
         if decision.tally.handled or decision.tally.stashed:  # A duplicate is neither.
             self._count(envelope)
-        # What a bound releases has not waited to the end.
+        # A stash that a bound releases has not waited to its end, so it teaches nothing.
         if oldest is not None and not decision.releases and self._unit.stash.oldest is not oldest:
             for entity in _entities(oldest.envelope):
                 yield Lesson(entity, oldest.envelope.flow, self._now - oldest.stashed_at)
 
     def events(self) -> Iterator[Lesson]:
-        """How many envelopes there were of each flow; call it when everything has arrived."""
+        """Yield the number of envelopes of each flow; call it after the last arrival."""
         for (entity, flow), count in self._counts.items():
             yield Lesson(entity, flow, count)
 
@@ -78,6 +81,6 @@ def _entities(envelope: DataEnvelope) -> tuple[str, ...]:
 
 
 def rounded_up(number: int) -> int:
-    """To three digits: so few different numbers can be counted exactly, and no deadline is shorter than what it is made of."""
+    """Round up to three digits: few different numbers can be counted exactly, and no deadline becomes too short."""
     unit = int("1" + "0" * (len(str(number)) - 3))
     return -(-number // unit) * unit

@@ -1,1 +1,1 @@
-"""Spark itself: its session, its virtual machine, its errors, and its connector for Kafka."""
+"""Access to Spark: its session, virtual machine, errors, and connector for Kafka."""

@@ -1,4 +1,4 @@
-"""What Spark raises, and what of it a person can use."""
+"""Spark's exceptions, and their causes as text for people."""
 
 from typing import Any
 
@@ -10,7 +10,10 @@ _SHOWN = 300
 
 
 def cause_of(error: Exception) -> str:
-    """One line: the first of the innermost cause; where that only announces what Python raised, its last with it."""
+    """Return one line: the first line of the innermost cause.
+
+    If that line only introduces a Python error, the error's last line is added.
+    """
     if isinstance(error, Py4JJavaError):
         cause: Any = error.java_exception
         while cause.getCause() is not None:

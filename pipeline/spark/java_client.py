@@ -1,4 +1,4 @@
-"""The service's options of Kafka's clients as those of the Java client, which Spark's connector uses."""
+"""Translates the service's Kafka options into those of the Java client, which Spark's connector uses."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,8 +29,9 @@ _CLASSES = {"PLAIN": "plain.PlainLoginModule"}
 
 
 def java_options(consumer: Mapping[str, Any]) -> dict[str, str]:
-    """`consumer` holds options by kafka-python's names, as `KafkaSettings` does. Certificates are told themselves, not their
-    files: those who read may be on other machines.
+    """Return the Java client's options. `consumer` holds options by kafka-python's names, as `KafkaSettings` does.
+
+    Certificates are passed by content, because tasks on other machines may not have the files.
 
     Raises:
         ConfigurationError: A file cannot be read.

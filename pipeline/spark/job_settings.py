@@ -1,4 +1,4 @@
-"""What a job is told: where each lookup's rows come from, and what is too bad to be published."""
+"""The settings of the lookups job: the sources of each lookup, and the limits for publishing."""
 
 from pathlib import Path
 from typing import Literal
@@ -14,16 +14,15 @@ Quarantine = Literal["masked", "plain"]
 
 
 class SourceSettings(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
-    """One source of a lookup. Of several, the later one counts where two have the same key.
+    """One source of a lookup. If several sources have the same key, the later source counts.
 
-    `columns` says how a column is called in the source, where it is called otherwise than here, and with an empty text that it is
-    not there. With `csv` and `parquet` the
-    path may be a directory or a URL that Hadoop knows; `iso-codes` is one file in JSON. With `jdbc`, `table` may be a query in
-    parentheses with a name behind it, and `driver` is the class that speaks with the database. Of fewer good rows than
-    `required_good_share` nothing is published.
+    `columns` maps a column's name here to its name in the source; an empty text means that the source does not have the column.
+    With `csv` and `parquet` the path may be a directory or a URL that Hadoop supports; `iso-codes` is one JSON file. With `jdbc`,
+    `table` may be a query in parentheses followed by a name, and `driver` is the JDBC driver's class. Nothing is published if the
+    share of good rows is below `required_good_share`.
 
-    Of an `archive`, what came in the last `days` counts; of a flow of which fewer than `least_late` had to wait, no latest
-    is learned.
+    An `archive` gives the records of the last `days`. A flow in which fewer than `least_late` envelopes had to wait gets no
+    `latest_ms`.
     """
 
     format: Format
@@ -41,16 +40,18 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown
 
     @property
     def place(self) -> str:
-        """How it is called where people read of it."""
+        """The name of the source in messages, without passwords."""
         if self.format == "jdbc":
             return f"{without_password(self.url.partition('?')[0])} {self.table}"
         return without_password(self.path) or self.format
 
 
 class Limits(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
-    """`row_drop` is the share of the rows that a lookup may lose from one release to the next, `contradictions` that of the keys
-    which may contradict themselves; those are left out. `value_drop` is the share of its values that a column may lose, measured
-    by how many of a source's good rows have one.
+    """Limits for a release compared with the one before.
+
+    `row_drop` is the share of its rows that a lookup may lose. `value_drop` is the share of its values that a column may lose,
+    measured among a source's good rows. `contradictions` is the share of keys in a release that may be contradictory; such keys
+    are left out.
     """
 
     row_drop: float = 0.2
@@ -59,7 +60,7 @@ class Limits(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=
 
 
 class LearningSettings(msgspec.Struct, frozen=True):
-    """How the service takes the records that it is learned from: by which strategy, of which topic, up to which size."""
+    """The service's settings that the records to learn from depend on: strategy, topic, and the largest value."""
 
     strategy: StrategySettings
     topic: str
@@ -67,12 +68,12 @@ class LearningSettings(msgspec.Struct, frozen=True):
 
 
 class JobSettings(msgspec.Struct, frozen=True):
-    """`sources` by the lookup's name; one of format `archive` needs `learning`. `specs` says by name where a user's own lookup is
-    described, as `package.module:NAME`.
+    """`sources` are by the lookup's name; a source of format `archive` needs `learning`. `specs` holds the place of each of a
+    user's own lookups by name, as `package.module:NAME`.
 
-    `spark` are options of the session; `master` as `spark-submit` takes it, which shows the job as `application`. A release is
-    also copied to `copy_to`, a URL that Hadoop knows, unless it is empty. A `masked` quarantine shows no digit of a customer,
-    nor of a user's own lookup.
+    `spark` holds options of the session, `master` is that of `spark-submit`, and `application` the name that Spark shows. A
+    release is also copied to `copy_to`, a URL that Hadoop supports, unless it is empty. A `masked` quarantine shows no digit of a
+    customer, or of a user's own lookup.
     """
 
     directory: Path

@@ -1,4 +1,4 @@
-"""Starts the virtual machine that Spark runs in, without what it always says and nobody can mend."""
+"""Starts Spark's virtual machine, and removes its harmless standard warnings from stderr."""
 
 import os
 from contextlib import suppress
@@ -21,14 +21,14 @@ _FAREWELL_SECONDS = 10
 
 
 def start_jvm(conf: SparkConf) -> None:
-    """Once in a process: whoever asks for a session or context from then on gets one in there.
+    """Start the virtual machine, once per process; later sessions and contexts use it.
 
-    All else that it, or a task of Python's on this machine, says on stderr is passed on to ours, line by line.
+    Other lines that it, or a Python task on this machine, writes to stderr are copied to this process's stderr.
 
     Raises:
-        PySparkRuntimeError: It does not start; why stands on stderr.
+        PySparkRuntimeError: It does not start; the reason is on stderr.
     """
-    if SparkContext._gateway is not None:  # noqa: SLF001 - Nothing else tells whether there is one.
+    if SparkContext._gateway is not None:  # noqa: SLF001 - pyspark offers no other way to see whether there is one.
         return
     ours, its = os.pipe()
     listener = Thread(target=_pass_on, args=(ours,), name="spark-stderr", daemon=True)
@@ -40,12 +40,12 @@ def start_jvm(conf: SparkConf) -> None:
         listener.join(_FAREWELL_SECONDS)
         raise
     os.close(its)
-    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - Otherwise only a context of its own can be given one.
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - The public way would also start a context.
 
 
 def _pass_on(said: int) -> None:
     with open(said, "rb") as lines:
         for line in lines:
             if not any(each in line for each in _SAID_ALWAYS):
-                with suppress(OSError):  # Nobody listens any more.
+                with suppress(OSError):  # Stderr may be closed.
                     os.write(_STDERR, line)

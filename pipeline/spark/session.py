@@ -19,11 +19,11 @@ _OPTIONS = {
     "spark.ui.showConsoleProgress": "false",
     # Instants are UTC here as everywhere else.
     "spark.sql.session.timeZone": "UTC",
-    # Otherwise from_csv reads only the columns that are asked for, and does not see that a line has too many.
+    # Otherwise from_csv parses only the selected columns, and does not notice that a line has too many.
     "spark.sql.optimizer.enableCsvExpressionOptimization": "false",
-    # What cannot be converted is looked for and refused by the rules, not by an exception in the middle of a job.
+    # Values that cannot be converted are found and refused by the rules, not by an exception in the middle of a job.
     "spark.sql.ansi.enabled": "false",
-    # A second attempt at a slow task would write the same shard twice.
+    # A speculative attempt at a slow task would write the same shard twice.
     "spark.speculation": "false",
 }
 _LOG_LEVEL = "ERROR"
@@ -31,16 +31,16 @@ _LOG_LEVEL = "ERROR"
 
 @contextmanager
 def spark_session(master: str, options: dict[str, str], name: str = NAME) -> Iterator[SparkSession]:
-    """Ends with the job, which is called so. `options` are added to those of the jobs, and count more.
+    """Yield a session, and stop it at the end. `name` is the application's; `options` override those of the jobs.
 
     Raises:
-        JobRefused: Spark does not start there.
+        JobRefused: Spark does not start on this master.
     """
     try:
         session = start_session(master, options, name)
     except SPARK_ERRORS as error:
         raise JobRefused(
-            f"Spark does not start on {master}: {cause_of(error)}; is it local[*] or the URL of a master that has workers?"
+            f"Spark does not start on {master}: {cause_of(error)}; use local[*] or the URL of a master that has workers"
         ) from error
     try:
         yield session
@@ -49,7 +49,7 @@ def spark_session(master: str, options: dict[str, str], name: str = NAME) -> Ite
 
 
 def start_session(master: str, options: dict[str, str], name: str = NAME) -> SparkSession:
-    """On this machine alone Spark listens on loopback; Python is this one, on every machine, and finds what it finds here."""
+    """Start a session. A local one listens on loopback only. Tasks use this Python and this PYTHONPATH on every machine."""
     logging.getLogger("py4j").setLevel(logging.WARNING)
     conf = SparkConf().setAppName(name).setMaster(master)
     local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if master.startswith("local") else {}

@@ -1,4 +1,4 @@
-"""Topics as rows: read by Spark's own connector, whose jars the session must have been started with."""
+"""Reads topics as rows with Spark's Kafka connector; the session must have been started with its jars."""
 
 import json
 from collections.abc import Mapping
@@ -21,30 +21,30 @@ SCHEMA = StructType(
         StructField("headers", ArrayType(_HEADER)),
     ]
 )
-"""A record of a topic. `timestamp` counts milliseconds; its type is 0 where whoever sent it said it, 1 where the broker did.
-`headers` is never null."""
+"""A record of a topic. `timestamp` is in ms; its type is 0 if the producer set it, 1 if the broker did. `headers` is never
+null."""
 
 LATEST_MS = (2**63 - 1) // 1_000
-"""Spark holds instants as microseconds; its connector ends at a record with a later one."""
+"""The latest timestamp that Spark can hold, for it counts microseconds; its connector fails at a later one."""
 
 
 def too_late(found: Mapping[Partition, int]) -> str | None:
-    """What is to be said of records with later timestamps, by partition the offset of the first; None if there are none."""
+    """Return the problem text for records with later timestamps; None if there are none. `found` has the first by partition."""
     if not found:
         return None
     partition, offset = min(found.items())
     return (
-        f"{partition}@{offset}: its timestamp is later than {LATEST_MS} ms, which Spark cannot hold (did its sender give "
-        "nanoseconds?), so nothing behind it can be read. Once the service has read past it, take it away with "
-        f"kafka-delete-records, up to offset {offset + 1}, and begin a new archive with what is there; let the topic refuse such "
+        f"{partition}@{offset}: its timestamp is later than {LATEST_MS} ms, which Spark cannot hold (did its producer write "
+        "nanoseconds?), so no record behind it can be read. Once the service has read past it, delete it with "
+        f"kafka-delete-records, up to offset {offset + 1}, and start a new archive with the rest; let the topic refuse such "
         "records (message.timestamp.after.max.ms)"
     )
 
 
 def read_topic(spark: SparkSession, client: Mapping[str, str], topic: str, ends: Mapping[int, int] | None = None) -> DataFrame:
-    """All that there is of a topic, up to these ends of its partitions (of all of them), or up to where what is decided ends now.
+    """Read a topic from its beginning up to these ends of all its partitions, or up to the current ends of the decided parts.
 
-    `client` is what `java_client.java_options` gives. What lies in aborted transactions is no record.
+    `client` comes from `java_client.java_options`. Records of aborted transactions are left out.
     """
     until = "latest" if ends is None else json.dumps({topic: {str(number): end for number, end in ends.items()}})
     reader = spark.read.format("kafka").options(**source_options(client)).option("subscribe", topic)
@@ -54,13 +54,13 @@ def read_topic(spark: SparkSession, client: Mapping[str, str], topic: str, ends:
 
 
 def source_options(client: Mapping[str, str]) -> dict[str, str]:
-    """For Spark's reader: the client's options and what is always so here."""
+    """Return the options of Spark's reader: the client's, and the fixed ones."""
     always = {"includeHeaders": "true", "failOnDataLoss": "true", "kafka.isolation.level": "read_committed"}
     return {f"kafka.{name}": value for name, value in client.items()} | always
 
 
 def as_records(rows: DataFrame) -> DataFrame:
-    """The connector's rows in the columns of `SCHEMA`, with the topic before them."""
+    """Return the connector's rows in the columns of `SCHEMA`, with `topic` before them."""
     return rows.select(
         "topic",
         "partition",

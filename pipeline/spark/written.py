@@ -1,4 +1,4 @@
-"""What tasks have written, counted where it is read: machines of a cluster may have a file system each."""
+"""Writes rows in tasks, and counts them in this process: the machines of a cluster may have separate file systems."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,12 +19,13 @@ def write_rows(
     options: Mapping[str, str] = {},
     before: int = 0,
 ) -> int:
-    """As Parquet; how many there were. `mode` and `options` are Spark's, `layout` names the columns that are directories.
+    """Write the rows as Parquet; return their number.
 
-    `before` is how many rows there are that these are appended to: it was counted when they were written.
+    `mode` and `options` are Spark's, `layout` names the columns that become directories. `before` is the number of rows already
+    there to which these are appended.
 
     Raises:
-        NotShared: Not all of it is here.
+        NotShared: Not all rows are visible to this process.
     """
     spark, observation = rows.sparkSession, Observation()
     observed = rows.observe(observation, F.count("*").alias(_ROWS))
@@ -37,9 +38,9 @@ def write_rows(
 
 
 def count_rows(spark: SparkSession, url: str) -> int:
-    """As the footers of all Parquet files below say, which are read here and not in a task; 0 if there is nothing."""
-    java: Any = spark._jvm  # noqa: SLF001 - there is no other way to Hadoop.
-    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - the same.
+    """Return the sum of the row counts in all Parquet files below, read from their footers by this process; 0 without files."""
+    java: Any = spark._jvm  # noqa: SLF001 - pyspark offers no other way to Hadoop.
+    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - as above.
     directory = java.org.apache.hadoop.fs.Path(url)
     files = directory.getFileSystem(configuration)
     if not files.exists(directory):

@@ -23,12 +23,12 @@ def test_it_goes_on_where_the_archive_ends_and_begins_with_what_the_brokers_have
 def test_what_the_retention_took_before_it_was_archived_is_told() -> None:
     with pytest.raises(ArchiveRefused) as refused:
         beginning({"in": {0: 5}}, topic_ends(in_0=(6, 9)), "archive")
-    assert "in-0: archive goes up to offset 5, and the brokers' first is 6" in str(refused.value)
+    assert "in-0: archive ends at offset 5, but the brokers' first offset is 6" in str(refused.value)
     assert "retention.ms" in str(refused.value)
 
 
 def test_another_topic_of_the_same_name_is_not_taken_for_the_old_one() -> None:
-    with pytest.raises(ArchiveRefused, match="in-0: archive goes up to offset 5, and the brokers' last is 4"):
+    with pytest.raises(ArchiveRefused, match="in-0: archive ends at offset 5, but the brokers' log ends at 4"):
         beginning({"in": {0: 5}}, topic_ends(in_0=(0, 4)), "archive")
-    with pytest.raises(ArchiveRefused, match="in-1: archive has records of it, and the brokers do not know it"):
+    with pytest.raises(ArchiveRefused, match="in-1: archive has records of it, but the brokers do not have it"):
         beginning({"in": {0: 5, 1: 5}}, topic_ends(in_0=(0, 9)), "archive")

@@ -39,7 +39,7 @@ def test_what_is_left_out_may_go_one_by_one_and_nothing_changes() -> None:
 
 
 def test_a_batch_that_is_missing_is_named() -> None:
-    with pytest.raises(ArchiveRefused, match="batch 3 is missing, batch 4 is there: restore it from a copy"):
+    with pytest.raises(ArchiveRefused, match="batch 3 is missing, but batch 4 is there: restore it from a copy"):
         visible(spans("1-2", "4-4"))
     with pytest.raises(ArchiveRefused, match="batch 1 is missing"):
         visible(spans("2-2"))

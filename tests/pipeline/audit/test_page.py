@@ -41,7 +41,7 @@ def test_what_records_say_is_shown_and_never_interpreted():
 
 
 def test_waiting_is_told_in_milliseconds_where_records_have_a_time_and_in_envelopes_otherwise():
-    assert "Files do not say" in render_page(summary(), "here")
+    assert "Files do not record" in render_page(summary(), "here")
     assert "milliseconds" in render_page(summary(waited_ms=(Bin(0, 3),)), "here")
 
 

@@ -158,7 +158,7 @@ def test_a_compaction_does_not_cover_up_that_a_file_is_gone(topics: ArchivedTopi
     topics.stage.send(*(b"%d" % number for number in range(20)))
     topics.archive(batch_records=5)
     next((tmp_path / "archive" / "batches" / "batch=1-1").rglob("*.parquet")).unlink()
-    with pytest.raises(ArchiveRefused, match="batches 1 to 4 hold 15 records, and 20 were archived"):
+    with pytest.raises(ArchiveRefused, match="batches 1 to 4 hold 15 records, but 20 were archived"):
         topics.compact()
 
 
@@ -167,7 +167,7 @@ def test_a_batch_that_is_gone_is_noticed_by_whoever_reads(topics: ArchivedTopics
     topics.archive(batch_records=10)
     archive = Archive(topics.spark, topics.location)
     archive.place.remove("batches/batch=1-1")
-    with pytest.raises(ArchiveRefused, match="batch 1 is missing, batch 2 is there"):
+    with pytest.raises(ArchiveRefused, match="batch 1 is missing, but batch 2 is there"):
         topics.archived(topics.stage.topics.input)
     with pytest.raises(ArchiveRefused, match="batch 1 is missing"):
         topics.archive()
@@ -178,7 +178,7 @@ def test_a_file_that_is_gone_is_noticed_by_whoever_reads(topics: ArchivedTopics,
     topics.stage.send(*(b"%d" % number for number in range(20)))
     topics.archive(batch_records=10)
     next((tmp_path / "archive" / "batches" / "batch=2-2").rglob("*.parquet")).unlink()
-    said = rf"batches/batch=2-2/topic={source} have 0 bytes, and [0-9,]+ were archived: restore them from a copy"
+    said = rf"batches/batch=2-2/topic={source} have 0 bytes, but [0-9,]+ were archived: restore them from a copy"
     with pytest.raises(ArchiveRefused, match=said):
         topics.archived(source)
 

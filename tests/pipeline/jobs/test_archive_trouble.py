@@ -68,9 +68,9 @@ def test_what_the_retention_took_before_it_was_archived_is_named_and_the_archive
     for _ in range(2):
         with pytest.raises(ArchiveRefused) as refused:
             topics.archive()
-        said = f"{source}-0: {topics.location} goes up to offset 5, and the brokers' first is 7: their retention took"
+        said = f"{source}-0: {topics.location} ends at offset 5, but the brokers' first offset is 7: their retention deleted"
         assert said in str(refused.value)
-        assert "name another payment-status-notification.archive.directory" in str(refused.value)
+        assert "set another payment-status-notification.archive.directory" in str(refused.value)
         assert topics.archived(source) == archived
     assert ArchiveSnapshot(topics.spark, topics.location).ends[source] == {0: 5, 1: 0}
 
@@ -98,7 +98,7 @@ def test_what_the_retention_takes_under_the_archiver_ends_it_and_is_named(
     archiving.start()
     wait_until(lambda: not archiving.is_alive(), "it ends", LONGEST_WAIT_SECONDS, 0.5)
     assert isinstance(archiving.failure, ArchiveRefused), archiving.failure
-    said = f"{stage.topics.input}-1: {topics.location} goes up to offset 0, and the brokers' first is 2: their retention took"
+    said = f"{stage.topics.input}-1: {topics.location} ends at offset 0, but the brokers' first offset is 2: their retention"
     assert said in str(archiving.failure)
     assert [each[5] for each in topics.archived(stage.topics.input)] == [b"0"]
 
@@ -110,7 +110,9 @@ def test_a_batch_that_tasks_wrote_on_another_machine_is_not_shown(
     topics.stage.send(b"2", partition=1)
     with monkeypatch.context() as patched:
         patched.setattr(DataFrameWriter, "parquet", write_elsewhere)
-        with pytest.raises(NotShared, match=r"tasks have written 3 rows, of which [12] are there: a machine of the cluster"):
+        with pytest.raises(
+            NotShared, match=r"tasks have written 3 rows, of which [12] can be read here: a machine of the cluster"
+        ):
             topics.archive()
     assert ArchiveSnapshot(topics.spark, topics.location).ends == {}
     assert topics.archive() == 3
@@ -123,7 +125,7 @@ def test_a_full_disk_is_told_and_once_there_is_room_nothing_is_missing(topics: A
     assert on_disk.archive() == 8
     topics.stage.send(*(os.urandom(RECORD_BYTES) for _ in range(16)))
     for _ in range(2):
-        with pytest.raises(ArchiveUnavailable, match=r"archive: .*No space left on device.*; make room"):
+        with pytest.raises(ArchiveUnavailable, match=r"archive: .*No space left on device.*; free some space"):
             on_disk.archive()
         assert len(on_disk.archived(topics.stage.topics.input)) == 8
     subprocess.run(["mount", "-o", f"remount,{LARGE}", str(small_disk)], check=True)

@@ -109,7 +109,7 @@ def test_what_is_too_old_does_not_say_when_it_came_or_cannot_be_looked_up_teache
 
 def test_what_was_read_is_counted_and_what_taught_nothing(learned: Learned) -> None:
     records = 2 * 1_001 + 2 * 5 + 7 + 2 * 3 + 4 + 4 + 1
-    assert learned.remark == f"{records:,} records of 30 days; 4 are no envelopes, 1 do not say when they came"
+    assert learned.remark == f"{records:,} records of 30 days; 4 are no envelopes, 1 have no timestamp"
 
 
 def test_what_was_learned_becomes_keys_without_a_flaw(learned: Learned) -> None:
@@ -122,7 +122,7 @@ def test_records_that_never_say_when_they_came_are_refused(spark: SparkSession, 
     records = Records()
     records.add(wire("timeless", "A", 2, "t2"), None)
     records.add(b"garbage")
-    with pytest.raises(JobRefused, match=r"there: none of its 2 records .* take it out of the sources of completion-profiles"):
+    with pytest.raises(JobRefused, match=r"there: none of its 2 records .* remove it from the sources of completion-profiles"):
         learned_of(spark, records, tmp_path / "staged")
 
 

@@ -49,7 +49,9 @@ def test_a_shard_that_a_task_wrote_on_a_machine_of_its_own_is_missed(
         return told
 
     monkeypatch.setattr(frames, "collect", collect_elsewhere)
-    with pytest.raises(NotShared, match=r"tasks have written 30 rows, of which [12]\d are there: a machine of the cluster"):
+    with pytest.raises(
+        NotShared, match=r"tasks have written 30 rows, of which [12]\d can be read here: a machine of the cluster"
+    ):
         write_table(rows, tmp_path, 2)
 
 

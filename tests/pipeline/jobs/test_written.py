@@ -27,4 +27,6 @@ def test_what_a_task_wrote_on_a_machine_of_its_own_is_missed(
     monkeypatch.setattr(DataFrameWriter, "parquet", write_elsewhere)
     with pytest.raises(NotShared) as missed:
         write_rows(spark.range(10, numPartitions=2), (tmp_path / "rows").as_uri())
-    assert "rows: tasks have written 10 rows, of which 5 are there: a machine of the cluster has another" in str(missed.value)
+    assert "rows: tasks have written 10 rows, of which 5 can be read here: a machine of the cluster has another" in str(
+        missed.value
+    )
