@@ -26,9 +26,9 @@ def test_the_page_needs_nothing_but_itself():
 
 
 def test_a_page_without_findings_says_so_and_one_with_findings_names_them():
-    assert "Nothing lost" in render_page(summary(), "here")
+    assert "Nothing is lost" in render_page(summary(), "here")
     page = render_page(summary(Finding(Deviation.LOST, "uow-1", 0, 17, "E1 is not there")), "here")
-    assert "Nothing lost" not in page
+    assert "Nothing is lost" not in page
     assert "uow-1" in page
     assert "0@17" in page
 
