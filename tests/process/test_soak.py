@@ -47,7 +47,7 @@ def test_a_steady_load_makes_nothing_grow_and_every_promise_is_held(daemon: Oper
     units = round(RATE * (WARM_UP_SECONDS + MINUTES * 60) / LINES_PER_UNIT)
     # Late ones would come behind all others, when their units are long forgotten.
     disorder = "--window 300 --duplicates 2% --conflicts 0.2% --losses 1% --late 0 --garbage 0.5% --partitions 2 --seed 4"
-    assert daemon.command("start", seconds=120).returncode == 0
+    assert daemon.verb("start", seconds=120).returncode == 0
     simulation = daemon.begin_verb("simulate", "--units", str(units), "--rate", f"{RATE}/s", *disorder.split())
     steady = SteadyState(daemon)
     sleep(WARM_UP_SECONDS)
@@ -58,8 +58,8 @@ def test_a_steady_load_makes_nothing_grow_and_every_promise_is_held(daemon: Oper
     print(f"\n{RATE} lines/s for {(monotonic() - began) / 60:.1f} minutes after a warm-up\n{steady.table()}", flush=True)
     assert simulation.returncode == 0
     wait_until(lambda: _is_idle(daemon), "everything is read and nothing waits", 120)
-    assert daemon.command("stop").returncode == 0
-    verified = daemon.command("verify", "--json", seconds=600)
+    assert daemon.verb("stop").returncode == 0
+    verified = daemon.verb("verify", "--json", seconds=600)
     verdict = json.loads(verified.stdout)
     print(verdict)
     assert verified.returncode == 0, verdict
