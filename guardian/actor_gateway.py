@@ -1,4 +1,4 @@
-"""The worker's actors as the cycle sees them: a question, an answer."""
+"""The cycle's interface to the actors of a worker: each question gets one answer."""
 
 from typing import Any, TypeVar
 
@@ -19,11 +19,11 @@ _Answer = TypeVar("_Answer")
 
 
 class ActorsFailed(ResequencerError):
-    """The guardian itself failed; the worker ends without committing (`supervision`)."""
+    """The guardian itself failed; the worker ends without committing (supervision.py)."""
 
 
 class ActorGateway:
-    """One in-process actor system with its guardian. Everything runs in the thread that asks."""
+    """One in-process actor system with its guardian. Everything runs in the calling thread."""
 
     def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings) -> None:
         resequencer = type(
@@ -46,8 +46,8 @@ class ActorGateway:
         """Decide about a poll.
 
         Raises:
-            Escalated: A unit failed in a way that the worker must not go on from.
-            ActorsFailed: The guardian did.
+            Escalated: A unit failed, and the worker must end.
+            ActorsFailed: The guardian failed.
         """
         return self._ask(message, Decided)
 

@@ -1,9 +1,10 @@
 """Thespian's in-process actor system, without the costs that a daemon cannot have.
 
-Thespian's `simpleSystemBase` keeps a dead actor's address for ever, pops its queue from the front of a list, searches an exiting
-child among all its siblings, looks at every pending wake-up before every delivery, inspects an actor's signature for each actor
-anew, and leaves dead actors to the cyclic garbage collector. Here each step costs the same whatever else is alive. What actors
-see is Thespian's, but for the differences that docs/decisions/0003-thespian-in-process.md names; Thespian's tests are the judge.
+Thespian's `simpleSystemBase` keeps the address of a dead actor for ever and pops its queue from the front of a list. It searches
+an exiting child among all its siblings, and looks at every pending wake-up before each delivery. It inspects the signature of
+an actor's class for each new actor, and leaves dead actors to the cyclic garbage collector. Here the cost of each step does not
+depend on the number of actors. Actors see Thespian's behaviour, except for the differences that
+docs/decisions/0003-thespian-in-process.md lists. Thespian's own tests check this.
 """
 
 import heapq
@@ -28,24 +29,24 @@ from thespian.system.timing import ExpirationTimer, toTimeDeltaOrNone
 
 _LOG = logging.getLogger(__name__)
 _DEAD_LETTER_BOX = "DeadLetterBox"  # Thespian's key for the handler of dead letters.
-_MOST_ATTEMPTS = 3  # Thespian's: what raised this often goes back to its sender as poison.
+_MOST_ATTEMPTS = 3  # Thespian's: a message on which an actor raised this often goes back to its sender as poison.
 
 
 def make_actor_system() -> ActorSystem:
-    """An actor system that shares nothing with others in the process and leaves the root logger alone.
+    """Return an actor system that shares nothing with others in the process and leaves the root logger alone.
 
-    Everything runs in the calling thread: inside `tell` until no message is left, inside `ask` until the first answer (what is
-    queued behind it runs with the next call). Answers are kept until somebody takes them, so an actor must not answer one who
-    only tells: the next `ask` would take it for its own answer.
+    Everything runs in the calling thread. `tell` runs until no message is left. `ask` runs until the first answer; messages
+    queued behind the answer run with the next call. An answer is kept until it is taken, so an actor must not answer a `tell`:
+    the next `ask` would take that answer for its own.
     """
     system = ActorSystem("simpleSystemBase", logDefs=False, transientUnique=True)
-    # A base wants its system at construction and the system a finished base: so the base is exchanged.
+    # A base needs its system at construction, and the system needs a finished base. So the base is exchanged afterwards.
     system._systemBase = InProcessSystemBase(system, logDefs=False)
     return system
 
 
 class _Children(dict[str, ActorAddress]):
-    """Addresses of children, oldest first. A dict, because an exit must not search and addresses are unhashable."""
+    """The addresses of an actor's children, oldest first. A dict: an exit must not search, and addresses are unhashable."""
 
     __slots__ = ()
 
@@ -57,14 +58,14 @@ class _Children(dict[str, ActorAddress]):
 
 
 class _Ref(ActorRef):
-    """What its actor sends goes straight to the queue; Thespian asks the system for its base and the base for the queue."""
+    """A reference that puts its actor's messages straight into the queue. Thespian's goes through the system and its base."""
 
     def actor_send(self, toActorAddr: ActorAddress, msg: object) -> None:
         self._system._systemBase._pendingSends.append(PendingSend(self._addr, msg, toActorAddr))
 
 
 class _Wakeup(NamedTuple):
-    due: float  # Seconds of Thespian's own clock; first, because the heap orders by it.
+    due: float  # In seconds of Thespian's own clock. The first field, because the heap orders by it.
     number: int
     address: ActorAddress
     timer: ExpirationTimer
@@ -72,14 +73,14 @@ class _Wakeup(NamedTuple):
 
 
 class InProcessSystemBase(ActorSystemBase):
-    """A system base for Thespian whose deliveries, creations, exits and wake-ups do not depend on how many actors are alive."""
+    """A system base for Thespian. Its deliveries, creations, exits and wake-ups cost the same however many actors are alive."""
 
     def __init__(self, system: ActorSystem, logDefs: Any = None) -> None:
         super().__init__(system, logDefs=logDefs)
         self._pendingSends: deque[PendingSend] = deque()
         self._wakeUps: list[_Wakeup] = []
         self._wakeup_numbers = count()
-        # The system is told of the exit of every primary actor, and nobody ever reads it.
+        # The system gets a message at the exit of every primary actor, and these messages are never read.
         self.actorRegistry[system.systemAddress.actorAddressString].instance.responses = deque(maxlen=0)
 
     # Deliveries
@@ -126,10 +127,10 @@ class InProcessSystemBase(ActorSystemBase):
 
     def _callActorWithMessage(self, tgt: ActorRef, ps: PendingSend, msg: object, sndr: ActorAddress) -> None:
         if msg is not ps.msg and isinstance(ps.msg, ChildActorExited):
-            return  # Neither as poison nor as a dead letter is a child's exit of use to anyone.
+            return  # A child's exit has no use as poison or as a dead letter.
         try:
             tgt.instance.receiveMessage(msg, sndr)
-        except Exception:  # noqa: BLE001 - whatever an actor raises is told to the sender, as Thespian promises.
+        except Exception:  # noqa: BLE001 - Thespian promises to report whatever an actor raises to the sender.
             ps.attempts += 1
             _LOG.exception("Actor %s failed on a message (attempt %d)", tgt.address, ps.attempts)
             ps.fail_details = traceback.format_exc()
@@ -160,12 +161,12 @@ class InProcessSystemBase(ActorSystemBase):
         address = super().newActor(parentAddr, *arguments)
         ref = self.actorRegistry.get(address.actorAddressString)
         if ref and not ref.instance:
-            self._forget(ref)  # It could not be made; the parent is on its way to hear of it.
+            self._forget(ref)  # The actor could not be created. A message to the parent is queued.
         return address
 
     def _killActor(self, tgt: ActorRef, ps: PendingSend) -> None:
         if self.actorRegistry.get(ps.toActor.actorAddressString) is not tgt:
-            return  # The target only stands in for the one that was to exit: a handler of dead letters, or the sender of poison.
+            return  # The target only replaces the actor that was to exit: a handler of dead letters, or the sender of poison.
         super()._killActor(tgt, ps)
         self._forget(tgt)
         tgt.shutdown()
@@ -193,7 +194,7 @@ class InProcessSystemBase(ActorSystemBase):
         expired = []
         while self._wakeUps and self._wakeUps[0].due <= ct:
             expired.append(heapq.heappop(self._wakeUps))
-        # What expired together is delivered in the order in which it was asked for, as Thespian does.
+        # Wake-ups that expired together are delivered in the order of the requests, as Thespian does.
         return [(wakeup.address, wakeup.timer, wakeup.payload) for wakeup in sorted(expired, key=_number)]
 
     def add_wakeups_to_status(self, statusmsg: Thespian_ActorStatus) -> Thespian_ActorStatus:
@@ -206,24 +207,27 @@ _number = attrgetter("number")
 
 @lru_cache(maxsize=256)
 def _is_made_of_nothing(actor_class: type[Actor]) -> bool:
-    """Whether the class wants none of what Thespian can hand to a constructor; looked up once, for it takes 20 µs."""
+    """Whether the class's constructor takes none of the arguments that Thespian can pass. Cached, because it takes 20 µs."""
     wanted = inspect.getfullargspec(actor_class.__init__).args
     return not hasattr(actor_class, "actorSystemCapabilityCheck") and not {"capabilities", "requirements"} & set(wanted)
 
 
 def _make_actor(actor_class: type[Actor], *, is_primary: bool) -> Actor | None:
-    """None stands for a child that could not be made, of which its parent hears; a primary's failure is the caller's."""
+    """Create an actor. Return None for a child that could not be created; its parent gets a message.
+
+    Raises what the constructor raises for a primary actor, and any `ImportError`.
+    """
     try:
         return actor_class()
     except Exception as failure:
-        _LOG.warning("Actor of class %s could not be made", actor_class, exc_info=True)
+        _LOG.warning("Actor of class %s could not be created", actor_class, exc_info=True)
         if is_primary or isinstance(failure, ImportError):
             raise
         return None
 
 
 def _answers_to(asker: ActorRef | None) -> list[object]:
-    """The list that the answers will be in: Thespian makes it with the first one, and only ever changes it."""
+    """Return the list for the answers to an actor. Thespian creates it with the first answer and never replaces it."""
     if asker is None or asker.instance is None:
         return []
     answers: list[object] = asker.instance.__dict__.setdefault("responses", [])

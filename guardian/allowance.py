@@ -2,9 +2,9 @@
 
 
 class Allowance:
-    """Two shares: one for what earlier turns left over, which comes first, the other and what is not used of it for all else.
+    """Two shares of bytes: the first for remainders of earlier turns, the second and the rest of the first for other turns.
 
-    So neither holds up the other. A turn may exceed what it is given by one envelope, and by its unit's payment data.
+    So neither kind holds up the other. A turn may exceed its share by one envelope, and by its unit's payment data.
     """
 
     def __init__(self, share: int) -> None:
@@ -14,11 +14,11 @@ class Allowance:
         self._of_others = 0
 
     def for_remainder(self) -> int:
-        """What the next turn that goes on may let out; 0 if it has to wait."""
+        """How many bytes the next turn of a remainder may let out; 0 if it has to wait."""
         return max(0, self._share - self._of_remainders)
 
     def for_other(self) -> int:
-        """What the next other turn may let out; 0 if all that arrives for it has to wait."""
+        """How many bytes the next other turn may let out; 0 if its envelopes have to wait."""
         left = 2 * self._share - min(self._share, self._of_remainders) - self._of_others
         return max(0, min(self._share, left))
 

@@ -1,4 +1,4 @@
-"""Deadlines that know the backlog: none fires before everything that already lay in its partition has been read."""
+"""Deadlines that wait for their backlog: none fires before the records that its partition already held have been read."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -8,10 +8,10 @@ from resequencer.messages import UnitKey
 
 
 class Backlog:
-    """Holds due deadlines until their partition has been read up to where its log ended when they came due.
+    """Hold due deadlines until their partition has been read up to where its log ended when they came due.
 
-    After ten minutes of outage all deadlines have passed while the missing envelopes wait unread: releasing then would be a
-    mass of false `incomplete` (docs/design.md, section 8).
+    After an outage of ten minutes all deadlines have passed, but the missing envelopes lie unread. A release at that moment
+    would mark many envelopes `incomplete` wrongly (docs/design.md, section 8).
     """
 
     def __init__(self) -> None:
@@ -19,15 +19,15 @@ class Backlog:
         self._ends: dict[UnitKey, int] = {}
 
     def hold(self, key: UnitKey, end: int) -> None:
-        """Hold a deadline until its partition was read up to `end`. Ends never go back, so the oldest is always first.
+        """Hold a deadline until its partition was read up to `end`. Ends never decrease, so the oldest is always first.
 
-        A unit that came to wait anew meanwhile waits for the newer end.
+        If the unit is held again meanwhile, the newer end counts.
         """
         self._held.setdefault(key.partition, deque()).append((end, key))
         self._ends[key] = end
 
     def caught_up(self, read_to: Mapping[Partition, int]) -> Iterator[UnitKey]:
-        """The held ones whose backlog has been read; `read_to` is the offset up to which each partition was read."""
+        """Yield and remove the units whose backlog has been read. `read_to` is the offset up to which a partition was read."""
         for partition, held in self._held.items():
             offset = read_to.get(partition, -1)
             while held and held[0][0] <= offset:

@@ -1,4 +1,4 @@
-"""Trying the same again until it is answered: what a worker does while its storage or its output is away."""
+"""Retry with back-off: a worker repeats the same call while its source, storage or output is unavailable."""
 
 import logging
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _log = logging.getLogger("resequencer.guardian")
 
 
 class Stopped(ResequencerError):
-    """The worker was told to stop while something was away. What was not answered is done again after a restart."""
+    """The worker had to stop while a server was unavailable. The unanswered call is repeated after a restart."""
 
 
 class BackoffSettings(msgspec.Struct, frozen=True):
@@ -25,11 +25,11 @@ class BackoffSettings(msgspec.Struct, frozen=True):
 
 
 class RetryWithBackoff:
-    """Repeats a call that failed for a while; says so when it begins to fail, or something else does, and when it is answered.
+    """Repeats a call that fails with a transient error. The log reports the first failure, another server's failure, and the end.
 
     `unavailable` names what does not answer at the moment (`storage`, `output`, `source`), None when everything answers. With
-    `waits_for_people` what is withheld is waited for too: a service that runs is not ended by a topic that was deleted, or by a
-    new password.
+    `waits_for_people` a call is also repeated after `Withheld`, which an operator has to correct. So a deleted topic or a new
+    password does not end a service that runs.
     """
 
     def __init__(self, settings: BackoffSettings, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> None:
@@ -41,10 +41,10 @@ class RetryWithBackoff:
         self.reason: str | None = None
 
     def until_answered(self, what: str, call: Callable[[], _Answer]) -> _Answer:
-        """The answer of `call`, however long it takes. `what` is away when it fails, unless the storage says that it is.
+        """Return the answer of `call`, however long it takes. A failure is reported for `what`, or for the storage if it raised.
 
         Raises:
-            Stopped: The worker is to stop, and the call was not answered.
+            Stopped: The worker has to stop, and the call was not answered.
         """
         pause_ms = self._settings.first_pause_ms
         while True:
@@ -56,7 +56,7 @@ class RetryWithBackoff:
                     raise
                 self._note("storage" if is_of_storage(error) else what, error)
                 if self._is_stopping():
-                    raise Stopped(f"told to stop while the {self.unavailable} was away: {error}") from error
+                    raise Stopped(f"stopped while the {self.unavailable} was unavailable: {error}") from error
                 self._wait(pause_ms)
                 pause_ms = min(2 * pause_ms, self._settings.longest_pause_ms)
             except ResequencerError:
@@ -71,12 +71,12 @@ class RetryWithBackoff:
 
     def _note_answer(self) -> None:
         if self.unavailable is not None:
-            _log.warning("the %s is back", self.unavailable)
+            _log.warning("the %s answers again", self.unavailable)
             self.unavailable = self.reason = None
 
     def _note(self, what: str, error: ResequencerError) -> None:
         if self.unavailable != what:
-            _log.warning("the %s is away, trying again until it is back: %s", what, error)
+            _log.warning("the %s is unavailable, retrying until it answers: %s", what, error)
         self.unavailable, self.reason = what, str(error)
 
 

@@ -1,13 +1,13 @@
-"""How much a cycle takes on, so that it ends in time: a worker that is told to stop finishes its cycle first."""
+"""The batch size of a cycle, chosen so that the cycle ends in time. A worker that has to stop finishes its cycle first."""
 
 _FIRST = 50
 
 
 class BatchSize:
-    """Records a cycle may take, and units it may wake: as many as take about `target_ms`, from 1 to `limit`.
+    """How many records a cycle may poll and how many units it may wake: as many as take about `target_ms`, from 1 to `limit`.
 
-    What one costs is learned from the cycles before, half from the latest. Begins small: nobody knows yet how slow the
-    handlers are.
+    The cost of one is an average over the cycles before; the latest counts half. The first batch is small, because the speed of
+    the handlers is unknown.
     """
 
     def __init__(self, limit: int, target_ms: int) -> None:
@@ -26,7 +26,7 @@ class BatchSize:
         return max(1, int(self._target_ms / self._cost_ms))
 
     def note(self, count: int, took_ms: int) -> None:
-        """A cycle took on `count` records, units to wake, or as much to let out. A clock that was set back teaches nothing."""
+        """Learn from a cycle with `count` records, woken units or equivalents of output. A negative duration is ignored."""
         if count <= 0 or took_ms < 0:
             return
         cost_ms = took_ms / count

@@ -1,7 +1,7 @@
 """The cycle of a worker: poll → load → decide → commit → publish with positions. All I/O on records happens here.
 
-In words of stream processing a cycle is the interval between two checkpoints: draining is finishing the cycle, a checkpoint is
-its commit, a reset is going back to the last acknowledged position.
+In terms of stream processing, a cycle is the interval between two checkpoints. To drain is to finish the cycle. A checkpoint is
+the cycle's commit. A reset goes back to the last acknowledged position.
 """
 
 import logging
@@ -34,20 +34,20 @@ _log = logging.getLogger("resequencer.guardian")
 
 
 _CYCLE_MS = 1_000
-"""What a cycle takes on should take no longer: a worker that is told to stop has 30 s to end its cycle."""
+"""Target duration of a cycle. A worker that has to stop finishes its cycle first, and has 30 s for that."""
 
 _BYTES_OF_ONE = 64 * 1024
-"""Letting out so many counts as much as a record: a unit that lets out many shares does not make records look slow."""
+"""For the batch size, this many bytes of output count as one record. So much output does not make records look slow."""
 
 _WORDS_OF_ONE = 300
-"""Of the error of a dead letter, in the log."""
+"""How many characters of a dead letter's error are logged."""
 
 _REJOIN_MS = 200
-"""How long a transport that let nothing leave gets to follow its group before the next try."""
+"""How long the transport may take to follow its group after it refused a publication, before the next try."""
 
 
 class Arrivals(NamedTuple):
-    """A poll's records, decoded: each unit's envelopes in order of arrival, and each partition's undecodable records."""
+    """The decoded records of a poll: each unit's envelopes in order of arrival, and each partition's undecodable records."""
 
     envelopes: Mapping[UnitKey, Sequence[DataEnvelope]]
     letters: Mapping[Partition, Sequence[DeadLetter]]
@@ -67,14 +67,14 @@ class Cycle:
         self._portions = PublicationSize(self._transport, tools.clock, settings.portion_bytes)
         self.metrics = Metrics()
         self.refusal: str | None = None
-        """Why nothing may leave at the moment, though the output is there."""
+        """Why the transport refuses to publish at the moment although the output answers; None if it does not refuse."""
 
     def run_once(self) -> bool:
-        """One cycle; whether anything was committed.
+        """Run one cycle and return whether anything was committed.
 
         Raises:
-            Stopped: Told to stop while a server was away; nothing is lost.
-            Escalated: A unit failed in a way that the worker must not go on from.
+            Stopped: The worker has to stop while a server is unavailable; nothing is lost.
+            Escalated: A unit failed, and the worker must end.
         """
         self.partitions.follow_assignment()
         if self._owes():
@@ -90,15 +90,16 @@ class Cycle:
         decided_at = self._tools.clock.now()
         committed = self._commit_all(polled.next_offsets, arrivals, decisions)
         committed_at = self._tools.clock.now()
-        # Also of a partition in which nothing happened: its last positions may not have been due yet.
+        # Partitions in which nothing happened are included: their last positions may not have been due yet.
         self._publish([owned for owned in self.partitions.owned.values() if owned.has_news(committed_at)])
         self._note_times(polled, decisions, (polled_at, began_at, decided_at, committed_at, self._tools.clock.now()))
         return bool(committed)
 
     def expire(self) -> int:
-        """Forget units in which nothing waits and that did not change for the retention; how many went. Bounded work per call.
+        """Remove expired units from the storage and return how many were removed.
 
-        To be called between two cycles, now and then; again soon where many went.
+        A unit has expired when nothing waits in it and it did not change for the retention. A call does a bounded amount of work.
+        Call it between two cycles from time to time, and soon again if it removed many.
         """
         active, gone = self._actors.active().units, 0
         for partition, owned in list(self.partitions.owned.items()):
@@ -111,11 +112,11 @@ class Cycle:
         return gone
 
     def close(self) -> None:
-        """The last acknowledgement on the way down: positions that moved since they were last published."""
+        """Publish the positions that moved since they were last published. Called once, when the worker shuts down."""
         self._publish([owned for owned in self.partitions.owned.values() if owned.positions.has_moved()])
 
     def _note_times(self, polled: Polled, decisions: Sequence[TurnTaken], instants: Sequence[Instant]) -> None:
-        """Between two of the instants, a step each: poll, decide, commit, publish."""
+        """Record how long the steps took. `instants` enclose four steps: poll, decide, commit, publish."""
         taken = max(len(polled.records), len(decisions))
         let_out = sum([each.decision.let_out for each in decisions])
         self._batch_size.note(max(taken, let_out // _BYTES_OF_ONE), instants[-1] - instants[1])
@@ -125,7 +126,7 @@ class Cycle:
             self.metrics.last_cycle = CycleTimes(len(polled.records), *spans)
 
     def _owes(self) -> bool:
-        """Something was committed and may not leave yet: nothing is read before it has, or memory would grow."""
+        """Whether committed output is not published yet. Until it is, nothing is read, or memory would grow."""
         return any(owned.unpublished for owned in self.partitions.owned.values())
 
     def _poll(self, now: Instant) -> Polled:
@@ -137,7 +138,7 @@ class Cycle:
         return self._transport.poll(min([at_once, *(room for room in rooms.values() if room)]), idle_ms, full)
 
     def _rooms(self) -> dict[Partition, int]:
-        """How many records each partition has room for, where what is done beyond rides in the position's metadata."""
+        """Return how many records each partition may read, for partitions that store done offsets in the position's metadata."""
         rooms = {name: owned.room for name, owned in self.partitions.owned.items()}
         return {name: room for name, room in rooms.items() if room is not None}
 
@@ -150,14 +151,14 @@ class Cycle:
         for record in polled.records:
             partition, offset = record.origin
             if partition not in owned:
-                continue  # It was assigned between the look at the assignment and the poll: it is read again once it is ours.
+                continue  # It was assigned after this cycle read the assignment. It is read again after the takeover.
             offsets[partition].append(offset)
             decoded = decode(record)
             if isinstance(decoded, Refusal):
                 letters[partition].append(DeadLetter(record, decoded.reason, decoded.error, now))
                 continue
             if record.key is not None and record.key != decoded.unit.encode():
-                counts["differing_keys"] += 1  # It is accepted all the same: only the partition matters.
+                counts["differing_keys"] += 1  # The record is accepted all the same: only its partition matters.
             envelopes[partition][decoded.unit].append(decoded)
         counts["records"] += len(polled.records)
         for partition in polled.next_offsets.keys() & owned.keys():
@@ -193,7 +194,10 @@ class Cycle:
         read_to: Mapping[Partition, int],
         log_ends: Mapping[Partition, int],
     ) -> None:
-        """By the logs' own ends: what a transaction that hangs holds back may be of an idle unit, too."""
+        """Note which units are active and which fell idle, for storages without durability.
+
+        `log_ends` are the true ends of the logs: a hanging transaction may hold back records of an idle unit.
+        """
         if not self._settings.acknowledge_handled:
             return
         owned = self.partitions.owned
@@ -207,7 +211,7 @@ class Cycle:
             each.let_idle_go(read_to[name])
 
     def _load(self, unknown: Iterable[UnitKey]) -> dict[UnitKey, Snapshot]:
-        """The snapshots of units without an actor: one read per partition."""
+        """Load the snapshots of units without an actor, with one read per partition."""
         wanted: defaultdict[Partition, list[str]] = defaultdict(list)
         for key in unknown:
             wanted[key.partition].append(key.unit)
@@ -225,7 +229,7 @@ class Cycle:
     def _commit_all(
         self, moved: Collection[Partition], arrivals: Arrivals, decisions: Sequence[TurnTaken]
     ) -> list[OwnedPartition]:
-        """Commit every partition in which something happened; those whose commit was answered."""
+        """Commit every partition in which something happened, and return those whose commit succeeded."""
         decided: defaultdict[Partition, list[Decision]] = defaultdict(list)
         for each in decisions:
             decided[each.key.partition].append(each.decision)
@@ -248,9 +252,9 @@ class Cycle:
         return True
 
     def _publish(self, news: Sequence[OwnedPartition]) -> None:
-        """Let a portion of it leave together, on Kafka in one transaction. What is left over leaves before anything is read."""
+        """Publish one portion, on Kafka in one transaction. The rest is published before anything else is read."""
         if not news:
-            self.refusal = None  # What was refused went away with its partition.
+            self.refusal = None  # The partition whose output was refused is no longer owned.
             return
         try:
             self._tools.retry.until_answered("output", partial(self._portions.publish, news))
@@ -260,15 +264,15 @@ class Cycle:
         self.refusal = None
 
     def _note_refused(self, error: PublishRefused) -> None:
-        """What was to leave stays pending; the transport gets the chance to find out what is still ours."""
+        """Keep the refused output pending, and let the transport find out which partitions are still assigned."""
         if self.refusal is None:
-            _log.warning("nothing may leave at the moment: %s", error)
+            _log.warning("publishing was refused, what is committed stays pending and is published later: %s", error)
         self.refusal = str(error)
         self.metrics.counts["publications_refused"] += 1
         self._follow_group(_REJOIN_MS)
 
     def _follow_group(self, timeout_ms: int) -> None:
-        """Nothing is read, and who reads nothing for too long is thrown out of the group."""
+        """Poll without reading records: the group removes a member that does not poll for too long."""
         self._tools.retry.until_answered("source", partial(self._transport.poll, 0, timeout_ms))
 
     def _account(self, partition: Partition, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision]) -> None:
@@ -280,8 +284,9 @@ class Cycle:
         for decision in decisions:
             for release in decision.releases:
                 _log.warning(
-                    "released %d envelopes of unit %s after %.1f s (%s): missing %s",
-                    release.envelopes, release.unit, release.waited_ms / 1000, release.cause.value, release.missing,
+                    "released %s of unit %s after %.1f s (%s): missing %s",
+                    "1 envelope" if release.envelopes == 1 else f"{release.envelopes} envelopes",
+                    release.unit, release.waited_ms / 1000, release.cause.value, release.missing,
                     extra={"unit": release.unit, "partition": str(partition), "position": release.source_position},
                 )  # fmt: skip
 

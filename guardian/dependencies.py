@@ -1,7 +1,7 @@
-"""Servers that handlers call and that are unavailable: who waits for each, and how many may try again. Pure bookkeeping.
+"""Unavailable servers that handlers call: which units wait for each, and how many may try again. Pure bookkeeping.
 
-One unit tries first, after pauses that double. While those that try get through, twice as many try next: a million that wait
-neither fall upon a server that has just come back, nor keep the worker from its intake with calls that fail.
+At first one unit tries, after pauses that double. While most tries succeed, twice as many units try next. So a million waiting
+units do not overload a server that has just recovered, and their failing calls do not keep the worker from reading.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,8 +16,10 @@ _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
 
 @dataclass(slots=True)
 class _Unavailable:
-    """`due` are the units that may be called again by their own back-off, the longest due first; `tried` are those that are at
-    it, of which so many have `failed`.
+    """One unavailable server.
+
+    `waiting` counts the units that wait for it. `due` are the units whose own back-off has ended, the longest due first.
+    `tried` are the units of the present wave without a result yet; the wave has `taken` units, of which `failed` failed.
     """
 
     waiting: int = 0
@@ -30,7 +32,7 @@ class _Unavailable:
     next_at: Instant = 0
 
     def is_open(self, now: Instant) -> bool:
-        """A clock that was set back keeps nobody waiting."""
+        """Whether the next wave may begin. A clock that was set back does not prolong the pause."""
         return bool(self.due) and not self.tried and not 0 < self.next_at - now <= self.pause_ms
 
     def end_try(self, now: Instant) -> None:
@@ -43,7 +45,7 @@ class _Unavailable:
 
 
 class Dependencies:
-    """Knows a server from the first unit that waits for it to the last."""
+    """The unavailable servers. A server is known from the first unit that waits for it to the last."""
 
     def __init__(self) -> None:
         self._unavailable: dict[str, _Unavailable] = {}
@@ -52,16 +54,16 @@ class Dependencies:
 
     @property
     def waiting(self) -> Mapping[str, int]:
-        """How many units wait for each."""
+        """How many units wait for each server."""
         return {name: unavailable.waiting for name, unavailable in self._unavailable.items()}
 
     @property
     def next_at(self) -> Instant | None:
-        """When somebody may try at the earliest."""
+        """The earliest instant at which a unit may try."""
         return min((each.next_at for each in self._unavailable.values() if each.due and not each.tried), default=None)
 
     def remember(self, before: str | None, after: str | None) -> None:
-        """A unit waited for the one and waits for the other now."""
+        """Count a unit that waited for the server `before` and now waits for the server `after`; None is no server."""
         if before == after:
             return
         if after is not None:
@@ -73,12 +75,12 @@ class Dependencies:
                 del self._unavailable[before]
 
     def queue(self, key: UnitKey, name: str) -> None:
-        """By its own back-off it may be called again."""
+        """Queue a unit whose own back-off has ended."""
         self._unavailable[name].due[key] = None
         self._due_for[key] = name
 
     def take(self, now: Instant, limit: int) -> Iterator[UnitKey]:
-        """Who may try now, about `limit` at once."""
+        """Yield the units that may try now, at most `limit` for each server."""
         for name, unavailable in self._unavailable.items():
             if not unavailable.is_open(now):
                 continue
@@ -91,7 +93,7 @@ class Dependencies:
                 yield key
 
     def note(self, key: UnitKey, name: str | None, now: Instant) -> None:
-        """It took a turn, and waits for this server after it, None for none."""
+        """Note that a unit took a turn after which it waits for the server `name`, None for no server."""
         if self._due_for.get(key, name) != name:
             self._forget_due(key)
         tried = self._tried_for.pop(key, None)
@@ -103,7 +105,7 @@ class Dependencies:
                 unavailable.end_try(now)
 
     def put_back(self, key: UnitKey, now: Instant) -> None:
-        """It was to try and did not get its turn: that says nothing of the server."""
+        """Note that a unit of the wave did not call the server. It does not count as a try."""
         unavailable = self._unavailable.get(self._tried_for.pop(key, ""))
         if unavailable is not None:
             unavailable.tried.discard(key)
@@ -112,7 +114,7 @@ class Dependencies:
                 unavailable.end_try(now)
 
     def drop(self, partition: Partition) -> None:
-        """Forget who was due and who tried; what waits is forgotten one by one."""
+        """Forget a partition's due and trying units. Its waiting units are removed one by one with `remember`."""
         for key in [each for each in self._due_for if each.partition == partition]:
             self._forget_due(key)
         for key in [each for each in self._tried_for if each.partition == partition]:

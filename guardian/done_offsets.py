@@ -1,8 +1,8 @@
-"""What is done beyond a position: so that whoever reads it again rebuilds its units without notifying again. Pure.
+"""The offsets beyond a position that are done. A worker that reads them again rebuilds its units without notifying again. Pure.
 
-With storage `none` a position waits for the oldest record that is not done and for the first record of each active unit; much
-of what lies behind it is done. That rides in the position's metadata, of which Kafka takes 4 096 characters. What is not done
-is written with a bit per offset while it lies close together, then as ranges; 22 000 offsets fit whatever they look like.
+With storage `none` a position waits for the oldest record that is not done and for the first record of each active unit. Many
+records behind it are done. The position's metadata lists them; Kafka takes 4 096 characters of metadata. Offsets that are not
+done are written with a bit per offset while they lie close together, then as ranges. Any pattern of 22 000 offsets fits.
 """
 
 from bisect import bisect_right
@@ -13,10 +13,10 @@ from operator import attrgetter
 import msgspec
 
 MOST_CHARACTERS = 3_800
-"""Of one encoding: Kafka's 4 096 less what else a position's metadata says."""
+"""The longest encoding: Kafka's 4 096 characters, less those of the other metadata of a position."""
 
 CHARACTERS_PER_RECORD = 8
-"""What one more record may add at most: a range of its own, up to 2**30 offsets behind the last one."""
+"""The most characters that one more record adds: a range of its own, up to 2**30 offsets behind the last one."""
 
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
@@ -25,9 +25,9 @@ _start = attrgetter("start")
 
 
 class DoneOffsets(msgspec.Struct, frozen=True):
-    """Everything below `end` is done, but for `undone`: ascending ranges that do not touch, none of them empty.
+    """All offsets below `end` are done except `undone`: ascending ranges that do not touch, none of them empty.
 
-    Seen from a position, below which everything is done without saying so.
+    Belongs to a position. Everything below the position is done.
     """
 
     end: int
@@ -38,21 +38,21 @@ class DoneOffsets(msgspec.Struct, frozen=True):
         return offset < self.end and (at < 0 or offset >= self.undone[at].stop)
 
     def undone_before(self, offset: int) -> tuple[range, ...]:
-        """Everything below `offset` that is not done."""
+        """All offsets below `offset` that are not done."""
         return _joined(_common((*self.undone, range(self.end, max(self.end, offset))), (range(offset),)))
 
     def advanced(self, read_to: int, unsettled: Iterable[range]) -> "DoneOffsets":
-        """After reading on to `read_to`, where `unsettled` is not settled this time: what was done once stays done."""
+        """Return the done offsets after reading to `read_to`, with `unsettled` not settled. A done offset stays done."""
         news = _common((*self.undone, range(self.end, max(self.end, read_to))), tuple(unsettled))
         unread = _common(self.undone, (range(read_to, self.end),))
         return DoneOffsets(max(self.end, read_to), _joined((*news, *unread)))
 
 
 def encode(position: int, done: DoneOffsets) -> str:
-    """`done` as text; empty where nothing beyond the position is done. What is not done begins at the position or later.
+    """Return `done` as text; empty if nothing beyond the position is done. `undone` begins at the position or later.
 
-    Three parts: the distance to the end, the count of digits with six bits each (1 is not done), and for each range behind
-    those bits its distance from the one before and how many offsets more than one it has.
+    The text has the distance to the end, the count of digits, the digits with six bits each (1 is not done), and the ranges
+    behind these bits. Each range is its distance from the one before, and how many offsets more than one it has.
     """
     undone = done.undone
     if done.end <= position or (undone and undone[0].start <= position and undone[0].stop >= done.end):
@@ -64,9 +64,9 @@ def encode(position: int, done: DoneOffsets) -> str:
 
 
 def longest(position: int, done: DoneOffsets) -> int:
-    """How many characters `encode` takes at most while more of `done` gets done, in whatever order, and the position moves on.
+    """The most characters that `encode` takes while more offsets get done, in any order, and the position moves on.
 
-    A range of which every other offset gets done becomes many: about a character for each of its offsets, or a bit.
+    If every other offset of a range gets done, the range splits into many: about a character for each of its offsets, or a bit.
     """
     if done.end <= position:
         return 0
@@ -79,7 +79,7 @@ def longest(position: int, done: DoneOffsets) -> int:
 
 
 def decode(position: int, text: str) -> DoneOffsets | None:
-    """What `encode` made with this position; None for anything else, however much it looks like it."""
+    """Decode what `encode` wrote with this position; None for any other text."""
     try:
         digits = iter([_VALUES[digit] for digit in text])
         numbers = _numbers(digits)
@@ -90,13 +90,13 @@ def decode(position: int, text: str) -> DoneOffsets | None:
     except (KeyError, ValueError, StopIteration, RuntimeError):
         return None
     done = DoneOffsets(end, undone)
-    # One way of writing it counts: what is written differently is not ours.
+    # `encode` has exactly one text for each value. Any other text was not written by it.
     is_ours = end < 2**63 and (not undone or undone[-1].stop <= end) and encode(position, done) == text
     return done if is_ours else None
 
 
 def _cheapest(position: int, undone: Sequence[range]) -> int:
-    """How many of the ranges are written as bits, that it takes the fewest characters."""
+    """Return how many ranges to write as bits so that the text is shortest."""
     bounds = [position, *(position + 6 * _digits_to(position, each.stop) for each in undone)]
     starts = [*(each.start for each in undone), None]
     sizes = [
@@ -112,7 +112,7 @@ def _cheapest(position: int, undone: Sequence[range]) -> int:
 
 
 def _most_characters(distance: int, length: int) -> int:
-    """Of one range, whatever is cut out of it; what that adds to the next one's distance is counted here."""
+    """The most characters of one range, whatever is cut out of it, including what the cut adds to the next range's distance."""
     return _size(distance) + (1 if length == 1 else _size(length) + length + length % 2)
 
 
@@ -142,7 +142,7 @@ def _ranges(last: int, steps: Sequence[int]) -> Iterator[range]:
         last += distance + more + 1
 
 
-# Numbers: five bits in a digit, the lowest first; a digit of 32 or more is not the last.
+# A number has five bits in a digit, the lowest first. A digit of 32 or more is not the last.
 
 
 def _number(value: int) -> str:
@@ -170,7 +170,7 @@ def _numbers(digits: Iterator[int]) -> Iterator[int]:
         raise ValueError("it ends in the middle of a number")
 
 
-# Ranges as sets of offsets: ascending, disjoint.
+# Sequences of ascending, disjoint ranges serve as sets of offsets.
 
 
 def _common(these: Sequence[range], those: Sequence[range]) -> list[range]:

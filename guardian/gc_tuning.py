@@ -1,18 +1,19 @@
-"""Python's cyclic garbage collector, as a process that handles envelopes needs it."""
+"""Settings of Python's cyclic garbage collector for a process that handles envelopes."""
 
 import gc
 from functools import cache
 
 _YOUNG = 50_000
-"""New containers before the collector looks for cycles among them: about what ten polls leave alive. Python's default is 700."""
+"""How many new containers start a collection: about what ten polls leave alive. Python's default is 700."""
 
 
 @cache
 def calm_collector() -> None:
-    """Counts once in a process, so call it when its worker is composed: what exists by then stays, and is not looked at again.
+    """Make collections rare, and exclude all objects that exist now from them. Only the first call in a process has an effect.
 
-    Values make no cycles here and actors leave none, so that the collector finds nothing but what a failure's traceback holds;
-    with Python's defaults it looked all the same, six times per poll, and cost a worker 4 % of its time, an audit 8 %.
+    Call it when the worker is composed. Values and actors leave no reference cycles, so the collector finds only what the
+    traceback of a failure holds. With Python's defaults it ran six times per poll, and took 4 % of a worker's time and 8 % of
+    an audit's.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The guardian: the actor that spawns a resequencer per unit of work and keeps what arrives while one stops."""
+"""The guardian: the actor that creates a resequencer per unit of work, and keeps messages for one that is stopping."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _QUESTIONS = (Arm, Drop, ListActive, Prepare, Decide, ReportUnits)
 
 
 class Escalated(ResequencerError):
-    """A failure that a unit cannot deal with: the worker ends without committing."""
+    """A unit failed and cannot go on: the worker ends without committing."""
 
     def __init__(self, failure: Failure, key: UnitKey, details: str) -> None:
         super().__init__(f"{failure}: unit {key.unit!r} of {key.partition}: {details}")
@@ -35,7 +35,7 @@ class Escalated(ResequencerError):
 
 
 class Guardian(ActorTypeDispatcher):
-    """Answers the cycle's questions, one at a time. The registry holds all that it decides by.
+    """Answers the cycle's questions, one at a time. Its unit registry holds the data for its decisions.
 
     The composition makes a subclass whose class attributes are its dependencies.
     """
@@ -63,14 +63,17 @@ class Guardian(ActorTypeDispatcher):
         self._unavailable: frozenset[str] = frozenset()
 
     def receiveMessage(self, message: object, sender: ActorAddress) -> None:
-        """A guardian that failed has failed for good: Thespian would call it again, and what it knows may be half done."""
+        """Receive a message. After a failure, raise the same error on each question: the state may be half changed.
+
+        Without this, Thespian would call the failed guardian again.
+        """
         if self._broken_by is not None and not isinstance(message, ActorExitRequest):
             if isinstance(message, _QUESTIONS):
                 raise self._broken_by
             return
         try:
             if type(message) is TurnTaken:
-                # One comes per unit and poll; finding its receiver by name takes longer than receiving it.
+                # This message comes once per unit and poll. To find its method by name takes longer than to run the method.
                 self.receiveMsg_Decided(message, sender)
             else:
                 super().receiveMessage(message, sender)
@@ -80,7 +83,7 @@ class Guardian(ActorTypeDispatcher):
                 self.send(self._asked_by, error)
             raise
 
-    # What the cycle asks
+    # Questions of the cycle
 
     def receiveMsg_Arm(self, message: Arm, sender: ActorAddress) -> None:
         for key, waits in message.waiting:
@@ -103,8 +106,9 @@ class Guardian(ActorTypeDispatcher):
         self.send(sender, Prepared(unknown, dues.stops))
 
     def receiveMsg_Decide(self, message: Decide, sender: ActorAddress) -> None:
-        """One turn after the other, what was left over first, then whose time has come: what a turn may let out depends on those
-        before it.
+        """Run the turns one after the other: remainders first, then units to wake, then units with new envelopes.
+
+        The share of a turn depends on the turns before it.
         """
         self._asked_by, self._now, self._decisions, self._failure = sender, message.now, [], None
         self._arrivals, self._snapshots = message.arrivals, message.snapshots
@@ -131,7 +135,7 @@ class Guardian(ActorTypeDispatcher):
             ),
         )
 
-    # What the resequencers answer
+    # Answers of the resequencers
 
     def receiveMsg_Decided(self, message: TurnTaken, sender: ActorAddress) -> None:
         turn = self._outstanding.pop(message.key, None)
@@ -158,10 +162,10 @@ class Guardian(ActorTypeDispatcher):
             for each in self._kept.pop(key):
                 self._send_to_new(each)
 
-    # How it is done
+    # Turns and actors
 
     def _begin_next(self) -> None:
-        """The next turn that may let out anything, or for which something arrived; the answer after the last."""
+        """Begin the next turn that has a share or new envelopes, and answer the cycle after the last turn."""
         while self._turns:
             key = self._turns.popleft()
             wakes = (self._wakes[key],) if key in self._wakes else ()
@@ -210,7 +214,8 @@ class Guardian(ActorTypeDispatcher):
             return
         if SUPERVISION[failure] is Directive.TAKE_AGAIN:
             _log.warning(
-                "a turn of unit %s of %s failed and is taken again: each envelope that it fails on becomes a dead letter, alone",
+                "a turn of unit %s of %s failed and is repeated: each envelope on which it fails becomes a dead letter, "
+                "the unit's other envelopes are handled",
                 key.unit, key.partition,
                 extra={"unit": key.unit, "partition": str(key.partition)},
             )  # fmt: skip
@@ -233,15 +238,15 @@ class Guardian(ActorTypeDispatcher):
             self.send(asked_by, Decided(tuple(decisions), self._registry.next_wake_at, self._registry.is_held_up))
 
     def _tell_of_servers(self) -> None:
-        """Once when the first unit begins to wait for one, and once when none does any more."""
+        """Log once when the first unit begins to wait for a server, and once when no unit waits for it any more."""
         before, self._unavailable = self._unavailable, frozenset(self._registry.unavailable)
         for name in sorted(self._unavailable - before):
-            _log.warning("%s is unavailable: units that need it wait and are tried again until it answers", name)
+            _log.warning("%s is unavailable: units that need it wait and are retried until it answers", name)
         for name in sorted(before - self._unavailable):
             _log.warning("%s: no unit waits for it any more", name)
 
 
 def _bytes_of(decision: Decision) -> int:
-    """What it lets out, and the payment data, which is written whole: both are in the cycle's commit."""
+    """The bytes that a decision adds to the cycle's commit: its output, and the payment data, which is always written whole."""
     data = None if decision.change is None else decision.change.payment_data
     return decision.let_out + len(data or b"")

@@ -1,4 +1,4 @@
-"""What goes wrong again and again in the log: the first of a kind whole, then once a minute how many more there were."""
+"""A limit for repeated warnings: the first of a kind is logged in full, then once a minute how many more there were."""
 
 import logging
 from collections import Counter
@@ -14,7 +14,10 @@ _LOG = logging.getLogger("resequencer.mishaps")
 
 
 class LogRateLimit:
-    """A record that comes a million times must not write a million lines. `note` and `tell` are called from one thread."""
+    """Log a problem once and then count it, so that a million failures do not write a million lines.
+
+    `note` and `tell` are called from one thread.
+    """
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -23,7 +26,7 @@ class LogRateLimit:
         self._counted_from: Instant = 0
 
     def note(self, kind: str, text: str, now: Instant, places: Mapping[str, object], error: BaseException | None = None) -> None:
-        """Write it down with the error's stack if it is the first of its kind; count it if not."""
+        """Log the first problem of a kind, with the error's stack, and count the others."""
         if kind not in self._known and len(self._known) < _MOST_KINDS:
             self._known.add(kind)
             _LOG.warning("%s", text, exc_info=error, extra=dict(places))
@@ -35,7 +38,7 @@ class LogRateLimit:
         self._last[kind] = text
 
     def tell(self, now: Instant) -> None:
-        """To be called now and then: what was counted for a minute is told. A clock that was set back begins another one."""
+        """Log the counts once a minute. Call it from time to time. A clock that was set back ends the minute early."""
         if not self._more or 0 <= now - self._counted_from < _INTERVAL_MS:
             return
         seconds = max(0, now - self._counted_from) // 1_000
@@ -46,7 +49,7 @@ class LogRateLimit:
 
 
 def kind_of(error: BaseException) -> str:
-    """Its type, or that of its cause, and the line that raised it."""
+    """The kind of an error: the type of its cause, or its own, and the line that raised it."""
     cause = error.__cause__ or error
     frames = extract_tb(cause.__traceback__)
     return f"{type(cause).__name__} at {frames[-1].filename}:{frames[-1].lineno}" if frames else type(cause).__name__

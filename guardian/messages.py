@@ -1,4 +1,4 @@
-"""What the cycle and the guardian say to each other; every question is answered with one message."""
+"""The messages between the cycle and the guardian. The guardian answers every question with one message."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -12,21 +12,21 @@ from storage.port import Snapshot, Waits
 
 
 class Arm(msgspec.Struct, frozen=True):
-    """A partition was taken over: these units of it wait. They are loaded only when they are woken or spoken to."""
+    """The waiting units of a partition that was taken over. A unit is loaded only when it is woken or gets an envelope."""
 
     waiting: Sequence[tuple[UnitKey, Waits]]
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """A partition is no longer ours: its units leave memory, undecided."""
+    """A partition is no longer assigned: drop its units from memory without deciding anything."""
 
     partition: Partition
 
 
 class Prepare(msgspec.Struct, frozen=True):
-    """A poll that began at `polled_at` brought something for these units. Everything decided before is committed.
+    """A poll that began at `polled_at` brought records for these units. Everything decided before is committed.
 
-    `read_to` is the offset up to which each partition has been read, this poll included, `ends` where its log ended when
+    `read_to` is the offset up to which each partition has been read, including this poll. `ends` is where its log ended when
     the poll began. About `limit` units are woken at once.
     """
 
@@ -38,9 +38,9 @@ class Prepare(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """The units whose snapshots the guardian needs: those of the poll and those to be woken that have no actor.
+    """The units whose snapshots the guardian needs: units of the poll and units to wake that have no actor.
 
-    `stopped` are those whose actors it stopped.
+    `stopped` are the units whose actors the guardian stopped.
     """
 
     unknown: tuple[UnitKey, ...]
@@ -48,7 +48,7 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class Decide(msgspec.Struct, frozen=True):
-    """Decide about what arrived, each unit's envelopes in order of arrival, and about whoever is to be woken."""
+    """Decide about the arrivals, each unit's envelopes in order of arrival, and about the units to wake."""
 
     now: Instant
     arrivals: Mapping[UnitKey, tuple[DataEnvelope, ...]]
@@ -56,9 +56,10 @@ class Decide(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """One decision per unit that took a turn, and when the guardian wants to be asked again at the latest.
+    """One decision per unit that took a turn, and the latest instant for the next question.
 
-    `is_held_up` when more was left over than a cycle lets out: until that has left, hardly anything should be read.
+    `is_held_up` is set when the remainders are larger than the output of one cycle. Then the cycle should read as little as
+    possible until they are worked off.
     """
 
     decisions: tuple[TurnTaken, ...]
@@ -67,26 +68,26 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 class ListActive(msgspec.Struct, frozen=True):
-    """Name the units that are in memory, so that the storage keeps them."""
+    """List the units that are in memory, so that the storage does not expire them."""
 
 
 class Active(msgspec.Struct, frozen=True):
-    """The units with an actor, by partition; a partition without any is left out."""
+    """The units with an actor, by partition. Partitions without such units are left out."""
 
     units: Mapping[Partition, Collection[str]]
 
 
 class ReportUnits(msgspec.Struct, frozen=True):
-    """What waits, for operators."""
+    """Report what waits, for operators, with the `oldest` longest waits."""
 
     oldest: int = 10
 
 
 class UnitsReport(msgspec.Struct, frozen=True):
-    """Units with an actor, units in which something waits, stashed envelopes and bytes, and the longest waits.
+    """Counts of units with an actor, units in which something waits, stashed envelopes and bytes; and the longest waits.
 
-    `backlogged` counts the deadlines that have passed but wait for their backlog to be read. `unavailable` are the servers that
-    handlers cannot reach, with how many units wait for each.
+    `backlogged` counts the deadlines that have passed but wait for their backlog to be read. `unavailable` maps each server that
+    handlers cannot reach to the number of units that wait for it.
     """
 
     active: int

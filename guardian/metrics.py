@@ -1,4 +1,4 @@
-"""What a worker has done since it started, counted for operators."""
+"""Counters of what a worker has done since it started, for operators."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -13,9 +13,9 @@ from resequencer.unit import Decision, Tally
 
 
 class CycleTimes(msgspec.Struct, frozen=True):
-    """How long the steps of one cycle took, waiting for servers that were away included; `poll_ms` with the wait for input.
+    """How long the steps of one cycle took, in milliseconds, including waits for unavailable servers.
 
-    `records` came; what was woken without any is decided, too.
+    `poll_ms` includes the wait for input. `records` counts the polled records; it may be 0 if units were woken only.
     """
 
     records: int
@@ -26,10 +26,10 @@ class CycleTimes(msgspec.Struct, frozen=True):
 
 
 class Metrics:
-    """Counters that only grow, by name; `longest_wait_ms` is the longest that anything handled had been stashed.
+    """Counters by name; they only grow. `longest_wait_ms` is the longest time that a handled envelope was stashed.
 
-    `last_cycle` is that of the last one that had anything to do; `log_ends` is where the logs ended when they were last
-    polled, what cannot be read yet included.
+    `last_cycle` has the times of the last cycle with work. `log_ends` is where the logs ended at the last poll, including
+    records that cannot be read yet.
     """
 
     def __init__(self) -> None:

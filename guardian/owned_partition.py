@@ -1,4 +1,4 @@
-"""A partition that this worker owns: what was read, committed and published of it, and what comes next."""
+"""A partition that this worker owns: what was read, committed and published of it, and what is next."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -16,25 +16,30 @@ from resequencer.unit import Decision
 from storage.port import Commit, PartitionStore, UnitChange
 
 _THROTTLE_MS = 1_000
-"""A position that moved while nothing left is published no more often: the storage knows where to read on."""
+"""Shortest interval between two publications of a position without output. The storage knows where to read on anyway."""
 
 _MANY_RANGES = 10_000
-"""Beyond so many, what is done beyond takes longer to write than what is saved: after a crash it may be notified again."""
+"""Above this many unsettled ranges, done offsets are not written: that would cost more than it saves.
+
+After a crash, records that were done may then be notified again.
+"""
 
 
 _LONGEST_STEP_MS = 10_000
-"""What lies between two cycles counts as caught up for no longer: one that was delayed may have let records lie unread."""
+"""The most that one cycle adds to the caught-up clock: records may have been unread while the cycle was delayed."""
 
 
 class OwnedPartition:
-    """The numbers of one partition. `read_to` is where reading goes on, `unpublished` what is committed and has not left yet;
-    of that, `attempt` is what was tried and may have left.
+    """The offsets and numbers of one partition.
 
-    `caught_up_ms` is its caught-up clock (storage/port.py).
+    `read_to` is the offset to read next. `unpublished` is committed output that is not published yet. `attempt` is the part of
+    it whose publication was tried without an answer, so it may be published. `caught_up_ms` is the partition's caught-up clock
+    (storage/port.py).
 
-    With `waits_for_handled` an envelope is settled when it was handled, without it when it was handled or stashed. The position
-    then waits for the first record of each active unit too, or a duplicate of what lies before it would meet a unit that knows
-    nothing; what is done beyond the position rides along, and does not leave again when it is read again.
+    Without `waits_for_handled` an envelope is settled when it was handled or stashed. With it, an envelope is settled only when
+    it was handled, and the position also waits for the first record of each active unit. Else, after a restart, a duplicate of
+    an earlier record would meet a unit without memory. The position's metadata then carries the done offsets beyond the
+    position, so that output of these records is not published again when they are read again.
     """
 
     def __init__(
@@ -69,14 +74,14 @@ class OwnedPartition:
 
     @property
     def done_to(self) -> int:
-        """Up to where something was handled, before the restart or since."""
+        """The offset up to which records were handled, before the restart or since."""
         return max(self.read_to, self._done.end) if self._done is not None else self.read_to
 
     @property
     def room(self) -> int | None:
-        """How many records may be read before what rides along could be too long; None for any number.
+        """How many records may be read before the encoded done offsets could be too long; None for any number.
 
-        What was done before the restart is read again in any case: it rides along already.
+        At least 1 while records that were done before the restart are read again: they are encoded already.
         """
         if not self._waits_for_handled or self._done_characters is None:
             return None
@@ -85,21 +90,22 @@ class OwnedPartition:
         return max(room, 1 if self.read_to < done.end else 0)
 
     def note_active(self, unit: str, offset: int) -> None:
-        """A record of this unit is about to be settled."""
+        """Keep the position at `offset` while the unit is active. Called before a record of the unit is settled."""
         if self._waits_for_handled:
             self._idle.pop(unit, None)
             self.positions.pin(unit, offset)
 
     def note_idle(self, unit: str, end: int) -> None:
-        """The unit's actor is gone, when the log went on to `end`, whether or not that can be read yet: up to there more of the
-        unit may lie, for after an outage, or behind a transaction that hangs, all units have been idle for long.
+        """Note that the unit's actor has stopped while the log ended at `end`, even if not all up to `end` can be read yet.
+
+        More records of the unit may follow up to `end`: after an outage, or behind a hanging transaction, every unit looks idle.
         """
         self._idle[unit] = end
 
     def let_idle_go(self, read_to: int) -> None:
-        """The position waits no longer for idle units of which nothing came until all was read that lay there by then."""
+        """Unpin the idle units for which nothing came until everything was read that the log held when they fell idle."""
         while self._idle:
-            unit, end = next(iter(self._idle.items()))  # The first to fall idle: the log was shortest then.
+            unit, end = next(iter(self._idle.items()))  # The first unit that fell idle has the lowest end.
             if end > read_to:
                 return
             del self._idle[unit]
@@ -107,24 +113,24 @@ class OwnedPartition:
 
     @property
     def is_healing(self) -> bool:
-        """What a storage that had forgotten is to be told once more has not all been read yet."""
+        """Whether records that the storage has lost are still being read again."""
         return self.read_to < self._heal_offset
 
     def note_read(self, offsets: Sequence[int], read_to: int) -> None:
-        """A poll brought these; the position learns of them with the commit, when most of them are settled."""
+        """Note the offsets of a poll. The position takes them over at the commit, when most of them are settled."""
         self._just_read, self.read_to = offsets, read_to
 
     def note_reach(self, end: int, now: Instant) -> None:
-        """A cycle that began at `now` has read on to `read_to`, while its log went on to `end`.
+        """Advance the caught-up clock after a cycle that began at `now`; the log ended at `end` then.
 
-        The caught-up clock advances between two cycles that both read everything. A clock that was set forward moves it by one
-        step at most, and one that was set back not at all.
+        The clock advances between two cycles that both read everything. If the system clock was set forward, the caught-up clock
+        advances by one step at most. If it was set back, the caught-up clock does not move.
 
         Raises:
-            TransportRefused: The log is shorter than it was: what takes the place of what was done beyond `read_to` is not done.
+            TransportRefused: The log is shorter than before: new records will take offsets that count as done.
         """
         if end < self.done_to and self.done_to > self.read_to:
-            problem = f"it was handled up to offset {self.done_to}, and its log ends at {end}: records were lost, or cut off"
+            problem = f"it was handled up to offset {self.done_to}, and its log ends at {end}: records were lost or cut off"
             raise TransportRefused(str(self.partition), f"{problem}. Restore them, or reset the group's position")
         is_caught_up = self.read_to >= end
         if is_caught_up and self._caught_up_at is not None:
@@ -132,7 +138,7 @@ class OwnedPartition:
         self._caught_up_at = now if is_caught_up else None
 
     def next_commit(self, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision], attempt: str) -> Commit:
-        """All that this cycle changed; what leaves gets its numbers here."""
+        """Return the commit with all changes of this cycle, and give the output its numbers."""
         assert not self.unpublished, "what was committed leaves before anything else is settled"
         news = left if self._done is None else [each for each in left if not self._done.is_done(origin_of(each).offset)]
         first = self._highest_number + 1
@@ -141,13 +147,16 @@ class OwnedPartition:
         return self._commit(attempt, tuple(each.change for each in decisions if each.change is not None))
 
     def healing_commit(self, attempt: str) -> Commit:
-        """What was pending gets new numbers and the mark; the storage learns from where on things may repeat."""
+        """Return a commit that gives pending output new numbers and the mark `possible-duplicate`.
+
+        The commit also stores the heal offset: output of records below it is marked too.
+        """
         renamed = enumerate(self.unpublished, self._highest_number + 1)
         self.unpublished = tuple(renumbered(each, number) for number, each in renamed)
         return self._commit(attempt)
 
     def note_committed(self, commit: Commit, decisions: Sequence[Decision], now: Instant) -> None:
-        """The storage answered: the numbers are given out, and what was read is settled."""
+        """Take over a commit that the storage has confirmed: its numbers are used, and what was read is settled."""
         self._highest_number = commit.highest_number
         stashed = {offset for each in decisions for offset in each.stashed} if self._waits_for_handled else set()
         unsettled = [offset for offset in self._just_read if offset in stashed] if stashed else ()
@@ -159,17 +168,17 @@ class OwnedPartition:
                     self.positions.settle(offset, now)
 
     def has_news(self, now: Instant) -> bool:
-        """Something has to leave, or the position has moved long enough ago."""
+        """Whether there is output to publish, or a position that is due."""
         return bool(self.unpublished) or self.positions.due(now)
 
     def has_left(self, offset: int) -> bool:
-        """All that was committed has left, with a position beyond this one."""
+        """Whether everything committed is published, with a position beyond this offset."""
         return not self.unpublished and not self.positions.has_moved() and self.positions.acknowledged > offset
 
     def fitting(self, room: int) -> tuple[int, int]:
-        """How many of what is unpublished, from the first on, take up to `room` bytes, and how many they take.
+        """Return how many unpublished records, from the first on, fit into `room` bytes, and how many bytes they take.
 
-        Of what a record caused it is all or nothing, and all of the first one's in any case.
+        The output of one input record is never split. The output of the first input record is always included.
         """
         taken = 0
         for at, each in enumerate(self.unpublished):
@@ -180,13 +189,16 @@ class OwnedPartition:
         return len(self.unpublished), taken
 
     def _whole(self, at: int) -> int:
-        """How many come before the record that caused the one at this place; that record's own if it is the first."""
+        """Return the count of output records before the input record that caused the one at `at`.
+
+        If that input record is the first, return the count of its own output records.
+        """
         behind = self._offsets_behind
         begin = next((place for place in range(at, 0, -1) if behind[place - 1] != behind[at]), 0)
         return begin or next((place for place in range(at, len(behind)) if behind[place] != behind[0]), len(behind))
 
     def output(self, count: int) -> PartitionOutput:
-        """The first `count` that are unpublished, with the position that they stand on."""
+        """Return the first `count` unpublished records with the position to publish, and note them as tried."""
         leaves, stays = self.unpublished[:count], self._offsets_behind[count:]
         offset, undone = self._position(stays)
         done = encode(offset, self._done_beside(undone)) if self._tells_done() else ""
@@ -197,24 +209,24 @@ class OwnedPartition:
         return output
 
     def give_up_attempt(self) -> None:
-        """It is certain that nothing of it left."""
+        """Forget the last attempt. Call it only if certainly nothing of the attempt was published."""
         self.attempt = None
 
     def note_published(self, output: PartitionOutput, now: Instant) -> None:
-        """The transport answered: this has left."""
+        """Take over a publication that the transport has confirmed."""
         count = len(output.records)
         self.unpublished, self._offsets_behind = self.unpublished[count:], self._offsets_behind[count:]
         self.attempt = None
         self.positions.told(min(output.position.offset, self.positions.acknowledged), now)
 
     def _published_before(self, count: int) -> int:
-        """The highest number up to which everything has left, once the first `count` have."""
+        """The highest number up to which all output is published, once the first `count` records are."""
         return self.unpublished[count].number - 1 if count < len(self.unpublished) else self._highest_number
 
     def _position(self, stays: Sequence[int]) -> tuple[int, Sequence[range]]:
-        """Where the position may be while what records at these offsets caused has not left, and what is not done beyond it.
+        """Return the position and what is not done beyond it, while output of the records at `stays` is not published.
 
-        What a storage keeps, the next owner lets leave. Without one, its record must be read again.
+        With a durable storage the next owner publishes that output. Without one, the records must be read again.
         """
         acknowledged, unsettled = self.positions.acknowledged, self.positions.unsettled
         if self._is_durable or not stays:
@@ -227,7 +239,7 @@ class OwnedPartition:
         return self._waits_for_handled and (self._done_characters is not None or len(self.positions.unsettled) < _MANY_RANGES)
 
     def _done_beside(self, unsettled: Sequence[range]) -> DoneOffsets:
-        """What is done beyond the position, before the restart or since, but for these."""
+        """The offsets beyond the position that are done, before the restart or since, except `unsettled`."""
         before = self._done or DoneOffsets(self.positions.acknowledged)
         return before.advanced(self.read_to, unsettled)
 

@@ -1,4 +1,4 @@
-"""The partitions of a worker: taken over, healed, dropped. The steps are those of docs/decisions/0004-exactly-once.md."""
+"""The partitions of a worker: takeover, healing, release. The steps are those of docs/decisions/0004-exactly-once.md."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -26,13 +26,17 @@ _log = logging.getLogger("resequencer.guardian")
 
 
 class CycleSettings(msgspec.Struct, frozen=True):
-    """`batch_size` records a poll at most; `idle_ms` is how long an empty poll waits for the first one.
+    """The settings of a cycle.
 
-    `strategy` is its name with its keys, as states carry it. With `acknowledge_handled` a position waits for the oldest
-    stashed envelope of its partition: the source is the store. What is done beyond the position rides in its metadata, in
-    at most `done_characters`; None for as many as it takes, where it is left out rather than that the intake rests.
-    A unit in which nothing waits is remembered for `retention_ms` of its partition's caught-up clock. At most `portion_bytes`
-    leave at once.
+    `batch_size` is the most records of a poll. `idle_ms` is how long a poll waits for the first record. `strategy` is the
+    strategy's name with its keys, as stored states carry it.
+
+    With `acknowledge_handled` a position waits for the oldest stashed envelope of its partition, because the source is the store.
+    The position's metadata then lists the done offsets beyond it, in at most `done_characters`. If these characters are used up,
+    the partition is not read. None means no limit: a list that grows too large is left out instead.
+
+    A unit in which nothing waits is kept for `retention_ms` of its partition's caught-up clock. `portion_bytes` is the most that
+    is published at once.
     """
 
     strategy: str
@@ -45,7 +49,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
 
 
 class Servers(NamedTuple):
-    """What a worker does its I/O on, and whom it asks."""
+    """The transport and the storage for the I/O of a worker, and the gateway to its actors."""
 
     transport: Transport
     storage: Storage
@@ -53,7 +57,7 @@ class Servers(NamedTuple):
 
 
 class Tools(NamedTuple):
-    """What a worker is handed beside its servers."""
+    """What else a worker needs. `mishaps` limits how often the same problem is logged."""
 
     decoder: EnvelopeDecoder
     clock: Clock
@@ -63,9 +67,10 @@ class Tools(NamedTuple):
 
 
 class Partitions:
-    """Which partitions are owned, and which takeovers are put off.
+    """The owned partitions, and the takeovers that are put off.
 
-    `heals` counts how often a storage had forgotten, `losses` how often a newer owner came.
+    `heals` counts the takeovers that found the storage behind the position. `losses` counts the partitions that another worker
+    took over.
     """
 
     def __init__(self, servers: Servers, tools: Tools, settings: CycleSettings) -> None:
@@ -79,22 +84,24 @@ class Partitions:
 
     @property
     def is_healing(self) -> bool:
-        """Records that a storage has forgotten are being read again."""
+        """Whether records that the storage has lost are being read again."""
         return any(owned.is_healing for owned in self.owned.values())
 
     def has_left(self, origin: Origin) -> bool:
-        """What this record led to has left, and the record is not read again after a restart."""
+        """Whether the record's output is published and the record is not read again after a restart."""
         owned = self.owned.get(origin.partition)
         return owned is not None and owned.has_left(origin.offset)
 
     def follow_assignment(self) -> None:
-        """Drop what is no longer assigned, take over what is new. What cannot be taken over yet is tried again later: a storage
-        or an output that is away, or an undecided publication of its last owner, holds up no other partition.
+        """Drop partitions that are no longer assigned, and take over new ones.
+
+        A takeover that fails is tried again later, and holds up no other partition. It fails while the storage or the output is
+        unavailable, or while a publication of the last owner is undecided.
         """
         assigned = set(self._tools.retry.until_answered("source", self._transport.assignment))
         for partition in self.owned.keys() - assigned:
             told = {"partition": str(partition)}
-            _log.warning("%s is no longer ours: what waits in it stays in the storage until it is again", partition, extra=told)
+            _log.warning("%s was reassigned; its waiting envelopes stay in storage", partition, extra=told)
             self._drop(partition)
         for partition in self.put_off_takeovers.untaken.keys() - assigned:
             self.put_off_takeovers.forget(partition)
@@ -103,13 +110,19 @@ class Partitions:
                 self._try_to_take_over(partition)
 
     def lose(self, partition: Partition, error: Exception) -> None:
-        """A newer owner came. If it is still assigned, it is taken over again: a zombie must not stop the rightful owner."""
-        _log.warning("lost %s: %s", partition, error, extra={"partition": str(partition)})
+        """Drop a partition that another worker has taken over.
+
+        If the partition is still assigned to this worker, the next cycle takes it over again: a zombie must not win.
+        """
+        _log.warning(
+            "%s was taken over by another worker while this one was paused; reloading it if it is still assigned (%s)",
+            partition, error, extra={"partition": str(partition)},
+        )  # fmt: skip
         self.losses += 1
         self._drop(partition)
 
     def _drop(self, partition: Partition) -> None:
-        """Its units leave memory; nothing is committed: what is pending is the hand-over."""
+        """Drop the units of a partition from memory. Nothing is committed; the next owner publishes what is pending."""
         del self.owned[partition]
         self._actors.drop(Drop(partition))
         self._storage.release(partition)
@@ -118,7 +131,7 @@ class Partitions:
         try:
             self.take_over(partition)
         except OwnershipLost as error:
-            # Another owner opened it meanwhile: whom it is assigned to comes last.
+            # Another worker opened the partition meanwhile. The worker that it is assigned to tries again and comes last.
             self.losses += 1
             self._put_off(partition, "storage", error)
         except (TransientError, Withheld, PublishRefused) as error:
@@ -131,10 +144,12 @@ class Partitions:
     def _put_off(self, partition: Partition, what: str, error: Exception) -> None:
         if self.put_off_takeovers.put_off(partition, what, str(error), self._tools.clock.now()):
             told = {"partition": str(partition)}
-            _log.warning("the %s is away, taking %s over is tried again until it is back: %s", what, partition, error, extra=told)
+            _log.warning(
+                "the %s is unavailable, retrying the takeover of %s until it answers: %s", what, partition, error, extra=told
+            )
 
     def take_over(self, partition: Partition) -> None:
-        """May be repeated from the start at any failure: until it is owned, nothing of it is in memory."""
+        """Take a partition over. After a failure it can be repeated from the start: nothing is in memory before the end."""
         position, source = self._transport.position(partition), self._transport.source(partition)
         store = self._storage.open(partition)
         _refuse_other_source(partition, store.header, source)
@@ -143,7 +158,7 @@ class Partitions:
         _refuse_moved(partition, position)
         owned, is_news = self._reconcile(partition, store, position, source)
         if owned.done_to > owned.read_to:
-            self._transport.seek(partition, owned.done_to)  # Refused where the log is another one by now.
+            self._transport.seek(partition, owned.done_to)  # The transport refuses it if the log is now shorter or another one.
         if is_news:
             output = owned.output(0)
             self._transport.publish([output])
@@ -152,7 +167,7 @@ class Partitions:
         self._actors.arm(Arm([(UnitKey(partition, unit), waits) for unit, waits in waiting]))
         self.owned[partition] = owned
         told = {"partition": str(partition), "position": owned.read_to}
-        _log.info("took over %s at offset %d; units that wait: %d", partition, owned.read_to, len(waiting), extra=told)
+        _log.info("took over %s at offset %d; waiting units: %d", partition, owned.read_to, len(waiting), extra=told)
 
     def _reconcile(
         self, partition: Partition, store: PartitionStore, position: Position | None, source: str
@@ -171,15 +186,15 @@ class Partitions:
         )
         if plan.must_heal:
             _log.warning(
-                "the storage of %s does not know the commit that its position stands on: reading on from offset %d; "
-                "what records below offset %d cause is marked possible-duplicate",
+                "the storage of %s does not know the commit that its position stands on: the storage was lost or restored, or "
+                "the position was reset. Reading from offset %d; output of records below offset %d is marked possible-duplicate",
                 partition, plan.offset, plan.heal_offset, extra={"partition": str(partition)},
             )  # fmt: skip
             self._heal(owned, position or Position(plan.offset, ""))
         return owned, plan.is_new or plan.must_heal
 
     def _heal(self, owned: OwnedPartition, position: Position) -> None:
-        """The position as it was must be published once more before anything changes: a zombie may not heal."""
+        """Publish the position unchanged, then commit the healing. The publication fails for a zombie, which must not heal."""
         same = Position(position.offset, position.metadata)
         self._transport.publish([PartitionOutput(owned.partition, (), same)])
         commit = owned.healing_commit(self._tools.random_token())
@@ -194,47 +209,50 @@ class Partitions:
 
 
 def _refuse_other_source(partition: Partition, header: Header, source: str) -> None:
-    """Offsets of another log mean nothing here: reading on would skip records, or give numbers twice."""
+    """Refuse a storage that belongs to another log: its offsets would skip records or use numbers twice."""
     if header.source and source and header.source != source:
         problem = (
-            f"the storage knows it as {header.source}, it is {source} now: the topic was made anew, or the group is another. If "
-            "what waits in the storage may be given up, name another payment-status-notification.storage.namespace (embedded: "
-            "another file); else bring the old topic or group back"
+            f"the storage knows it as {header.source}, it is {source} now: the topic was recreated, or the group was changed. If "
+            "the waiting envelopes in the storage may be given up, set another payment-status-notification.storage.namespace "
+            "(embedded: another file); else restore the old topic or group"
         )
         raise TransportRefused(str(partition), problem)
 
 
 def _refuse_moved(partition: Partition, position: Position | None) -> None:
-    """What is done beyond one position is not what is done beyond another."""
+    """Refuse a position whose done offsets were written for another position."""
     metadata = find_metadata(position.metadata) if position is not None else None
     if position is not None and metadata is not None and metadata.position not in (None, position.offset):
         problem = (
-            f"its position says offset {position.offset}, and what is done beyond it was written for offset {metadata.position}: "
-            "one was changed without the other. Set the old offset; or, to read from the new one on and notify of everything "
-            "behind it again, set it without metadata, as kafka-consumer-groups does (files: an empty metadata in positions.json)"
+            f"its position is offset {position.offset}, but the metadata of the position was written for offset "
+            f"{metadata.position}: one was changed without the other. Set the old offset again. Or, to read from the new offset "
+            "and to send all notifications behind it again, set the new offset without metadata, as kafka-consumer-groups does "
+            "(files: an empty metadata in positions.json)"
         )
         raise TransportRefused(str(partition), problem)
 
 
 def _report_gone(partition: Partition, plan: Takeover) -> None:
-    """Records that were never read and are not there any more: a loss that only a person may accept.
+    """Report records that were never handled and that the log no longer has. Only an operator may accept such a loss.
+
+    The loss is accepted if the operator set the group's position, and it is logged only. It is also logged only if the storage
+    went back behind what was published. A position that expired at the brokers is no acceptance.
 
     Raises:
-        TransportRefused: Unless a person set the group's position, and by that accepted it, or the storage went back behind what
-            had left already. A position that the brokers let expire is no acceptance.
+        TransportRefused: The loss is not accepted.
     """
     if not plan.gone:
         return
     which = (
-        f"by what was stored, the records {plan.gone.start} to {plan.gone.stop - 1} were never handled and are gone: "
-        "the topic's retention has taken them, or the archive of a file"
+        f"according to the storage, the records {plan.gone.start} to {plan.gone.stop - 1} were never handled and are gone: "
+        "the topic's retention has deleted them, or they were archived from the file"
     )
     if not plan.must_heal or plan.has_expired:
         remedy = (
-            "Have the topic keep its records longer, or put back what was archived; to go on without them, reset the group's "
+            "Raise the topic's retention, or put the archived records back. To go on without them, reset the group's "
             "position to the earliest, or move positions.json away"
         )
         if plan.done is not None:
-            remedy += "; what was handled behind them is then notified once more"
+            remedy += "; records behind them that were handled are then notified once more"
         raise TransportRefused(str(partition), f"{which}. {remedy}")
     _log.error("%s: %s", partition, which, extra={"partition": str(partition)})

@@ -1,4 +1,4 @@
-"""What leaves, as the records that leave and as the bytes that are pending until they have left."""
+"""Output as records for the transport, and as the pending bytes that the storage keeps until they are published."""
 
 import msgspec
 
@@ -26,23 +26,23 @@ _decode = msgspec.msgpack.Decoder(_Stored).decode
 
 
 def origin_of(what: Notification | DeadLetter) -> Origin:
-    """Where the record lies that caused it."""
+    """The origin of the record that caused it."""
     return what.origin if isinstance(what, Notification) else what.record.origin
 
 
 def offset_behind(each: OutputRecord) -> int:
-    """The offset of the record that caused it; where it does not say so, a negative one that nothing else has."""
+    """The offset of the input record that caused an output record. Without a position header: a unique negative number."""
     offset = dict(each.headers).get(_POSITION[each.channel], b"").rpartition(b"@")[2]
     return int(offset) if offset.isdigit() else -each.number
 
 
 def size_of(each: OutputRecord) -> int:
-    """What it costs to send, in bytes: a record takes about as long as so many more of them."""
+    """The cost to send a record, in bytes. Each record adds a fixed cost, which takes as long as `_RECORD_BYTES` more bytes."""
     return _RECORD_BYTES + len(each.value) + len(each.key or b"") + sum([len(data) for _, data in each.headers])
 
 
 def output_record(number: int, what: Notification | DeadLetter, heal_offset: int) -> OutputRecord:
-    """The record of a notification or a dead letter; marked where a storage that forgot may make it repeat."""
+    """The output record of a notification or a dead letter, marked `possible-duplicate` if its origin is below `heal_offset`."""
     mark = (_MARK,) if origin_of(what).offset < heal_offset else ()
     if isinstance(what, Notification):
         return OutputRecord(number, Channel.NOTIFICATIONS, what.unit.encode(), what.headers + mark, what.value)
@@ -57,13 +57,13 @@ def from_pending(pending: Pending) -> OutputRecord:
     try:
         stored = _decode(pending.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = f"what is stored of it is damaged ({error}); restore the storage from a backup"
-        raise StorageRefused(f"number {pending.number} of what is still to leave", problem) from error
+        problem = f"its stored bytes are damaged ({error}); restore the storage from a backup"
+        raise StorageRefused(f"pending output number {pending.number}", problem) from error
     return OutputRecord(pending.number, stored.channel, stored.key, stored.headers, stored.value)
 
 
 def renumbered(each: OutputRecord, number: int) -> OutputRecord:
-    """The same under a new number, marked: whether it left under its old one is not known."""
+    """The same record under a new number, marked: it is unknown whether it was published under its old number."""
     headers = each.headers if _MARK in each.headers else (*each.headers, _MARK)
     return OutputRecord(number, each.channel, each.key, headers, each.value)
 

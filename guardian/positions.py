@@ -1,7 +1,7 @@
 """How far a partition is settled, so that it can be acknowledged: promise 1 of docs/design.md, section 2.
 
-Records are settled out of order; acknowledged is only what has nothing unsettled before it. Kept is what is *not* settled,
-as ranges of consecutive offsets. What was settled costs nothing, however much of it lies behind a head that never ends.
+Records are settled out of order. An offset is acknowledged only if no unsettled offset lies before it. The offsets that are
+*not* settled are kept, as ranges of consecutive offsets. Settled offsets need no memory, however many lie behind the head.
 """
 
 from bisect import bisect_right
@@ -12,17 +12,17 @@ from domain.clock import Instant
 
 
 class Head(NamedTuple):
-    """The oldest unsettled offset, and since when it has been the oldest: how long it has held the position back."""
+    """The oldest unsettled offset, which holds the position back, and since when it has been the oldest."""
 
     offset: int
     since: Instant
 
 
 class Positions:
-    """One partition's. Offsets ascend as they are delivered; the numbers between two of them mean nothing.
+    """The position of one partition. Offsets are delivered in ascending order; offsets between them belong to no record.
 
-    Made anew whenever reading begins elsewhere (`seek`). An acknowledgement says `told` afterwards, for `due` asks whether
-    it is time for the next: when the position moved, but no more often than every `throttle_ms`.
+    A new instance is made after each `seek`. Call `told` after each acknowledgement. `due` tells whether it is time for the
+    next one: the position has moved, and the last one was at least `throttle_ms` ago.
     """
 
     def __init__(self, next_offset: int, throttle_ms: int) -> None:
@@ -30,9 +30,9 @@ class Positions:
         assert throttle_ms >= 0
         self._next_offset = next_offset
         self._throttle_ms = throttle_ms
-        # Ascending by offset, for names are kept in the order in which they were read.
+        # Ascending by offset, because names are added in the order in which their records were read.
         self._pinned: dict[str, int] = {}
-        # Two lists side by side: the first and the last offset of each unsettled range, ascending.
+        # Two parallel lists: the first and the last offset of each unsettled range, ascending.
         self._firsts: list[int] = []
         self._lasts: list[int] = []
         self._head_since: Instant = 0
@@ -41,30 +41,30 @@ class Positions:
 
     @property
     def acknowledged(self) -> int:
-        """The next offset to read after a restart: everything that was delivered before it is settled, and nobody holds it."""
+        """The next offset to read after a restart: everything delivered before it is settled, and no pin lies before it."""
         settled = self._firsts[0] if self._firsts else self._next_offset
         return min(settled, next(iter(self._pinned.values()), settled))
 
     @property
     def last_told(self) -> int:
-        """The position that the source knows."""
+        """The position that was last published to the source."""
         return self._told
 
     @property
     def head(self) -> Head | None:
-        """What holds the position back, None if everything is settled."""
+        """The unsettled record that holds the position back, None if everything is settled."""
         return Head(self._firsts[0], self._head_since) if self._firsts else None
 
     @property
     def unsettled(self) -> tuple[range, ...]:
-        """What was delivered and is not settled, ascending. As many ranges as there are gaps, of numbers or of settling."""
+        """The delivered offsets that are not settled, as ascending ranges. A gap in the offsets begins a new range."""
         return tuple(range(first, last + 1) for first, last in zip(self._firsts, self._lasts, strict=True))
 
     def read(self, offsets: Sequence[int], next_offset: int, now: Instant) -> None:
-        """Reading goes on at `next_offset`; of what was delivered before it these, ascending, are not settled yet.
+        """Note a poll: reading goes on at `next_offset`, and of the records before it `offsets` (ascending) are not settled yet.
 
-        It may lie further on than the last record's offset plus one: the source knows what it stepped over (a line's length,
-        a control record), also where it delivered nothing.
+        `next_offset` may be greater than the last record's offset plus one: the source knows what it skipped (the length of a
+        line, a control record), even if it delivered nothing.
         """
         if offsets and not self._firsts:
             self._head_since = now
@@ -74,7 +74,7 @@ class Positions:
         self._next_offset = next_offset
 
     def settle(self, offset: int, now: Instant) -> None:
-        """This one's fate is durable. Settling it again has no effect."""
+        """Note that the fate of the record at `offset` is durable. Idempotent."""
         assert offset < self._next_offset, "only what was delivered can be settled"
         at = bisect_right(self._firsts, offset) - 1
         if at < 0 or offset > self._lasts[at]:
@@ -84,25 +84,25 @@ class Positions:
         self._cut(at, offset)
 
     def pin(self, name: str, offset: int) -> None:
-        """The position waits at this offset, settled or not, until `name` is unpinned. Of a name the first offset counts."""
+        """Keep the position at this offset, settled or not, until `name` is unpinned. A later `pin` of the name has no effect."""
         self._pinned.setdefault(name, offset)
 
     def unpin(self, name: str) -> None:
-        """Nothing waits for its sake any more; of a name that is not kept it has no effect."""
+        """Remove a pin. An unknown name has no effect."""
         self._pinned.pop(name, None)
 
     def has_moved(self) -> bool:
-        """Whether there is something to acknowledge. The one question on the way down, where no throttle counts."""
+        """Whether there is something to acknowledge. A shutdown asks only this, because the throttle does not count then."""
         return self.acknowledged != self._told
 
     def due(self, now: Instant) -> bool:
-        """Whether to acknowledge now. A clock that was set back does not silence it."""
+        """Whether to acknowledge now. A clock that was set back does not delay it."""
         if not self.has_moved():
             return False
         return self._told_at is None or not 0 <= now - self._told_at < self._throttle_ms
 
     def told(self, position: int, now: Instant) -> None:
-        """The source knows this position: what `acknowledged` was when it was sent, for it may have moved meanwhile."""
+        """Note that `position` was published. It is the value of `acknowledged` at that time, which may have moved meanwhile."""
         assert position <= self.acknowledged, "a position beyond what is settled loses records"
         self._told = position
         self._told_at = now
@@ -117,7 +117,7 @@ class Positions:
         self._next_offset = offset + 1
 
     def _cut(self, at: int, offset: int) -> None:
-        """Take one offset out of the range that holds it."""
+        """Remove one offset from its range."""
         first, last = self._firsts[at], self._lasts[at]
         if first == last:
             del self._firsts[at], self._lasts[at]

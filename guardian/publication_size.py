@@ -1,4 +1,4 @@
-"""How much leaves at once: what was committed and is pending leaves in portions that a transaction has time for."""
+"""How much is published at once: pending output is published in portions that fit into the time of a transaction."""
 
 from collections.abc import Collection
 
@@ -7,12 +7,14 @@ from domain.clock import Clock
 from guardian.owned_partition import OwnedPartition
 
 _TARGET_MS = 2_000
-"""A worker that is told to stop does so between two portions."""
+"""Target duration of a portion. A worker that has to stop does so between two portions."""
 
 
 class PublicationSize:
-    """Publishes a portion at a time: at first of `most` bytes, of half as many after one that failed. One that took longer than
-    `_TARGET_MS` is followed by a smaller one, and one that took much less by one of twice its size.
+    """Publish one portion at a time, at first of `most` bytes.
+
+    After a portion that failed, the next has half the size. After a portion that took longer than `_TARGET_MS` the next is
+    smaller. After a portion that took less than a quarter of `_TARGET_MS` the next has twice the size, up to `most`.
     """
 
     def __init__(self, transport: Transport, clock: Clock, most: int) -> None:
@@ -22,7 +24,7 @@ class PublicationSize:
         self.size = most
 
     def publish(self, news: Collection[OwnedPartition]) -> None:
-        """One portion of what these have to tell. To be called again, with the same ones, until it is answered.
+        """Publish one portion of these partitions' output. After an error, call it again with the same partitions.
 
         Raises: as `Transport.publish`.
         """
@@ -42,9 +44,10 @@ class PublicationSize:
             self._learn(size, now - began_at)
 
     def _outputs(self, news: Collection[OwnedPartition]) -> tuple[dict[OwnedPartition, PartitionOutput], int]:
-        """What was tried and may have left comes first, and as it was. Else each partition gets a share.
+        """Return the next portion by partition, and its size in bytes; 0 if it repeats an attempt.
 
-        Those with the fewest come first: none waits for another one that has more.
+        Attempts that may have been published are repeated first, unchanged. Otherwise each partition gets a share. Partitions
+        with the fewest unpublished records come first, so that none waits for a partition with more.
         """
         if tried := {owned: owned.attempt for owned in news if owned.attempt is not None}:
             return tried, 0

@@ -1,4 +1,4 @@
-"""Units whose last turn left something over, in the order in which they get their next one. Pure bookkeeping."""
+"""The queue of units whose last turn left a remainder, in the order of their next turns. Pure bookkeeping."""
 
 from domain.record import Partition
 from resequencer.messages import UnitKey
@@ -6,7 +6,7 @@ from storage.port import WaitKind, Waits
 
 
 class Remainders:
-    """A line: who is new stands at its end, and so does who let something out. `stashed_bytes` is what all of them hold."""
+    """A queue: new units and units that let something out go to its end. `stashed_bytes` is the sum over all units."""
 
     def __init__(self) -> None:
         self._line: dict[UnitKey, int] = {}
@@ -19,7 +19,7 @@ class Remainders:
         return key in self._line
 
     def note(self, key: UnitKey, waits: Waits | None, *, has_let_out: bool) -> None:
-        """How a unit waits now. One that had no turn of its own keeps its place, whatever arrived for it."""
+        """Take over how a unit waits now. A unit that let nothing out keeps its place, even if envelopes arrived for it."""
         is_left_over = waits is not None and waits.kind is WaitKind.REMAINDER
         if has_let_out or not is_left_over:
             self._remove(key)
@@ -28,7 +28,10 @@ class Remainders:
             self._line[key] = waits.stashed_bytes
 
     def first(self, limit: int, most_bytes: int) -> list[UnitKey]:
-        """Those whose turn it is: one at least, about `limit`, and no more once they hold so many bytes, which may be loaded."""
+        """Return the units with the next turns: at least one, at most `limit`, and none more once they hold `most_bytes`.
+
+        `most_bytes` bounds what is loaded at once.
+        """
         found, size = list[UnitKey](), 0
         for key, stashed_bytes in self._line.items():
             if found and (len(found) >= limit or size >= most_bytes):

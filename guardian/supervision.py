@@ -1,11 +1,11 @@
-"""Supervision as data: what an exception in each place leads to."""
+"""Supervision as data: the directive for an exception in each place."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 
 class Failure(StrEnum):
-    """Where something was raised."""
+    """The place where an exception was raised."""
 
     HANDLER_FOR_A_WHILE = "a handler raised a transient error"
     HANDLER_FOR_EVER = "a handler raised a permanent error, or a transient one too often"
@@ -17,12 +17,12 @@ class Failure(StrEnum):
 
 
 class Directive(StrEnum):
-    """What happens then. Akka's words where they fit; a worker that ends is started again by whoever runs it."""
+    """What happens after a failure, in Akka's words where they fit. The supervisor restarts a worker that ended."""
 
     RETRY = "the unit waits and the same envelope is tried again"
     DEAD_LETTER = "the envelope becomes a dead letter and the unit goes on"
-    TAKE_AGAIN = "the turn is taken again, and each envelope that it fails on becomes a dead letter, alone"
-    ESCALATE = "the worker ends without committing, and says which unit it was"
+    TAKE_AGAIN = "the turn is repeated, and only the envelopes on which it fails become dead letters"
+    ESCALATE = "the worker ends without committing, and logs the unit"
 
 
 SUPERVISION: Mapping[Failure, Directive] = {
@@ -34,4 +34,4 @@ SUPERVISION: Mapping[Failure, Directive] = {
     Failure.STATE: Directive.ESCALATE,
     Failure.GUARDIAN: Directive.ESCALATE,
 }
-"""An escalation commits nothing, so nothing is lost: what was read is read again, what waits still waits."""
+"""An escalation commits nothing, so nothing is lost: records are read again, and waiting envelopes still wait."""

@@ -1,4 +1,4 @@
-"""Taking a partition over: where to read on, what is still to leave, and whether the storage has forgotten. Pure.
+"""The plan of a takeover: where to read on, what is still to publish, and whether the storage has lost commits. Pure.
 
 The steps are those of docs/decisions/0004-exactly-once.md.
 """
@@ -14,14 +14,15 @@ from guardian.done_offsets import DoneOffsets, decode
 from storage.port import Header, Pending
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""What a database takes too."""
+"""The range of a signed 64-bit integer, as databases have it."""
 
 
 class Metadata(msgspec.Struct, frozen=True, array_like=True):
-    """What a position says about the storage commit it stands on: its token and number, and the highest number published.
+    """The metadata of a position: token and number of the storage commit it stands on, and the highest number published.
 
-    `done` tells what is done beyond the position, where the source is the store (guardian/done_offsets.py), and `position`
-    beyond which one; None where nothing is, or an earlier version wrote it.
+    Where the source is the store, `done` encodes the done offsets beyond the position (guardian/done_offsets.py), and `position`
+    is the offset for which `done` was written. `position` is None if nothing is done beyond it, or if an earlier version
+    wrote the metadata.
     """
 
     token: str
@@ -37,12 +38,15 @@ class Metadata(msgspec.Struct, frozen=True, array_like=True):
 class Takeover(msgspec.Struct, frozen=True):
     """How to go on with a partition.
 
-    `offset` is where to read on, `highest_number` what numbering continues from, `pending` what must still leave.
-    With `must_heal` the storage has forgotten (or the group was reset): whatever a record below `heal_offset` causes may repeat,
-    `pending` gets new numbers, and this is committed before anything is published. `has_expired`: there is no position any more,
-    which is what brokers do to a group that is away for long, and not what a person does. `is_new`: nothing was ever read.
-    From the first to the last of `gone` are offsets that are not done and not there any more, for the log begins behind them.
-    What `done` says is done leaves no more.
+    `offset` is where to read on. `highest_number` is the last number used. `pending` must still be published. `is_new`: nothing
+    was ever read.
+
+    `must_heal`: the storage has lost commits, or the group was reset. Output of records below `heal_offset` may repeat, `pending`
+    gets new numbers, and both are committed before anything is published. `has_expired`: the position is missing. Brokers delete
+    the position of a group that is inactive for long; an operator does not.
+
+    `gone` spans the offsets that are not done and that the log no longer has, because it begins behind them. Records that are in
+    `done` cause no output again.
     """
 
     offset: int
@@ -59,10 +63,10 @@ class Takeover(msgspec.Struct, frozen=True):
 def plan_takeover(
     header: Header, pending: Sequence[Pending], position: Position | None, log: range, *, is_durable: bool
 ) -> Takeover:
-    """Compare what the storage says with what was published; `log` runs from the first offset there is to its end.
+    """Compare the storage with what was published. `log` runs from the first offset in the log to its end.
 
-    A storage that is not durable forgets with its process, by design: its partition goes on from the position, and nothing
-    is healed.
+    A storage that is not durable loses its content with the process, by design. Its partition goes on from the position, and
+    nothing is healed.
     """
     plan = _plan(header, pending, position, log, is_durable=is_durable)
     if plan.offset >= log.start:
@@ -85,7 +89,7 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
     if not is_durable:
         done = decode(position.offset, metadata.done) if position is not None and metadata is not None else None
         return Takeover(position.offset if position else log.start, highest, 0, done=done)
-    # What left beyond its position was caused by records beyond it too: nobody knows by which.
+    # Output published beyond the position was caused by records beyond the position, and it is unknown by which.
     reached = position.offset if position is not None and metadata is not None and not beyond else log.stop
     heal_offset = max(header.heal_offset, reached)
     offset = header.next_offset if header.next_offset is not None else log.start
@@ -93,7 +97,7 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
 
 
 def find_metadata(text: str) -> Metadata | None:
-    """Our metadata, or None for what another program wrote."""
+    """Decode the metadata of a position; None if another program wrote it."""
     try:
         return msgspec.json.decode(text, type=Metadata)
     except (msgspec.DecodeError, RecursionError):
@@ -101,19 +105,20 @@ def find_metadata(text: str) -> Metadata | None:
 
 
 def last_commit(header: Header) -> tuple[str, int]:
-    """The token and number of the commit that the storage stands on: of an earlier owner's where the present one made none.
+    """The token and number of the storage's last commit. It is an earlier owner's if the present owner made none.
 
-    A position names this one, for the history keeps tokens under which something was committed longer than the others: a
-    worker that dies again and again before its first commit must not be taken for a storage that forgot.
+    A position names this commit, because the history keeps tokens with commits longer than tokens without. So a worker that
+    exits again and again before its first commit does not look like a storage that lost commits.
     """
     owners = (*header.history, (header.token, header.commit))
     return next((each for each in reversed(owners) if each[1]), (header.token, 0))
 
 
 def _is_known(metadata: Metadata, header: Header, beyond: frozenset[int]) -> bool:
-    """The storage remembers the commit that the position stands on, or a later one under the same token.
+    """Whether the storage has the commit that the position stands on, or a later one under the same token.
 
-    Commit 0 is the empty storage, from which each descends; one that is empty though something left has forgotten.
+    Commit 0 is the empty storage, which precedes every commit. A storage that is empty although output was published beyond the
+    position has lost commits.
     """
     if not metadata.commit:
         return not (header.is_empty and beyond)

@@ -1,4 +1,4 @@
-"""Which partitions could not be taken over yet, why, and when each is tried again. Pure."""
+"""The partitions that could not be taken over yet, with the reason and the time of the next try. Pure."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from guardian.backoff import BackoffSettings
 
 
 class Untaken(NamedTuple):
-    """`what` is away (`source`, `storage`, `output`), in the words of `reason`; after `next_at` it is tried again."""
+    """Why a partition is not taken over: `what` (`storage` or `output`) is unavailable. The next try is at `next_at`."""
 
     what: str
     reason: str
@@ -17,7 +17,7 @@ class Untaken(NamedTuple):
 
 
 class TakeoverBackoff:
-    """Puts takeovers off, each for twice as long as the last time, so that the partitions that can be served are."""
+    """Put takeovers off, each for twice as long as the last time. Other partitions are served meanwhile."""
 
     def __init__(self, settings: BackoffSettings) -> None:
         self._settings = settings
@@ -25,21 +25,21 @@ class TakeoverBackoff:
 
     @property
     def next_at(self) -> Instant | None:
-        """When the next one is to be tried, None if none is."""
+        """When the next takeover is due, None if none is put off."""
         return min((each.next_at for each in self.untaken.values()), default=None)
 
     def is_due(self, partition: Partition, now: Instant) -> bool:
-        """A clock that was set back does not keep anybody waiting."""
+        """Whether a takeover may be tried now. A clock that was set back does not prolong the pause."""
         known = self.untaken.get(partition)
         return known is None or not 0 < known.next_at - now <= known.pause_ms
 
     def put_off(self, partition: Partition, what: str, reason: str, now: Instant) -> bool:
-        """Whether it is the first time since it was last taken."""
+        """Put a takeover off, and return whether this is the first failure since the partition was last owned."""
         known = self.untaken.get(partition)
         pause_ms = min(2 * known.pause_ms, self._settings.longest_pause_ms) if known else self._settings.first_pause_ms
         self.untaken[partition] = Untaken(what, reason, now + pause_ms, pause_ms)
         return known is None
 
     def forget(self, partition: Partition) -> None:
-        """It was taken, or is not ours any more."""
+        """Forget a partition that was taken over or is no longer assigned."""
         self.untaken.pop(partition, None)

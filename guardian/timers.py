@@ -1,4 +1,4 @@
-"""When units want to be woken: one heap for deadlines, retries and idle time-outs."""
+"""The timers of a worker's units: one heap for deadlines, retries and idle time-outs."""
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
@@ -10,8 +10,10 @@ K = TypeVar("K")
 
 
 class Timers(Generic[K]):
-    """One instant per key. One that moves later costs nothing until the old one is reached; one that moves earlier costs a
-    heap entry, and the old entry goes when its own instant comes.
+    """One instant per key.
+
+    A timer that moves later costs nothing until its old instant. A timer that moves earlier adds a heap entry; the old entry is
+    removed at its own instant.
     """
 
     def __init__(self) -> None:
@@ -21,7 +23,7 @@ class Timers(Generic[K]):
         self._tie = 0
 
     def arm(self, key: K, wakes_at: Instant) -> None:
-        """Wake this key at `wakes_at`, and no more at whatever was armed before."""
+        """Wake this key at `wakes_at` instead of the instant armed before."""
         self._wakes_at[key] = wakes_at
         queued_at = self._queued_at.get(key)
         if queued_at is None or wakes_at < queued_at:
@@ -34,7 +36,7 @@ class Timers(Generic[K]):
         return key in self._wakes_at
 
     def due(self, now: Instant) -> Iterator[K]:
-        """The keys whose instant has come, earliest first; each is disarmed as it is given."""
+        """Yield and disarm the keys whose instant has come, earliest first."""
         while self._heap and self._heap[0][0] <= now:
             queued_at, _, key = heappop(self._heap)
             if self._queued_at.get(key) != queued_at:
@@ -50,7 +52,7 @@ class Timers(Generic[K]):
             yield key
 
     def next_at(self) -> Instant | None:
-        """No key is due before this instant; it may be early."""
+        """An instant before which no key is due; the next key may be due later. None if no timer is queued."""
         return self._heap[0][0] if self._heap else None
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Which units a guardian knows: who has an actor, who waits, who is to be woken or stopped. Pure bookkeeping."""
+"""The units of a guardian: which have an actor, which wait, which are to be woken or stopped. Pure bookkeeping."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -18,26 +18,26 @@ from resequencer.unit import Wake
 from storage.port import WaitKind, Waits
 
 _EVICTED_SHARE = 0.9
-"""At its bound a worker's stash is brought down to this share of it, so that the next envelope does not meet it again."""
+"""A worker's stash that exceeds its bound is reduced to this share of it, so that the next envelope does not exceed it again."""
 
 
 _LOADED_SHARE = 0.125
-"""Of that bound so much is loaded at once for those whose time has come, or one unit."""
+"""The share of that bound that may be loaded at once for units to wake; at least one unit is loaded."""
 
 _SKEW_MS = 1_000
-"""By so much the clocks of two workers may differ, and one may be set back, without any consequence."""
+"""Tolerated clock skew: differences between the clocks of two workers, and steps back of a clock, up to this have no effect."""
 
 AT_ONCE = 1_000
-"""Where nothing else is said, so many units are woken or stopped at once: a million idle ones must not stop the intake."""
+"""Default limit of units that are woken or stopped at once: a million idle units must not stop the reading."""
 
 
 class UnitRegistrySettings(msgspec.Struct, frozen=True):
-    """`stash_bytes` bounds what the units in memory hold of records and payment data; `can_reload` says whether the storage keeps
-    what leaves memory.
+    """The bounds of a worker's units.
 
-    A unit that waits for a server and stashes more than `unit_stash` envelopes or `unit_bytes` leaves memory when it is not
-    spoken to. `share_bytes` is about what one turn may let out; a cycle lets out two to four times as much. No pause before an
-    attempt is longer than `longest_pause_ms`.
+    `stash_bytes` bounds the records and payment data of the units in memory. `can_reload` is set if the storage keeps units that
+    leave memory. A unit that waits for a server leaves memory if it stashes more than `unit_stash` envelopes or `unit_bytes`,
+    unless an envelope for it arrives in the same poll. `share_bytes` is about the most that one turn may let out; a cycle lets
+    out two to four times as much. `longest_pause_ms` is the longest pause before an attempt.
     """
 
     idle_timeout_ms: int = 30_000
@@ -50,16 +50,16 @@ class UnitRegistrySettings(msgspec.Struct, frozen=True):
 
 
 class Dues(msgspec.Struct, frozen=True):
-    """Who is to be woken for what, and whose actor is to stop."""
+    """The units to wake, each with its cause, and the units whose actors are to stop."""
 
     wakes: Mapping[UnitKey, Wake]
     stops: tuple[UnitKey, ...]
 
 
 class UnitRegistry:
-    """Keeps time and memory for a guardian.
+    """Keeps the timers and the memory bounds of a guardian's units.
 
-    `waits` is in the order in which the units began to wait, `stashed` the number of envelopes in their stashes.
+    `waits` is in the order in which the units began to wait. `stashed` is the number of envelopes in their stashes.
     """
 
     def __init__(self, settings: UnitRegistrySettings) -> None:
@@ -68,7 +68,7 @@ class UnitRegistry:
         self._backlog = Backlog()
         self._dependencies = Dependencies()
         self._remainders = Remainders()
-        # With the bytes of their payment data; those come last that were heard of last.
+        # The bytes of each active unit's payment data. The unit with the latest turn comes last.
         self._active: dict[UnitKey, int] = {}
         self._data_bytes = 0
         self._over: list[UnitKey] = []
@@ -77,7 +77,7 @@ class UnitRegistry:
         self._is_behind = False
         self._latest: Instant = 0
         self._undated: list[UnitKey] = []
-        # Since when it waits by a clock that was ahead, and since when it was first seen to.
+        # Units whose wait began in the future by this clock: the stored instant, and the instant at which that was noticed.
         self._anew: dict[UnitKey, tuple[Instant, Instant]] = {}
         self.waits: dict[UnitKey, Waits] = {}
         self.stashed = 0
@@ -96,7 +96,7 @@ class UnitRegistry:
 
     @property
     def stashed_bytes(self) -> int:
-        """Of the stashed records in memory."""
+        """The size of the stashed records in memory."""
         return self._stashed_bytes
 
     @property
@@ -105,32 +105,32 @@ class UnitRegistry:
 
     @property
     def next_wake_at(self) -> Instant | None:
-        """When to ask again at the latest; 0 if not all that are due were told yet."""
+        """The latest instant for the next `dues`; 0 if some due units were not returned yet."""
         known = [each for each in (self._timers.next_at(), self._dependencies.next_at) if each is not None]
         return 0 if self._is_behind or self._passed or self._remainders else min(known, default=None)
 
     @property
     def unavailable(self) -> Mapping[str, int]:
-        """The servers that handlers cannot reach, with how many units wait for each."""
+        """The servers that handlers cannot reach, each with the number of units that wait for it."""
         return self._dependencies.waiting
 
     @property
     def is_held_up(self) -> bool:
-        """More was left over than a cycle lets out: what is read now would only be added to it."""
+        """Whether the remainders are larger than the output of one cycle. Records read now would only wait behind them."""
         return self._remainders.stashed_bytes > 2 * self._settings.share_bytes
 
     def has_remainder(self, key: UnitKey) -> bool:
-        """Its last turn left something over."""
+        """Whether the unit's last turn left a remainder."""
         return key in self._remainders
 
     def arm(self, key: UnitKey, waits: Waits) -> None:
-        """A unit that waits in storage, without an actor. Whether its clock was right is looked at with the next dues."""
+        """Add a unit that waits in storage without an actor. The next `dues` checks its instants against this worker's clock."""
         self._undated.append(key)
         self._remember(key, waits)
         self._arm(key, waits)
 
     def put_off(self, key: UnitKey, now: Instant) -> None:
-        """It was to be woken and was not: it is due again at once, in its place. A deadline waits for its backlog only once."""
+        """Make a unit due again at once that was not woken as planned. A deadline does not wait for its backlog again."""
         waits = self.waits.get(key)
         if waits is None:
             return
@@ -141,21 +141,22 @@ class UnitRegistry:
             self._arm(key, waits)
 
     def activate(self, key: UnitKey) -> None:
-        """It has an actor now, and its stash is in memory."""
+        """Note that the unit has an actor, and that its stash is in memory."""
         self._active[key] = 0
         self._stashed_bytes += self._size(key)
 
     def deactivate(self, key: UnitKey) -> None:
-        """Its actor is told to stop; what waits is still known."""
+        """Note that the unit's actor is stopping. The registry still knows how the unit waits."""
         if key in self._active:
             self._data_bytes -= self._active.pop(key)
             self._stashed_bytes -= self._size(key)
 
     def note(self, decided: TurnTaken, now: Instant) -> None:
-        """An active unit took a turn.
+        """Take over the decision of an active unit's turn.
 
-        A turn that changed nothing does not keep its actor alive: it must have stopped before its state expires in storage. One
-        that was released is over; but where only the source remembers it, its position waits for it until it is idle.
+        A turn that changed nothing does not prolong the idle time-out: the actor must stop before the stored unit expires.
+        If the storage keeps units, the actor of a released unit stops at the next chance. Otherwise the actor stays until
+        it is idle, and the position waits for it.
         """
         self._latest = max(self._latest, now)
         key, decision = decided.key, decided.decision
@@ -165,7 +166,7 @@ class UnitRegistry:
         self._data_bytes += decision.data_bytes - self._active.pop(key)
         self._active[key] = decision.data_bytes
         if known is not None and waits is not None and _dependency(waits) is not None and waits.wakes_at == known.wakes_at:
-            self._dependencies.put_back(key, now)  # Its turn was cut before it could call the server.
+            self._dependencies.put_back(key, now)  # The turn ended before the handler could call the server.
         else:
             self._dependencies.note(key, _dependency(waits), now)
         if waits is None:
@@ -185,10 +186,11 @@ class UnitRegistry:
         limit: int = AT_ONCE,
         spoken_to: Container[UnitKey] = (),
     ) -> Dues:
-        """Who is due at `now`, given how far each partition was read and where its log ended when that reading began.
+        """Return the units that are due at `now`.
 
-        About `limit` at once; the rest is due at once again. Whoever is `spoken_to` in this poll would be loaded again at once:
-        what is over stays.
+        `read_to` is how far each partition was read, `ends` where its log ended when that read began. About `limit` units are
+        returned; the others are due again at once. Units that are `spoken_to` have envelopes in this poll: their actors do not
+        stop after a release, because they would be loaded again at once.
         """
         self._follow_clock(now)
         wakes = dict.fromkeys(self._remainders.first(limit, self._settings.share_bytes), Wake.REMAINDER)
@@ -213,7 +215,7 @@ class UnitRegistry:
                 continue
             if waits.wakes_at <= now:
                 wakes[key] = Wake.DEADLINE
-            else:  # It has begun to wait anew, or the clock was set back while its backlog was read.
+            else:  # The unit began to wait again, or the clock was set back, while the backlog was read.
                 self._timers.arm(key, waits.wakes_at)
         wakes |= dict.fromkeys(self._dependencies.take(now, limit), Wake.RETRY)
         self._is_behind = max(len(due), len(caught_up)) >= limit or bool(self._over)
@@ -226,7 +228,10 @@ class UnitRegistry:
         return Dues(wakes, tuple(key for key in stops if key in self._active and key not in wakes))
 
     def _follow_clock(self, now: Instant) -> None:
-        """By a clock that was ahead a unit waits as much longer, and so does one of another worker's that was taken over."""
+        """Correct instants that lie too far in the future.
+
+        This worker's clock may have been ahead and set back, or a unit may come from a worker whose clock is ahead.
+        """
         is_set_back, self._latest = now < self._latest - _SKEW_MS, now
         looked_at, self._undated = list(self.waits) if is_set_back else self._undated, []
         for key in looked_at:
@@ -239,7 +244,10 @@ class UnitRegistry:
                 self._timers.arm(key, now + self._settings.idle_timeout_ms)
 
     def _by_this_clock(self, key: UnitKey, waits: Waits, now: Instant) -> Waits:
-        """The same where its instants are possible. Else it begins to wait now, or when that was first seen."""
+        """Return `waits` with possible instants.
+
+        A wait that began in the future begins now, or when that was first noticed. A retry is due within the longest pause.
+        """
         since, wakes_at, latest = waits.since, waits.wakes_at, now + self._settings.longest_pause_ms
         if since > now + _SKEW_MS:
             known = self._anew.get(key)
@@ -252,7 +260,7 @@ class UnitRegistry:
         return waits if (since, wakes_at) == (waits.since, waits.wakes_at) else replace(waits, since=since, wakes_at=wakes_at)
 
     def _put_off_beyond_memory(self, wakes: dict[UnitKey, Wake], now: Instant) -> None:
-        """Those that are to be loaded hold no more together than fits; the others are due at once again."""
+        """Put units off whose load would exceed the memory bound. They are due again at once."""
         loaded, most = 0, self._settings.stash_bytes * _LOADED_SHARE
         for key in [key for key, wake in wakes.items() if wake is not Wake.REMAINDER and key not in self._active]:
             if loaded >= most:
@@ -261,7 +269,7 @@ class UnitRegistry:
             loaded += self._size(key)
 
     def drop(self, partition: Partition) -> list[UnitKey]:
-        """Forget a partition; the units that had an actor."""
+        """Forget a partition, and return its units that had an actor."""
         gone = [key for key in self._active if key.partition == partition]
         self._dependencies.drop(partition)
         for key in gone:
@@ -277,12 +285,12 @@ class UnitRegistry:
         return gone
 
     def longest(self, count: int) -> Iterable[tuple[UnitKey, Waits]]:
-        """Those that have waited longest, from the first that began to wait; costs by `count`."""
+        """Return the `count` units that have waited longest, among the first 100 × `count` that began to wait."""
         first = [entry for entry, _ in zip(self.waits.items(), range(100 * count), strict=False)]
         return sorted(first, key=lambda entry: entry[1].since)[:count]
 
     def _arm(self, key: UnitKey, waits: Waits, *, has_let_out: bool = False) -> None:
-        """What was left over is due whatever the clock says; it waits in its line."""
+        """Set the timer of a waiting unit. A unit with a remainder gets no timer: it waits in the queue of remainders."""
         self._remainders.note(key, waits, has_let_out=has_let_out)
         if waits.kind is WaitKind.REMAINDER:
             self._timers.disarm(key)
@@ -290,7 +298,7 @@ class UnitRegistry:
             self._timers.arm(key, waits.wakes_at)
 
     def _remember(self, key: UnitKey, waits: Waits | None) -> Waits | None:
-        """What was known before."""
+        """Take over how a unit waits, and return how it waited before."""
         known = self.waits.get(key)
         self.stashed += (waits.stashed if waits else 0) - (known.stashed if known else 0)
         self._dependencies.remember(_dependency(known), _dependency(waits))
@@ -311,7 +319,7 @@ class UnitRegistry:
         return waits.stashed_bytes if waits else 0
 
     def _heaviest(self) -> Iterator[UnitKey]:
-        """While the stashes in memory are beyond their bound: the units that began to wait first."""
+        """Yield the units that began to wait first, as many as must leave memory if the stashes exceed their bound."""
         excess = self._stashed_bytes - self._settings.stash_bytes * _EVICTED_SHARE
         if self._stashed_bytes <= self._settings.stash_bytes:
             return
@@ -323,7 +331,10 @@ class UnitRegistry:
                 yield key
 
     def _longest_silent(self) -> Iterator[UnitKey]:
-        """While payment data takes what is held beyond the bound: the units that nothing was heard of for longest."""
+        """Yield the units with the oldest turns, as many as must leave memory if stashes and payment data exceed the bound.
+
+        Yields none if the stashes alone exceed the bound; `_heaviest` handles that.
+        """
         held, most = self._stashed_bytes + self._data_bytes, self._settings.stash_bytes
         if not self._settings.can_reload or self._stashed_bytes > most or held <= most:
             return
@@ -336,5 +347,5 @@ class UnitRegistry:
 
 
 def _dependency(waits: Waits | None) -> str | None:
-    """The server that a unit waits for, if it waits for one."""
+    """The server that a unit waits for; None if it waits for no server."""
     return waits.waits_for if waits is not None and waits.kind is WaitKind.DEPENDENCY else None

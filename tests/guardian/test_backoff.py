@@ -64,8 +64,8 @@ def test_it_logs_once_when_it_begins_and_once_when_it_ends(retry: RetryWithBacko
     with caplog.at_level(logging.INFO, "resequencer.guardian"):
         retry.until_answered("output", Server(50))
     assert [record.getMessage() for record in caplog.records] == [
-        "the output is away, trying again until it is back: the disk is full",
-        "the output is back",
+        "the output is unavailable, retrying until it answers: the disk is full",
+        "the output answers again",
     ]
 
 
@@ -80,7 +80,7 @@ def test_told_to_stop_it_gives_up_at_the_next_failure(failures: int, pauses: lis
     is_stopping: Callable[[], bool] = lambda: len(pauses) >= failures - 1  # noqa: E731 - as handed in.
     retry = RetryWithBackoff(BackoffSettings(), pauses.append, is_stopping)
     server = Server(99)
-    with pytest.raises(Stopped, match="told to stop while the output was away: the disk is full"):
+    with pytest.raises(Stopped, match="stopped while the output was unavailable: the disk is full"):
         retry.until_answered("output", server)
     assert server.calls == failures
 

@@ -230,6 +230,6 @@ def test_it_is_said_once_when_a_server_goes_and_once_when_nothing_waits_for_it(
         for _ in range(5):
             asked.poll(after_ms=3_000)
     assert [each.getMessage() for each in caplog.records if API in each.getMessage()] == [
-        "sanctions-api is unavailable: units that need it wait and are tried again until it answers",
+        "sanctions-api is unavailable: units that need it wait and are retried until it answers",
         "sanctions-api: no unit waits for it any more",
     ]

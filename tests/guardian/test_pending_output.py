@@ -29,7 +29,7 @@ outgoings = st.builds(
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x94\xadnotifications\xc0\x90", b"\x94\xadnotification\xff\xc0\x90\xc4\x00"])
 def test_what_is_pending_and_damaged_is_refused_by_its_number(body: bytes) -> None:
-    with pytest.raises(StorageRefused, match=r"number 17 of what is still to leave: .*damaged"):
+    with pytest.raises(StorageRefused, match=r"pending output number 17: .*damaged"):
         from_pending(Pending(17, body))
 
 

@@ -73,7 +73,7 @@ class Struck(NamedTuple):
 
     def _said(self, state: State) -> list[int]:
         what = state.removesuffix(" unavailable")
-        return [self.service.log.count(text) for text in (f"the {what} is away, ", f"the {what} is back")]
+        return [self.service.log.count(text) for text in (f"the {what} is unavailable, ", f"the {what} answers again")]
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def test_without_room_it_waits_says_what_is_away_and_why_and_goes_on_by_itself(
     assert len(keys) == len(set(keys)) == UNITS
     assert service.stop() == 0
     what = state.removesuffix(" unavailable")
-    assert [service.log.count(text) for text in (f": the {what} is away, ", f": the {what} is back")] == [1, 1]
+    assert [service.log.count(text) for text in (f": the {what} is unavailable, ", f": the {what} answers again")] == [1, 1]
 
 
 def test_a_stop_without_room_loses_nothing(service: OperatedService) -> None:
@@ -108,5 +108,5 @@ def test_a_disk_that_is_really_full_is_waited_for_by_a_daemon_that_is_started_wa
     assert [each["key"] for each in service.notifications()] == [f"uow-{number}" for number in range(UNITS)] * 2
     assert not any("possible-duplicate" in each["headers"] for each in service.notifications())
     log = daemon.log_file.read_text(encoding="utf-8")
-    assert "is away" in log
-    assert log.rstrip().endswith("ready") or "is back" in log
+    assert "is unavailable" in log
+    assert log.rstrip().endswith("ready") or "answers again" in log

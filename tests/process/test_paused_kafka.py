@@ -35,13 +35,13 @@ def test_simulate_and_verify_wait_for_kafka_and_say_so(
     following = service.begin_verb("verify", "--follow", "--give-up-after", f"{PAUSE_SECONDS - 5}s")
     wait_until(lambda: "units complete" in _said(tmp_path, "verify"), "the first look")
     broker.pause()
-    wait_until(lambda: "the output is away, trying again until it is back" in _said(tmp_path, "verify"), "verify says so")
-    wait_until(lambda: "the input is away, trying again until it is back" in _said(tmp_path, "simulate"), "simulate says so")
+    wait_until(lambda: "the output is unavailable, retrying until it answers" in _said(tmp_path, "verify"), "verify says so")
+    wait_until(lambda: "the input is unavailable, retrying until it answers" in _said(tmp_path, "simulate"), "simulate says so")
     sleep(PAUSE_SECONDS)  # Longer than verify waits for what does not move.
     broker.resume()
     assert simulating.wait(120) == 0, _said(tmp_path, "simulate")
     assert following.wait(120) == 0, _said(tmp_path, "verify")
-    assert "the output is back" in _said(tmp_path, "verify")
+    assert "the output answers again" in _said(tmp_path, "verify")
     assert "every promise was held" in _said(tmp_path, "verify")
 
 

@@ -305,7 +305,7 @@ def rewrite_position(service: Service, **changes: Any) -> None:
 def test_a_position_that_was_moved_without_what_is_done_beyond_it_is_refused(service: Service) -> None:
     first = eight_ahead_of_one_that_waits(service)
     rewrite_position(service, offset=first)
-    with pytest.raises(TransportRefused, match=f"says offset {first}, and what is done beyond it was written for offset 0"):
+    with pytest.raises(TransportRefused, match=f"is offset {first}, but the metadata of the position was written for offset 0"):
         service.start().run()
     rewrite_position(service, offset=first, metadata="")
     service.start().run()

@@ -177,7 +177,7 @@ def test_told_to_stop_while_the_output_is_away_it_stops_and_says_what_it_left(op
     operator.worker.run()
     assert operator.reports[-1].state == State.STOPPED
     assert operator.reports[-1].reason == "the disk is full"
-    assert "told to stop while the output was away: the disk is full" in caplog.text
+    assert "stopped while the output was unavailable: the disk is full" in caplog.text
 
 
 def test_what_it_ends_with_is_raised_and_reported_and_everything_is_let_go(operator, monkeypatch):
@@ -273,7 +273,8 @@ def test_it_says_ready_once_and_again_when_it_is_so_again(operator, monkeypatch,
     operator.until = lambda: operator.now >= NOW + 10_000
     operator.worker.run()
     said = [each.getMessage() for each in caplog.records if "read" in each.getMessage() or "the source" in each.getMessage()]
-    assert said == ["ready", "the source is away, trying again until it is back: no route", "the source is back", "ready"]
+    unavailable = "the source is unavailable, retrying until it answers: no route"
+    assert said == ["ready", unavailable, "the source answers again", "ready"]
 
 
 def test_it_is_not_ready_before_its_group_has_said_what_is_its_own(operator, monkeypatch):
