@@ -1,4 +1,4 @@
-"""The resequencer: the actor of one unit of work. It holds the unit's value and passes its turns to the pure core."""
+"""The resequencer: the actor of one unit of work. It keeps the unit's value and passes its turns to the pure core."""
 
 from typing import Any, ClassVar
 
@@ -15,10 +15,11 @@ from storage.port import StorageRefused
 
 
 class Resequencer(Actor):
-    """Created by the guardian, told `Begin` once and `TakeTurn` once a poll; answers each with one message.
+    """Created by the guardian. Receives `Begin` once and `TakeTurn` at most once per poll, and answers a turn with one message.
 
-    The composition makes a subclass per worker whose class attributes are its dependencies. A turn that raises leaves the
-    unit as it was: Thespian calls again, then tells the guardian (`PoisonMessage`), which asks for a careful one.
+    `Begin` is answered only if it is refused. The composition makes a subclass per worker whose class attributes are its
+    dependencies. A turn that raises leaves the unit as it was. Thespian calls again, then sends a `PoisonMessage` to the
+    guardian, which asks for a careful turn.
     """
 
     context: ClassVar[TurnContext]

@@ -1,4 +1,4 @@
-"""How long what is set aside waits, and until when."""
+"""How long a stashed envelope waits, and the deadline of its unit."""
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
@@ -8,9 +8,9 @@ from resequencer.turn_context import TurnContext
 
 
 def find_learned_wait_ms(envelope: DataEnvelope, context: TurnContext) -> int | None:
-    """What it is given along when it is set aside, so that another release changes only what is set aside later.
+    """Return the learned wait of an envelope, in milliseconds; None if only the configuration determines the wait.
 
-    None where the configuration alone says how long it waits.
+    The wait is stored with the envelope when it is stashed. A new release of the lookups changes only envelopes stashed later.
     """
     learned, profiles = context.settings.learned, context.profiles
     if learned is None:
@@ -20,7 +20,7 @@ def find_learned_wait_ms(envelope: DataEnvelope, context: TurnContext) -> int | 
 
 
 def deadline_of(oldest: Stashed, settings: ResequencerSettings) -> Instant:
-    """Of a unit by the oldest of its stash. The bounds are those of today, also of what was learned before."""
+    """Return the deadline of a unit from the oldest envelope of its stash. Today's bounds apply also to waits learned before."""
     if settings.learned is None or oldest.learned_wait_ms is None:
         return oldest.stashed_at + settings.deadline_ms
     return oldest.stashed_at + settings.learned.within(oldest.learned_wait_ms)

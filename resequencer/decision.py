@@ -1,4 +1,4 @@
-"""What the storage and the guardian learn of a turn."""
+"""The decision of a turn: what the storage has to store and what the guardian has to know."""
 
 from resequencer.deadline import deadline_of
 from resequencer.unit import Decision, Retry, Unit
@@ -8,7 +8,7 @@ from storage.port import UnitChange, WaitKind, Waits
 
 
 def decision_of(copy: WorkingCopy, after: Unit) -> Decision:
-    """`after` is the unit as the turn leaves it."""
+    """Return the decision of a turn; `after` is the unit after the turn."""
     effects, waits = copy.effects, _waits(copy)
     return Decision(
         _change(copy, after, waits) if copy.is_changed else None,
@@ -35,7 +35,7 @@ def _change(copy: WorkingCopy, after: Unit, waits: Waits | None) -> UnitChange:
 
 
 def _waits(copy: WorkingCopy) -> Waits | None:
-    """The instant at which the unit wants to be woken. Its deadline rests while the head is under retry."""
+    """Return when the unit has to be woken and for what. Its deadline is suspended while the head is under retry."""
     if copy.remainder is not None or copy.undecodable:
         return _waits_for_its_turn(copy)
     if copy.retry is not None:
@@ -49,7 +49,7 @@ def _waits(copy: WorkingCopy) -> Waits | None:
 
 
 def _waits_for_its_turn(copy: WorkingCopy) -> Waits:
-    """Due at once: nothing else is missing for what was left over."""
+    """Return a wait that is due at once: a remainder waits for its next turn only."""
     heads = () if copy.retry is None else (copy.retry.entry,)
     oldest = [each for each in (*heads, copy.stash.oldest, copy.queue.oldest) if each is not None]
     since = min([each.stashed_at for each in oldest], default=copy.now)

@@ -1,4 +1,4 @@
-"""A turn for whoever keeps no units: what would leave."""
+"""A turn without storage and clock that returns what would be published. The audit uses it."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from resequencer.working_copy import WorkingCopy
 
 
 class DryRunResult(NamedTuple):
-    """The unit as it is now, what is to leave, in its order, and whether anything was handled or stashed."""
+    """The unit after the turn, its output in order, and whether anything was handled or stashed (`counts`)."""
 
     unit: Unit
     output: Sequence[Notification | DeadLetter]
@@ -22,13 +22,15 @@ class DryRunResult(NamedTuple):
 
 
 def dry_run(unit: Unit, envelope: DataEnvelope | None, context: TurnContext) -> DryRunResult:
-    """The turn of a unit to which this envelope came, or whose stash is released: nothing is made of it that only a storage
-    has to know, and nothing tells time. What our own code fails on is set aside as the service does it.
+    """Take the turn of a unit to which this envelope came; with None, release the unit's stash.
+
+    Nothing is encoded for a storage, and the time is always 0. Envelopes on which the service's own code fails become dead
+    letters, as in the service.
     """
     came = () if envelope is None else (envelope,)
     try:
         return _take_turn(WorkingCopy(unit, context, 0), came, is_released=envelope is None)
-    except Exception:  # noqa: BLE001 - Whatever it is, a dead letter says it.
+    except Exception:  # noqa: BLE001 - The turn is repeated, and the error becomes a dead letter.
         return without_poison(unit, came, 0, context, lambda copy, left: _take_turn(copy, left, is_released=envelope is None))
 
 

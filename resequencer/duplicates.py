@@ -1,4 +1,4 @@
-"""Envelopes whose id was seen before: the same again is dropped, anything else under that id is a dead letter."""
+"""Envelopes whose id was seen before. With the same content they are dropped; with other content they are dead letters."""
 
 from domain.dead_letter import DeadLetterReason
 from domain.envelope import DataEnvelope
@@ -6,7 +6,7 @@ from resequencer.working_copy import WorkingCopy
 
 
 def find_known(copy: WorkingCopy, envelope: DataEnvelope) -> bytes | None:
-    """The digest of what was handled or waits under the envelope's id."""
+    """Return the digest of the envelope that was handled or waits under the same id; None if the id is new."""
     retry = copy.retry
     if retry is not None and retry.entry.envelope.id_hash == envelope.id_hash:
         return retry.entry.envelope.digest
@@ -19,6 +19,6 @@ def refuse_known(copy: WorkingCopy, envelope: DataEnvelope, digest: bytes) -> No
         return
     error = (
         f"envelope id {envelope.envelope_id!r} was seen before with another flow, sequence or object body; "
-        "requeue it under an id of its own if both are meant"
+        "if both envelopes are intended, requeue this one under an id of its own"
     )
     copy.effects.dead_letter(envelope.record, DeadLetterReason.CONFLICTING_DUPLICATE, error)

@@ -1,4 +1,4 @@
-"""What a turn leads to, collected while it goes on."""
+"""The effects of a turn, collected while it runs."""
 
 from collections import defaultdict, deque
 
@@ -12,7 +12,7 @@ from resequencer.unit import Release, Tally, Undecodable, Unit
 
 
 class Effects:
-    """The output in order, the stash entries that came and went, the releases and the counts of one turn."""
+    """The output in order, the stash entries added and removed, the releases and the counts of one turn."""
 
     def __init__(self, before: Unit, now: Instant) -> None:
         self._before = before
@@ -35,24 +35,24 @@ class Effects:
         return "handled" in self._counts or "stashed" in self._counts
 
     def arrive(self, offset: int) -> None:
-        """A record of this turn: the storage knows nothing of it, but of whatever else is stashed.
+        """Note a record that arrived in this turn. The storage does not have it yet; it has every other stashed record.
 
-        Told by record, not by id: an id that became a dead letter may come again.
+        Records are identified by offset and not by envelope id, because the id of a dead letter may come again.
         """
         self._arrived.add(offset)
 
     def count(self, what: str) -> None:
-        """One more of a field of `Tally`; arrivals are counted by themselves."""
+        """Add one to a field of `Tally`. Arrivals are counted separately."""
         self._counts[what] += 1
 
     def stash(self, entry: Stashed) -> None:
-        """It waits, and the storage has to know."""
+        """Note an entry that was stashed. It is stored if it arrived in this turn; otherwise the storage has it already."""
         offset = entry.envelope.offset
         if offset in self._arrived:
             self.added[offset] = entry
 
     def notify(self, entry: Stashed, handled: Handled, marks: Marks) -> None:
-        """It was handled: its notifications leave, and it waits no more."""
+        """Add the notifications of a handled entry, and note that the entry no longer waits."""
         self.output += handled.notifications
         self.let_out += sum([each.size for each in handled.notifications])
         self._counts["handled"] += 1
@@ -67,18 +67,18 @@ class Effects:
         self.leave(entry)
 
     def dead_letter(self, record: Record, reason: DeadLetterReason, error: str) -> None:
-        """A record leaves as a dead letter."""
+        """Add a dead letter to the output."""
         letter = DeadLetter(record, reason, error, self._now)
         self.output.append(letter)
         self.let_out += letter.size
 
     def dead_letter_entry(self, entry: Stashed, reason: DeadLetterReason, error: str) -> None:
-        """Handling it failed for good: it leaves as a dead letter, and it waits no more."""
+        """Add an entry as a dead letter whose handling failed for good, and note that it no longer waits."""
         self.dead_letter(entry.envelope.record, reason, error)
         self.leave(entry)
 
     def dead_letter_undecodable(self, share: int) -> tuple[Undecodable, ...]:
-        """Stashed records that the configuration of today refuses leave as dead letters; those beyond the share stay."""
+        """Add dead letters for stashed records that today's configuration refuses. Return the records that exceed the share."""
         if not self._before.undecodable:
             return ()
         left = deque(self._before.undecodable)
@@ -89,11 +89,11 @@ class Effects:
         return tuple(left)
 
     def has_arrived(self, entry: Stashed) -> bool:
-        """In this turn."""
+        """Whether the entry arrived in this turn."""
         return entry.envelope.offset in self._arrived
 
     def leave(self, entry: Stashed) -> None:
-        """It waits no more, if it did."""
+        """Note that an entry no longer waits, if it did wait."""
         offset, waited_ms = entry.envelope.offset, self._now - entry.stashed_at
         if waited_ms > self._counts["longest_wait_ms"]:
             self._counts["longest_wait_ms"] = waited_ms

@@ -1,15 +1,15 @@
-"""Which envelopes a unit has seen, packed so tightly that a value of it costs next to nothing."""
+"""The ids of the envelopes that a unit has seen, packed into bytes, so that a copy is cheap."""
 
 from __future__ import annotations
 
 import msgspec
 
 _WIDTH = 16
-"""8 bytes of the hash of the envelope id, then 8 of the digest of its content."""
+"""Bytes per envelope: 8 of the hash of its id, then 8 of the digest of its content."""
 
 
 class EnvelopeIds(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The hashed envelope ids of a unit with the digest of each, oldest first. Adding and finding are one copy and one search."""
+    """The hashed envelope ids of a unit, each with its digest, oldest first. `add` is one copy, `find` is one search."""
 
     packed: bytes = b""
 
@@ -17,14 +17,14 @@ class EnvelopeIds(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return len(self.packed) // _WIDTH
 
     def find(self, id_hash: bytes) -> bytes | None:
-        """The digest that came with this id, if it came."""
+        """Return the digest that came with this id, None if the id is unknown."""
         if self.packed.find(id_hash) < 0:
-            return None  # As nearly always, for duplicates are few.
+            return None  # The usual case, because duplicates are rare.
         at = self._position(id_hash)
         return None if at is None else self.packed[at + 8 : at + _WIDTH]
 
     def add(self, id_hash: bytes, digest: bytes, limit: int | None = None) -> EnvelopeIds:
-        """With this id as the newest; beyond `limit` ids the oldest are forgotten."""
+        """Return the ids with this one as the newest. Beyond `limit` ids the oldest are dropped."""
         packed = self.packed + id_hash + digest
         return EnvelopeIds(packed[-limit * _WIDTH :] if limit else packed)
 
@@ -33,7 +33,7 @@ class EnvelopeIds(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self if at is None else EnvelopeIds(self.packed[:at] + self.packed[at + _WIDTH :])
 
     def split(self) -> list[bytes]:
-        """Each hash with its digest, packed as by itself."""
+        """Return each id separately: its hash with its digest, packed."""
         return [self.packed[at : at + _WIDTH] for at in range(0, len(self.packed), _WIDTH)]
 
     def _position(self, id_hash: bytes) -> int | None:

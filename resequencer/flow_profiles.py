@@ -1,4 +1,4 @@
-"""What is known of how late the events of a flow come."""
+"""Flow profiles: how late the events of a flow come, as learned from the archive."""
 
 from functools import lru_cache
 from typing import Protocol
@@ -12,18 +12,19 @@ _read = reader_of(ProfileValue)
 
 
 class Profiles(Protocol):
-    """Of one release of the lookups during a cycle; the same release gives the same answers."""
+    """The flow profiles of one release of the lookups. The same release gives the same answers, and a cycle uses one release."""
 
     def find_lateness_ms(self, entity: str | None, flow: str) -> int | None:
-        """How long envelopes of this flow have to wait for what they overtook: of 1 000 of them the longest but one.
+        """Return how long, in milliseconds, 99.9 % of this flow's waiting envelopes waited at most for what they overtook.
 
-        What was learned of the processing entity, else of any; None where nothing was, or of too few.
+        The profile of the processing entity counts, else the one for any entity. None if there is no profile, or if too few
+        envelopes had waited.
         """
         ...
 
 
 class ReleasedProfiles:
-    """Those of one release. Remembers what it was asked, for there are few flows."""
+    """The profiles of one release. Caches its answers, because there are few flows."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables

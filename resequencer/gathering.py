@@ -1,11 +1,11 @@
-"""A unit's payment data is complete before the first of its envelopes is handled, where the strategy wants it so."""
+"""Gathering: some strategies need the payment data of the whole stash before the first envelope is handled."""
 
 from domain.envelope import DataEnvelope
 from resequencer.working_copy import WorkingCopy
 
 
 def gather_with(copy: WorkingCopy, envelope: DataEnvelope) -> None:
-    """On completion the data of everything stashed is taken over, in order of arrival, and of the one that completes."""
+    """Take over the payment data of all stashed envelopes and of this one, in order of arrival, if the strategy gathers."""
     if not copy.strategy.gathers or copy.has_gathered or not copy.stash:
         return
     waiting = {each.envelope.offset: each.envelope for each in copy.stash} | {envelope.offset: envelope}

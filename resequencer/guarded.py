@@ -1,4 +1,4 @@
-"""A turn context whose strategy and handler harm no more than the envelope that they fail on, ours like a user's."""
+"""A guarded turn context: a failure of strategy or handler costs only its envelope, for our code as for a user's."""
 
 from msgspec.structs import replace
 
@@ -13,7 +13,10 @@ from resequencer.turn_context import TurnContext
 
 
 def guarded(context: TurnContext) -> TurnContext:
-    """The same context; whatever strategy or handler raise is a `PermanentError`, and profiles that fail say nothing."""
+    """Return the same context, guarded: what strategy or handler raise becomes a `PermanentError`; failing profiles give None.
+
+    `TransientError` of the handler passes unchanged.
+    """
     strategy, profiles = context.strategy, context.profiles
     return replace(
         context,
@@ -41,8 +44,8 @@ class _GuardedProfiles:
         self._profiles = profiles
 
     def find_lateness_ms(self, entity: str | None, flow: str) -> int | None:
-        """How long to wait is no reason to lose what is to wait."""
+        """Return None after any error: the envelope must not be lost because its wait is unknown."""
         try:
             return self._profiles.find_lateness_ms(entity, flow)
-        except Exception:  # noqa: BLE001 - Whatever it is, the turn before has logged it.
+        except Exception:  # noqa: BLE001 - The failed turn before this one has logged the error.
             return None

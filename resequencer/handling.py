@@ -14,9 +14,9 @@ from resequencer.working_copy import WorkingCopy
 
 
 def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> None:
-    """All of it leaves, or it is tried again later, or it is dead-lettered. In each case the unit goes on.
+    """Handle an entry: all its notifications are added, or it is put under retry, or it is dead-lettered. The unit goes on.
 
-    The entry is in the stash no more.
+    The caller has removed the entry from the stash.
     """
     envelope, data, before = entry.envelope, copy.data, copy.tried_before(entry)
     attempts = 0 if before is None else before.attempts
@@ -44,7 +44,7 @@ def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> No
 
 
 def set_aside(copy: WorkingCopy, retry: Retry, why: str) -> None:
-    """What is under retry is tried no more: it is dead-lettered."""
+    """Dead-letter the entry under retry without another attempt."""
     envelope, data = retry.entry.envelope, copy.data
     copy.current, copy.retry, copy.is_changed = envelope, None, True
     with suppress(PermanentError):
@@ -57,7 +57,7 @@ def _marks(copy: WorkingCopy, envelope: DataEnvelope, *, is_forced: bool) -> Mar
 
 
 def _data_with(copy: WorkingCopy, envelope: DataEnvelope, marks: Marks) -> PaymentData:
-    """What comes late fills only what is missing: no later object is undone by an earlier one."""
+    """Return the payment data with the envelope's objects. A late envelope adds only missing objects and replaces none."""
     if marks.late:
         return copy.data.fill(envelope)
     return copy.data.absorb(envelope) if envelope.offset > copy.gathered_to else copy.data
@@ -68,7 +68,7 @@ def _counted(copy: WorkingCopy, envelope: DataEnvelope, *, is_forced: bool) -> A
 
 
 def _give_up(copy: WorkingCopy, entry: Stashed, error: PermanentError, data: PaymentData, *, is_forced: bool) -> None:
-    """The envelope is dead-lettered, its id not remembered; its data counts, and its successors are not kept waiting for it."""
+    """Dead-letter the envelope without remembering its id. Its data counts, and its successors do not wait for it."""
     copy.data, told = data, str(error)
     try:
         counted = _counted(copy, entry.envelope, is_forced=is_forced)

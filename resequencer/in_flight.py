@@ -1,4 +1,4 @@
-"""What a worker is busy with, kept where it is still known when the worker has died of it."""
+"""The envelope in flight: the one that a worker is handling. It is kept outside the worker, so that it survives a crash."""
 
 from enum import IntEnum
 from typing import Protocol
@@ -7,39 +7,39 @@ from domain.envelope import DataEnvelope
 
 
 class CallKind(IntEnum):
-    """What is done with an envelope by code that may not be ours: a handler has it, or a user's strategy is asked about it."""
+    """The call that an envelope is in flight for: a handler, or a user's strategy."""
 
     HANDLING = 1
     ASKING = 2
 
     @property
     def words(self) -> str:
-        """The envelope follows."""
+        """The call in words, for a text in which the envelope follows."""
         return "handling" if self is CallKind.HANDLING else "asking the strategy about"
 
 
 class InFlight(Protocol):
-    """Holds at most one envelope: the one that such code is called with at the moment. Told around every call, so it is quick."""
+    """Holds the envelope of the present call, at most one. Its methods run before and after every call, so they must be fast."""
 
     def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
-        """The call begins.
+        """Note that the call begins.
 
         Raises:
-            EndedItsWorker: Too many workers ended in this call with this envelope; it must not be made again.
+            EndedItsWorker: Too many workers ended in this call with this envelope; the call must not be repeated.
         """
         ...
 
     def put_off(self, envelope: DataEnvelope) -> None:
-        """It was called in vain, and will be again: what is known of the envelope still counts."""
+        """Note that the call failed and will be repeated: the exits counted for the envelope still count."""
         ...
 
     def clear(self) -> None:
-        """The call is over, however it ended."""
+        """Note that the call has ended, with or without success."""
         ...
 
 
 class Untracked:
-    """For a dry run or a simulation: no supervisor looks."""
+    """Tracks nothing. For dry runs and simulations, which have no supervisor."""
 
     def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
         pass

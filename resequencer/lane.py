@@ -1,4 +1,4 @@
-"""A lane of the stash: a row in order whose first is its top, and in which one more costs about the same however long it is."""
+"""A lane of the stash: an ordered sequence whose first item is its top. The cost of an insertion hardly grows with its length."""
 
 from bisect import bisect_left
 from operator import attrgetter
@@ -8,7 +8,7 @@ _MOST = 128
 
 
 class Ordered(Protocol):
-    """No two have the same `order`."""
+    """An item of a lane. No two items have the same `order`."""
 
     @property
     def order(self) -> tuple[int, int]: ...
@@ -17,13 +17,13 @@ class Ordered(Protocol):
 T = TypeVar("T", bound=Ordered)
 
 Lane: TypeAlias = tuple[tuple[T, ...], ...]
-"""Chunks of at most 128, ascending; none is empty. Adding and taking copy one of them and the references to the others."""
+"""Ascending chunks of 1 to 128 items. To add or remove an item copies one chunk and the references to the others."""
 
 _order = attrgetter("order")
 
 
 def with_one(lane: Lane[T], one: T) -> Lane[T]:
-    """With this one in its place."""
+    """Return the lane with this item in its place."""
     if not lane:
         return ((one,),)
     at = _find_chunk(lane, one)
@@ -33,7 +33,7 @@ def with_one(lane: Lane[T], one: T) -> Lane[T]:
 
 
 def without_one(lane: Lane[T], one: T) -> Lane[T]:
-    """Without this one, which is in it; empty if it was the last."""
+    """Return the lane without this item, which must be in it."""
     at = _find_chunk(lane, one)
     chunk = lane[at]
     before = bisect_left(chunk, one.order, key=_order)
@@ -43,7 +43,7 @@ def without_one(lane: Lane[T], one: T) -> Lane[T]:
 
 
 def _find_chunk(lane: Lane[T], one: T) -> int:
-    """The first that does not end before it, or the last."""
+    """Return the index of the first chunk that does not end before the item, or of the last chunk."""
     return min(bisect_left(lane, one.order, key=_last_order), len(lane) - 1)
 
 

@@ -1,4 +1,4 @@
-"""What the guardian and a resequencer actor say to each other. Frozen: Thespian hands messages over without copying them."""
+"""The messages between the guardian and a resequencer actor. Frozen, because Thespian delivers messages without a copy."""
 
 import msgspec
 
@@ -11,23 +11,24 @@ from storage.port import Snapshot
 
 
 class UnitKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """A unit of work in its partition: what one resequencer is for. Looked up a dozen times a turn, so it keeps its hash."""
+    """A unit of work in its partition. One resequencer belongs to it. Caches its hash, because a turn looks it up often."""
 
     partition: Partition
     unit: str
 
 
 class Begin(msgspec.Struct, frozen=True, gc=False):
-    """The first message to a new incarnation: which unit it is, and what its predecessor left. None: nothing was ever heard."""
+    """The first message to a new actor: its unit, and the unit's snapshot from storage; None for a new unit."""
 
     key: UnitKey
     snapshot: Snapshot | None
 
 
 class TakeTurn(msgspec.Struct, frozen=True, gc=False):
-    """Take your turn: these envelopes came, in order of arrival, then these wakes.
+    """Take a turn with these envelopes, in order of arrival, and then these wakes.
 
-    It may let out about `share` bytes. With `is_careful` it was taken and raised: take it again, and set aside what it fails on.
+    The turn may let out about `share` bytes. With `is_careful` the turn raised before: it is repeated, and the envelopes on which
+    it fails become dead letters.
     """
 
     key: UnitKey
@@ -39,14 +40,14 @@ class TakeTurn(msgspec.Struct, frozen=True, gc=False):
 
 
 class TurnTaken(msgspec.Struct, frozen=True, gc=False):
-    """What a turn led to; the unit stays with its actor."""
+    """The decision of a turn. The unit itself stays in the actor."""
 
     key: UnitKey
     decision: Decision
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """What the predecessor left cannot be used; the worker must stop and say why."""
+    """The stored snapshot cannot be used; the worker must end and log the error."""
 
     key: UnitKey
     error: Exception

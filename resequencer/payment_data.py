@@ -1,4 +1,4 @@
-"""What is known about a unit's payment: the latest object of each type, name and key."""
+"""The payment data of a unit: the latest object of each type, name and key."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
     custom: Bodies = ()
 
     def refuse_too_much(self, envelope: DataEnvelope, most_bytes: int) -> None:
-        """With the envelope's objects, of which those that replace one count too.
+        """Refuse an envelope whose objects may exceed the unit's limits. Objects that replace others are counted too.
 
         Raises:
-            TooManyObjects: The unit could hold more than `MOST_OBJECTS` of a kind.
-            TooLarge: It could hold more than so many bytes.
+            TooManyObjects: The unit could have more than `MOST_OBJECTS` objects of a kind.
+            TooLarge: The unit could have more than `most_bytes` of payment data.
         """
         if not (envelope.mds_objects or envelope.pds_objects or envelope.custom_objects):
             return
@@ -35,7 +35,7 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
         came_bytes += sum([len(each.key) + len(each.body) for each in envelope.custom_objects])
         if self.size + came_bytes > most_bytes:
             raise TooLarge(
-                f"the unit holds {self.size} bytes of payment data and this brings {came_bytes}; a unit may hold {most_bytes} "
+                f"the unit has {self.size} bytes of payment data and this envelope adds {came_bytes}; the limit is {most_bytes} "
                 "(stash-limit.bytes-per-unit)"
             )
         held = (len(self.mds), len(self.pds), len(self.custom))
@@ -43,12 +43,12 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
         for kind, there, more in zip(_KINDS, held, came, strict=True):
             if there + more > MOST_OBJECTS:
                 raise TooManyObjects(
-                    f"the unit holds {there} {kind} objects and this brings {more}; a unit may hold {MOST_OBJECTS} of a kind"
+                    f"{kind} objects: the unit has {there} and this envelope adds {more}; the limit is {MOST_OBJECTS} of a kind"
                 )
 
     @property
     def size(self) -> int:
-        """In bytes of names and bodies."""
+        """The bytes of names and bodies."""
         return sum([len(name) + len(body) for kind in (self.mds, self.pds, self.custom) for name, body in kind])
 
     def find_mds(self, object_type: str) -> bytes | None:
@@ -58,7 +58,7 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return None
 
     def absorb(self, envelope: DataEnvelope) -> PaymentData:
-        """With the envelope's objects taken over; the same value if it has none."""
+        """Return the payment data with the envelope's objects. Each replaces the object of the same name."""
         if not (envelope.mds_objects or envelope.pds_objects or envelope.custom_objects):
             return self
         return PaymentData(
@@ -68,7 +68,7 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
     def fill(self, envelope: DataEnvelope) -> PaymentData:
-        """With those of the envelope's objects of which nothing was known: what comes late must not undo what came later."""
+        """Return the payment data with only the missing ones of the envelope's objects: a late envelope must not replace any."""
         came = PaymentData().absorb(envelope)
         if came == PaymentData():
             return self

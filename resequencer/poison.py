@@ -1,8 +1,8 @@
-"""A turn that raised is taken again: the envelopes that it fails on are found one by one and set aside, each alone.
+"""Repeat a turn that raised: find the envelopes on which it fails one by one, and make only these dead letters.
 
-What strategy or handler fail on becomes a dead letter in its place, as all that fails for good: its successors do not wait.
-Where a step of our own fails, nothing of the envelope in flight can be counted: it is taken out of what came, or out of the unit
-as it was before, becomes a dead letter, and the turn is taken from its beginning once more.
+If strategy or handler fail, the envelope becomes a dead letter in its place, as after any permanent error, and its successors do
+not wait for it. If another step fails, nothing can be counted of the current envelope. It is removed from the arrivals, or from
+the unit as it was before the turn, and becomes a dead letter. Then the turn is repeated from its beginning.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -34,9 +34,9 @@ def decide_without_poison(
     context: TurnContext,
     share: int = WITHOUT_END,
 ) -> Turned:
-    """As `resequencer.turn.decide`, which raised.
+    """Decide like `resequencer.turn.decide`, which raised, without the poisonous envelopes.
 
-    Raises what the turn raises on no envelope in particular: then the unit cannot go on.
+    Raises whatever the turn raises if no single envelope is the cause. Then the unit cannot go on.
     """
     return without_poison(
         unit, envelopes, now, context, lambda copy, came: take_turn(copy, _each_written_down(copy, came), wakes), share
@@ -51,7 +51,7 @@ def without_poison(
     turn: Callable[[WorkingCopy, Iterable[DataEnvelope]], _Led],
     share: int = WITHOUT_END,
 ) -> _Led:
-    """What `turn` leads to, without what it fails on of these envelopes and of those that wait in the unit."""
+    """Return the result of `turn` without the envelopes on which it fails, arrived or waiting."""
     left, careful = _Left(unit, tuple(envelopes)), guarded(context)
     while True:
         copy = left.begin(careful, now, share)
@@ -65,14 +65,14 @@ def without_poison(
 
 
 class _Left(NamedTuple):
-    """The unit before the turn and what came, without what was set aside already; `aside` is what of that had come."""
+    """The unit before the turn and the arrivals, without the poison found so far. `aside` is the poison among the arrivals."""
 
     unit: Unit
     came: tuple[DataEnvelope, ...]
     aside: tuple[Undecodable, ...] = ()
 
     def begin(self, context: TurnContext, now: Instant, share: int) -> WorkingCopy:
-        """What had waited is dead-lettered by the copy itself, for the unit says so."""
+        """Return a working copy with dead letters for `aside`. The copy dead-letters poison that waited (`unit.undecodable`)."""
         copy = WorkingCopy(self.unit, context, now, share)
         for each in self.aside:
             copy.effects.arrive(each.record.origin.offset)
@@ -80,7 +80,7 @@ class _Left(NamedTuple):
         return copy
 
     def without(self, poison: DataEnvelope, error: str) -> "_Left | None":
-        """None if it is not there: it was set aside, and the turn fails still."""
+        """Return the rest without this envelope. None if it was removed before: then the turn fails for another reason."""
         undecodable = Undecodable(poison.record, DeadLetterReason.HANDLER_FAILED, error)
         rest = tuple(each for each in self.came if each is not poison)
         if len(rest) < len(self.came):
@@ -100,7 +100,7 @@ def _take_out(unit: Unit, poison: DataEnvelope) -> Unit | None:
 
 
 def _each_written_down(copy: WorkingCopy, envelopes: Iterable[DataEnvelope]) -> Iterator[DataEnvelope]:
-    """What cannot be written down for the storage is found out here, while it is known what led to it."""
+    """Yield the envelopes, and encode the unit after each, so that an encoding error is attributed to its envelope."""
     for each in envelopes:
         yield each
         copy.current = each

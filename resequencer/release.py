@@ -1,4 +1,4 @@
-"""A stash is released though something is missing: at its deadline, or because it holds too much."""
+"""The release of a stash although something is missing: at its deadline, or because it is too large."""
 
 from msgspec.structs import replace
 
@@ -11,18 +11,18 @@ from resequencer.unstash import unstash
 from resequencer.working_copy import WorkingCopy
 
 _UNAVAILABLE = 4
-"""So many times its bound a unit may hold while a server is unavailable that its handler calls."""
+"""A unit whose server is unavailable may hold this many times its normal bound."""
 
 
 def release(copy: WorkingCopy, cause: Wake) -> None:
-    """Force the lowest, run the normal loop, and again until nothing waits (or a handler asks for time).
+    """Force the lowest envelope, run the normal loop, and repeat until nothing waits or a handler asks for a retry.
 
-    Nothing happens while the head is under retry, nor at a deadline that has not come. Of what was stashed by a clock that was
-    ahead, who wakes the unit knows how long it has waited. At the bound of a worker that cannot put a unit elsewhere, a head
-    whose server is unavailable is set aside.
+    Nothing happens while the head is under retry, or before the deadline. If the stash has a time in the future, from a clock
+    that was ahead, the deadline is not checked here: the guardian did so. For the bound of a worker (`Wake.BOUND`), a head
+    whose server is unavailable is dead-lettered first.
     """
     if cause is Wake.BOUND and copy.dependency is not None:
-        _set_head_aside(copy, "the worker holds all that it may (stash-limit.bytes-per-worker)")
+        _set_head_aside(copy, "the worker's stash is full (stash-limit.bytes-per-worker)")
     oldest = copy.stash.oldest
     if oldest is None or not copy.is_free:
         return
@@ -34,7 +34,7 @@ def release(copy: WorkingCopy, cause: Wake) -> None:
 
 
 def release_stash(copy: WorkingCopy, cause: Wake, *, is_rest: bool = False) -> None:
-    """As far as the turn's share reaches. The rest of it is released by the next turn, before what arrived since."""
+    """Release the stash as far as the turn's share allows. The next turn releases the rest, before later arrivals."""
     oldest, lowest = copy.stash.oldest, copy.stash.lowest
     if oldest is None or lowest is None:
         return
@@ -52,10 +52,10 @@ def release_stash(copy: WorkingCopy, cause: Wake, *, is_rest: bool = False) -> N
 
 
 def go_on(copy: WorkingCopy, head: Stashed) -> None:
-    """A release whose head failed for a while goes on, with what has come meanwhile.
+    """Continue a release whose head was under retry, with the envelopes that arrived meanwhile.
 
-    What has become acceptable is released no more, and what stands before the head goes before it. The head takes the data
-    that has come, where that is gathered, and says what is missing still.
+    Envelopes that have become acceptable are handled normally. Envelopes before the head go first. If the strategy gathers, the
+    head gets the data that has arrived. Its mark lists what is still missing.
     """
     copy.stash, copy.current = copy.stash.add(head), head.envelope
     unstash(copy, head.rank.lane)
@@ -70,19 +70,19 @@ def go_on(copy: WorkingCopy, head: Stashed) -> None:
 
 
 def keep_bound(copy: WorkingCopy) -> None:
-    """While the head is under retry nothing can be released.
+    """Release the stash if it exceeds its bound. While the head is under retry nothing can be released.
 
-    A unit whose server is unavailable leaves memory beyond its bound, where it can. It must come back whole, so that it may hold
-    no more than some times as much.
+    A unit whose server is unavailable and that exceeds its bound leaves memory, if the storage keeps it. It is loaded as a whole
+    later, so it may hold four times its bound at most. Beyond that, its head is dead-lettered.
     """
     while copy.dependency is not None and is_beyond_bound(copy, _UNAVAILABLE):
-        _set_head_aside(copy, "its unit holds more than four times what it may (stash-limit)")
+        _set_head_aside(copy, "the unit's stash is more than four times its limit (stash-limit)")
     if copy.is_free and is_beyond_bound(copy):
         release(copy, Wake.BOUND)
 
 
 def is_beyond_bound(copy: WorkingCopy, times: int = 1) -> bool:
-    """Whether so many times the bound are stashed. A head that is under retry is part of what is stashed."""
+    """Whether the stash exceeds `times` its bound. A head under retry counts as stashed."""
     settings, stashed, size = copy.context.settings, len(copy.stash), copy.stash.size
     if copy.retry is not None:
         stashed, size = stashed + 1, size + copy.retry.entry.size
@@ -90,16 +90,16 @@ def is_beyond_bound(copy: WorkingCopy, times: int = 1) -> bool:
 
 
 def _set_head_aside(copy: WorkingCopy, why: str) -> None:
-    """What followed it comes loose."""
+    """Dead-letter the head, and handle the envelopes that waited for it."""
     head = copy.retry
     assert head is not None, "it waits for a server"
-    set_aside(copy, head, f"{head.dependency} unavailable, and {why}")
+    set_aside(copy, head, f"{head.dependency} is unavailable, and {why}")
     for lane in copy.stash.names:
         unstash(copy, lane)
 
 
 def _force(copy: WorkingCopy, entry: Stashed) -> None:
-    """Unless the normal loop took it already, or the one before it is to be tried again first."""
+    """Force one entry, unless the normal loop has handled it already or the unit is under retry."""
     if copy.is_free and _waits(copy, entry):
         if copy.is_spent:
             copy.cut_off()

@@ -1,4 +1,4 @@
-"""When an envelope is tried again whose handler failed for a while: the pause, and its jitter."""
+"""The retry of an envelope after a transient error of its handler: the pause, and its jitter."""
 
 from msgspec.structs import replace
 
@@ -9,11 +9,11 @@ from resequencer.unit import Retry
 from resequencer.working_copy import WorkingCopy
 
 _WORDS = 200
-"""Characters of why an attempt failed: it is kept with the unit, and operators read it."""
+"""How many characters of an attempt's error are stored with the unit and shown to operators."""
 
 
 def postpone(copy: WorkingCopy, entry: Stashed, attempts: int, error: TransientError, *, is_forced: bool) -> None:
-    """The entry becomes the head of its unit's stash until its next attempt; `attempts` have failed so far."""
+    """Make the entry the head of its unit's stash until its next attempt. `attempts` have failed so far."""
     due_at = copy.now + round(copy.context.settings.delay_ms(attempts) * _jitter(copy))
     why = printable(words_of(error)[:_WORDS])
     copy.retry = Retry(entry, attempts, due_at, copy.incomplete, is_forced, copy.released_to, why=why)
@@ -22,13 +22,13 @@ def postpone(copy: WorkingCopy, entry: Stashed, attempts: int, error: TransientE
 
 
 def wait_for_server(copy: WorkingCopy, retry: Retry) -> None:
-    """The server that the envelope needs is unavailable; its call was no attempt."""
+    """Make the entry the head of its unit's stash because its server is unavailable. The call does not count as an attempt."""
     due_at = copy.now + copy.context.settings.pause_ms(retry.calls, _jitter(copy))
     copy.retry = replace(retry, due_at=due_at)
     copy.effects.stash(retry.entry)
 
 
 def _jitter(copy: WorkingCopy) -> float:
-    """A factor, evenly drawn from 1 - `jitter-factor` to 1 + `jitter-factor`."""
+    """Return a random factor, evenly distributed from 1 - `jitter-factor` to 1 + `jitter-factor`."""
     factor = copy.context.settings.jitter_factor
     return copy.context.chance.uniform(1 - factor, 1 + factor)

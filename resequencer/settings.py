@@ -1,4 +1,4 @@
-"""How a unit of work behaves in time and how much it may hold."""
+"""The settings of a unit of work: its times and its limits."""
 
 from functools import cached_property
 from typing import Annotated
@@ -9,15 +9,15 @@ from domain.configuration_key import Key, Section
 from domain.value_types import Duration, Number, Size, Whole
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
-"""Between two calls for an envelope whose server is unavailable: doubled from the first to the longest."""
+"""The pause between two calls for an envelope whose server is unavailable doubles from the first to the longest."""
 
 
 LEARNED = "learned"
-"""As a stash timeout: as long as the late ones of a flow really take."""
+"""The value of `stash-timeout` for a wait as long as the late envelopes of a flow really take."""
 
 
 class LearnedTimeout(msgspec.Struct, frozen=True):
-    """What was learned counts within these bounds, in milliseconds, and so does what is waited where nothing was learned."""
+    """The bounds of learned waits, in milliseconds. They also apply to the default wait of flows without a profile."""
 
     at_least_ms: Annotated[int, Key(Duration("1ms", "30d"))] = 1_000
     at_most_ms: Annotated[int, Key(Duration("1ms", "30d"))] = 600_000
@@ -30,11 +30,11 @@ _STASH_BYTES = Size("2K", "1024G", "an eighth of bytes-per-worker")
 
 
 class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
-    """Durations in milliseconds; what each key means is in conf/reference.conf.
+    """The settings of a unit of work. Durations are in milliseconds; conf/reference.conf explains each key.
 
-    `stash_timeout_ms` None means the sum of the attempts' delays, or what was `learned` where that is set. `max_attempts`
-    counts the first one. A unit that stashes more than `stash_limit` envelopes, or more than about `stash_bytes` in memory, is
-    released as at its deadline; no more than `stash_bytes` of payment data are kept of it.
+    `stash_timeout_ms` None means the sum of the attempts' delays, or the learned wait if `learned` is set. `max_attempts`
+    includes the first attempt. A unit that stashes more than `stash_limit` envelopes, or more than about `stash_bytes` in memory,
+    is released as at its deadline. A unit may have at most `stash_bytes` of payment data.
     """
 
     processing_timeout_ms: Annotated[int, Key(Duration("1ms", "1h"))] = 3_000
@@ -47,22 +47,22 @@ class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
     learned: Annotated[LearnedTimeout | None, Section("learned-timeout")] = None
 
     def delay_ms(self, attempt: int) -> float:
-        """From the beginning of this attempt (from 1) to the beginning of the next, before jitter."""
+        """The time from the beginning of this attempt (from 1) to the beginning of the next, before jitter."""
         return self.processing_timeout_ms * self.backoff_factor ** (attempt - 1)
 
     def pause_ms(self, calls: int, jitter: float) -> int:
-        """After so many calls (from 1) that found a server unavailable, until the next."""
+        """The pause before the next call after `calls` calls (from 1) that found a server unavailable."""
         doubled: float = _FIRST_PAUSE_MS * 2 ** min(calls - 1, 16)
         return round(min(doubled * jitter, _LONGEST_PAUSE_MS))
 
     @cached_property
     def longest_pause_ms(self) -> int:
-        """No pause before another attempt is longer: one that ends later was begun by a clock that was ahead."""
+        """The longest pause before an attempt. A stored pause that ends later comes from a clock that was ahead."""
         return round(max(_LONGEST_PAUSE_MS, self.delay_ms(self.max_attempts) * (1 + self.jitter_factor)))
 
     @cached_property
     def deadline_ms(self) -> int:
-        """How long a stashed envelope may wait, where nothing was learned of its flow: 3 + 6 + 12 = 21 s by default."""
+        """How long a stashed envelope may wait if its flow has no profile: 3 + 6 + 12 = 21 s by default."""
         if self.stash_timeout_ms is not None:
             return self.stash_timeout_ms
         total = round(sum(self.delay_ms(attempt) for attempt in range(1, self.max_attempts + 1)))

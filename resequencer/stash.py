@@ -1,4 +1,4 @@
-"""The stash: envelopes set aside in the order in which they will be looked at."""
+"""The stash: envelopes that wait, in the order in which they are considered for handling."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from resequencer.strategies.port import Rank
 
 _ENVELOPE_BYTES = 768
 _OBJECT_BYTES = 320
-"""An event whose every field is there takes 340 bytes beside what it says, an empty object 110."""
+"""Memory beside the raw data, as measured: an event with all fields takes 340 bytes, an empty object 110."""
 
 UNRANKED = Rank("", 0)
-"""Of what arrived and was not looked at yet: one behind the other."""
+"""The rank of queued envelopes, which the strategy has not ranked yet: they are in order of arrival."""
 
 
 class Stashed(msgspec.Struct, frozen=True, gc=False):
-    """An envelope in the stash, since when, and where it stands. `learned_wait_ms` is how long it waits, where it was learned."""
+    """An envelope in the stash, since when, and its rank. `learned_wait_ms` is its learned wait, None for the default wait."""
 
     envelope: DataEnvelope
     rank: Rank
@@ -32,12 +32,12 @@ class Stashed(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def order(self) -> tuple[int, int]:
-        """Place first, ties by arrival."""
+        """The sort key: the place, then the order of arrival."""
         return self.rank.place, self.envelope.offset
 
     @property
     def size(self) -> int:
-        """About the bytes it holds in memory: its record, the bodies again, and as measured what lies around them."""
+        """An estimate of its bytes in memory: the record, the bodies again, and the measured overhead."""
         envelope = self.envelope
         objects = len(envelope.mds_objects) + len(envelope.pds_objects) + len(envelope.custom_objects)
         objects += len(envelope.process_objects)
@@ -45,9 +45,9 @@ class Stashed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stash(msgspec.Struct, frozen=True, gc=False):
-    """Lanes of envelopes, each with its top first. Found again by envelope id.
+    """Lanes of envelopes, each with its top first. `ids` finds envelopes by id.
 
-    `names` are those of the `lanes`, ascending; a lane that became empty is gone.
+    `names` are the names of the `lanes`, ascending. Empty lanes are removed.
     """
 
     names: tuple[str, ...] = ()
@@ -60,23 +60,23 @@ class Stash(msgspec.Struct, frozen=True, gc=False):
         return self.ids.count
 
     def __iter__(self) -> Iterator[Stashed]:
-        """All of them, in no particular order."""
+        """Iterate over all envelopes, in no particular order."""
         return chain.from_iterable(chain.from_iterable(self.lanes))
 
     @property
     def oldest(self) -> Stashed | None:
-        """The first to have arrived. Looked for only after it has left."""
+        """The envelope that arrived first. It is searched only after the known oldest was removed."""
         return self.known_oldest or min(self, key=_offset, default=None)
 
     @property
     def lowest(self) -> Stashed | None:
-        """The one that is forced first: the lowest of the tops."""
+        """The lowest of the lanes' tops, which is forced first."""
         if len(self.lanes) == 1:
             return self.lanes[0][0][0]
         return min([lane[0][0] for lane in self.lanes], key=_order, default=None)
 
     def find_top(self, name: str) -> Stashed | None:
-        """The top of a lane."""
+        """Return the top of a lane, None if there is no such lane."""
         lane = self._lane(bisect_left(self.names, name), name)
         return lane[0][0] if lane else None
 
@@ -92,7 +92,7 @@ class Stash(msgspec.Struct, frozen=True, gc=False):
         return Stash(names, lanes, ids, self.size + stashed.size, self.oldest)
 
     def without(self, stashed: Stashed) -> Stash:
-        """Without this one, which is in it."""
+        """Return the stash without this envelope, which must be in it."""
         if len(self) == 1:
             return _EMPTY
         at = bisect_left(self.names, stashed.rank.lane)

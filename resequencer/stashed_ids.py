@@ -1,4 +1,4 @@
-"""Which envelope ids a stash holds, so that one more costs about the same however many there are."""
+"""The envelope ids in a stash. The cost of one more hardly grows with their number."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _BUCKETS = 256
 
 
 class StashedIds(msgspec.Struct, frozen=True, gc=False):
-    """Few are in one bucket, more in one of 256 by the first byte of their hash: adding, finding and removing touch one."""
+    """Up to 128 ids are in one bucket, more in 256 buckets by the first byte of their hash. Each method touches one bucket."""
 
     buckets: tuple[EnvelopeIds, ...] = (EnvelopeIds(),)
     count: int = 0
 
     def find(self, id_hash: bytes) -> bytes | None:
-        """The digest that came with this id, if it is stashed."""
+        """Return the digest of the stashed envelope with this id, None if there is none."""
         return self.buckets[self._at(id_hash)].find(id_hash)
 
     def add(self, id_hash: bytes, digest: bytes) -> StashedIds:

@@ -1,4 +1,7 @@
-"""One turn of a unit of work: what arrived is handled or stashed, what waited is taken up again. Pure: time is handed in."""
+"""One turn of a unit of work: handle or stash the arrivals, then handle stashed envelopes that are acceptable now.
+
+Pure: the caller passes the time.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -22,7 +25,7 @@ from resequencer.working_copy import WITHOUT_END, WorkingCopy
 
 
 class Turned(NamedTuple):
-    """The unit as it is now, and what is to be done."""
+    """The unit after the turn, and the decision."""
 
     unit: Unit
     decision: Decision
@@ -36,17 +39,17 @@ def decide(
     context: TurnContext,
     share: int = WITHOUT_END,
 ) -> Turned:
-    """The turn of a unit to which these envelopes came (in order of arrival), and then these wakes.
+    """Take the turn of a unit with these envelopes, in order of arrival, and then these wakes.
 
-    A wake may be early or doubled: nothing happens then. A deadline is due only when everything that lay in the partition
-    at its instant has been read; whoever wakes the unit knows that. Once about `share` bytes have left nothing more does: what
-    is left over comes first in the next turn, and what arrives behind it waits.
+    A wake may be early or doubled; it then has no effect. The caller sends a deadline only when the partition has been read up to
+    where its log ended at that instant. The turn stops after about `share` bytes of output. The remainder comes first in the next
+    turn, and later arrivals wait behind it.
     """
     return take_turn(WorkingCopy(unit, context, now, share), envelopes, wakes)
 
 
 def take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Turned:
-    """The turn on its working copy."""
+    """Take the turn on a working copy."""
     resume(copy)
     for envelope in envelopes:
         copy.current = envelope
@@ -59,7 +62,7 @@ def take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], wakes: Itera
 
 
 def resume(copy: WorkingCopy) -> None:
-    """What an earlier turn left over comes first: it goes on where it was cut off, then with what arrived since."""
+    """Continue the remainder of an earlier turn where it was cut off, then take the queued envelopes."""
     left = copy.remainder
     if left is None or copy.is_spent:
         return
@@ -77,7 +80,7 @@ def resume(copy: WorkingCopy) -> None:
 
 
 def receive(copy: WorkingCopy, envelope: DataEnvelope) -> None:
-    """What arrives is taken in its turn: behind what was left over."""
+    """Take an arrived envelope, or queue it if there is a remainder or the turn's share is used up."""
     copy.effects.arrive(envelope.offset)
     if copy.remainder is None and not copy.is_spent:
         _take(copy, envelope)
@@ -86,7 +89,7 @@ def receive(copy: WorkingCopy, envelope: DataEnvelope) -> None:
 
 
 def wake(copy: WorkingCopy, kind: Wake) -> None:
-    """Of a turn that has let out its share nothing more: the unit says itself when it wants to be woken again."""
+    """Wake the unit. No effect if the turn's share is used up: the decision then asks for the next wake."""
     if copy.is_spent:
         return
     if kind is Wake.RETRY:
@@ -96,7 +99,10 @@ def wake(copy: WorkingCopy, kind: Wake) -> None:
 
 
 def _take(copy: WorkingCopy, envelope: DataEnvelope, queued: Stashed | None = None) -> None:
-    """Tell duplicates first, before anything counts; then handle or stash. What was `queued` came when that says."""
+    """Check for a duplicate first, before anything is counted; then handle or stash the envelope.
+
+    `queued` is its queue entry, which has the time of its arrival.
+    """
     known = find_known(copy, envelope)
     if known is not None:
         refuse_known(copy, envelope, known)
@@ -130,7 +136,7 @@ def _leave(copy: WorkingCopy, queued: Stashed | None) -> None:
 
 
 def _queue(copy: WorkingCopy, arrived: Stashed) -> None:
-    """It waits for what was left over, whatever it is; the storage has to know."""
+    """Queue an arrived envelope of any kind behind the remainder, and store it."""
     arrived = _with_learned_wait(copy, arrived)
     copy.is_changed = True
     copy.remainder = copy.remainder or Remainder()
@@ -139,7 +145,7 @@ def _queue(copy: WorkingCopy, arrived: Stashed) -> None:
 
 
 def _take_queued(copy: WorkingCopy) -> None:
-    """In the order of arrival, until one of them leaves something over, or the turn has let out its share."""
+    """Take the queued envelopes in order of arrival, until one leaves a remainder or the turn's share is used up."""
     while copy.remainder is None and not copy.is_spent and (first := copy.queue.lowest) is not None:
         copy.queue = copy.queue.without(first)
         copy.current = first.envelope
@@ -156,7 +162,7 @@ def _stash(copy: WorkingCopy, entry: Stashed) -> None:
     copy.has_gathered = False
     copy.effects.stash(entry)
     if is_beyond_bound(copy):
-        # Nothing can be handled before a head that is under retry: it is waited for no longer, unless a try would be in vain.
+        # Nothing can be handled before a head under retry. So it is tried at once, unless its server is unavailable.
         if copy.dependency is None:
             _try_again(copy, is_early=True)
         keep_bound(copy)
@@ -184,7 +190,7 @@ def _try_again(copy: WorkingCopy, *, is_early: bool = False) -> None:
 
 
 def _unstash_all(copy: WorkingCopy) -> None:
-    """What came while nothing could be handled may have become acceptable, and too much."""
+    """Handle what has become acceptable while nothing could be handled, and release the stash if it exceeds its bound."""
     copy.incomplete, copy.released_to = None, -1
     for lane in copy.stash.names:
         unstash(copy, lane)

@@ -1,4 +1,4 @@
-"""What decides in a turn beside state, input and time."""
+"""The context of a turn: what a decision depends on beside state, input and time."""
 
 from typing import Protocol
 
@@ -11,13 +11,13 @@ from resequencer.strategies.port import Strategy
 
 
 class Chance(Protocol):
-    """Where jitter comes from; `random.Random` is one."""
+    """The source of jitter, for example `random.Random`."""
 
     def uniform(self, a: float, b: float) -> float: ...
 
 
 class TurnContext(msgspec.Struct, frozen=True):
-    """A worker's strategy, handler and settings, where its jitter comes from, and what is known of flows, if anything is."""
+    """A worker's strategy, handler, settings, source of jitter, and flow profiles if there are any."""
 
     strategy: Strategy
     handler: Handler

@@ -1,4 +1,4 @@
-"""A unit of work as a value, and what a turn of it leads to."""
+"""A unit of work as a value, and the decision of its turn."""
 
 from enum import StrEnum
 from typing import Any
@@ -15,12 +15,12 @@ from resequencer.stash import Stash, Stashed
 from storage.port import UnitChange, Waits
 
 REMEMBERED_ENVELOPES = 1_024
-"""How many handled envelope ids a unit remembers: 16 KiB of state at most, written with every change. A payment has a dozen."""
+"""How many handled envelope ids a unit remembers: at most 16 KiB of state, written with every change. A payment has about 12."""
 
 
 class Wake(StrEnum):
-    """What a unit is woken for: its head may be tried again, its deadline has come, its worker holds too much, or its last turn
-    left something over.
+    """Why a unit is woken: the retry of its head is due, its deadline has come, its worker exceeds the memory bound, or its last
+    turn left a remainder.
     """
 
     RETRY = "retry"
@@ -30,13 +30,13 @@ class Wake(StrEnum):
 
 
 class Retry(msgspec.Struct, frozen=True, gc=False):
-    """The head of the stash whose handling failed for a while. `attempts` were made; the next is due at `due_at`.
+    """The head of the stash, under retry. `attempts` were made; the next is due at `due_at`.
 
-    `dependency` is the server that it waits for if that is why, and `calls` how many have found it unavailable: these are no
-    attempts.
+    If the head waits for an unavailable server, `dependency` is its name, and `calls` counts the calls that found it unavailable.
+    These calls are not attempts.
 
-    `incomplete` and `is_forced` say how it came to be handled, for the next attempt to say the same; `released_to` is the
-    highest offset of the release that it is part of, -1 if it is part of none. `why` is what the last attempt failed with.
+    `incomplete` and `is_forced` are the marks for the next attempt. `released_to` is the highest offset of the release that the
+    head is part of, -1 without a release. `why` is the error of the last attempt.
     """
 
     entry: Stashed
@@ -51,10 +51,10 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Remainder(msgspec.Struct, frozen=True, gc=False):
-    """Where a turn that had let out its share was cut off. The next one goes on there, before anything that came since.
+    """Where a turn whose share was used up was cut off. The next turn continues there, before later arrivals.
 
-    `lane` is the one whose loop goes on (None: none was under way), with the marks that `incomplete` and `released_to` make;
-    then the release for `cause`, or with `is_retrying` the attempt at the head, if one was under way.
+    `lane` is the lane whose loop continues (None for no loop), with the marks from `incomplete` and `released_to`. If a release
+    was running, `cause` is its cause and it continues afterwards. With `is_retrying` it continues with the head under retry.
     """
 
     lane: str | None = None
@@ -65,7 +65,7 @@ class Remainder(msgspec.Struct, frozen=True, gc=False):
 
 
 class Undecodable(msgspec.Struct, frozen=True):
-    """A stashed record that today's configuration no longer decodes; it leaves as a dead letter at the next turn."""
+    """A stashed record that today's configuration no longer decodes. The next turn makes it a dead letter."""
 
     record: Record
     reason: DeadLetterReason
@@ -73,10 +73,11 @@ class Undecodable(msgspec.Struct, frozen=True):
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
-    """All that is known of a unit of work.
+    """The whole state of a unit of work.
 
-    `handled` are the ids of the envelopes handled, `gathered_to` the highest offset whose data was already taken over on
-    completion (-1: none). `queue` is what arrived behind a `remainder`, in order: looked at only when that is worked off.
+    `handled` has the ids of the handled envelopes. `gathered_to` is the highest offset whose data was gathered on completion
+    (-1: none). `queue` has the envelopes that arrived behind a `remainder`, in order. They are taken only when the remainder is
+    worked off.
     """
 
     unit: str
@@ -92,9 +93,9 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """A stash that was released though something is missing: why, what, how many, and their record.
+    """The release of a stash although something is missing: the cause, what is missing, and how many envelopes.
 
-    `is_rest` where an earlier turn began it.
+    `waited_ms` and `source_position` are those of the oldest envelope. `is_rest` is set if an earlier turn began the release.
     """
 
     unit: str
@@ -107,7 +108,7 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
-    """What happened in a turn, counted. `longest_wait_ms` is the longest that anything handled in it had been stashed."""
+    """Counts of what happened in a turn. `longest_wait_ms` is the longest wait of an envelope that left the stash in it."""
 
     arrived: int = 0
     handled: int = 0
@@ -124,10 +125,10 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
 class Decision(msgspec.Struct, frozen=True, gc=False):
     """What is to be done after a turn.
 
-    `change` is None if the storage has nothing to learn. `output` is in the order in which it must leave. `waits` tells
-    when the unit wants to be woken and why, None if nothing waits. `stashed` are the offsets still in the stash that came
-    in this turn, `unstashed` those that left it. `let_out` is about how many bytes leave, `data_bytes` how many the
-    unit's payment data takes. `is_over` asks the actor to stop: its stash was released.
+    `change` is None if there is nothing to store. `output` is in the order of publication. `waits` is when and why the unit must
+    be woken, None if nothing waits. `stashed` has the offsets that arrived in this turn and are still in the stash. `unstashed`
+    has the offsets that left it. `let_out` is about the bytes of the output, `data_bytes` the bytes of the payment data.
+    `is_over` is set if the stash was released and nothing waits: the actor can stop.
     """
 
     change: UnitChange | None

@@ -1,4 +1,4 @@
-"""A unit as the storage keeps it: its small state, its payment data, and one entry per stashed record."""
+"""The encoding of a unit for the storage: its small state, its payment data, and one entry per stashed record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resequencer.unit import Remainder, Retry, Undecodable, Unit, Wake
 from storage.port import Snapshot, StashEntry, StorageRefused
 
 FORMAT = 1
-"""The version of what is written here. A newer one is refused."""
+"""The version of the stored format. A newer version is refused."""
 
 Decode = Callable[[Record], DataEnvelope | Refusal]
 
@@ -40,7 +40,7 @@ class _StoredRetry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class _StoredRemainder(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """`queued_from` is the offset of the first that arrived behind it, if anything did: nothing else is stashed from there on."""
+    """`queued_from` is the offset of the first queued envelope, None without any. All stash entries from there on are queued."""
 
     lane: str | None
     incomplete: str | None
@@ -78,7 +78,7 @@ _decode_data = msgspec.msgpack.Decoder(PaymentData).decode
 
 
 def encode_state(unit: Unit, strategy: Strategy) -> bytes:
-    """The small state: all but the payment data and the stash. In the order of `_StoredUnit`, which reads it."""
+    """Encode the small state: all but the payment data and the stash. The fields are in the order of `_StoredUnit`."""
     retry = None if unit.retry is None else _stored_retry(unit.retry)
     state = (FORMAT, strategy.name, unit.strategy_state, unit.handled.packed, unit.gathered_to, retry)
     return _encode(state if unit.remainder is None else (*state, _stored_remainder(unit.remainder, unit.queue)))
@@ -105,24 +105,25 @@ def encode_data(data: PaymentData) -> bytes:
 
 
 class UnitCodec(NamedTuple):
-    """Brings units back from their snapshots."""
+    """Restores units from their snapshots."""
 
     strategy: Strategy
     decode: Decode
 
     def restore(self, partition: Partition, snapshot: Snapshot) -> Unit:
-        """The unit as it was committed.
+        """Return the unit as it was committed.
 
-        A state made by another strategy is begun afresh, with its payment data and handled ids, if nothing waits in it.
+        If another strategy wrote the state and nothing waits in the unit, the strategy's state is new. Payment data and handled
+        ids are kept.
 
         Raises:
-            StorageRefused: It was written by a newer version, or is damaged.
-            ConfigurationError: Another strategy made it and something waits in it.
+            StorageRefused: A newer version wrote the unit, or it is damaged.
+            ConfigurationError: Another strategy wrote the state, and something waits in the unit.
         """
         try:
             return self._restore(partition, snapshot)
         except _DAMAGES as error:
-            problem = f"what is stored of it is damaged ({error}); restore the storage from a backup"
+            problem = f"its stored state is damaged ({error}); restore the storage from a backup"
             raise StorageRefused(f"unit {snapshot.unit!r}", problem) from error
 
     def _restore(self, partition: Partition, snapshot: Snapshot) -> Unit:
@@ -160,7 +161,7 @@ class UnitCodec(NamedTuple):
         return entries, tuple(undecodable)
 
     def _entry(self, record: Record, stored: _StoredEntry) -> Stashed | Undecodable:
-        """Whatever fails here concerns this record alone, and would fail again whenever its unit is loaded."""
+        """Decode a stashed record. Any failure concerns this record alone, and would recur each time the unit is loaded."""
         try:
             envelope = self.decode(record)
             if isinstance(envelope, Refusal):
@@ -168,15 +169,15 @@ class UnitCodec(NamedTuple):
             return Stashed(envelope, self.strategy.rank(envelope), stored.stashed_at, stored.learned_wait_ms)
         except PermanentError as error:
             return Undecodable(record, error.reason, str(error))
-        except Exception as error:  # noqa: BLE001 - A mistake of ours costs the record, not the worker at each start.
+        except Exception as error:  # noqa: BLE001 - A fault in our code costs the record, and not the worker at each start.
             return Undecodable(record, DeadLetterReason.HANDLER_FAILED, our_mistake(error))
 
 
 def strategy_changed(stored: str, configured: str, what: str) -> ConfigurationError:
-    """Another strategy than the one that made the state was configured while something waits."""
+    """Return the error for a strategy that is not the one of the stored state, while something waits."""
     return ConfigurationError(
         "payment-status-notification.resequencer.strategy",
-        f"{configured} was configured, but {what} in a state made by {stored}; run {stored} until nothing waits, then switch",
+        f"{configured} is configured, but {what} in a state of {stored}; run with {stored} until nothing waits, then switch",
     )
 
 
@@ -192,12 +193,12 @@ def _read(snapshot: Snapshot) -> _StoredUnit:
 
 def _refuse_newer(unit: str, version: int) -> None:
     if version > FORMAT:
-        problem = f"its state has format {version}, this version reads up to {FORMAT}; run the newer version"
+        problem = f"its state has format {version}, and this version reads formats up to {FORMAT}; run the newer version"
         raise StorageRefused(f"unit {unit!r}", problem)
 
 
 def _find_format(state: bytes) -> int:
-    """0 if it does not say."""
+    """Return the format number of an encoded state, 0 if it has none."""
     try:
         fields = msgspec.msgpack.decode(state)
     except _DAMAGES:
@@ -235,6 +236,6 @@ def _retry(head: Stashed, stored: _StoredRetry) -> Retry:
 
 
 def _said(retry: Retry | _StoredRetry) -> tuple[int, Instant, str | None, bool, int, str | None, int, str | None]:
-    """All but which envelope it is."""
+    """The fields of a retry except its envelope."""
     how = (retry.attempts, retry.due_at, retry.incomplete, retry.is_forced)
     return (*how, retry.released_to, retry.dependency, retry.calls, retry.why)

@@ -1,4 +1,4 @@
-"""What was set aside is taken up again once it has become acceptable."""
+"""Handle stashed envelopes once they have become acceptable."""
 
 from domain.errors import PermanentError
 from resequencer.gathering import gather_with
@@ -8,7 +8,7 @@ from resequencer.working_copy import WorkingCopy
 
 
 def unstash(copy: WorkingCopy, lane: str) -> None:
-    """From the top of the lane, until nothing moves or the turn has let out its share."""
+    """Handle envelopes from the top of the lane, until none is acceptable or the turn's share is used up."""
     while copy.is_free and (top := copy.stash.find_top(lane)) is not None:
         if not _accepts(copy, top):
             break
@@ -18,13 +18,13 @@ def unstash(copy: WorkingCopy, lane: str) -> None:
         gather_with(copy, top.envelope)
         copy.current = top.envelope
         if top.envelope.offset > copy.released_to:
-            copy.incomplete = None  # It came after the release, and what follows it misses no more than it does.
+            copy.incomplete = None  # It arrived after the release: the release's mark counts neither for it nor for later ones.
         copy.stash = copy.stash.without(top)
         attempt(copy, top)
 
 
 def _accepts(copy: WorkingCopy, top: Stashed) -> bool:
-    """A strategy that fails on an envelope gets it out of the way: handling it asks again and dead-letters it."""
+    """Whether the envelope is acceptable. True if the strategy fails on it: the attempt then fails too and dead-letters it."""
     try:
         return copy.strategy.accepts(copy.state, top.envelope)
     except PermanentError:

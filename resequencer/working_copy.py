@@ -11,17 +11,17 @@ from resequencer.turn_context import TurnContext
 from resequencer.unit import Remainder, Retry, Unit
 
 WITHOUT_END = 1 << 62
-"""The share of a turn that lets out everything."""
+"""The share of a turn without a limit."""
 
 
 class WorkingCopy:
-    """Changed in place by what happens in the turn, beside what that leads to; nothing outside ever sees it half done.
+    """The state and the effects of a unit, changed in place by the steps of a turn. Invisible outside the turn.
 
-    `current` is the envelope that is dealt with at the moment: what is raised concerns this one (`poison`).
-    `incomplete` is what was missing of what is being handled, `released_to` the highest offset of the release that this is
-    part of. `tried` is what is tried again in this turn, `has_gathered` whether everything in the stash has given its data
-    already, `is_changed` whether the storage has anything to learn. A turn lets out no more than about its `share` of bytes;
-    what is left over then is the `remainder`, with what arrives behind it in the `queue`.
+    `current` is the present envelope; an exception is attributed to it (poison.py). `incomplete` is what is missing for the
+    envelope that is being handled. `released_to` is the highest offset of the release that it is part of. `tried` is the retry
+    that is attempted in this turn. `has_gathered` is set if the data of the whole stash was taken over. `is_changed` is set if
+    there is something to store. A turn lets out about `share` bytes at most; the rest is the `remainder`, with later arrivals in
+    the `queue`.
     """
 
     __slots__ = (
@@ -73,25 +73,25 @@ class WorkingCopy:
 
     @property
     def is_free(self) -> bool:
-        """Nothing is under retry and nothing was cut off: whatever is acceptable may be handled."""
+        """Whether acceptable envelopes may be handled: nothing is under retry, and there is no remainder."""
         return self.retry is None and self.remainder is None
 
     @property
     def is_spent(self) -> bool:
-        """The turn has let out its share."""
+        """Whether the turn's share is used up."""
         return self.effects.let_out >= self.share
 
     def cut_off(self, lane: str | None = None) -> None:
-        """The turn ends here, in the loop of this lane, and the next one goes on."""
+        """End the turn here, in the loop of this lane. The next turn continues."""
         self.remainder = Remainder(lane, self.incomplete, self.released_to)
 
     @property
     def dependency(self) -> str | None:
-        """The server that the head waits for, if it waits for one."""
+        """The server that the head waits for, None if it waits for none."""
         return None if self.retry is None else self.retry.dependency
 
     def tried_before(self, entry: Stashed) -> Retry | None:
-        """What is known of it, if it is what is tried again in this turn."""
+        """Return the retry of this entry if it is attempted in this turn, else None."""
         return self.tried if self.tried is not None and self.tried.entry is entry else None
 
     def missing(self, entry: Stashed) -> str:
@@ -101,7 +101,7 @@ class WorkingCopy:
             return "unknown"
 
     def unit(self) -> Unit:
-        """As it is now; the very one from before if nothing changed."""
+        """Return the unit as it is now. If nothing changed, it is the same object as before the turn."""
         if not self.is_changed:
             return self.before
         unit = self.before.unit

@@ -1,1 +1,1 @@
-"""From payment data and process objects to notifications."""
+"""The handlers: they make notifications from payment data and process objects."""

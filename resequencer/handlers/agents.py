@@ -1,4 +1,4 @@
-"""Fills in who an agent is, where the payment does not say it and the lookups know. Nothing that was said is changed."""
+"""Adds an agent's identity from the lookups if the payment does not have it. Existing values are never changed."""
 
 from functools import lru_cache
 from typing import Any
@@ -17,7 +17,7 @@ assert isinstance(_type, Sequence)
 _AGENT = PartReader("an agent", _type)
 _KEPT = 4_096
 _LARGEST_KEPT_BYTES = 1_024
-"""Of an agent as it is said. A bank by its code, its name and address has some 300, the schema allows more than 10 000."""
+"""The largest encoded agent that is cached. A bank with code, name and address has some 300 bytes; the schema allows 10 000."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -35,7 +35,7 @@ _read_agent = msgspec.json.Decoder(dict[str, dict[str, Any]]).decode
 
 
 class Agents:
-    """Fills in agents from the lookups of one version. Payments name the same few banks: how those are filled in is kept."""
+    """Completes agents from the lookups of one version. Caches the results, because payments name the same few banks."""
 
     def __init__(self, enrichment: Enrichment) -> None:
         self._enrichment = enrichment
@@ -43,10 +43,10 @@ class Agents:
         self._agent_of = lru_cache(_KEPT)(_agent_of)
 
     def filled(self, agent: msgspec.Raw | None, account: msgspec.Raw | None) -> msgspec.Raw | None:
-        """The agent of an account, both as the schema accepts them.
+        """Return the completed agent of an account. Both arguments are valid under the schema.
 
-        One that is missing, or says only that nothing was provided, is the institution that keeps the account by its IBAN; one
-        with a BIC and without a name gets the name.
+        An agent that is missing or NOTPROVIDED becomes the account's institution, found by the IBAN. An agent with a BIC and
+        without a name gets the name.
         """
         if agent is None:
             named: bytes | None = b""
@@ -58,7 +58,7 @@ class Agents:
         return agent
 
     def _find_named(self, agent: bytes) -> bytes | None:
-        """The agent with its name; None where it stays as it is, empty where it says nothing of who it is."""
+        """Return the agent with its name. None if the agent stays as it is, empty bytes if it has no identity."""
         said = _read_agent(agent).get("FinInstnId", {})
         if not said or _is_not_provided(said):
             return b""
@@ -79,7 +79,7 @@ def find_iban(account: msgspec.Raw | None) -> str | None:
 
 
 def _is_not_provided(said: dict[str, Any]) -> bool:
-    """As SEPA writes it for an agent that need not be named: `Othr/Id` NOTPROVIDED."""
+    """Whether the agent is SEPA's placeholder for an unnamed agent: `Othr/Id` NOTPROVIDED."""
     return said.keys() == {"Othr"} and said["Othr"].get("Id") == NOT_PROVIDED
 
 
@@ -89,7 +89,7 @@ def _agent_of(institution: InstitutionValue) -> msgspec.Raw | None:
 
 
 def _encoded(institution: dict[str, Any], branch: dict[str, Any] | None = None) -> bytes | None:
-    """What the schema refuses of it is left out; None where nothing is left."""
+    """Encode an agent without the parts that the schema refuses; None if nothing is left."""
     body = _encode({"FinInstnId": institution} | ({} if branch is None else {"BrnchId": branch}))
     valid = _AGENT.find_valid(body) or _AGENT.conformed(body)
     return None if valid == b"{}" else bytes(valid)

@@ -16,11 +16,11 @@ from resequencer.handlers.produced_report import ProducedReport
 from resequencer.payment_data import PaymentData
 
 _read = msgspec.json.Decoder(dict[str, Any], float_hook=float).decode
-"""A number beyond the range of a float becomes infinite: without the hook it would fail every later call for its unit."""
+"""A number beyond the range of a float becomes infinite. Without the hook it would fail every later call for its unit."""
 
 
 class CustomTarget:
-    """Hands the user's callable the produced report as plain Python objects, fresh for each call, and takes bytes.
+    """Calls the user's callable with the produced report as new plain Python objects, and expects bytes.
 
     If it has a parameter `lookups`, it also gets those of the current release.
     """
@@ -39,10 +39,10 @@ class CustomTarget:
         return bound
 
     def __call__(self, report: bytes, data: PaymentData) -> bytes:
-        """What the callable returns.
+        """Return the bytes that the callable returns.
 
         Raises:
-            TransientError: The callable raised it (or `DependencyUnavailable`): the same call may succeed later.
+            TransientError: The callable raised it (or `DependencyUnavailable`). The same call may succeed later.
             PermanentError: The callable raised anything else or returned no bytes, or the payment data cannot be read.
         """
         mapping = self._mapping(report, data)
@@ -50,13 +50,13 @@ class CustomTarget:
             value = self._call(mapping)
         except (TransientError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
+        except BaseException as error:  # Foreign code may raise anything. That costs its envelope, not the worker.
             if type(error) is PermanentError:
                 raise
             raise PermanentError(f"{self._name} raised {words_of(error)}") from error
         if not isinstance(value, bytes):
             raise PermanentError(f"{self._name} returned {type(value).__name__} instead of bytes")
-        return b"".join((value,))  # Of a type of its own, such as numpy's, it could not be stored.
+        return b"".join((value,))  # A subclass of bytes, such as numpy's, could not be stored.
 
     def _mapping(self, report: bytes, data: PaymentData) -> dict[str, Any]:
         try:
@@ -68,15 +68,15 @@ class CustomTarget:
 def _takes_lookups(function: Callable[..., object]) -> bool:
     try:
         return "lookups" in signature(function).parameters
-    except (TypeError, ValueError):  # Of a builtin it may not be known.
+    except (TypeError, ValueError):  # The signature of a builtin may be unknown.
         return False
 
 
 def import_callable(name: str, path: str, wanted: str) -> Callable[..., object]:
-    """What `package.module:callable` names; `path` is the key for refusals, `wanted` says what should be named.
+    """Import the callable `package.module:callable`. `path` is the configuration key for errors, `wanted` the expected kind.
 
     Raises:
-        ConfigurationError: It cannot be imported, is not there, or cannot be called.
+        ConfigurationError: It does not exist, or cannot be imported or called.
     """
     module_name, _, attribute = name.partition(":")
     try:

@@ -1,4 +1,4 @@
-"""Who the customer of a payment is: by the ids of the initiating party, else by the account that pays."""
+"""The customer of a payment, found by the ids of the initiating party, else by the debtor's account."""
 
 from collections.abc import Iterator
 
@@ -44,7 +44,7 @@ _read_account = msgspec.json.Decoder(_Account).decode
 
 
 def find_customer(party: msgspec.Raw | None, account: msgspec.Raw | None, enrichment: Enrichment) -> CustomerValue | None:
-    """The first that the lookups know; both as the schema accepts them."""
+    """Return the first customer that the lookups have, or None. Both arguments are valid under the schema."""
     for kind, identity in _identities(party, account):
         found = enrichment.find_customer(kind, identity)
         if found is not None:

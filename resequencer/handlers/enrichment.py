@@ -1,4 +1,4 @@
-"""What a handler knows beside the payment: the settings, and whatever the lookups add."""
+"""The data that a handler uses beside the payment: the notification settings and the other lookups."""
 
 from typing import Protocol
 
@@ -7,17 +7,17 @@ from resequencer.handlers.notification_settings import NotificationSetting, Noti
 
 
 class Enrichment(Protocol):
-    """All of one version: nothing of it changes while it is used. `version` is None where there are no lookups."""
+    """Data of one version, which never changes. `version` is None without lookups."""
 
     @property
     def version(self) -> str | None: ...
 
     def find_setting(self, entity: str | None, flow: str | None, event: str | None) -> NotificationSetting | None:
-        """That of the processing entity, else that of any; None where the event notifies nobody."""
+        """Return the setting of the processing entity, else the one for any entity. None if the event causes no notification."""
         ...
 
     def find_words(self, reason_code: str) -> tuple[str, ...]:
-        """What a status reason means, in lines as a report may hold them; empty where nobody says."""
+        """Return the meaning of a status reason, in lines of a report's length; empty if it is unknown."""
         ...
 
     def find_by_bic(self, bic: str) -> InstitutionValue | None: ...
@@ -25,7 +25,7 @@ class Enrichment(Protocol):
     def find_by_iban(self, iban: str) -> InstitutionValue | None: ...
 
     def find_customer(self, kind: str, identity: str) -> CustomerValue | None:
-        """`kind` is `party` or `account`."""
+        """Return the customer with this identity, or None. `kind` is `party` or `account`."""
         ...
 
     def find(self, lookup: str, *key: str) -> tuple[str | None, ...] | None:
@@ -34,7 +34,7 @@ class Enrichment(Protocol):
 
 
 class SettingsAlone:
-    """Without lookups: the table of settings, and nothing else."""
+    """The notification settings only, for a service without lookups."""
 
     version: str | None = None
 

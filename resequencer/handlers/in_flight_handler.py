@@ -1,4 +1,4 @@
-"""The envelope that is handled stands in a in_flight meanwhile."""
+"""A handler that keeps its envelope in `InFlight` during the call."""
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
@@ -11,14 +11,14 @@ _HANDLING = CallKind.HANDLING
 
 
 class InFlightHandler:
-    """A handler around another. Each attempt passes here, be it of what just came, of the stash, or at a deadline."""
+    """A handler around another. Every attempt goes through it: for an arrival, from the stash, or at a deadline."""
 
     def __init__(self, handler: Handler, in_flight: InFlight) -> None:
         self._handler = handler
         self._in_flight = in_flight
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
-        """As the handler around which it is.
+        """Call the wrapped handler.
 
         Raises:
             EndedItsWorker: Too many workers ended while they handled this envelope.

@@ -1,4 +1,4 @@
-"""The lookups of one release, as the handlers ask for them."""
+"""The lookups of one release, for the handlers."""
 
 from functools import lru_cache
 
@@ -27,7 +27,7 @@ _KEPT_REASONS = 1_024
 _SHORTEST_BIC = 8
 _HEAD_OFFICE = "XXX"
 _CHECKED_LETTERS = 4
-"""An IBAN begins with the country and two check digits."""
+"""An IBAN begins with the country (2 letters) and 2 check digits."""
 
 _read_setting = reader_of(SettingValue)
 _read_reason = reader_of(ReasonValue)
@@ -38,7 +38,7 @@ _read_value = msgspec.json.Decoder(tuple[str | None, ...]).decode
 
 
 class Lookups:
-    """Remembers settings and reasons, of which there are few; customers and institutions are asked for anew each time."""
+    """Caches settings and reasons, because they are few. Customers and institutions are read each time."""
 
     def __init__(self, tables: Tables) -> None:
         self.version: str | None = tables.version
@@ -47,7 +47,7 @@ class Lookups:
         self.find_words = lru_cache(_KEPT_REASONS)(self._find_words)
 
     def find_setting(self, entity: str | None, flow: str | None, event: str | None) -> NotificationSetting | None:
-        """What is longer than any key is not looked for, and not remembered either."""
+        """Find a setting. Names that are longer than any key are neither looked up nor cached."""
         if flow is None or event is None or len(flow) + len(event) > LONGEST_KEY_BYTES:
             return None
         return self._find_kept_setting(entity, flow, event)
@@ -77,7 +77,7 @@ class Lookups:
         return split_information(": ".join([each for each in (reason.name, reason.definition) if each]))
 
     def find_by_bic(self, bic: str) -> InstitutionValue | None:
-        """A branch that is not known by itself is its head office."""
+        """Find an institution by its BIC. For an unknown branch, return the head office."""
         shorter = (bic, bic[:_SHORTEST_BIC], bic[:_SHORTEST_BIC] + _HEAD_OFFICE)
         found = next((found for each in shorter if (found := self._tables.find(INSTITUTIONS, key_of("bic", each)))), None)
         return None if found is None else _read_institution(found)

@@ -1,4 +1,4 @@
-"""The notification settings: which status, reason and text an event of a process flow leads to."""
+"""The notification settings: the status, reason and text for an event of a process flow."""
 
 import csv
 from collections.abc import Iterable, Iterator
@@ -13,13 +13,14 @@ from resequencer.handlers.iso20022.simple_types import xml_text
 
 COLUMNS = ("process_flow_name", "event_name", "transaction_status", "reason_code", "additional_information")
 LONGEST_LINE = 105
-"""Of AddtlInf (Max105Text)."""
+"""The longest line of AddtlInf (Max105Text), in characters."""
 
 
 class NotificationSetting(msgspec.Struct, frozen=True):
-    """A row. `additional_information` is already split to the lengths that the schema allows, at words where possible.
+    """A row. `additional_information` is already split into lines that the schema allows, between words if possible.
 
-    So is what `reason_code` means, where the lookups say it. `is_suppressed` is true where the event is to notify nobody.
+    `reason_words` has the meaning of `reason_code` from the lookups, split likewise. `is_suppressed` is true if the event must
+    not cause a notification.
     """
 
     process_flow_name: str
@@ -38,7 +39,7 @@ class NotificationSettings:
         self._rows = {(row.process_flow_name, row.event_name): row for row in rows}
 
     def find(self, process_flow_name: str | None, event_name: str | None) -> NotificationSetting | None:
-        """None where the event notifies nobody."""
+        """Return the row of an event, None if the event causes no notification."""
         if process_flow_name is None or event_name is None:
             return None
         return self._rows.get((process_flow_name, event_name))
@@ -51,12 +52,12 @@ class NotificationSettings:
 
 
 def parse_notification_settings(lines: Iterable[str], file: str) -> NotificationSettings:
-    """From the lines of a CSV file with a header (docs/contract.md, section 8).
+    """Parse the lines of a CSV file with a header (docs/contract.md, section 8).
 
-    `file` is its name for refusals. Blank lines are skipped.
+    Blank lines are skipped. `file` is the file's name for errors.
 
     Raises:
-        ConfigurationError: Naming `file:line`, the value and the remedy.
+        ConfigurationError: With `file:line`, the value and the remedy.
     """
     reader = csv.reader(_without_byte_order_mark(lines), strict=True)
     rows: dict[tuple[str, str], NotificationSetting] = {}
@@ -77,13 +78,13 @@ def parse_notification_settings(lines: Iterable[str], file: str) -> Notification
 
 
 def _without_byte_order_mark(lines: Iterable[str]) -> Iterator[str]:
-    """The mark has to go before the reader sees it: a quoted first cell would not begin with its quote."""
+    """Remove the byte order mark. With it, a quoted first cell would not begin with its quote."""
     for number, line in enumerate(lines):
         yield line if number else line.removeprefix("\ufeff")
 
 
 def _records(reader: Iterator[list[str]], file: str) -> Iterator[list[str]]:
-    """The cells of each record, without the white space around them."""
+    """Yield the cells of each record without surrounding white space."""
     try:
         for cells in reader:
             yield [cell.strip() for cell in cells]
@@ -114,10 +115,10 @@ def _parse_row(cells: list[str], place: str) -> NotificationSetting:
     lines = split_information(information)
     if reason == NARRATIVE and not lines:
         problem = f"reason_code {shown(reason)} is a narrative, and additional_information is empty; ISO 20022 demands it there"
-        raise ConfigurationError(place, f"{problem}: say it, or use another code")
+        raise ConfigurationError(place, f"{problem}: fill it in, or use another code")
     return NotificationSetting(flow, event, status, reason or None, lines)
 
 
 def split_information(text: str) -> tuple[str, ...]:
-    """Lines of at most 105 characters, broken between words, and within a word only where it is longer than that."""
+    """Split a text into lines of at most 105 characters, between words. Only a word longer than a line is split."""
     return tuple(wrap(xml_text(text), LONGEST_LINE, break_on_hyphens=False))

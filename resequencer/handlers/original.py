@@ -1,4 +1,4 @@
-"""What a status report repeats of the original payment, and who its customer is: made once per payment data and kept."""
+"""The parts of the original payment that a status report repeats, and its customer. Made once per payment data and cached."""
 
 import msgspec
 
@@ -15,11 +15,11 @@ DEFAULT_MESSAGE_NAME = "pain.001.001.09"
 KEPT_PAYMENTS = 4_096
 KEPT_BYTES = 32 * 1024 * 1024
 LARGEST_KEPT_BYTES = 16 * 1024
-"""Of the raw payments, without the originals that are made of them, which take about as much again. Larger payments are made anew
-each time."""
+"""The largest raw payment that is cached. Larger payments are processed each time. The originals take about as much memory again;
+`KEPT_BYTES` does not include them."""
 
 _OBJECT_BYTES = 160
-"""What an MDS object takes in memory beside its name and its body."""
+"""The memory of an MDS object beside its name and its body."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(Fields).decode
@@ -30,12 +30,12 @@ _NOTHING: Fields = {}
 
 
 class Original(msgspec.Struct, frozen=True, gc=False):
-    """The parts of a report that depend on payment data alone: members of JSON objects, encoded, without their braces.
+    """The parts of a report that depend only on payment data: encoded members of JSON objects, without the braces.
 
-    `group` stands in OrgnlGrpInfAndSts, `instruction` in OrgnlPmtInfAndSts; there is always something. Around what else its
-    object says may stand `initiating_party` at the end of GrpHdr, `transaction` at the beginning and `reference` at the end
-    of TxInfAndSts: with the comma in between, or empty. `is_single` is true where the original message says that it had
-    one transaction. `customer` is what the lookups say of whose payment it is.
+    `group` belongs to OrgnlGrpInfAndSts, `instruction` to OrgnlPmtInfAndSts; they are never empty. `initiating_party` is the end
+    of GrpHdr, `transaction` the beginning and `reference` the end of TxInfAndSts. Each of these three is empty or includes the
+    comma to the other members. `is_single` is true if the original message has one transaction. `customer` comes from the
+    lookups.
     """
 
     initiating_party: bytes
@@ -48,7 +48,7 @@ class Original(msgspec.Struct, frozen=True, gc=False):
 
 
 class Originals:
-    """Makes originals and keeps the latest, by the raw bodies of a payment's MDS objects."""
+    """Makes originals, and caches the latest by the raw bodies of a payment's MDS objects."""
 
     def __init__(self, enrichment: Enrichment) -> None:
         self._enrichment = enrichment
@@ -60,10 +60,10 @@ class Originals:
         return len(self._kept)
 
     def get(self, data: PaymentData) -> Original:
-        """Parts that are missing leave their fields out, or NOTPROVIDED where the schema demands one.
+        """Return the original of a payment. Missing fields are left out, or NOTPROVIDED if the schema requires them.
 
         Raises:
-            PermanentError: A body is no JSON, not UTF-8, or nested too deep to be read.
+            PermanentError: A body is not JSON, not UTF-8, or nested too deep to be read.
         """
         kept = self._kept.get(data.mds)
         if kept is not None:
@@ -153,7 +153,7 @@ def _original_identification(ids: Fields) -> bytes:
 
 
 def _original_reference(payment: Fields, transfer: Fields) -> bytes:
-    """What both levels may say is taken from the transaction, else from the instruction."""
+    """Encode OrgnlTxRef. A field that exists on both levels is taken from the transaction, else from the instruction."""
     return _members(
         Amt=transfer.get("Amt"),
         ReqdExctnDt=payment.get("ReqdExctnDt"),
@@ -179,5 +179,5 @@ def _party(value: msgspec.Raw | None) -> dict[str, msgspec.Raw] | None:
 
 
 def _members(**fields: object) -> bytes:
-    """Those that are there, as they stand between the braces of an object."""
+    """Encode the fields that are not None as the members of a JSON object, without its braces."""
     return _encode({name: value for name, value in fields.items() if value is not None})[1:-1]

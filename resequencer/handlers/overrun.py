@@ -1,4 +1,4 @@
-"""Attempts that took longer than the processing timeout."""
+"""A counter of attempts that took longer than the processing timeout."""
 
 from domain.clock import Clock, Instant
 from domain.envelope import DataEnvelope
@@ -7,9 +7,9 @@ from resequencer.payment_data import PaymentData
 
 
 class OverrunCounter:
-    """A handler around another that counts overruns: an attempt runs in the worker's own thread and cannot be interrupted.
+    """A handler around another that counts overruns. An attempt runs in the worker's own thread and cannot be interrupted.
 
-    `overruns` counts since the start, attempts that failed included.
+    `overruns` counts since the start of the worker, including failed attempts.
     """
 
     def __init__(self, handler: Handler, clock: Clock, processing_timeout_ms: int) -> None:

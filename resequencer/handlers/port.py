@@ -1,4 +1,4 @@
-"""What the unit asks of its handlers."""
+"""The interface of handlers."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -13,11 +13,10 @@ from resequencer.payment_data import PaymentData
 
 
 class Marks(msgspec.Struct, frozen=True, gc=False):
-    """How an envelope came to be handled: what the notification's headers have to say about it.
+    """The marks of a handled envelope, for the headers of its notifications.
 
     `incomplete` is what was missing when a deadline or a bound released it (`PAIN_001,customData:BusinessData`,
-    `sequence:3`), None otherwise. `late` is true when it follows a later one of its flow (SEQUENCE:
-    of its unit) that was handled.
+    `sequence:3`), None otherwise. `late` is true if a later envelope of its flow (SEQUENCE: of its unit) was handled before.
     """
 
     incomplete: str | None = None
@@ -25,10 +24,10 @@ class Marks(msgspec.Struct, frozen=True, gc=False):
 
 
 class Handled(msgspec.Struct, frozen=True, gc=False):
-    """What an envelope led to: a notification per process object that the settings know, in their order.
+    """The result of an envelope: a notification per process object that has a setting, in the order of the process objects.
 
-    `unmatched` counts the process objects without a row in the settings, `suppressed` those with a row that says so and those
-    whose status the customer does not want: they notify nobody.
+    `unmatched` counts the process objects without a row in the settings. `suppressed` counts those with a row that suppresses
+    the notification, and those whose status the customer does not want.
     """
 
     notifications: tuple[Notification, ...] = ()
@@ -37,15 +36,15 @@ class Handled(msgspec.Struct, frozen=True, gc=False):
 
 
 class Handler(Protocol):
-    """Turns an envelope's process objects into notifications. Called again for the same envelope after a transient failure."""
+    """Makes notifications of an envelope's process objects. Called again for the same envelope after a transient error."""
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
-        """All of the envelope or nothing.
+        """Handle the whole envelope or nothing of it.
 
         Raises:
-            DependencyUnavailable: A server that it calls does not answer; the same call is made when it may be back.
+            DependencyUnavailable: A server that the handler calls does not answer; the call is repeated later.
             TransientError: The same call may succeed later.
-            PermanentError: It never will; the envelope goes to the dead letters.
+            PermanentError: The same call can never succeed; the envelope becomes a dead letter.
         """
         ...
 

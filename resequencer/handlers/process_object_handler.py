@@ -21,9 +21,9 @@ from resequencer.payment_data import PaymentData
 
 
 class ProcessObjectHandler:
-    """Makes a notification of each process object that the settings know. Keeps nothing between calls but caches.
+    """Makes a notification of each process object that has a setting. Its only state between calls is caches.
 
-    All that it adds to an envelope is of one version of the lookups.
+    It uses one version of the lookups.
     """
 
     def __init__(self, enrichment: Enrichment, target_type: TargetType, most_bytes: int) -> None:
@@ -34,17 +34,19 @@ class ProcessObjectHandler:
         self._version = version_headers(enrichment.version)
 
     def with_lookups(self, enrichment: Enrichment) -> ProcessObjectHandler:
-        """The same with another version; this one forgets nothing and must not be used any more once its version is closed."""
+        """Return a handler for another version. This handler is unchanged; do not use it after its version was closed."""
         return ProcessObjectHandler(enrichment, self._target_type, self._most_bytes)
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
-        """Process objects are counted from 0, those without a row too: ids must not move when the settings change.
+        """Handle an envelope.
 
-        The settings are those of the envelope's entity; where it names none, of the customer's.
+        Process objects are numbered from 0 for the notification id, including those without a row. So the ids stay the same when
+        the settings change. The settings of the envelope's entity count; if it names none, those of the customer's entity.
 
         Raises:
-            TransientError: The target type asks to be called again.
-            PermanentError: The payment data cannot be read, the target type failed for ever, or it lets out too much (TooLarge).
+            TransientError: The target type failed and may be called again.
+            PermanentError: The payment data cannot be read, or the target type failed for good.
+            TooLarge: The notifications together are too large.
         """
         notifications: list[Notification] = []
         room = self._most_bytes
@@ -85,8 +87,8 @@ class ProcessObjectHandler:
     def _too_large(self, envelope: DataEnvelope, fit: int) -> TooLarge:
         events = len(envelope.process_objects)
         return TooLarge(
-            f"its {events} process objects lead to more than {self._most_bytes} bytes of notifications, {fit} of them fit; "
-            "send fewer in an envelope, or raise max-record-bytes to more than a quarter of what they take"
+            f"the notifications of its process objects ({events}) exceed {self._most_bytes} bytes after the first {fit}; "
+            "send fewer process objects in an envelope, or raise max-record-bytes to more than a quarter of their size"
         )
 
 

@@ -1,4 +1,4 @@
-"""The produced report: a status report with the payment data that it was made from."""
+"""The produced report: a status report with the payment data from which it was made."""
 
 import msgspec
 
@@ -10,17 +10,17 @@ _encoder = msgspec.json.Encoder()
 
 
 class ProducedReport:
-    """Target type `produced-report`. Of custom and PDS data it takes what the configured keys name, as far as it is there."""
+    """Target type `produced-report`. It includes the custom and PDS data of the configured keys, if there is any."""
 
     def __init__(self, custom_data_keys: tuple[str, ...], pds_data_keys: tuple[str, ...]) -> None:
         self._custom_data_keys = custom_data_keys
         self._pds_data_keys = pds_data_keys
 
     def __call__(self, report: bytes, data: PaymentData) -> bytes:
-        """`{"report", "pain001", "customData", "pdsData"}`, the bodies as they came.
+        """Return the JSON object `{"report", "pain001", "customData", "pdsData"}`, with the bodies unchanged.
 
         Raises:
-            PermanentError: A body is not UTF-8; the whole record would not be.
+            PermanentError: A body is not UTF-8, so the record would not be valid either.
         """
         return _encoder.encode(
             {

@@ -1,4 +1,4 @@
-"""What handlers are configured with."""
+"""The settings of the handlers."""
 
 from typing import cast
 
@@ -17,10 +17,10 @@ HANDLER_KEY = "payment-status-notification.handler"
 
 
 class HandlerSettings(msgspec.Struct, frozen=True):
-    """`target_type` is `report`, `report-xml`, `produced-report` or `package.module:callable`; the keys name the data it gets.
-    `handler` is a user's own by `package.module:Class`, None the one of process objects.
+    """`target_type` is `report`, `report-xml`, `produced-report` or `package.module:callable`. The keys select its payment data.
+    `handler` is a user's own handler by `package.module:Class`, None for the handler of process objects.
 
-    All notifications of an envelope together have at most `most_bytes`.
+    `most_bytes` bounds the size of all notifications of an envelope together.
     """
 
     target_type: str = "report"
@@ -31,7 +31,7 @@ class HandlerSettings(msgspec.Struct, frozen=True):
 
 
 def make_handler(settings: HandlerSettings, known: NotificationSettings | Enrichment) -> VersionedHandler:
-    """The handler as configured, with the table of settings alone or with all lookups.
+    """Return the configured handler. `known` is the table of settings alone, or all lookups.
 
     Raises:
         ConfigurationError: The target type does not exist, or what is the user's own cannot be imported or made.

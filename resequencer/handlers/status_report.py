@@ -22,17 +22,17 @@ _REPORT = (
 
 
 Words = Callable[[str], tuple[str, ...]]
-"""What a status reason means, in lines as the schema allows them."""
+"""Returns the meaning of a status reason, in lines that the schema allows."""
 
 
 def encode_report(
     message_id: str, now: Instant, setting: NotificationSetting, reason_code: str | None, original: Original, words: Words
 ) -> bytes:
-    """`{"CstmrPmtStsRpt": …}` with its elements in the schema's order.
+    """Return `{"CstmrPmtStsRpt": …}` with its elements in the schema's order.
 
-    `reason_code` is what the event itself says, untrusted; it counts where the setting has a reason or the status is RJCT
-    (docs/contract.md, section 8), and `words` says what it means where the setting has no words of its own. A narrative reason
-    without a narrative says NOTPROVIDED. `now` becomes CreDtTm, to the millisecond, in UTC.
+    `reason_code` is the event's own reason, which is untrusted. It counts if the setting has a reason or the status is RJCT
+    (docs/contract.md, section 8). `words` returns its meaning, which is used if the setting has no text of its own. A narrative
+    reason without a narrative gets NOTPROVIDED. `now` becomes CreDtTm, to the millisecond, in UTC.
     """
     is_groups = original.is_single and setting.transaction_status in GROUP_STATUSES
     return _REPORT % (
@@ -49,7 +49,7 @@ def encode_report(
 
 
 def _status(setting: NotificationSetting, reason_code: str | None, words: Words | None = None) -> bytes:
-    """The members that the original does not know."""
+    """Encode the members of TxInfAndSts that do not come from the original: the status and its reason."""
     status: dict[str, Any] = {"TxSts": setting.transaction_status}
     reason = _reason(setting, reason_code)
     information: dict[str, Any] = {} if reason is None else {"Rsn": reason}
@@ -63,12 +63,12 @@ def _status(setting: NotificationSetting, reason_code: str | None, words: Words 
 
 @lru_cache(1_024)
 def _settings_status(setting: NotificationSetting) -> bytes:
-    """As most events have it, who give no reason; what they give is not kept, for it may be long."""
+    """Encode the status of an event without a reason; most events have none. Event reasons may be long and are not cached."""
     return _status(setting, None)
 
 
 def _words(setting: NotificationSetting, reason: Mapping[str, str] | None, words: Words | None) -> tuple[str, ...]:
-    """What the reason that is given means. What a narrative is nobody can look up, and ISO demands that something is said."""
+    """Return the meaning of the reason. A narrative has no fixed meaning, but ISO requires a text: NOTPROVIDED."""
     code = None if reason is None else reason.get("Cd")
     if code is None:
         return ()
@@ -78,7 +78,7 @@ def _words(setting: NotificationSetting, reason: Mapping[str, str] | None, words
 
 
 def _reason(setting: NotificationSetting, reason_code: str | None) -> Any:
-    """An ISO code goes to Cd, any other to Prtry if it fits; one that fits nowhere leaves the setting's reason standing."""
+    """Return the reason: an ISO code in Cd, another code in Prtry if it fits. Otherwise the setting's reason counts."""
     if reason_code is not None and (setting.reason_code is not None or setting.transaction_status == _REJECTED):
         said = REASON.conform({"Cd" if reason_code in STATUS_REASONS else "Prtry": reason_code})
         if said is not None:

@@ -1,4 +1,4 @@
-"""What the value of a notification is made of: the target types."""
+"""The target types: the format of a notification's value."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -16,14 +16,14 @@ TARGET_TYPE_KEY = "payment-status-notification.target-type"
 TARGET_TYPES = ("report", "report-xml", "produced-report")
 
 TargetType: TypeAlias = Callable[[bytes, PaymentData], bytes]
-"""From the report as ISO-tag JSON and the payment data to the value of the record."""
+"""Makes the value of the record from the report (ISO-tag JSON) and the payment data."""
 
 
 def find_target_type(name: str, custom_data_keys: tuple[str, ...], pds_data_keys: tuple[str, ...]) -> TargetType:
-    """One of the three, or a user's own by `package.module:callable`.
+    """Return one of the three target types, or a user's own by `package.module:callable`.
 
     Raises:
-        ConfigurationError: No such target type, or it cannot be imported.
+        ConfigurationError: The target type does not exist or cannot be imported.
     """
     produced = ProducedReport(custom_data_keys, pds_data_keys)
     if ":" in name:

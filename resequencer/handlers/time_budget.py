@@ -1,4 +1,4 @@
-"""Calls for servers that are unavailable may take half of the worker's time, and no more."""
+"""A limit for calls to unavailable servers: they may take at most half of the worker's time."""
 
 from domain.clock import Clock, Instant
 from domain.envelope import DataEnvelope
@@ -7,14 +7,14 @@ from resequencer.handlers.port import Handled, Handler, Marks
 from resequencer.payment_data import PaymentData
 
 _AT_ONCE_MS = 1_000
-"""So much may be spent before anything is spared."""
+"""How much time such calls may take before the limit applies."""
 
 
 class TimeBudget:
-    """A handler around another. Where a server is found unavailable only after a time-out, each envelope would take that long.
+    """A handler around another. If a server's failure shows only after a time-out, each envelope would take that long.
 
-    Once such calls have taken too much of the worker's time, envelopes wait for that server without the handler being called,
-    until there is time again. Which of them need it nobody knows before the call.
+    Once such calls have taken too much of the worker's time, all envelopes wait for that server without a call, until there is
+    time again. Envelopes that do not need the server wait too, because the need is known only after the call.
     """
 
     def __init__(self, handler: Handler, clock: Clock) -> None:
@@ -36,7 +36,7 @@ class TimeBudget:
             raise
 
     def _spent_by(self, now: Instant) -> int:
-        """What has not been made up for by as much time for other things. A clock that was set back makes up for nothing."""
+        """Return the time spent on failed calls, minus the time for other work since. A clock set back reduces nothing."""
         if self._spent_ms:
             self._spent_ms = max(0, self._spent_ms - max(0, now - self._counted_at))
             self._counted_at = now

@@ -1,1 +1,1 @@
-"""Strategies decide whether an envelope is handled now. Pure, and one registry of them."""
+"""The strategies, which decide whether an envelope is handled now, and their registry. Pure."""

@@ -1,20 +1,22 @@
-"""The FULL_PAIN001 family: everything waits until the parts of the pain.001 (and named data) have been seen."""
+"""The FULL_PAIN001 family: all envelopes wait until the parts of the pain.001 (and named data) have arrived."""
 
 from domain.envelope import PAIN_001_PARTS, DataEnvelope
 from resequencer.strategies.port import Rank, StrategyState
 
 
 class Seen(StrategyState, frozen=True, array_like=True):
-    """The required parts that were seen in the unit, in the order of their coming."""
+    """The required parts that the unit has, in order of arrival."""
 
     parts: tuple[str, ...] = ()
 
 
 class Completeness:
-    """Handles whatever comes once every required part was seen. Promises completeness, not sequence (docs/design.md, section 5).
+    """Handles every envelope once all required parts have arrived. Guarantees completeness, not sequence.
 
-    `custom_keys` and `pds_keys` are the keys of custom objects and the names of PDS objects to wait for beside the three
-    parts of the pain.001.
+    The rule is in docs/design.md, section 5.
+
+    It waits for the three parts of the pain.001, for custom objects with `custom_keys` and for PDS objects with the names
+    `pds_keys`.
     """
 
     needs_sequence = False
@@ -33,7 +35,7 @@ class Completeness:
     def initial(self) -> Seen:
         return Seen()
 
-    def rank(self, envelope: DataEnvelope) -> Rank:  # noqa: ARG002 - the order of arrival is all that counts.
+    def rank(self, envelope: DataEnvelope) -> Rank:  # noqa: ARG002 - only the order of arrival counts.
         return Rank("", 0)
 
     def observe(self, state: Seen, envelope: DataEnvelope) -> Seen:
@@ -42,22 +44,22 @@ class Completeness:
         came = {part for part in _parts(envelope) if part in self._required and part not in state.parts}
         return Seen((*state.parts, *sorted(came))) if came else state
 
-    def accepts(self, state: Seen, envelope: DataEnvelope) -> bool:  # noqa: ARG002 - what was seen decides for all.
+    def accepts(self, state: Seen, envelope: DataEnvelope) -> bool:  # noqa: ARG002 - the same for all envelopes.
         return len(state.parts) == len(self._required)
 
     def handled(self, state: Seen, envelope: DataEnvelope) -> Seen:  # noqa: ARG002 - handling completes nothing.
         return state
 
-    def forced(self, state: Seen, envelope: DataEnvelope) -> Seen:  # noqa: ARG002 - what is missing stays missing.
+    def forced(self, state: Seen, envelope: DataEnvelope) -> Seen:  # noqa: ARG002 - missing parts stay missing.
         return state
 
-    def dead_lettered(self, state: Seen, envelope: DataEnvelope) -> Seen:  # noqa: ARG002 - its data was taken over all the same.
+    def dead_lettered(self, state: Seen, envelope: DataEnvelope) -> Seen:  # noqa: ARG002 - its data counts all the same.
         return state
 
-    def is_late(self, state: Seen, envelope: DataEnvelope) -> bool:  # noqa: ARG002 - no numbers, nothing given up.
+    def is_late(self, state: Seen, envelope: DataEnvelope) -> bool:  # noqa: ARG002 - there are no sequence numbers.
         return False
 
-    def missing(self, state: Seen, envelope: DataEnvelope) -> str:  # noqa: ARG002 - the unit misses it, not the envelope.
+    def missing(self, state: Seen, envelope: DataEnvelope) -> str:  # noqa: ARG002 - missing in the unit, not in the envelope.
         return ",".join(part for part in self._required if part not in state.parts)
 
 

@@ -1,4 +1,4 @@
-"""A user's own strategy, kept from harming more than the envelope it fails on."""
+"""The adapter around a user's own strategy: a failure costs only the envelope on which it occurs."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,20 +13,23 @@ from resequencer.strategies.port import Rank, Strategy, StrategyState
 _Answer = TypeVar("_Answer")
 _QUESTIONS = ("initial", "rank", "observe", "accepts", "handled", "forced", "dead_lettered", "is_late", "missing")
 _FORMER = {"dead_lettered": "buried"}
-"""What a question was called in 0.1.0: a strategy that answers it under that name is asked under it."""
+"""Method names of version 0.1.0. A strategy that has a method under its former name is called by that name."""
 
 _LONGEST_TEXT = 1_000
 
 
 class ForeignStrategy:
-    """Passes every question on and turns whatever is raised into a `PermanentError`: one dead letter, the unit goes on.
+    """Calls the strategy and turns any exception into a `PermanentError`: one dead letter, and the unit goes on.
 
-    How a unit begins is asked once, when it is made: that is no envelope's affair. With every other question the envelope stands
-    in `in_flight` until it is answered.
+    `initial` of the strategy is called once, at construction, because it belongs to no envelope. During every other call the
+    envelope is in `in_flight`.
     """
 
     def __init__(self, strategy: Strategy, name: str, in_flight: InFlight | None = None) -> None:
-        """Raises whatever it raises, and TypeError if it cannot be asked everything: that must not be found out at a deadline."""
+        """Check the strategy now, because an incomplete one must not show only at a deadline.
+
+        Raises whatever the strategy raises, and TypeError if a method is missing or a type is wrong.
+        """
         former = {new: old for new, old in _FORMER.items() if _place(strategy, old) < _place(strategy, new)}
         lacking = [each for each in _QUESTIONS if not callable(getattr(strategy, former.get(each, each), None))]
         if lacking:
@@ -71,7 +74,10 @@ class ForeignStrategy:
         return self._ask(envelope, lambda: _checked_text(self._strategy.missing(state, envelope)))
 
     def _state(self, question: Callable[[Any, DataEnvelope], Any], state: Any, envelope: DataEnvelope) -> Any:
-        """A state that could not be stored, or not be read again, would fail when nobody knows any more whose fault it was."""
+        """Call a method that returns a state, and check that the state can be stored and read back.
+
+        A later failure could not be attributed to the envelope.
+        """
         return self._ask(envelope, lambda: self._checked_state(question(state, envelope)))
 
     def _checked_state(self, state: Any) -> Any:
@@ -86,14 +92,14 @@ class ForeignStrategy:
             return question()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
+        except BaseException as error:  # Foreign code may raise anything. That costs its envelope, not the worker.
             raise PermanentError(f"strategy {self.name} failed: {words_of(error)}") from error
         finally:
             self._in_flight.clear()
 
 
 def _place(strategy: Strategy, name: str) -> int:
-    """How far up among its classes the name is defined: a subclass of ours may still define the former one."""
+    """Return how far up in the class hierarchy the name is defined: a subclass of ours may define the former name."""
     classes = type(strategy).__mro__
     return next((at for at, each in enumerate(classes) if name in vars(each)), len(classes))
 
@@ -104,5 +110,5 @@ def _checked_rank(rank: Any) -> Rank:
 
 
 def _checked_text(text: Any) -> str:
-    """As it can be stored and sent: text of Unicode, of no type of its own, and short, for it is kept while the unit waits."""
+    """Return a text that can be stored and sent: valid Unicode, exactly `str`, and short, because it is kept with the unit."""
     return str(text)[:_LONGEST_TEXT].encode(errors="replace").decode()

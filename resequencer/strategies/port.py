@@ -1,4 +1,4 @@
-"""What a strategy is asked. A user's own implements the same (`package.module:Class`)."""
+"""The interface of strategies. A user's own strategy (`package.module:Class`) implements it too."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -8,14 +8,14 @@ from domain.envelope import DataEnvelope
 
 
 class StrategyState(msgspec.Struct, frozen=True, array_like=True):
-    """The base of what a strategy remembers of a unit: immutable all the way down, written to storage as MessagePack."""
+    """The base class of a strategy's state of a unit: deeply immutable, written to the storage as MessagePack."""
 
 
 class Rank(NamedTuple):
-    """Where an envelope stands in the stash: lowest `place` first within its `lane`, ties by arrival.
+    """The place of an envelope in the stash: lowest `place` first within its `lane`, ties by arrival.
 
-    Only the top of a lane is ever looked at: what is below it must not be acceptable before it. Lanes are independent:
-    handling an envelope may make acceptable what is in its own lane, and nothing in another.
+    Only the top of a lane is considered, so an envelope below it must not become acceptable before it. Lanes are independent:
+    a handled envelope may make others in its own lane acceptable, and none in another lane.
     """
 
     lane: str
@@ -25,9 +25,9 @@ class Rank(NamedTuple):
 class Strategy(Protocol):
     """Decides whether an envelope is handled now. Pure: the same arguments give the same answer.
 
-    `name` identifies the state it makes, with the keys it was configured with. With `needs_sequence` a record without a
-    valid sequence is a dead letter. With `gathers` the data of everything stashed is taken over on completion (in order
-    of arrival) before anything is handled; without it an envelope's data is taken over when the envelope is handled.
+    `name` identifies the strategy's states; it includes the configured keys. With `needs_sequence` a record without a valid
+    sequence is a dead letter. With `gathers` the payment data of all stashed envelopes is taken over on completion, in order of
+    arrival, before any of them is handled. Without it an envelope's data is taken over when the envelope is handled.
     """
 
     @property
@@ -43,35 +43,35 @@ class Strategy(Protocol):
     def state_type(self) -> type[StrategyState]: ...
 
     def initial(self) -> Any:
-        """The state of a unit that nothing was heard of."""
+        """Return the state of a new unit."""
         ...
 
     def rank(self, envelope: DataEnvelope) -> Rank: ...
 
     def observe(self, state: Any, envelope: DataEnvelope) -> Any:
-        """The state with this envelope seen; called once for every envelope that arrives, before `accepts`."""
+        """Return the state after this envelope arrived. Called once for every arriving envelope, before `accepts`."""
         ...
 
     def accepts(self, state: Any, envelope: DataEnvelope) -> bool:
-        """Whether it may be handled now."""
+        """Whether the envelope may be handled now."""
         ...
 
     def handled(self, state: Any, envelope: DataEnvelope) -> Any:
-        """The state after it was handled in its turn."""
+        """Return the state after the envelope was handled in order."""
         ...
 
     def forced(self, state: Any, envelope: DataEnvelope) -> Any:
-        """The state after it was handled out of its turn, at a deadline or a bound; what it overtook is given up."""
+        """Return the state after the envelope was handled out of order, at a deadline or bound. Skipped numbers are given up."""
         ...
 
     def dead_lettered(self, state: Any, envelope: DataEnvelope) -> Any:
-        """The state, after `handled` or `forced`, of a unit in which this one became a dead letter instead: it may come again."""
+        """Return the state after the envelope became a dead letter; it may come again. Called after `handled` or `forced`."""
         ...
 
     def is_late(self, state: Any, envelope: DataEnvelope) -> bool:
-        """Whether it follows a later one that was handled; asked before `handled`. Dead letters were not handled."""
+        """Whether a later envelope was handled before this one. Called before `handled`. Dead letters were not handled."""
         ...
 
     def missing(self, state: Any, envelope: DataEnvelope) -> str:
-        """What this envelope waits for, as the header `incomplete` says it."""
+        """Return what this envelope waits for, as text for the header `incomplete`."""
         ...

@@ -1,6 +1,6 @@
-"""The one registry of strategies: the documented ones, ours, and a user's own by `package.module:Class`.
+"""The registry of strategies: the four documented ones, STRICT_SEQUENCE, and a user's own by `package.module:Class`.
 
-The documentation is Icon's of the IPF Notification Service, page "Resequencer" (docs/design.md).
+The documentation is the page "Resequencer" of Icon's IPF Notification Service (docs/design.md).
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _KEY = "payment-status-notification.resequencer.strategy"
 
 
 class StrategySettings(msgspec.Struct, frozen=True):
-    """Which strategy, and the keys that the FULL_PAIN001_AND_… ones wait for."""
+    """The name of the strategy, and the keys for which the FULL_PAIN001_AND_… strategies wait."""
 
     strategy: str
     custom_data_keys: tuple[str, ...] = ()
@@ -37,10 +37,10 @@ STRATEGIES: dict[str, Callable[[StrategySettings], Strategy]] = {
 
 
 def make_strategy(settings: StrategySettings, in_flight: InFlight | None = None) -> Strategy:
-    """The strategy that the settings name; what a user's own is asked about stands in `in_flight` meanwhile.
+    """Return the configured strategy. During calls of a user's own strategy, the envelope is in `in_flight`.
 
     Raises:
-        ConfigurationError: Nobody knows it, or the user's class cannot be imported, made or used.
+        ConfigurationError: The strategy is unknown, or the user's class cannot be imported, created or used.
     """
     known = STRATEGIES.get(settings.strategy)
     return known(settings) if known else _foreign(settings, in_flight)

@@ -1,6 +1,6 @@
-"""SEQUENCE: the documented order by a global and a local sequence.
+"""SEQUENCE: the documented order by a global and a local sequence number.
 
-The documentation is Icon's of the IPF Notification Service, page "Resequencer" (docs/design.md).
+The documentation is the page "Resequencer" of Icon's IPF Notification Service (docs/design.md).
 """
 
 from domain.envelope import DataEnvelope
@@ -16,14 +16,14 @@ from resequencer.strategies.flows import (
 from resequencer.strategies.port import Rank, StrategyState
 
 _INTERVALS = 64
-"""Given-up numbers are remembered as at most so many intervals per unit. One that was forgotten is handled without its mark."""
+"""The most intervals of given-up numbers per unit. A number of a dropped interval is handled without the mark `late`."""
 
 
 class Expectation(StrategyState, frozen=True, array_like=True, gc=False):
-    """`expectedNextGlobalSequence` and `observedSequencesPerFlow` as documented, and the closed intervals of numbers given up.
+    """`expectedNextGlobalSequence` and `observedSequencesPerFlow` as documented, and the closed intervals of given-up numbers.
 
-    `dead_ends` are the flows that end in a dead letter, with the highest number handled of each; `handled_before` is what that
-    was before the last envelope was counted, for `dead_lettered` to go back to.
+    `dead_ends` lists the flows that end in a dead letter, each with its highest handled number. `handled_before` is the highest
+    handled number of the last envelope's flow before that envelope was counted. `dead_lettered` goes back to it.
     """
 
     expected: int = 1
@@ -36,8 +36,8 @@ class Expectation(StrategyState, frozen=True, array_like=True, gc=False):
 class Sequence:
     """Handles an envelope when `sequence <= expected` or `sequence <= the flow's last + 1` (docs/design.md, section 5).
 
-    These imply the other two documented conditions. Exact for one numbering shared by a unit's flows. With a numbering
-    per flow it is as exact as the intake keeps each flow's own order.
+    These imply the other two documented conditions. The order is exact if the flows of a unit share one numbering. With a
+    numbering per flow it is exact only if the input keeps the order of each flow.
     """
 
     name = "SEQUENCE"
@@ -52,7 +52,7 @@ class Sequence:
         return Rank("", number_of(envelope))
 
     def observe(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
-        """Only handling counts. A unit of too many flows is refused one more: its state must stay small."""
+        """Return the state unchanged, because only handling counts. Refuse a flow beyond the limit: the state must stay small."""
         refuse_one_too_many(state.observed, envelope.flow)
         return state
 
@@ -61,10 +61,10 @@ class Sequence:
         return number <= state.expected or number <= last_of(state.observed, envelope.flow) + 1
 
     def handled(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
-        """The documented counting, but a number counts once: not when it was counted as given up, nor at or below the last of
-        its flow, where it comes again or was overtaken.
+        """Count the envelope as documented, but each number only once.
 
-        Counting it again would let its successor's successor pass: 1 lost, 2 forced, 1 late, then 4 before 3.
+        A number that was given up is counted already. A number at or below the last of its flow is repeated or was overtaken. To
+        count it again would let 4 pass before 3: 1 is lost, 2 is forced, 1 comes late, then 4 is accepted.
         """
         number, last = number_of(envelope), last_of(state.observed, envelope.flow)
         given_up = state.given_up and _without(state.given_up, number)
@@ -79,14 +79,17 @@ class Sequence:
         return _counted(state, envelope, last, max(state.expected + 1, number + 1), given_up)
 
     def dead_lettered(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
-        """Its successors do not wait for it, it may come again, and it was not handled."""
+        """Return the state after a dead letter: successors do not wait for it, it may come again, and it was not handled."""
         number = number_of(envelope)
         given_up = (*_without(state.given_up, number), (number, number))[-_INTERVALS:]
         dead_ends = with_handled_to(state.observed, state.dead_ends, envelope.flow, state.handled_before)
         return Expectation(state.expected, state.observed, given_up, dead_ends, state.handled_before)
 
     def is_late(self, state: Expectation, envelope: DataEnvelope) -> bool:
-        """After a later one of its own flow, or, if its number was given up, of any: flows may count by themselves."""
+        """Whether a later number of its flow was handled; if its number was given up, a later number of any flow.
+
+        The flows may have numberings of their own.
+        """
         number = number_of(envelope)
         if number < handled_to(state.observed, state.dead_ends, envelope.flow):
             return True
@@ -101,7 +104,7 @@ class Sequence:
 def _counted(
     state: Expectation, envelope: DataEnvelope, last: int, expected: int, given_up: tuple[tuple[int, int], ...]
 ) -> Expectation:
-    """`last` is the last number of its flow so far."""
+    """Return the state with the envelope counted. `last` is the last number of its flow so far."""
     flow, number = envelope.flow, number_of(envelope)
     observed = with_last(state.observed, flow, number)
     if not state.dead_ends:
@@ -116,7 +119,7 @@ def _is_in(intervals: tuple[tuple[int, int], ...], number: int) -> bool:
 
 
 def _without(intervals: tuple[tuple[int, int], ...], number: int) -> tuple[tuple[int, int], ...]:
-    """The intervals without this number; the same object if it is in none."""
+    """Return the intervals without this number; the same object if no interval has it."""
     if not _is_in(intervals, number):
         return intervals
     parts: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""STRICT_SEQUENCE: each flow in its own exact order, however parallel the intake."""
+"""STRICT_SEQUENCE: each flow in its own exact order, even if the input is parallel."""
 
 from domain.envelope import DataEnvelope
 from resequencer.strategies.flows import (
@@ -16,8 +16,8 @@ from resequencer.strategies.port import Rank, StrategyState
 class Lasts(StrategyState, frozen=True, array_like=True):
     """The highest number of each flow that was handled or became a dead letter.
 
-    `dead_ends` are the flows that end in a dead letter, with the highest number handled of each; `handled_before` is what that
-    was before the last envelope was counted, for `dead_lettered` to go back to.
+    `dead_ends` lists the flows that end in a dead letter, each with its highest handled number. `handled_before` is the highest
+    handled number of the last envelope's flow before that envelope was counted. `dead_lettered` goes back to it.
     """
 
     observed: LastPerFlow = ()
@@ -28,7 +28,7 @@ class Lasts(StrategyState, frozen=True, array_like=True):
 class StrictSequence:
     """Handles an envelope when `sequence <= the flow's last + 1`.
 
-    For a numbering per flow: on a shared one it would strand most.
+    For a numbering per flow. With a shared numbering most envelopes would wait until their deadline.
     """
 
     name = "STRICT_SEQUENCE"
@@ -43,7 +43,7 @@ class StrictSequence:
         return Rank(envelope.flow, number_of(envelope))
 
     def observe(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
-        """Only handling counts. A unit of too many flows is refused one more: its state must stay small."""
+        """Return the state unchanged, because only handling counts. Refuse a flow beyond the limit: the state must stay small."""
         refuse_one_too_many(state.observed, envelope.flow)
         return state
 
@@ -60,7 +60,7 @@ class StrictSequence:
         return self.handled(state, envelope)
 
     def dead_lettered(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
-        """Its successors do not wait for it, it is accepted whenever it comes again, and it was not handled."""
+        """Return the state after a dead letter: successors do not wait for it, it is accepted again, and it was not handled."""
         dead_ends = with_handled_to(state.observed, state.dead_ends, envelope.flow, state.handled_before)
         return Lasts(state.observed, dead_ends, state.handled_before)
 

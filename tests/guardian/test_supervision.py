@@ -208,7 +208,7 @@ def test_another_strategy_is_refused_where_something_waits_in_a_unit(new_asked: 
     before, after = new_asked(), new_asked("STRICT_SEQUENCE")
     before.poll(before.envelope("u", 2))
     after.stored = before.stored
-    with pytest.raises(Escalated, match="STRICT_SEQUENCE was configured, but unit 'u' waits in a state made by SEQUENCE"):
+    with pytest.raises(Escalated, match="STRICT_SEQUENCE is configured, but unit 'u' waits in a state of SEQUENCE"):
         after.poll(after.envelope("u", 1))
 
 

@@ -131,7 +131,7 @@ def test_beyond_four_times_its_bound_the_one_that_waits_longest_is_set_aside(uni
         unit.handler.fail(each, *[GONE] * 100)
     unit.arrive(*made)
     assert [each.error for each in unit.dead][:1] == [
-        "sanctions-api unavailable, and its unit holds more than four times what it may (stash-limit)"
+        "sanctions-api is unavailable, and the unit's stash is more than four times its limit (stash-limit)"
     ]
     assert unit.last.waits.stashed == 8
     assert len(unit.dead) == 29 - 8
@@ -155,7 +155,7 @@ def test_at_the_bound_of_a_worker_that_cannot_put_it_elsewhere_it_is_set_aside(u
     unit.arrive(first, second, envelopes(5))
     assert unit.wake(Wake.BOUND).waits.stashed == 2
     assert [each.error for each in unit.dead] == [
-        "sanctions-api unavailable, and the worker holds all that it may (stash-limit.bytes-per-worker)"
+        "sanctions-api is unavailable, and the worker's stash is full (stash-limit.bytes-per-worker)"
     ]
     unit.wake(Wake.BOUND)
     assert len(unit.dead) == 2

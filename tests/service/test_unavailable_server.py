@@ -93,7 +93,7 @@ def test_where_nothing_can_leave_memory_the_oldest_is_set_aside_beyond_the_worke
     assert one.sequences("uow-x") == [1], "the intake goes on"
     assert 5 < len(one.dead) < 20
     assert {each.error for each in one.dead} == {
-        "server unavailable, and the worker holds all that it may (stash-limit.bytes-per-worker)"
+        "server is unavailable, and the worker's stash is full (stash-limit.bytes-per-worker)"
     }
     let_pass(one, HOUR_MS + 60_000)
     assert len(one.dead) + len([each for each in one.told if each.unit in units]) == 20

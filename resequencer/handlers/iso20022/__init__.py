@@ -1,1 +1,1 @@
-"""ISO 20022 as data: what pain.002 allows, what is taken of a pain.001, and the code sets."""
+"""ISO 20022 as data: the schema of pain.002, the parts of pain.001 that are used, and the code sets."""

@@ -1,4 +1,4 @@
-"""The ISO 20022 external code sets that a status report draws on: the bare codes, as facts."""
+"""The ISO 20022 external code sets that a status report uses: the codes only."""
 
 from typing import Final
 
@@ -10,13 +10,13 @@ def _codes(text: str) -> frozenset[str]:
 GROUP_STATUSES: Final = _codes("""
     ACCC ACCP ACSC ACSP ACTC ACWC PART PDNG RCVC RCVD RJCT RVCM RVNC
 """)
-"""ExternalPaymentGroupStatus1Code: what `GrpSts` may say."""
+"""ExternalPaymentGroupStatus1Code: the values of `GrpSts`."""
 
 TRANSACTION_STATUSES: Final = _codes("""
     ACCC ACCP ACFC ACFW ACIS ACPD ACSC ACSP ACTC ACWC ACWP BLCK CANC CPUC PATC PDNG PRES RCVC RCVD RJCT RVCM RVMC RVNA RVNC
     RVNM
 """)
-"""ExternalPaymentTransactionStatus1Code: what `TxSts` may say."""
+"""ExternalPaymentTransactionStatus1Code: the values of `TxSts`."""
 
 STATUS_REASONS: Final = _codes("""
     AB01 AB02 AB03 AB04 AB05 AB06 AB07 AB08 AB09 AB10 AB11 AB12 AB13 AB15 AB21 AB26 AC01 AC02 AC03 AC04 AC05 AC06 AC07 AC08
@@ -33,7 +33,7 @@ STATUS_REASONS: Final = _codes("""
     S000 S001 S002 S003 S004 SBRN SL01 SL02 SL03 SL11 SL12 SL13 SL14 SL15 SL16 SL17 SL18 SNRD SPII TA01 TD01 TD02 TD03 TK01
     TK02 TK03 TK09 TKCM TKSG TKSP TKVE TKXP TM01 TS01 TS04 UCRD UPAY
 """)
-"""ExternalStatusReason1Code: what `StsRsnInf/Rsn/Cd` may say."""
+"""ExternalStatusReason1Code: the values of `StsRsnInf/Rsn/Cd`."""
 
 NARRATIVE: Final = "NARR"
-"""The status reason that says nothing by itself: `AddtlInf` must be there (StatusReasonRule of pain.002)."""
+"""The status reason for a narrative: `AddtlInf` is mandatory (StatusReasonRule of pain.002)."""

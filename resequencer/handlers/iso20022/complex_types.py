@@ -1,10 +1,10 @@
-"""Sequences and choices of elements: the complex types of ISO 20022 schemas as data, and what each makes of untrusted JSON.
+"""Sequences and choices: the complex types of ISO 20022 schemas as data. Each converts untrusted JSON into valid JSON.
 
-Children come out in the schema's order; a single value and an array are both accepted where an element may repeat, and an
-array comes out; what the schema refuses is left out. A mandatory text that is missing is NOTPROVIDED; where that is no valid
-value either, the element around it is left out. `conform` never raises, whatever JSON the value is, and of null makes None.
+The result has the children in the schema's order, without those that the schema refuses. An element that may repeat accepts a
+single value or an array, and becomes an array. A missing mandatory text becomes NOTPROVIDED; if that is not valid either, the
+element around it is left out. `conform` never raises, whatever JSON the value is, and returns None for null.
 
-A payment's report has some sixty of them, and twice as many that are allowed and missing: what is missing costs one look.
+A payment's report has some sixty elements; twice as many are allowed and missing. A missing element costs one look-up.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Json: TypeAlias = "str | dict[str, Json] | dict[str, str] | list[Json]"
 
 
 class Element:
-    """A child: `most` is how often it may occur, `formerly` an older name under which a sequence accepts it. Not to be changed.
+    """A child element. `most` is how often it may occur, `formerly` an older name under which a sequence accepts it. Immutable.
 
-    `conform` gives what is valid of the value or values under its name, None where nothing is.
+    `conform` returns the valid part of the value or values under its name, None if nothing is valid.
     """
 
     def __init__(self, name: str, kind: Type, most: int, formerly: str | None = None, *, is_required: bool) -> None:
@@ -43,7 +43,7 @@ class Element:
 
 
 class Sequence:
-    """Children in this order. `bare` names the child for which a value without children stands. Not to be changed."""
+    """Children in this order. `bare` names the child whose value may be given directly, without children. Immutable."""
 
     placeholder = None
 
@@ -51,7 +51,7 @@ class Sequence:
         self.name = name
         self.elements = elements
         self.bare = bare
-        # An older name comes after the newer: what is valid under that one counts.
+        # An older name comes after the newer name: a valid value under the newer name counts.
         self._known = tuple((known, each) for each in elements for known in (each.name, each.formerly) if known is not None)
         self._required = tuple(each for each in elements if each.is_required)
 
@@ -68,7 +68,7 @@ class Sequence:
         return self._completed(conformed) if self._required else conformed
 
     def _completed(self, conformed: dict[str, Json]) -> dict[str, Json] | None:
-        """With placeholders for what is mandatory and missing."""
+        """Add placeholders for missing mandatory children; None if one of them has no placeholder."""
         missing = [each for each in self._required if each.name not in conformed]
         if not missing:
             return conformed
@@ -80,9 +80,9 @@ class Sequence:
 
 
 class Choice:
-    """Exactly one of the children. `bare` names those for which a value without children may stand, the first that fits.
+    """Exactly one of the children. `bare` names those whose value may be given directly; the first that fits counts.
 
-    Not to be changed.
+    Immutable.
     """
 
     placeholder = None
@@ -106,7 +106,7 @@ Type: TypeAlias = Sequence | Choice | SimpleType
 
 
 def _children(value: object, bare: tuple[str, ...]) -> dict[str, object]:
-    """The value's children by name; for a value without any, itself under the names for which it may stand."""
+    """Return the value's children by name. A value without children is returned under each of the `bare` names."""
     if isinstance(value, dict) and not (bare and "value" in value):
         return value
     return dict.fromkeys(bare, value) if value is not None else {}

@@ -1,6 +1,6 @@
-"""What a report repeats of the three parts of a pain.001, in the notation of the schema and with the report's types.
+"""The fields of the three parts of a pain.001 that a report repeats, in the notation of the schema and with the report's types.
 
-Nothing is mandatory here: what a report cannot do without it says is NOTPROVIDED.
+Nothing is mandatory here: a report replaces missing mandatory fields by NOTPROVIDED.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """pain.002.001.10 as data: the types that a status report uses, under their ISO names and in the order of the XSD.
 
-What a report of a credit transfer never holds (direct debits, charges, tracker data, settlement) is not here. A test
+Elements that a report of a credit transfer never has (direct debits, charges, tracker data, settlement) are left out. A test
 compares every line with the XSD.
 """
 
@@ -109,7 +109,7 @@ _code_or_proprietary("ServiceLevel8Choice", "ExternalServiceLevel1Code")
 _code_or_proprietary("StatusReason6Choice", "ExternalStatusReason1Code")
 _code_or_proprietary("TaxAmountType1Choice", "ExternalTaxAmountType1Code")
 
-# Addresses, contacts and who somebody is.
+# Addresses, contacts and identities.
 _sequence("GenericIdentification30", "Id Exact4AlphaNumericText", "Issr Max35Text", "SchmeNm? Max35Text")
 _choice("AddressType3Choice", "Cd AddressType2Code", "Prtry GenericIdentification30", bare=("Cd",))
 _sequence(

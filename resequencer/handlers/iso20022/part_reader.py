@@ -1,4 +1,4 @@
-"""Reads of a part of a pain.001 what a report repeats, as the schema of the report accepts it."""
+"""Reads the fields of a pain.001 part that a report repeats, as the schema of the report accepts them."""
 
 import msgspec
 
@@ -16,10 +16,10 @@ _decode_fields = msgspec.json.Decoder(Fields).decode
 
 
 class PartReader:
-    """Of a part whose every child is valid as it stands all is read at once, in C; of any other one child after the other.
+    """Reads a part whose children are all valid at once, in C. Reads any other part child by child.
 
-    Either way the same comes out: the first is the faster by far, and nearly all payments are valid. `object_type` is that
-    of the MDS objects that hold the part.
+    Both ways give the same result. The first is much faster, and nearly all payments are valid. `object_type` is the type of the
+    MDS objects that have the part.
     """
 
     def __init__(self, object_type: str, kind: Sequence) -> None:
@@ -28,26 +28,26 @@ class PartReader:
         self._decode_strictly = msgspec.json.Decoder(strict_type(kind)).decode
 
     def read(self, body: bytes) -> Fields:
-        """The valid children of the part's raw body.
+        """Return the valid children of the part's raw body.
 
         Raises:
-            PermanentError: It is no JSON, not UTF-8, or nested too deep to be read.
+            PermanentError: The body is not JSON, not UTF-8, or nested too deep to be read.
         """
         encoded = self.find_valid(body)
         return _decode_fields(self.conformed(body) if encoded is None else encoded)
 
     def find_valid(self, body: bytes) -> bytes | None:
-        """The valid children, None if not all of them are valid as they stand."""
+        """Return the encoded children if all are valid without a change, else None."""
         try:
             if not body.isascii():
-                body.decode()  # msgspec does not look into the strings of what it skips.
+                body.decode()  # msgspec does not check the strings in values that it skips.
             encoded = _encode(self._decode_strictly(body))
         except (msgspec.DecodeError, ValueError, RecursionError):
             return None
         return encoded if _is_plain(encoded) else None
 
     def conformed(self, body: bytes) -> bytes:
-        """The valid children, looked for one by one."""
+        """Return the encoded valid children, checked one by one."""
         try:
             value = _decode_leniently(body)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -56,8 +56,8 @@ class PartReader:
 
 
 def _is_plain(encoded: bytes) -> bool:
-    """No element without a child, no string that is blank, nothing that XML forbids; now and then it is wrong about a text."""
+    """Whether there are no empty elements, no blank strings and no characters that XML forbids. May be False for a valid text."""
     if b"\\" in encoded or b'" ' in encoded or b"{}" in encoded:
         return False
-    # Other control characters than this one are written with a backslash.
+    # The encoder writes all other control characters with a backslash.
     return b"\x7f" not in encoded if encoded.isascii() else encoded.decode().isprintable()

@@ -9,7 +9,7 @@ _VALUE = "value"
 
 
 def render_report_xml(report: Mapping[str, Any]) -> str:
-    """The ISO-tag JSON report, decoded, as a document with its declaration. Its texts must be free of what XML forbids."""
+    """Render a decoded ISO-tag JSON report as an XML document with its declaration. Its texts must be valid in XML."""
     parts = ['<?xml version="1.0" encoding="UTF-8"?>\n<Document xmlns="', NAMESPACE, '">']
     _render_children(report, parts)
     parts.append("</Document>\n")
@@ -31,6 +31,6 @@ def _render_children(children: Mapping[str, Any], parts: list[str]) -> None:
 
 
 def _escaped(text: str) -> str:
-    """For text and attributes. A bare carriage return would be read back as a line feed (XML 1.0, section 2.11)."""
+    """Escape a text or attribute. A bare carriage return would be read back as a line feed (XML 1.0, section 2.11)."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace('"', "&quot;").replace("\r", "&#13;")

@@ -1,8 +1,8 @@
 """The notation of the schema's table.
 
-An element is written `name type`. `name?` may be missing, `name*` may be missing or repeat, `name*7` at most seven times,
-`name+` repeats and must be there; a bare `name` must be there once. `BICFI/BIC?` was called BIC in an earlier version of the
-message and is still read under that name. Types refer to those defined before them.
+An element is written `name type`. A plain `name` is mandatory and occurs once. `name?` is optional. `name*` is optional and may
+repeat, `name*7` at most seven times. `name+` is mandatory and may repeat. `BICFI/BIC?` was called BIC in an earlier version of
+the message and is still read under that name. A type refers to types defined before it.
 """
 
 import re
@@ -15,7 +15,7 @@ UNBOUNDED = 1_000_000_000
 
 
 class Schema:
-    """Types by their ISO names; each is added after those that it refers to."""
+    """Types by their ISO names. A type is added after the types that it refers to."""
 
     def __init__(self, known: Iterable[Type]) -> None:
         self.types: dict[str, Type] = {each.name: each for each in known}

@@ -1,7 +1,7 @@
-"""The kinds of simple types that ISO 20022 schemas are made of, as data, and what each makes of an untrusted JSON value.
+"""The kinds of simple types in ISO 20022 schemas, as data. Each converts an untrusted JSON value into a valid text.
 
-`conform` gives the text as the schema accepts it, or None where the schema refuses the value. Whatever the value is, it
-never raises. `placeholder` is what stands for a mandatory value that is missing, None where the type has no room for it.
+`conform` returns the text as the schema accepts it, or None if the schema refuses the value. It never raises. `placeholder`
+replaces a missing mandatory value; None if the type has no room for it.
 """
 
 import re
@@ -23,7 +23,7 @@ _LARGEST_INTEGER = 10**18
 
 
 class JsonNumber(str):
-    """A JSON number with a fraction or an exponent, in its own digits: no float may round an amount."""
+    """A JSON number with a fraction or an exponent, in its original digits, because a float would round amounts."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class SimpleType(Protocol):
 
 
 class Text(msgspec.Struct, frozen=True):
-    """1 to `max_length` code points. Longer ones are refused, not cut: half a name is another name."""
+    """A text of 1 to `max_length` code points. A longer text is refused and not cut: half a name is another name."""
 
     name: str
     max_length: int
@@ -55,7 +55,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """Text that matches `pattern` from end to end."""
+    """A text that matches `pattern` as a whole."""
 
     name: str
     pattern: re.Pattern[str]
@@ -66,7 +66,7 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 class NumericText(msgspec.Struct, frozen=True):
-    """Digits only; a JSON integer is accepted too."""
+    """A text of digits only. A JSON integer is accepted too."""
 
     name: str
     max_digits: int
@@ -80,7 +80,7 @@ class NumericText(msgspec.Struct, frozen=True):
 
 
 class Codes(msgspec.Struct, frozen=True):
-    """One of the codes that the schema itself enumerates."""
+    """One of the codes that the schema enumerates."""
 
     name: str
     codes: frozenset[str]
@@ -91,7 +91,7 @@ class Codes(msgspec.Struct, frozen=True):
 
 
 class Decimal(msgspec.Struct, frozen=True):
-    """A decimal number as text, or a JSON number. Zeros in front and at the end of the fraction count as no digits."""
+    """A decimal number as text, or a JSON number. Leading zeros, and trailing zeros of the fraction, do not count as digits."""
 
     name: str
     total_digits: int
@@ -112,7 +112,7 @@ class Decimal(msgspec.Struct, frozen=True):
 
 
 class Date(msgspec.Struct, frozen=True):
-    """A day of the calendar in the years 1 to 9999, with or without a time zone; with a time of day where `has_time`."""
+    """A calendar day in the years 1 to 9999, with or without a time zone. With a time of day if `has_time`."""
 
     name: str
     has_time: bool = False
@@ -127,7 +127,7 @@ class Date(msgspec.Struct, frozen=True):
 
 
 class Indicator(msgspec.Struct, frozen=True):
-    """true or false, as JSON or as text."""
+    """`true` or `false`, as JSON or as text."""
 
     name: str
     placeholder: None = None
@@ -155,7 +155,7 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 def xml_text(text: str) -> str:
-    """The text with a replacement character for each that XML 1.0 forbids. Nothing else is changed."""
+    """Return the text with a replacement character for each character that XML 1.0 forbids."""
     return text if text.isprintable() else _FORBIDDEN_IN_XML.sub(REPLACEMENT, text)
 
 

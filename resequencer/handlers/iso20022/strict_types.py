@@ -1,7 +1,7 @@
-"""The schema's types once more, as types of msgspec: what they accept is valid as it stands, and is read and written in C.
+"""The schema's types as msgspec types. A value that they accept needs no change, and is read and written in C.
 
-They accept less than `conform` does and never more, but for what a look at the encoded text shows: strings that are blank or
-hold what XML forbids, and elements without a child. `PartReader` looks.
+They accept less than `conform`, and never more, with three exceptions: blank strings, characters that XML forbids, and elements
+without a child. `PartReader` checks the encoded text for these.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from resequencer.handlers.iso20022.simple_types import Amount, Codes, Date, Deci
 
 _DAY = (
     "(?!0000)[0-9]{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])"
-    "|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"  # No 29 February, for whether it is one takes a calendar.
+    "|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"  # No 29 February: its validity depends on the year.
 )
 _TIME = r"T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-](?:0[0-9]|1[0-3]):[0-5][0-9])?"
 
 
 def strict_type(kind: Type) -> Any:
-    """What msgspec decodes such a value to, and encodes as the JSON that `conform` would make of it."""
+    """Return the msgspec type of a schema type. Its values are encoded as the JSON that `conform` would make of them."""
     strict: Any
     match kind:
         case Sequence() | Choice():
@@ -52,7 +52,7 @@ def strict_type(kind: Type) -> Any:
 
 @cache
 def _struct(kind: Sequence | Choice) -> Any:
-    """Unknown children are skipped, but not where a child may have another name or a value may stand for a child."""
+    """Make a struct. It skips unknown children, but refuses them if a child has a former name or may be given directly."""
     return msgspec.defstruct(
         kind.name,
         [_field(each, is_optional=isinstance(kind, Choice) or not each.is_required) for each in kind.elements],
@@ -71,7 +71,7 @@ def _field(element: Element, *, is_optional: bool) -> Any:
 
 
 def _refuse_two(choice: Choice) -> Callable[[Any], None]:
-    """That none is there shows later, as an element without a child."""
+    """Return a check that refuses more than one alternative. No alternative at all shows later as an element without a child."""
     alternatives = attrgetter(*[each.name for each in choice.elements])
     missing = len(choice.elements) - 1
 
@@ -92,7 +92,7 @@ def _matching(pattern: str) -> Any:
 
 
 def _plain_decimal(kind: Decimal) -> str:
-    """With so few digits on either side of the point that it does not matter which zeros count."""
+    """Return a pattern with so few digits on either side of the point that leading and trailing zeros do not matter."""
     fraction = min(kind.fraction_digits, kind.total_digits // 3)
     sign = "[+-]?" if kind.is_signed else r"\+?"
     point = rf"(?:\.[0-9]{{1,{fraction}}})?" if fraction else ""
