@@ -1,1 +1,1 @@
-"""Keeps the state of a partition's units as bytes, with the few fields it must find things by."""
+"""The storages: each keeps the state of a partition's units as bytes, with the few fields needed to find them."""

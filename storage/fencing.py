@@ -1,4 +1,4 @@
-"""Who may commit what: the compare-and-set of the exactly-once protocol, as far as it is the same in every storage."""
+"""Fencing: the parts of the exactly-once protocol's compare-and-set that are the same in every storage."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ REMEMBERED_TOKENS = 64
 
 
 class LastCommit(NamedTuple):
-    """The last commit as it is stored now. `number` 0 and no `attempt`: nothing was committed under `token` yet."""
+    """The last commit in the storage. `number` 0 and no `attempt`: nothing was committed under `token` yet."""
 
     token: str
     number: int
@@ -19,10 +19,10 @@ class LastCommit(NamedTuple):
 
 
 def succeeded(header: Header | None, token: str) -> Header:
-    """The header under a new owner: nothing committed yet, the old token in the history, everything else inherited.
+    """Return the header for a new owner: no commits yet, the old token in the history, everything else inherited.
 
-    The history is bounded. Its latest half is kept whatever it holds; of what is older, tokens under which nothing was
-    committed go first, so that a worker that dies after every start does not push out the commit that was last published.
+    The history is bounded. Its latest half keeps every token. Its older half keeps only tokens with commits. So a worker that
+    exits after every start does not push out the commit that was last published.
     """
     if header is None:
         return Header(token=token, commit=0)
@@ -33,7 +33,7 @@ def succeeded(header: Header | None, token: str) -> Header:
 
 
 def advanced(header: Header, commit: Commit) -> Header:
-    """The header after this commit."""
+    """Return the header after this commit."""
     return replace(
         header,
         commit=commit.number,
@@ -46,24 +46,24 @@ def advanced(header: Header, commit: Commit) -> Header:
 
 
 def check_owner(stored: LastCommit, header: Header) -> None:
-    """See that the partition stands where its owner believes it does.
+    """Check that the stored commit is the one that the owner knows.
 
     Raises:
-        OwnershipLost: It was opened by another owner, or its header moved.
+        OwnershipLost: Another owner opened the partition, or its header moved.
     """
     if (stored.token, stored.number) != (header.token, header.commit):
-        raise OwnershipLost(f"we are at {header.token}/{header.commit}, the storage is at {stored.token}/{stored.number}")
+        raise OwnershipLost(f"this worker is at {header.token}/{header.commit}, the storage at {stored.token}/{stored.number}")
 
 
 def is_done(stored: LastCommit, header: Header, commit: Commit) -> bool:
-    """Whether this very commit is stored already; False if it is the next one.
+    """Return True if this commit is stored already, False if it is the next one.
 
     Raises:
-        OwnershipLost: It is neither: late, another owner's, or another decision under a number that is taken.
+        OwnershipLost: It is neither: it is late, of another owner, or another attempt for a number that is used.
     """
     ours = stored.token == header.token
     if ours and (stored.number, stored.attempt) == (commit.number, commit.attempt):
         return True
     if ours and stored.number == commit.number - 1:
         return False
-    raise OwnershipLost(f"commit {header.token}/{commit.number} meets a storage at {stored.token}/{stored.number}")
+    raise OwnershipLost(f"commit {header.token}/{commit.number} does not follow the storage's {stored.token}/{stored.number}")

@@ -1,6 +1,6 @@
-"""What a storage promises. Proved by `tests/storage/contract.py`, which every implementation passes on the real thing.
+"""The interface of storages. Every implementation passes `tests/storage/contract.py` on the real server.
 
-The rules are those of the exactly-once protocol (docs/decisions/0004-exactly-once.md): a partition is owned under a random
+The rules are those of the exactly-once protocol (docs/decisions/0004-exactly-once.md). A partition is owned under a random
 token, its commits are numbered, and every commit is a compare-and-set from one number to the next.
 """
 
@@ -16,13 +16,13 @@ from domain.record import Partition
 
 
 class StorageUnavailable(TransientError):
-    """No answer; a commit may or may not have been stored. The same call again is safe."""
+    """The storage did not answer; a commit may or may not be stored. The same call may be repeated."""
 
 
 class StorageRefused(ResequencerError):
-    """The stored data cannot be used: damaged, or of a newer format. `what` names the file or key; the text ends with the remedy.
+    """The stored data cannot be used: it is damaged, or of a newer format.
 
-    Where damage shows only when it is reached, any call may raise it.
+    `what` is the file or key. The text ends with the remedy. Any call may raise it, because damage may show only when it is read.
     """
 
     def __init__(self, what: str, problem: str) -> None:
@@ -32,11 +32,11 @@ class StorageRefused(ResequencerError):
 
 
 class StorageWithheld(StorageRefused, Withheld):
-    """A login or a right is missing; once it is there, the same again is safe."""
+    """A login or a right is missing. Once an operator has granted it, the same call may be repeated."""
 
 
 class WaitKind(StrEnum):
-    """Why a unit wants to be woken; one with a remainder (what its last turn left over, having let out its share) at once."""
+    """Why a unit must be woken. A unit with a remainder (the rest of a turn whose share was used up) is due at once."""
 
     DEADLINE = "deadline"
     RETRY = "retry"
@@ -45,11 +45,11 @@ class WaitKind(StrEnum):
 
 
 class Waits(msgspec.Struct, frozen=True, gc=False):
-    """The index fields of a unit in which something waits, by which it is found without touching the idle ones.
+    """The index fields of a unit in which something waits. They find the unit without a look at the idle units.
 
-    `wakes_at` is the instant of its deadline or next attempt (`kind`), `since` when its oldest stashed envelope was stashed,
-    `waits_for` what is missing, for operators (`sequence:3`), or the server that is unavailable (kind `dependency`), `strategy`
-    the one that made the state.
+    `wakes_at` is the instant of its deadline or next attempt (`kind`). `since` is when its oldest stashed envelope was stashed.
+    `waits_for` is what is missing, for operators (`sequence:3`), or the unavailable server (kind `dependency`). `strategy` is the
+    strategy that wrote the state.
     """
 
     wakes_at: Instant
@@ -62,18 +62,17 @@ class Waits(msgspec.Struct, frozen=True, gc=False):
 
 
 class StashEntry(msgspec.Struct, frozen=True, gc=False):
-    """One stashed record as opaque bytes, known by its offset, which is unique in its partition."""
+    """One stashed record as opaque bytes, identified by its offset, which is unique in its partition."""
 
     offset: int
     body: bytes
 
 
 class UnitChange(msgspec.Struct, frozen=True, gc=False):
-    """What a cycle changed in one unit: its small state whole, of the rest only what came, went or changed.
+    """The changes of a cycle in one unit: the whole small state, and only the changed parts of the rest.
 
-    A commit holds one change of a unit at most. What is removed from the stash goes before what is added comes: an offset in
-    both is replaced.
-    `payment_data` is None where it did not change. `waits` is None where nothing waits: only then the unit may expire.
+    A commit has at most one change of a unit. Stash entries are removed before others are added: an offset in both is replaced.
+    `payment_data` is None if it did not change. `waits` is None if nothing waits; only then the unit may expire.
     """
 
     unit: str
@@ -85,7 +84,7 @@ class UnitChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
-    """A unit as it was last committed; the stash in ascending order of offsets."""
+    """A unit as it was last committed. The stash is in ascending order of offsets."""
 
     unit: str
     state: bytes
@@ -94,22 +93,21 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
-    """Something that is to leave, as opaque bytes, under the number it will leave with."""
+    """An output record that is not published yet, as opaque bytes, with its number."""
 
     number: int
     body: bytes
 
 
 class Header(msgspec.Struct, frozen=True):
-    """How far a partition got. `commit` counts its storage commits (0: nothing was ever committed under `token`).
+    """The progress of a partition. `commit` counts the commits under `token` (0: none).
 
-    `next_offset` is the next offset to read, None before the first commit that knew one; `highest_number` the highest
-    number given to anything that leaves, from 1; what was caused by a record below `heal_offset` may be a duplicate.
-    `history` maps older tokens to the last commit made under each. `source` names the log that the offsets count in, so that a
-    topic that was made anew is noticed; empty where nobody named it.
+    `next_offset` is the next offset to read, None before the first commit. `highest_number` is the highest number of an output
+    record so far, from 1. Output of records below `heal_offset` may be a duplicate. `history` maps older tokens to the last
+    commit under each. `source` identifies the log of the offsets, so that a recreated topic is detected; empty if unknown.
 
-    `caught_up_ms` is the partition's caught-up clock: milliseconds during which its owner had read all that there was. It
-    never goes back, and it stands still while records lie unread. Retention is counted on it.
+    `caught_up_ms` is the partition's caught-up clock: the milliseconds during which its owner had read the whole log. It never
+    goes back, and stands still while there are unread records. Retention is measured on it.
     """
 
     token: str
@@ -123,16 +121,16 @@ class Header(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was ever committed, or the storage has forgotten."""
+        """Whether nothing was ever committed, or the storage has lost everything."""
         return self.next_offset is None
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """All that a cycle changed in a partition.
+    """All changes of a cycle in a partition.
 
-    `number` is the header's `commit` + 1 and `attempt` a random id of this very commit: the same attempt again is already
-    done. `added` joins what is pending, everything pending up to `published` leaves it. `source` and `caught_up_ms` become the
-    header's; each unit of `changes` changed at `caught_up_ms`, which is at least the header's.
+    `number` is the header's `commit` + 1. `attempt` is a random id of this commit; the same attempt again has no effect. `added`
+    is added to the pending output, and pending output up to the number `published` is removed. `source` and `caught_up_ms` become
+    the header's. Each unit of `changes` changed at `caught_up_ms`, which is at least the header's.
     """
 
     number: int
@@ -152,49 +150,50 @@ class PartitionStore(Protocol):
 
     @property
     def header(self) -> Header:
-        """As of `open` or of the last commit that was answered."""
+        """The header after `open` or after the last commit that succeeded."""
         ...
 
     def load(self, units: Collection[str]) -> Mapping[str, Snapshot]:
-        """The snapshots of those units that exist, in one read, atomically with a check of ownership.
+        """Return the snapshots of those units that exist, in one read, atomically with a check of ownership.
 
         Raises:
             OwnershipLost: A newer owner opened this partition.
-            StorageUnavailable: No answer.
+            StorageUnavailable: The storage did not answer.
         """
         ...
 
     def waiting(self) -> Sequence[tuple[str, Waits]]:
-        """The units in which something waits. Costs by these, not by the idle ones.
+        """Return the units in which something waits. The cost depends on their number, not on the number of idle units.
 
         Raises: as `load`.
         """
         ...
 
     def pending(self) -> Sequence[Pending]:
-        """What is to leave, by ascending number.
+        """Return the output that is not published yet, by ascending number.
 
         Raises: as `load`.
         """
         ...
 
     def commit(self, commit: Commit) -> None:
-        """Store all of it or nothing, as a compare-and-set on (token, number - 1).
+        """Store all of the commit or nothing, as a compare-and-set on (token, number - 1).
 
-        A doubled commit (same number, same attempt) has no effect and succeeds; a late one or another owner's has none and fails.
+        A repeated commit (same number, same attempt) has no effect and succeeds. A late commit, or one of another owner, has no
+        effect and fails.
 
         Raises:
             OwnershipLost: A newer owner opened this partition, or the header moved; nothing was stored.
-            StorageUnavailable: No answer; it may have been stored. The same commit again is safe.
+            StorageUnavailable: The storage did not answer; the commit may be stored. The same commit may be repeated.
         """
         ...
 
     def expire(self, until: int, spared: Container[str]) -> int:
-        """Forget units in which nothing waits and that last changed at `until` or before, by the partition's caught-up clock.
+        """Remove units in which nothing waits and that last changed at `until` or before, by the partition's caught-up clock.
 
-        `spared` names the units that are in memory: they stay, for a later commit of theirs writes only what changed. Returns
-        how many were forgotten: a bounded number per call, 0 when none is left. It is no commit. A storage may put off the
-        forgetting to its next commit.
+        `spared` has the units in memory. They stay, because their next commit writes only what changed. Returns the number of
+        removed units: bounded per call, 0 when none is left. This is not a commit. A storage may put the removal off until its
+        next commit.
 
         Raises: as `load`.
         """
@@ -202,29 +201,29 @@ class PartitionStore(Protocol):
 
 
 class Storage(Protocol):
-    """Opens partitions. `is_durable` says whether what was committed outlives the process."""
+    """Opens partitions. `is_durable` is set if commits outlive the process."""
 
     @property
     def is_durable(self) -> bool: ...
 
     def connect(self) -> None:
-        """See that it answers and can be used: also a worker without a partition must not seem ready where it does not.
+        """Check that the storage answers and can be used, so that a worker without partitions is not ready wrongly.
 
         Raises: as `open`.
         """
         ...
 
     def open(self, partition: Partition) -> PartitionStore:
-        """Take ownership under a new random token; whatever is written later under an older one has no effect.
+        """Take ownership under a new random token. Later writes under an older token have no effect.
 
         Raises:
             StorageRefused: The data is damaged or of a newer format.
-            StorageUnavailable: No answer.
+            StorageUnavailable: The storage did not answer.
         """
         ...
 
     def release(self, partition: Partition) -> None:
-        """It is no longer ours: what this process keeps of it in memory goes. One that is not durable forgets the partition."""
+        """Drop a partition that is no longer assigned from this process's memory. A storage without durability loses it."""
         ...
 
     def close(self) -> None: ...

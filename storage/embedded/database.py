@@ -1,4 +1,4 @@
-"""The connection to the embedded storage's file: how it is opened, and transactions on it."""
+"""The connection to the embedded storage's file, and its transactions."""
 
 import os
 import sqlite3
@@ -12,14 +12,14 @@ from storage.embedded.schema import check_format, create, upgrade
 from storage.embedded.write_ahead_log import is_outgrown, see_that_it_is_whole, write_again
 from storage.port import StorageRefused, StorageUnavailable
 
-# A checkpoint copies what changed into the database and syncs it. Rarely enough to spare most commits one, often enough
-# that the log stays below some 16 MB; after an outsize commit it is cut back to 64 MB.
+# A checkpoint copies changes from the log into the database and syncs it. It runs rarely enough that most commits need none, and
+# often enough that the log stays below about 16 MB. After a very large commit the log is cut back to 64 MB.
 _SETTINGS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA wal_autocheckpoint = 4000",
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA cache_size = -32768",
-    # Zeroes what was deleted only where that costs no further page.
+    # Overwrites deleted data with zeroes only if that writes no further page.
     "PRAGMA secure_delete = FAST",
     "PRAGMA cell_size_check = ON",
     "PRAGMA trusted_schema = OFF",
@@ -27,9 +27,9 @@ _SETTINGS = (
 
 
 class Database:
-    """One connection to one file, made on first use in the thread that uses it; missing files are created.
+    """One connection to one file, opened on first use in the thread that uses it. A missing file is created.
 
-    Other processes may use the same file: who wants to write waits `busy_timeout_ms` for his turn.
+    Other processes may use the same file. A writer waits up to `busy_timeout_ms` for the others.
     """
 
     def __init__(self, file: Path, busy_timeout_ms: int) -> None:
@@ -41,13 +41,13 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that sees one state of the file throughout."""
+        """Run a read transaction, which sees one state of the file throughout."""
         with self._transaction("BEGIN") as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is alone in writing, from its beginning, and durable once it is left; undone if it raises."""
+        """Run a write transaction. It is the only writer from its beginning, durable at its end, and rolled back if it raises."""
         if not self._is_trusted:
             self._begin_to_trust()
         with self._transaction("BEGIN IMMEDIATE") as connection:
@@ -55,20 +55,20 @@ class Database:
         self._was_read_only = False
 
     def release_pages(self, at_most: int) -> None:
-        """Give free pages back to the file system once they are a quarter of the file; fewer will soon be used again."""
+        """Return free pages to the file system once they are a quarter of the file. Fewer pages are soon used again."""
         with self._guarded():
             connection = self._connect()
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             if free * 4 > pages:
-                # The pragma gives back one page per step, and only a script is stepped to its end.
+                # The pragma frees one page per step, and only `executescript` runs all steps.
                 connection.executescript(f"PRAGMA incremental_vacuum({at_most:d})")
 
     def look_after_log(self) -> None:
-        """Checkpoint a log that has outgrown its bound: the automatic checkpoints do not tell that they fail.
+        """Checkpoint a log that exceeds its bound, because automatic checkpoints do not report that they fail.
 
         Raises:
-            StorageUnavailable: The database cannot be written, while the log still can.
+            StorageUnavailable: The database cannot be written, although the log can.
         """
         with self._guarded():
             connection = self._connect()
@@ -83,7 +83,7 @@ class Database:
             self._is_trusted = False
 
     def _begin_to_trust(self) -> None:
-        """What was found is looked at, and made durable, before this connection adds anything to it."""
+        """Check the existing data, and make it durable, before this connection writes anything."""
         with self._transaction("BEGIN") as connection:
             see_that_it_is_sound(self.file, connection)
         with self._transaction("BEGIN IMMEDIATE") as connection:
@@ -104,7 +104,7 @@ class Database:
                 raise
 
     def _undo(self, connection: sqlite3.Connection) -> None:
-        # SQLite itself undoes some of what failed. What cannot be undone now is undone by closing the file.
+        # SQLite rolls some failed transactions back itself. If a rollback fails now, closing the file rolls back.
         with suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -126,7 +126,7 @@ class Database:
             raise
 
     def _close_read_only(self) -> None:
-        # SQLite makes do with reading where opening for writing failed, were it only for a while; or for what the header says.
+        # SQLite opens a file read-only if opening it for writing failed, even for a moment, or if its header demands that.
         self.close()
         if self._was_read_only:
             raise StorageRefused(str(self.file), f"it can be opened for reading only, so its header is damaged; {RESTORE}")
@@ -150,16 +150,16 @@ class Database:
         if not self.file.exists():
             create(self.file)
         if not self.file.is_file():
-            raise StorageRefused(str(self.file), "this is no file; name another one")
+            raise StorageRefused(str(self.file), "this is not a file; set another path in storage.embedded.file")
         if not os.access(self.file, os.R_OK | os.W_OK):
-            raise StorageRefused(str(self.file), f"it may not be read and written; {RIGHTS}")
+            raise StorageRefused(str(self.file), f"the service may not read and write it; {RIGHTS}")
         # SQLite would take an empty file for a new database.
         if self.file.stat().st_size == 0:
-            raise StorageRefused(str(self.file), f"it is empty, so it was cut; {RESTORE}")
+            raise StorageRefused(str(self.file), f"it is empty, so it was truncated; {RESTORE}")
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
-            raise StorageRefused(str(self.file), "its file system does not allow a write-ahead log; name a file on a local disk")
+            raise StorageRefused(str(self.file), "its file system does not support a write-ahead log; use a file on a local disk")
         for setting in _SETTINGS:
             connection.execute(setting)

@@ -1,4 +1,4 @@
-"""What the errors of SQLite and of its file mean: the one place where they are translated."""
+"""The translation of errors of SQLite and of its file."""
 
 import errno
 import os
@@ -11,8 +11,8 @@ import msgspec
 
 from storage.port import StorageRefused, StorageUnavailable
 
-RESTORE = "restore it from a copy, or move it and its -wal away to begin anew: notifications may then repeat"
-RIGHTS = "give the service the right to read and write it and its directory, or name another file"
+RESTORE = "restore it from a backup, or move it and its -wal file away to start empty: notifications may then repeat"
+RIGHTS = "grant the service the right to read and write it and its directory, or use another file"
 
 _CHUNK_BYTES = 1024 * 1024
 _GOES_AWAY = {
@@ -23,10 +23,10 @@ _GOES_AWAY = {
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_INTERRUPT,
     sqlite3.SQLITE_NOMEM,
-    # Rights are looked at before SQLite is asked: what is left are inodes and file handles.
+    # Rights are checked before SQLite opens the file. The remaining causes are missing inodes and file handles.
     sqlite3.SQLITE_CANTOPEN,
 }
-# An error in a statement that worked before is one in the schema.
+# An error in a statement that worked before comes from a damaged schema.
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
 _FORBIDDEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 _FORBIDDEN_BY_SYSTEM = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EOPNOTSUPP}
@@ -34,11 +34,11 @@ _FORBIDDEN_BY_SYSTEM = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, e
 
 @contextmanager
 def translated(file: Path) -> Iterator[None]:
-    """Run statements on `file`. What is neither the disk's nor the file's doing is a mistake of ours and passes as it is.
+    """Run statements on `file`, and translate their errors. An error that neither disk nor file caused passes unchanged.
 
     Raises:
-        StorageUnavailable: It is locked, full, or cannot be read or written at the moment.
-        StorageRefused: It is damaged, is no database, or may not be written.
+        StorageUnavailable: The file is locked, the disk is full, or the file cannot be read or written at the moment.
+        StorageRefused: The file is damaged, is not a database, or may not be written.
     """
     try:
         yield
@@ -52,7 +52,7 @@ def translated(file: Path) -> Iterator[None]:
             raise StorageUnavailable(f"{file}: {error} ({error.sqlite_errorname})") from error
         raise
     except (ValueError, msgspec.DecodeError) as error:
-        raise StorageRefused(str(file), f"it holds what was never written ({error}); {RESTORE}") from error
+        raise StorageRefused(str(file), f"it contains data that the service never writes ({error}); {RESTORE}") from error
     except OSError as error:
         if error.errno in _FORBIDDEN_BY_SYSTEM:
             raise StorageRefused(str(file), f"{error.strerror}; {RIGHTS}") from error
@@ -60,22 +60,22 @@ def translated(file: Path) -> Iterator[None]:
 
 
 def is_read_only(error: BaseException | None) -> bool:
-    """The connection cannot write, though the rights allow it."""
+    """Whether the error is SQLite's for a read-only connection."""
     return _kind_of(error) == sqlite3.SQLITE_READONLY
 
 
 def _kind_of(error: BaseException | None) -> int:
-    """Extended codes carry the kind in their lowest byte. Errors of the Python module have none: text that is no UTF-8."""
+    """Return SQLite's primary code, the lowest byte of an extended code; 0 for errors of the Python module (invalid UTF-8)."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def see_that_it_is_read(file: Path) -> None:
-    """SQLite takes a page that the disk does not hand out for a damaged one. Only what can be read can be damaged.
+    """Check that the disk can read the whole file, because SQLite reports an unreadable page as a damaged one.
 
-    No connection may be open: closing any descriptor of a file releases all the locks that the process has on it.
+    No connection may be open: closing any descriptor of a file releases all locks of the process on it.
 
     Raises:
-        StorageUnavailable: The disk fails to read it at the moment.
+        StorageUnavailable: The disk cannot read the file at the moment.
     """
     try:
         with file.open("rb") as opened:

@@ -1,4 +1,4 @@
-"""Whether a database holds together, asked before anything is built upon it."""
+"""A check that a database is consistent, made before its first use."""
 
 import sqlite3
 from pathlib import Path
@@ -7,16 +7,16 @@ from storage.embedded.errors import RESTORE
 from storage.port import StorageRefused
 
 LARGEST_BYTES = 1024 * 1024 * 1024
-"""Beyond that the question would take too long to be asked at each start; damage then shows where it is met."""
+"""Larger files are not checked, because that would take too long at each start. Damage then shows when it is read."""
 
 
 def see_that_it_is_sound(file: Path, connection: sqlite3.Connection) -> None:
-    """See that pages, tables and indexes fit together. Some two seconds per gigabyte that is in the system's memory.
+    """Check that pages, tables and indexes fit together. It takes about two seconds per gigabyte in the system's cache.
 
-    What a flipped bit makes of a value that is in no index is not seen: SQLite keeps no checksums of pages.
+    A flipped bit in a value outside the indexes is not detected, because SQLite has no page checksums.
 
     Raises:
-        StorageRefused: They do not.
+        StorageRefused: The database is damaged.
     """
     if file.stat().st_size > LARGEST_BYTES:
         return

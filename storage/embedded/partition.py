@@ -1,4 +1,4 @@
-"""One partition in the embedded storage, as its owner sees it."""
+"""One partition in the embedded storage, for its owner."""
 
 import sqlite3
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ SELECT id, unit FROM units INDEXED BY idle WHERE partition = ? AND wakes_at IS N
 
 
 def take(connection: sqlite3.Connection, partition: Partition, token: str) -> tuple[int, Header]:
-    """Put the partition under a new owner, within the caller's transaction: its id and the header it goes on from."""
+    """Set a new owner in the caller's transaction. Return the partition's id and the new header."""
     row = connection.execute(
         "SELECT id, token, commit_number, next_offset, highest_number, heal_offset, history, source, caught_up_ms"
         " FROM partitions WHERE topic = ? AND number = ?",
@@ -110,7 +110,7 @@ class EmbeddedPartitionStore:
         self._header = advanced(self._header, commit)
 
     def expire(self, until: int, spared: Container[str]) -> int:
-        """As the port says; gives free pages back and looks after the log, too."""
+        """Remove expired units as the port requires. Also release free pages, and checkpoint an oversized log."""
         with self._database.writing() as connection:
             check_owner(self._last_commit(connection), self._header)
             rows = connection.execute(_OLD, (self._key, until))

@@ -1,4 +1,4 @@
-"""How far a partition got, by what the embedded storage holds, for whoever does not own it."""
+"""The progress of a partition in the embedded storage, for programs that do not own it."""
 
 import sqlite3
 from contextlib import closing
@@ -17,9 +17,9 @@ _OLDEST_STASHED = "SELECT MIN(arrived) FROM stash JOIN units ON units.id = unit_
 
 
 class Progress(NamedTuple):
-    """As of one commit: every record below `next_offset` is handled, or set aside at `oldest_stashed` or behind it.
+    """The progress at one commit. Every record below `next_offset` is handled, or stashed at `oldest_stashed` or behind it.
 
-    What the handled ones caused has numbers up to `highest_number`; whether it has left, the transport knows.
+    The output of handled records has numbers up to `highest_number`. Whether it is published, only the transport knows.
     """
 
     next_offset: int
@@ -28,17 +28,19 @@ class Progress(NamedTuple):
 
 
 def find_progress(file: Path, partition: Partition) -> Progress | None:
-    """None where nothing was ever committed. A service may be using the file: nothing in it changes, nor in its log.
+    """Return the progress of a partition, None if nothing was ever committed.
+
+    Changes neither the file nor its log, because a service may be using them.
 
     Raises:
-        StorageRefused: It is damaged or of another format.
-        StorageUnavailable: No answer.
+        StorageRefused: The file is damaged or of another format.
+        StorageUnavailable: The file does not answer.
     """
     if not file.exists():
         return None
     if not file.stat().st_size:
-        raise StorageRefused(str(file), f"it is empty, so it was cut; {RESTORE}")
-    # Read-only, or closing it would copy the log of a service that died into the database, before that has looked at it.
+        raise StorageRefused(str(file), f"it is empty, so it was truncated; {RESTORE}")
+    # Read-only. Otherwise closing it would copy the log of a dead service into the database before the service has checked it.
     uri = f"file:{quote(str(file))}?mode=ro"
     with translated(file), closing(sqlite3.connect(uri, timeout=_BUSY_SECONDS, isolation_level=None, uri=True)) as connection:
         check_format(connection, file)

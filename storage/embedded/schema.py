@@ -1,4 +1,4 @@
-"""The tables of the embedded storage, their format version, and how a new file comes to be."""
+"""The tables of the embedded storage, their format version, and the creation of a new file."""
 
 import os
 import sqlite3
@@ -13,8 +13,8 @@ APPLICATION_ID = 0x52534551
 FORMAT_VERSION = 3
 PAGE_SIZE = 4_096
 
-# Units have a rowid beside their name: units that are alive together were made together, so that a commit touches
-# neighbouring pages however many idle ones there are, and the other tables refer to them by a small number.
+# Units have a rowid beside their name. Units that are active at the same time were usually inserted at the same time, so a commit
+# touches neighbouring pages however many idle units there are. The other tables refer to a unit by this small number.
 # `changed_at` is a time on the caught-up clock of the unit's partition.
 _TABLES = """
 CREATE TABLE partitions (
@@ -59,7 +59,7 @@ CREATE UNIQUE INDEX numbered ON pending (partition, number);
 
 _UPGRADES = (
     ("ALTER TABLE partitions ADD COLUMN source TEXT NOT NULL DEFAULT ''",),
-    # Until format 2, `changed_at` was an instant of the wall clock. The caught-up clocks go on from the last of them.
+    # Up to format 2, `changed_at` was a wall-clock instant. The caught-up clocks continue from the latest of these instants.
     (
         "ALTER TABLE partitions ADD COLUMN caught_up_ms INTEGER NOT NULL DEFAULT 0",
         "UPDATE partitions SET caught_up_ms = coalesce((SELECT max(changed_at) FROM units WHERE wakes_at IS NULL), 0)",
@@ -67,21 +67,21 @@ _UPGRADES = (
         "CREATE INDEX idle ON units (partition, changed_at) WHERE wakes_at IS NULL",
     ),
 )
-"""By the format that each begins from, from 1."""
+"""The statements that upgrade format 1, format 2, and so on to the next format."""
 
 
 def create(file: Path) -> None:
-    """Make an empty database under this name, for its owner's eyes only; one that appeared meanwhile stays.
+    """Create an empty database with this name, readable by its owner only. A file that appeared meanwhile is kept.
 
-    It is made whole beside its place and then linked into it, so that an empty or half-made file is always damage.
+    The database is completed under another name and then linked, so that an empty or incomplete file is always damage.
 
     Raises:
-        StorageRefused: Its directory is missing, or a write-ahead log without its database lies there.
+        StorageRefused: The directory is missing, or it has a write-ahead log without its database.
     """
     if not file.parent.is_dir():
         raise StorageRefused(str(file), "its directory does not exist; create it, or mount the file system that holds it")
     if (log := log_of(file)).exists():
-        raise StorageRefused(str(file), f"the database is missing but {log.name} is there; {RESTORE}")
+        raise StorageRefused(str(file), f"the database is missing but its log {log.name} exists; {RESTORE}")
     handle, draft = mkstemp(prefix=f"{file.name}.", suffix=".new", dir=file.parent)
     os.close(handle)
     try:
@@ -96,25 +96,25 @@ def create(file: Path) -> None:
 
 
 def check_format(connection: sqlite3.Connection, file: Path) -> None:
-    """See that the file is ours and of a format that we know. Changes nothing.
+    """Check that the file is the service's and of a known format. Changes nothing.
 
     Raises:
-        StorageRefused: It is another program's, or of another format.
+        StorageRefused: The file is another program's, or of an unknown format.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
-        raise StorageRefused(str(file), "this is another program's database; name another file")
+        raise StorageRefused(str(file), "this is another program's database; set another path in storage.embedded.file")
     version = _version(connection)
     if version > FORMAT_VERSION:
         problem = f"its format is {version}, this version of the service knows {FORMAT_VERSION}"
-        raise StorageRefused(str(file), f"{problem}; start the newer version that wrote it, or name another file")
+        raise StorageRefused(str(file), f"{problem}; start the newer version that wrote it, or set another path")
     if version not in range(1, FORMAT_VERSION + 1):
-        raise StorageRefused(str(file), f"its format is {version}, which never was one; {RESTORE}")
+        raise StorageRefused(str(file), f"its format is {version}, which does not exist; {RESTORE}")
     _check_size(file)
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Bring an older format up to date, in one transaction; another process may do it at the same time."""
+    """Upgrade an older format in one transaction. Another process may do so at the same time."""
     if _version(connection) == FORMAT_VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -131,22 +131,22 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _check_size(file: Path) -> None:
-    # SQLite notices a missing page but reads zeroes where a part of the last one is missing. While there is a log, what
-    # is missing may be there: a checkpoint was cut short, and is made good from the log.
+    # SQLite detects a missing page, but reads zeroes if only a part of the last page is missing. If there is a log, the missing
+    # part may be in it: a checkpoint was interrupted, and the log completes it.
     if file.stat().st_size % PAGE_SIZE and not is_there(file):
-        raise StorageRefused(str(file), f"its last page is incomplete, so it was cut; {RESTORE}")
+        raise StorageRefused(str(file), f"its last page is incomplete, so it was truncated; {RESTORE}")
 
 
 def _fill(draft: str) -> None:
     connection = sqlite3.connect(draft, isolation_level=None)
     try:
-        # These can only be chosen while there is no table yet.
+        # These settings are possible only before the first table is created.
         connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.executescript(
             f"BEGIN; {_TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT_VERSION}; COMMIT;"
         )
-        # It stays in this mode. Changing it later would fail where two processes open a new file at once.
+        # The mode is permanent. To set it later would fail if two processes open a new file at once.
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()

@@ -11,7 +11,7 @@ from storage.embedded.partition import EmbeddedPartitionStore, take
 
 
 class EmbeddedSettings(msgspec.Struct, frozen=True):
-    """`file` may be shared by several processes of one machine, on a local disk; each waits `busy_timeout_ms` for the others."""
+    """Several processes of one machine may share `file`, on a local disk. Each waits up to `busy_timeout_ms` for the others."""
 
     file: Path | str
     busy_timeout_ms: int = 5_000
@@ -21,7 +21,7 @@ class EmbeddedSettings(msgspec.Struct, frozen=True):
 
 
 class EmbeddedStorage:
-    """Opens partitions in one file. The file is opened, or created, on first use; from then on it is used from that thread."""
+    """Opens partitions in one file. The file is opened or created on first use, and then used from the same thread."""
 
     def __init__(self, settings: EmbeddedSettings, random_token: Callable[[], str]) -> None:
         self._random_token = random_token
@@ -41,7 +41,7 @@ class EmbeddedStorage:
         return EmbeddedPartitionStore(self._database, key, header)
 
     def release(self, partition: Partition) -> None:
-        """Nothing of it is in memory."""
+        """Do nothing: no partition is kept in memory."""
 
     def close(self) -> None:
         self._database.close()

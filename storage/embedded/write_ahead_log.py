@@ -1,4 +1,4 @@
-"""The write-ahead log beside the database, where SQLite leaves something to be done."""
+"""Checks and repairs of the write-ahead log that SQLite does not make itself."""
 
 import os
 import sqlite3
@@ -13,7 +13,7 @@ from storage.embedded.errors import RESTORE
 from storage.port import StorageRefused
 
 LARGEST_BYTES = 64 * 1024 * 1024
-"""What checkpoints that succeed leave of it. They keep it much smaller; an outsize commit may make it larger for a while."""
+"""The bound of the log. Checkpoints that succeed keep it much smaller; a very large commit may exceed it for a while."""
 
 _CHUNK_BYTES = 1024 * 1024
 _ROW = tuple[str, str, int, str]
@@ -21,42 +21,43 @@ _HISTORY = tuple[tuple[str, int], ...]
 
 
 def log_of(file: Path) -> Path:
-    """Where SQLite keeps the log of this database."""
+    """Return the path of this database's log."""
     return file.with_name(f"{file.name}-wal")
 
 
 def is_there(file: Path) -> bool:
-    """Something may be in it that the database does not have."""
+    """Whether the log has content, which the database may lack."""
     return _size(file) > 0
 
 
 def is_outgrown(file: Path) -> bool:
-    """Its checkpoints have failed for some time, or could not end because somebody reads without an end."""
+    """Whether the log exceeds its bound: checkpoints have failed for some time, or a reader without an end blocks them."""
     return _size(file) > LARGEST_BYTES
 
 
 def see_that_it_is_whole(file: Path, connection: sqlite3.Connection) -> None:
-    """See that it still has all that was copied out of it: SQLite takes what follows a damaged place for never written.
+    """Check that the log still has all commits that were copied into the database.
 
-    Pages of before would then stand beside copied ones of after. No crash does that, for the log is synced before it is copied.
+    SQLite ignores everything behind a damaged place of the log. Then older pages from the log would mix with newer pages of the
+    database. A crash cannot cause that, because the log is synced before it is copied.
 
     Raises:
-        StorageRefused: It has lost commits which the database has.
+        StorageRefused: The log has lost commits that the database has.
     """
     if not is_there(file):
         return
     known = {each.partition: each for each in _commits(connection)}
     for each in _commits_without_log(file):
         if each.is_later_than(known.get(each.partition)):
-            problem = f"it was damaged or cut, for the database has later commits of {each.partition}; {RESTORE}"
+            problem = f"it was damaged or truncated: the database has later commits of {each.partition}; {RESTORE}"
             raise StorageRefused(str(log_of(file)), problem)
 
 
 def write_again(file: Path) -> None:
-    """Make durable what can be read of the log, by writing the very same bytes over it. The caller is alone in writing.
+    """Make the readable content of the log durable: write the same bytes again, and sync. The caller must be the only writer.
 
-    After a sync that failed the system shows bytes that the disk does not have, and calls them written: a process that died then
-    leaves commits behind which look whole, and no later sync would bring them to the disk.
+    After a failed sync the system may return bytes that the disk does not have, and consider them written. A process that died
+    then leaves commits that look complete, and no later sync would write them to the disk.
     """
     try:
         descriptor = os.open(log_of(file), os.O_RDWR | os.O_CLOEXEC)
@@ -83,7 +84,7 @@ class _LastCommit(NamedTuple):
     history: tuple[tuple[str, int], ...]
 
     def is_later_than(self, known: Self | None) -> bool:
-        """It descends from the known one, and something was committed since. What is half copied makes no sense, and is not."""
+        """Whether this commit descends from the known one with commits in between. False for half-copied data."""
         commits = dict(self.history) | {self.token: self.number}
         if known is None:
             return any(commits.values())
@@ -101,7 +102,7 @@ def _commits(connection: sqlite3.Connection) -> list[_LastCommit]:
 
 
 def _commits_without_log(file: Path) -> list[_LastCommit]:
-    """As the database alone has it. What a copying that was cut short left there cannot always be read, and need not be."""
+    """Read the last commits from the database without its log; empty if an interrupted checkpoint left it unreadable."""
     try:
         with closing(sqlite3.connect(f"file:{quote(str(file))}?immutable=1", uri=True)) as alone:
             return _commits(alone)

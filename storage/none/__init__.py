@@ -1,1 +1,1 @@
-"""Storage `none`: the units' states stay in the process, within bounds."""
+"""Storage `none`: the units' states are in the process's memory only, within bounds."""

@@ -1,4 +1,4 @@
-"""What storage `none` keeps in the process: the units of all partitions, and which of them go first."""
+"""The memory of storage `none`: the units of all partitions, and the order in which they are removed."""
 
 from collections import OrderedDict
 from collections.abc import Container
@@ -12,9 +12,9 @@ from storage.port import Commit, Header, Snapshot, StashEntry, UnitChange, Waits
 
 
 class KeptUnit(msgspec.Struct, frozen=True, gc=False):
-    """The parts of a unit that every unit has; most have no stash and wait for nothing.
+    """The parts that every unit has. Most units have no stash and wait for nothing.
 
-    Bytes alone make no cycles: the collector need not visit a million of these.
+    Bytes cannot be part of reference cycles, so the collector need not visit a million of these.
     """
 
     state: bytes
@@ -22,15 +22,15 @@ class KeptUnit(msgspec.Struct, frozen=True, gc=False):
 
 
 _UNIT_BYTES = 300
-"""About what a unit takes beside its name, state and payment data: measured, with its places in the tables."""
+"""About the memory of a unit beside its name, state and payment data, as measured, including its table entries."""
 
 
 @dataclass(slots=True)
 class KeptPartition:
-    """A partition as the commits left it. Changed by `Memory` alone.
+    """A partition after its last commit. Only `Memory` changes it.
 
-    `idle` holds the units in which nothing waits with the caught-up clock of their last change, in the order of these changes;
-    `idle_bytes` is about what they take in memory.
+    `idle` maps the units in which nothing waits to the caught-up clock of their last change, in the order of these changes.
+    `idle_bytes` is about their size in memory.
     """
 
     header: Header
@@ -52,34 +52,34 @@ class KeptPartition:
         return Snapshot(unit, kept.state, kept.payment_data, tuple(StashEntry(*entry) for entry in stash))
 
     def size(self, unit: str) -> int:
-        """About the bytes that a unit takes, without its stash."""
+        """About the bytes of a unit in memory, without its stash."""
         kept = self.units[unit]
         return _UNIT_BYTES + len(unit) + len(kept.state) + len(kept.payment_data or b"")
 
     def forget(self, unit: str) -> None:
-        """A unit in which nothing waits."""
+        """Remove a unit in which nothing waits."""
         self.idle_bytes -= self.size(unit)
         del self.units[unit], self.idle[unit]
         self.stashes.pop(unit, None)
 
 
 class Memory:
-    """All partitions of a process."""
+    """The partitions of a process."""
 
     def __init__(self) -> None:
         self.partitions: dict[Partition, KeptPartition] = {}
 
     def take(self, partition: Partition, header: Header) -> None:
-        """Put the partition under a new owner's header."""
+        """Set the header of a new owner."""
         kept = self.partitions.setdefault(partition, KeptPartition(header))
         kept.header, kept.attempt = header, None
 
     def release(self, partition: Partition) -> None:
-        """Forget all of it."""
+        """Remove the partition with all its units."""
         self.partitions.pop(partition, None)
 
     def apply(self, partition: Partition, commit: Commit) -> None:
-        """All of the commit or nothing: what can fail on an impossible change happens before the first one is kept."""
+        """Apply all of the commit or nothing: everything that can fail on an invalid change happens before the first change."""
         kept = self.partitions[partition]
         changes = [(each, {entry.offset: entry.body for entry in each.stash_added}) for each in commit.changes]
         added = {pending.number: pending.body for pending in commit.added}
@@ -92,14 +92,15 @@ class Memory:
         kept.header, kept.attempt = advanced(kept.header, commit), commit.attempt
 
     def excess(self, partition: Partition, max_bytes: int) -> int:
-        """How many bytes the idle units of the partition take beyond its share of `max_bytes`."""
+        """Return how many bytes the idle units of the partition exceed its share of `max_bytes`."""
         idle_bytes = self.partitions[partition].idle_bytes
         all_bytes = sum(kept.idle_bytes for kept in self.partitions.values())
         return idle_bytes - max_bytes * idle_bytes // all_bytes if all_bytes > max_bytes else 0
 
     def expire(self, partition: Partition, until: int, excess: int, spared: Container[str], at_most: int) -> int:
-        """Forget the idle units that changed longest ago: those that last changed at `until` or before, and in any case as many
-        as hold `excess` bytes, but none of `spared`. How many were forgotten.
+        """Remove the idle units that changed longest ago, except `spared`, and return how many were removed.
+
+        These are the units that last changed at `until` or before, and in any case as many as hold `excess` bytes.
         """
         kept = self.partitions[partition]
         gone: list[str] = []

@@ -1,4 +1,4 @@
-"""Storage `none`: the units' states stay in the process, within bounds; nothing outlives it."""
+"""Storage `none`: the units' states are in the process's memory only, within bounds, and are lost with the process."""
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
@@ -13,7 +13,7 @@ EXPIRED_PER_CALL = 1_000
 
 
 class NoneSettings(msgspec.Struct, frozen=True):
-    """`max_bytes` bounds the memory of idle units: beyond it `expire` forgets those that changed longest ago."""
+    """`max_bytes` bounds the memory of idle units. Beyond it `expire` removes the units that changed longest ago."""
 
     max_bytes: int
 
@@ -22,7 +22,7 @@ class NoneSettings(msgspec.Struct, frozen=True):
 
 
 class NonePartitionStore:
-    """A partition's units as one owner within the process sees them; a later `open` in the same process fences it off."""
+    """A partition's units for one owner in the process. A later `open` in the same process fences this owner off."""
 
     def __init__(self, partition: Partition, memory: Memory, settings: NoneSettings) -> None:
         self._partition = partition
@@ -53,14 +53,14 @@ class NonePartitionStore:
         self._header = advanced(self._header, commit)
 
     def expire(self, until: int, spared: Container[str]) -> int:
-        """As the port says; beyond `max_bytes` younger ones too."""
+        """Remove expired units as the port requires; if `max_bytes` is exceeded, also younger units."""
         check_owner(self._kept.last_commit, self._header)
         excess = self._memory.excess(self._partition, self._settings.max_bytes)
         return self._memory.expire(self._partition, until, excess, spared, EXPIRED_PER_CALL)
 
 
 class NoneStorage:
-    """Passes the same contract suite as the durable ones, but for as long as the process lives."""
+    """Passes the same contract suite as the durable storages, as long as the process lives."""
 
     def __init__(self, settings: NoneSettings, random_token: Callable[[], str]) -> None:
         self._settings = settings
@@ -72,7 +72,7 @@ class NoneStorage:
         return False
 
     def connect(self) -> None:
-        """It is always there."""
+        """Do nothing: the memory is always available."""
 
     def open(self, partition: Partition) -> NonePartitionStore:
         kept = self._memory.partitions.get(partition)
@@ -83,4 +83,4 @@ class NoneStorage:
         self._memory.release(partition)
 
     def close(self) -> None:
-        """Nothing to close: the process ends with it."""
+        """Do nothing: the memory ends with the process."""

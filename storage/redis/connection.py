@@ -14,10 +14,10 @@ Command = Sequence[bytes | str | int]
 
 
 class Link:
-    """Made when it is first needed, closed at the first error, made anew by the next question. Used from one thread.
+    """One connection, opened on first use, closed after any error, and reopened by the next call. Used from one thread.
 
-    redis-py's clients would send a command again on their own, over any connection of a pool. Here it must be known what was
-    sent, and a `WAIT` speaks of the connection that it comes over.
+    redis-py's clients repeat commands on their own, over any connection of a pool. Here the caller must know what was sent, and
+    `WAIT` refers to the connection that it is sent over.
     """
 
     def __init__(self, place: RedisPlace, address: Address, timeout_ms: int) -> None:
@@ -27,16 +27,16 @@ class Link:
         self._connection: Any = None
 
     def ask(self, *commands: Command) -> list[Any]:
-        """The answers to the commands, which go out in one packet. `NoScriptError` is an answer; any other error is raised.
+        """Send commands in one packet and return their answers. A `NoScriptError` is returned; any other error is raised.
 
         Raises:
-            StorageUnavailable, StorageRefused: As `translated` says.
+            StorageUnavailable, StorageRefused: As `translated`.
         """
         with translated(self.name):
             try:
                 return self._ask(commands)
             except BaseException:
-                # An answer that comes late must not be taken for that to the next question.
+                # A late answer must not be taken for the answer to the next command.
                 self.close()
                 raise
 

@@ -1,4 +1,4 @@
-"""What the errors of a Redis server and of the way to it mean: the one place where they are translated."""
+"""The translation of errors of a Redis server and of the network."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,20 +13,20 @@ _LOGIN = "check storage.redis.username and password, or those in the url"
 
 _GOES_AWAY = {
     "ASK": "the slot is being moved to another node",
-    "BUSY": "a script of somebody else blocks it",
+    "BUSY": "a script of another client blocks it",
     "CLUSTERDOWN": "the cluster does not serve all slots",
     "LOADING": "it is reading its data from the disk",
     "MASTERDOWN": "it is a replica without its master",
     "MISCONF": "it cannot write to its disk and refuses writes",
     "MOVED": "the slot has moved to another node",
-    "NOREPLICAS": "fewer replicas are connected than it wants for a write",
-    "OOM": "its memory is full (maxmemory): give it more; nothing that waits is ever given up for room",
-    "READONLY": "it is a replica: is the url that of the master?",
+    "NOREPLICAS": "fewer replicas are connected than it requires for a write",
+    "OOM": "its memory is full (maxmemory): raise it; the service never drops waiting envelopes to free memory",
+    "READONLY": "it is a replica; storage.redis.url must be that of the master",
     "TRYAGAIN": "the slot is being moved to another node",
-    "UNKILLABLE": "a script of somebody else blocks it",
+    "UNKILLABLE": "a script of another client blocks it",
 }
 _FORBIDDEN_IN_SCRIPT = "user executing the script can't"
-"""How servers before 7.2 say NOPERM there."""
+"""The text of NOPERM from scripts, in servers before 7.2."""
 
 _NO_SUCH_DATABASE = ("SELECT is not allowed in cluster mode", "DB index is out of range")
 _NEEDS_A_PERSON = {
@@ -40,10 +40,10 @@ _NEEDS_A_PERSON = {
 
 @contextmanager
 def translated(server: str) -> Iterator[None]:
-    """Talk to `server`. An error that is neither the server's nor the network's is a mistake of ours and passes as it is.
+    """Talk to `server`, and translate its errors. An error of neither the server nor the network passes unchanged.
 
     Raises:
-        StorageUnavailable: No answer in time, or one that asks to try again later; what was sent may have been done.
+        StorageUnavailable: No answer in time, or a temporary error; the commands may have been executed.
         StorageRefused: Waiting does not help: no login, no right, a foreign key, an untrusted certificate.
     """
     try:
@@ -71,7 +71,7 @@ def _find_remedy(code: str, error: exceptions.RedisError) -> str | None:
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthenticationWrongNumberOfArgsError):
         return _LOGIN
     if isinstance(error.__context__, SSLCertVerificationError):
-        return "name the authority that signed it in storage.redis.tls.ca-file"
+        return "set storage.redis.tls.ca-file to the authority that signed the certificate"
     if str(error).startswith(_NO_SUCH_DATABASE):
-        return "name another number at the end of storage.redis.url, or none: a cluster has only 0"
+        return "change the database number at the end of storage.redis.url, or remove it: a cluster has only 0"
     return None

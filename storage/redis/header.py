@@ -1,4 +1,4 @@
-"""A partition's header as Redis keeps it: a hash whose fields an operator can read."""
+"""A partition's header in Redis: a hash whose fields an operator can read."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,16 +7,18 @@ import msgspec
 from storage.port import Header, StorageRefused
 
 FORMAT = 2
-"""Of everything that lies under a partition's keys. A newer one is refused. Until format 1 the server let idle units expire, and
-there was no index of them: the header says nothing of `idle`.
+"""The format of everything under a partition's keys. A newer format is refused. In format 1 the server let idle units expire, and
+there was no index of them: its header has no `idle`.
 """
 
 _History = tuple[tuple[str, int], ...]
 
 
 class StoredHeader(msgspec.Struct, frozen=True):
-    """`header` is None where there never was one. `waiting` and `pending` are how much of each the last commit left, `idle` how
-    many units the index of the idle ones holds; None where it does not hold all of them yet.
+    """The header with its counts. `header` is None if there never was one.
+
+    `waiting` and `pending` are the counts after the last commit. `idle` is the number of units in the index of idle units, None
+    if the index is not complete yet.
     """
 
     header: Header | None
@@ -26,10 +28,10 @@ class StoredHeader(msgspec.Struct, frozen=True):
 
 
 def read_header(key: bytes, flat: Sequence[bytes]) -> StoredHeader:
-    """From the fields and values of the hash.
+    """Decode the header from the fields and values of the hash.
 
     Raises:
-        StorageRefused: It is damaged, or of a newer format.
+        StorageRefused: The header is damaged, or of a newer format.
     """
     if not flat:
         return StoredHeader(None)
@@ -52,19 +54,20 @@ def name(key: bytes) -> str:
 
 
 def restore(key: bytes) -> str:
-    """The remedy where keys are missing or damaged."""
+    """Return the remedy for missing or damaged keys."""
     tag = key.decode(errors="backslashreplace").partition("}")[0]
     return (
-        f"restore the server from a copy, or delete all keys that begin with {tag}}} to begin anew: notifications may then repeat"
+        f"restore the server from a backup, or delete all keys that begin with {tag}}} to start empty: "
+        "notifications may then repeat"
     )
 
 
 def _check_format(key: bytes, version: int) -> None:
     if version > FORMAT:
         problem = f"its format is {version}, this version of the service knows {FORMAT}"
-        raise StorageRefused(name(key), f"{problem}; start the newer version that wrote it, or name another storage.namespace")
+        raise StorageRefused(name(key), f"{problem}; start the newer version that wrote it, or set another storage.namespace")
     if version not in range(1, FORMAT + 1):
-        raise StorageRefused(name(key), f"its format is {version}, which never was one; {restore(key)}")
+        raise StorageRefused(name(key), f"its format is {version}, which does not exist; {restore(key)}")
 
 
 def _header(fields: Mapping[bytes, bytes]) -> Header:

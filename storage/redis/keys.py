@@ -1,4 +1,4 @@
-"""The names under which a partition lies in Redis."""
+"""The names of a partition's keys in Redis."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,9 @@ from domain.record import Partition
 
 
 class RedisKeys:
-    """They begin with one hash tag, so that a cluster keeps all of a partition in one slot.
+    """The keys begin with one hash tag, so that a cluster keeps a whole partition in one slot.
 
-    Neither namespace nor topic holds a colon or a brace. A unit's id may hold anything: it comes last.
+    Namespace and topic contain neither colons nor braces. A unit's id may contain any character, so it comes last.
     """
 
     def __init__(self, namespace: str, partition: Partition) -> None:

@@ -1,4 +1,4 @@
-"""One partition in Redis, as its owner sees it."""
+"""One partition in Redis, for its owner."""
 
 import logging
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ _log = logging.getLogger("resequencer.storage")
 _UNITS_AT_ONCE = 500
 _BYTES_AT_ONCE = 8_000_000
 _MOST_BYTES = 512_000_000
-"""Of a commit. By default a server takes values of 512 MiB and commands of 1 GiB, and hangs up on more."""
+"""The largest commit. By default a server accepts values of 512 MiB and commands of 1 GiB, and closes the connection on more."""
 
 _FIELDS_AT_ONCE = 2_000
 _EXPIRED_PER_CALL = 1_000
@@ -42,7 +42,7 @@ _decode_waits = msgspec.json.Decoder(_StoredWaits).decode
 
 
 class RedisPartitionStore:
-    """A partition's units under the token that was taken. A unit is one hash: state, payment data and the stashed records."""
+    """A partition's units under the owner's token. A unit is one hash: state, payment data and the stashed records."""
 
     def __init__(self, servers: RedisServers, keys: RedisKeys, header: Header, replicas: int) -> None:
         self._servers = servers
@@ -55,7 +55,7 @@ class RedisPartitionStore:
         return self._header
 
     def load(self, units: Collection[str]) -> Mapping[str, Snapshot]:
-        """One read for as many as 8 MB hold; of more each read checks the ownership again, so that nothing changed between."""
+        """Load units with one read for each 8 MB. Each read checks the ownership, so nothing changes between the reads."""
         wanted = list(units)
         found: dict[str, Snapshot] = {}
         while True:
@@ -78,7 +78,7 @@ class RedisPartitionStore:
     def commit(self, commit: Commit) -> None:
         arguments = self._commit_arguments(commit)
         if (size := sum(len(each) for each in arguments if isinstance(each, bytes))) > _MOST_BYTES:
-            problem = f"a commit of {size:,} bytes is more than a server takes at once; lower ingress.batch-size"
+            problem = f"a commit of {size:,} bytes is larger than a server accepts; lower ingress.batch-size"
             raise StorageRefused(self._keys.tag, problem)
         keys = [self._keys.header, self._keys.waiting, self._keys.pending, self._keys.idle]
         keys += self._keys.units(change.unit for change in commit.changes)
@@ -89,7 +89,7 @@ class RedisPartitionStore:
         self._header = advanced(self._header, commit)
 
     def expire(self, until: int, spared: Container[str]) -> int:
-        """As the port says; counts what leaves the index of idle units."""
+        """Remove expired units as the port requires; return how many left the index of idle units."""
         free = (unit for unit in self._due(until) if unit.decode(errors="replace") not in spared)
         units = [self._keys.unit_prefix + unit for unit in islice(free, _EXPIRED_PER_CALL)]
         if not units:
@@ -99,9 +99,9 @@ class RedisPartitionStore:
         return gone
 
     def index_idle_units(self) -> int:
-        """Look for all idle units, see that the index holds each and that the server lets none expire; how many joined it.
+        """Add all idle units to the index, and remove their expiry times at the server. Return how many were added.
 
-        Costs by all that the server keeps.
+        The cost depends on the number of all keys of the server.
 
         Raises: as `load`.
         """
@@ -116,7 +116,7 @@ class RedisPartitionStore:
                 return joined
 
     def _due(self, until: int) -> Iterator[bytes]:
-        """Idle units that last changed at `until` or before."""
+        """Yield the idle units that last changed at `until` or before."""
         passed = 0
         while True:
             units = self._run(DUE, [self._keys.header, self._keys.idle], until, passed, _EXPIRED_PER_CALL)[1]
@@ -129,7 +129,7 @@ class RedisPartitionStore:
         keys = [self._keys.header, self._keys.waiting, self._keys.idle, *self._keys.units(units)]
         verdict, found, *missed = self._run(LOAD, keys, len(self._keys.unit_prefix), _BYTES_AT_ONCE)
         if verdict == Verdict.TORN.encode():
-            raise StorageRefused(name(found), f"something waits in it, but it is not there; {restore(found)}")
+            raise StorageRefused(name(found), f"the unit has waiting envelopes, but its key is missing; {restore(found)}")
         self._tell_of_missed(*missed)
         fields: Sequence[Sequence[bytes]] = found
         return fields
@@ -137,8 +137,8 @@ class RedisPartitionStore:
     def _tell_of_missed(self, keys: Sequence[bytes]) -> None:
         if keys:
             text = (
-                "%s: %d units of the index of idle ones are not there, one of them is %s: keys were deleted by hand or evicted; "
-                "these units begin anew, and what they notified may leave again without a mark"
+                "%s: keys of idle units are missing (%d, for example %s): they were deleted by hand or evicted; "
+                "these units start empty, and their notifications may be sent again without a mark"
             )
             _log.error(text, self._keys.tag, len(keys), name(keys[0]))
 

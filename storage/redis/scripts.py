@@ -1,9 +1,9 @@
-"""The scripts that run inside the Redis server: each is atomic there and answers in one round trip.
+"""The scripts that run inside the Redis server. Each is atomic and takes one round trip.
 
-All of them begin with the header; a verdict comes first in what they answer. None asks for the server's time: nothing here
-goes by it. Numbers stay texts unless they are compared: a Lua number is exact only up to 2^53. An error in the middle undoes
-nothing, so what can fail comes first: in `COMMIT` a first write of a kind that a full memory denies, in `TAKE` one of each
-command that a user may lack the right to. The header's commit number is written last.
+Each script reads the header first, and its answer begins with a verdict. No script uses the server's time. Numbers stay texts
+unless they are compared, because a Lua number is exact only up to 2^53. An error in the middle rolls nothing back, so everything
+that can fail comes first: in `COMMIT` a write of a kind that a server with full memory refuses, in `TAKE` one of each command
+that the user may have no right to. The header's commit number is written last.
 """
 
 from enum import StrEnum
@@ -28,8 +28,10 @@ if stored[1] ~= ARGV[1] or stored[2] ~= ARGV[2] then return {'lost', stored[1], 
 
 
 class Verdict(StrEnum):
-    """`DONE`: it was done before. `LOST`: the header is another; it follows. `TORN`: a unit that waits is not there; its key
-    follows.
+    """The result of a script.
+
+    `DONE`: the commit was stored before. `LOST`: the header has another commit, which follows. `TORN`: the key of a waiting
+    unit is missing; the key follows.
     """
 
     OK = "ok"
@@ -39,25 +41,25 @@ class Verdict(StrEnum):
 
 
 FULFILLED = (Verdict.OK.encode(), Verdict.DONE.encode())
-"""What was asked for was done, now or before."""
+"""The verdicts of success: done now or before."""
 
 
 class Script:
-    """A script and the digest by which a server that has seen it knows it."""
+    """A script and its digest, by which a server that has loaded the script can run it."""
 
     def __init__(self, *parts: str) -> None:
         self.text = "".join(parts)
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-# KEYS: header, waiting, pending, idle. Answers what the header holds, and how much waits, is pending and is idle.
+# KEYS: header, waiting, pending, idle. Returns the header's fields, and the counts of waiting, pending and idle entries.
 LOOK = Script(
     _HEADER,
     "return {'ok', call('HGETALL', KEYS[1]), call('HLEN', KEYS[2]), call('HLEN', KEYS[3]), call('ZCARD', KEYS[4])}",
 )
 
-# KEYS: header, a key that nothing is kept under. One of each command that a user may lack the right to, those that leave
-# something last: nothing changes.
+# KEYS: header, an unused key. Runs one of each command that the user may have no right to. Writes come last and are undone, so
+# that nothing changes.
 _PROBE = """
 local nothing = KEYS[2]
 call('SCAN', '0', 'COUNT', '1')
@@ -81,8 +83,8 @@ call('UNLINK', nothing)
 
 PROBE = Script(_HEADER, _PROBE, "return {'ok'}")
 
-# KEYS: as PROBE. ARGV: token and commit as they were looked at, format, token, history, how many units the index of idle units
-# holds, nothing if it is to be made anew.
+# KEYS: as PROBE. ARGV: token and commit as read before, format, new token, history, the number of units in the index of idle
+# units, empty if the index must be rebuilt.
 TAKE = Script(
     _HEADER,
     _PROBE,
@@ -95,7 +97,7 @@ TAKE = Script(
     """,
 )
 
-# KEYS: header, a hash. ARGV from 3: cursor, count. Some of its fields and the next cursor; a field may come twice.
+# KEYS: header, a hash. ARGV from 3: cursor, count. Returns the next cursor and some fields of the hash; one may come twice.
 SCAN = Script(
     _HEADER,
     _OWNED,
@@ -105,9 +107,9 @@ SCAN = Script(
     """,
 )
 
-# KEYS: header, waiting, idle, units. ARGV from 3: length of the units' prefix, bytes that are enough.
-# The fields of each unit, none for one that is not there; of fewer units than asked for where their bytes are enough. Then the
-# keys of those that the index of idle units names and that are not there.
+# KEYS: header, waiting, idle, units. ARGV from 3: length of the units' prefix, byte limit of the answer.
+# Returns the fields of each unit, none for an unknown unit, and stops after the unit that reaches the limit. Also returns the
+# keys of the units that are in the index of idle units but missing.
 LOAD = Script(
     _HEADER,
     _OWNED,
@@ -130,8 +132,8 @@ LOAD = Script(
 )
 
 # KEYS: header, waiting, pending, idle, units. ARGV from 3: number, attempt, next offset, highest number, heal offset, source,
-# caught-up clock, published, length of the units' prefix, how many fields are added to what is pending; those fields; for each
-# unit its index entry or nothing, how many fields go and how many come, and these.
+# caught-up clock, published, length of the units' prefix, the count of fields to add to the pending output; these fields; for
+# each unit its index entry or nothing, the counts of fields to remove and to set, and these fields.
 COMMIT = Script(
     _HEADER,
     """
@@ -185,17 +187,17 @@ COMMIT = Script(
     """,
 )
 
-# KEYS: header, idle. ARGV from 3: clock, how many to pass over, count. Idle units that last changed then or before, those that
-# changed longest ago first.
+# KEYS: header, idle. ARGV from 3: clock, how many to skip, count. Returns idle units that last changed then or before, the oldest
+# change first.
 DUE = Script(
     _HEADER,
     _OWNED,
     "return {'ok', call('ZRANGE', KEYS[2], '-inf', ARGV[3], 'BYSCORE', 'LIMIT', ARGV[4], ARGV[5])}",
 )
 
-# KEYS: header, waiting, idle, units. ARGV from 3: clock, length of the units' prefix. How many of them left the index, those
-# that last changed then or before; they are forgotten, unless something waits in them.
-# What goes comes first, for a full memory denies no write that comes after another.
+# KEYS: header, waiting, idle, units. ARGV from 3: clock, length of the units' prefix. Removes the units that last changed then or
+# before from the index, and deletes those in which nothing waits. Returns how many left the index.
+# Deletions come first: a server with full memory refuses no write after another write of the same script.
 FORGET = Script(
     _HEADER,
     _OWNED,
@@ -216,10 +218,10 @@ FORGET = Script(
     """,
 )
 
-# KEYS: header, waiting, idle, a key that nothing is kept under (while a slot moves to another node, not all units are found, and
-# nothing is done for want of this key), units. ARGV from 3: clock, length of the units' prefix, whether these are the last.
-# Each unit in which nothing waits is kept until it is forgotten by the clock: one that the index lacks joins it as if it had
-# changed now. How many joined.
+# KEYS: header, waiting, idle, an unused key, units. ARGV from 3: clock, length of the units' prefix, whether these are the last
+# units. While a slot moves to another node, not all units are found; the missing unused key then makes the script fail.
+# Removes the expiry time of each unit in which nothing waits. Adds those that the index lacks, as if they had changed now.
+# Returns how many were added.
 INDEX = Script(
     _HEADER,
     _OWNED,

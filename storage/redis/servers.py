@@ -1,4 +1,4 @@
-"""The Redis server, or the nodes of a Redis Cluster: which one keeps a key."""
+"""The Redis server, or the nodes of a Redis Cluster, and the choice of the node for a key."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from storage.redis.scripts import FULFILLED, Script
 from storage.redis.url import Address, RedisPlace
 
 ServerFacts = Mapping[str, str]
-"""What INFO tells, by its names."""
+"""The fields of INFO by name."""
 
 _KEYS_AT_ONCE = 10_000
 
@@ -20,7 +20,7 @@ _Slots = Sequence[tuple[int, int, Address]]
 
 
 class RedisServers:
-    """One link per server, made on first use. After any failure it is looked up anew who keeps what. Used from one thread.
+    """One link per server, opened on first use. After any failure the slots are looked up again. Used from one thread.
 
     Each method raises StorageUnavailable and StorageRefused.
     """
@@ -32,10 +32,10 @@ class RedisServers:
         self._slots: _Slots | None = None
 
     def run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | int], replicas: int = 0) -> Any:
-        """The script's answer, once so many replicas have what it wrote.
+        """Run a script, and return its answer once `replicas` replicas have its writes.
 
         Raises:
-            StorageUnavailable: Also where fewer have it in half the time-out; it is written nevertheless.
+            StorageUnavailable: Also if fewer replicas have the writes within half the time-out. The master has them all the same.
         """
         called = (len(keys), *keys, *arguments)
         wait: list[Command] = [("WAIT", replicas, self._timeout_ms // 2)] if replicas else []
@@ -48,18 +48,18 @@ class RedisServers:
         return answer
 
     def scan(self, prefix: bytes) -> Iterator[bytes]:
-        """The keys that begin so, found among all that their server keeps; one may come twice. `prefix` has none of `?*[]\\`."""
+        """Yield the keys with this prefix, from all keys of their server. A key may come twice. `prefix` has none of `?*[]\\`."""
         cursor = b""
         while cursor != b"0":
             cursor, found = self._ask(prefix, ("SCAN", cursor or b"0", "MATCH", prefix + b"*", "COUNT", _KEYS_AT_ONCE))[0]
             yield from found
 
     def facts(self, key: bytes) -> ServerFacts:
-        """Of the server that keeps this key."""
+        """Return the INFO of the server of this key."""
         return _facts(self._ask(key, ("INFO",))[0])
 
     def find_setting(self, key: bytes, setting: str) -> str | None:
-        """A setting of the server that keeps this key; None where the user may not ask."""
+        """Return a setting of the server of this key, None if the user may not read it."""
         try:
             answer = self._ask(key, ("CONFIG", "GET", setting))[0]
         except StorageRefused:
@@ -94,7 +94,7 @@ class RedisServers:
         raise StorageUnavailable(f"Redis Cluster: no node serves slot {slot}")
 
     def _look_up(self) -> _Slots:
-        """Ask the nodes one after the other until one answers: first those that did before, then those of the configuration."""
+        """Look the slots up at the first node that answers: known nodes first, then those of the configuration."""
         failure: StorageUnavailable | None = None
         for address in dict.fromkeys((*self._links, *self._place.addresses)):
             try:
@@ -111,9 +111,9 @@ class RedisServers:
         if mode == "cluster":
             return list(_slots(link.ask(("CLUSTER", "SLOTS"))[0], link.address))
         if mode == "sentinel":
-            raise StorageRefused(link.name, "this is a Sentinel; give the url of the master, under a name that follows it")
+            raise StorageRefused(link.name, "this is a Sentinel; set the url to the master, with a name that follows failovers")
         if len(self._place.addresses) > 1:
-            raise StorageRefused(link.name, "this is a single server, but the url names several hosts, as is done for a cluster")
+            raise StorageRefused(link.name, "this is a single server, but the url names several hosts, as for a cluster")
         return [(0, 16_383, link.address)]
 
     def _link_to(self, address: Address) -> Link:
@@ -128,7 +128,7 @@ def _facts(info: bytes) -> ServerFacts:
 
 
 def _slots(ranges: Iterable[Sequence[Any]], asked: Address) -> Iterator[tuple[int, int, Address]]:
-    """A node that does not know its own address means the one that it was asked under."""
+    """Yield the slot ranges. A node that does not know its own address gets the address under which it was asked."""
     for first, last, master, *_ in ranges:
         host = (master[0] or b"").decode() or asked[0]
         yield first, last, (host, master[1])

@@ -1,4 +1,4 @@
-"""What a Redis storage is told at its making. Imports no client, which takes a quarter of a second."""
+"""The settings of the Redis storage. Imports no client, because that takes a quarter of a second."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from storage.redis.url import RedisPlace
 
 
 class RedisSettings(msgspec.Struct, frozen=True):
-    """No call waits longer than `timeout_ms` for the server. With `wait_replicas` a commit counts once so many have it."""
+    """`timeout_ms` bounds each call. With `wait_replicas` a commit succeeds only when that many replicas have it."""
 
     place: RedisPlace
     namespace: str

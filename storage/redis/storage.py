@@ -51,7 +51,7 @@ class RedisStorage:
         return store
 
     def preflight(self, partition: Partition) -> Sequence[str]:
-        """All that may hinder `open`, and what the server may forget, a sentence each; changes nothing.
+        """Check everything that may prevent `open`. Return what the server may lose, in sentences. Changes nothing.
 
         Raises: as `open`.
         """
@@ -62,34 +62,36 @@ class RedisStorage:
         return shortcomings
 
     def release(self, partition: Partition) -> None:
-        """Nothing of a partition is kept in the process."""
+        """Do nothing: no partition is kept in the process."""
 
     def close(self) -> None:
         self._servers.close()
 
     def _look(self, keys: RedisKeys) -> tuple[StoredHeader, int]:
-        """And how many units the index of the idle ones holds."""
+        """Read and check the header. Return it with the number of units in the index of idle units."""
         _, flat, waiting, pending, idle = self._servers.run(LOOK, [keys.header, keys.waiting, keys.pending, keys.idle], ())
         stored = read_header(keys.header, flat)
         if (stored.waiting, stored.pending) != (waiting, pending):
-            counted = f"{stored.waiting} units wait and {stored.pending} notifications are pending"
-            problem = f"it says that {counted}, but there are {waiting} and {pending}: somebody deleted keys"
+            problem = (
+                f"keys were deleted: it counts {stored.waiting} waiting and {stored.pending} pending entries, "
+                f"but {waiting} and {pending} exist"
+            )
             raise StorageRefused(name(keys.header), f"{problem}; {restore(keys.header)}")
         return stored, idle
 
 
 def _index(keys: RedisKeys, counted: int | None, indexed: int, store: RedisPartitionStore) -> None:
-    """Find the idle units that the index lacks. Until that has ended the header counts none, and the next `open` begins anew."""
-    why = "it was written by an older version, or this was cut off"
+    """Add missing idle units to the index. Until this ends, the header has no count of them, and the next `open` repeats it."""
+    why = "an older version wrote it, or the last rebuild was interrupted"
     if counted is not None:
-        why = f"its header says that {counted} idle units are indexed, but there are {indexed}: keys were deleted by hand"
-    _log.warning("%s: %s; the index is made whole from all that the server keeps, which may take a while", keys.tag, why)
+        why = f"idle units in the index: {indexed} instead of {counted}, because keys were deleted by hand"
+    _log.warning("%s: %s; rebuilding the index from all keys of the server, which may take a while", keys.tag, why)
     try:
         joined = store.index_idle_units()
     except OwnershipLost as error:
         raise _overtaken(keys) from error
-    _log.warning("%s: %d idle units joined the index; they are remembered for the retention from now on", keys.tag, joined)
+    _log.warning("%s: idle units added to the index: %d; their retention begins now", keys.tag, joined)
 
 
 def _overtaken(keys: RedisKeys) -> StorageUnavailable:
-    return StorageUnavailable(f"somebody else took {keys.tag} at the same moment")
+    return StorageUnavailable(f"another worker opened {keys.tag} at the same time")

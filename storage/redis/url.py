@@ -1,4 +1,4 @@
-"""Where a Redis server is and how it is entered, from the parts of its URL."""
+"""The address of a Redis server and the login, from the parts of its URL."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,15 +11,15 @@ from domain.configuration_key import Key
 from domain.value_types import FilePath, SecretText, Text
 
 Address = tuple[str, int]
-"""Host and port; of a Unix socket its path and 0."""
+"""Host and port; for a Unix socket its path and 0."""
 
 _PORT = 6_379
 
 
 class RedisPlace(msgspec.Struct, frozen=True):
-    """`addresses` are the server, or the nodes of a cluster that are asked first. `options` are those of redis-py's connections.
+    """`addresses` are the server, or the nodes of a cluster to ask first. `options` are those of redis-py's connections.
 
-    With `is_tls` the server's certificate is checked, its name too. The options may hold a password: they are never shown.
+    With `is_tls` the server's certificate and its name are checked. The options may contain a password: they are never shown.
     """
 
     addresses: tuple[Address, ...]
@@ -32,7 +32,7 @@ class RedisPlace(msgspec.Struct, frozen=True):
 
 
 class RedisLogin(msgspec.Struct, frozen=True):
-    """What a URL does not tell. A user or password that is given here wins over that of the URL; files are PEM."""
+    """The settings beside the URL. A user or password given here takes precedence over that of the URL. Files are PEM."""
 
     username: Annotated[str, Key(Text(r"[^\x00-\x1f]{0,256}", "a text"))] = ""
     password: Annotated[str, Key(SecretText())] = ""
@@ -50,10 +50,10 @@ def address_text(address: Address) -> str:
 
 
 def read_place(url: str, login: RedisLogin) -> RedisPlace:
-    """`redis://user:password@host:port,host:port/database`, the same with `rediss://` for TLS, or `unix:///path?db=1`.
+    """Parse `redis://user:password@host:port,host:port/database`, the same with `rediss://` for TLS, or `unix:///path?db=1`.
 
     Raises:
-        ValueError: With what is wrong, without the password.
+        ValueError: With the problem, without the password.
     """
     parts = urlsplit(url)
     user, _, hosts = parts.netloc.rpartition("@")
@@ -77,7 +77,7 @@ def _database(parts: SplitResult) -> int:
     key, _, socket_number = parts.query.partition("=")
     text = socket_number if parts.scheme == "unix" else parts.path.strip("/")
     if (parts.query and (key != "db" or parts.scheme != "unix")) or parts.fragment:
-        raise ValueError("has options behind ? or #; only unix://…?db=N is known there, TLS and time-outs have keys of their own")
+        raise ValueError("has options behind ? or #; only unix://…?db=N is allowed, TLS and time-outs have keys of their own")
     if text and not text.isdecimal():
         raise ValueError(f"names the database {text!r}; a number is expected")
     return int(text or 0)
@@ -88,9 +88,9 @@ def _address(text: str) -> Address:
     try:
         port = parts.port
     except ValueError as error:
-        raise ValueError(f"names the port of {text!r} wrongly: a number up to 65535 is expected") from error
+        raise ValueError(f"has an invalid port in {text!r}: a number up to 65535 is expected") from error
     if not parts.hostname:
-        raise ValueError("names no host where one is expected")
+        raise ValueError("has no host where one is expected")
     return parts.hostname, port or _PORT
 
 

@@ -111,7 +111,7 @@ def test_a_start_that_fails_says_why(daemon: Daemon) -> None:
     (daemon.service.run_directory / "state.db").write_bytes(b"")
     started = daemon.service.verb("start", seconds=120)
     assert started.returncode == 1
-    assert "state.db: it is empty, so it was cut" in started.stderr
+    assert "state.db: it is empty, so it was truncated" in started.stderr
 
 
 def test_a_refused_configuration_starts_nothing(new_daemon: Callable[..., Daemon]) -> None:

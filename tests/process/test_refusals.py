@@ -58,7 +58,7 @@ def test_a_damaged_database_is_refused_by_name_and_left_as_it_is(service: Operat
         assert ended.returncode == 1, damage.__name__
         last = ended.stderr.splitlines()[-1]
         assert last.startswith("resequencer: run/application/state.db: "), damage.__name__
-        assert re.search("restore it from a copy|start the newer version", last), damage.__name__
+        assert re.search("restore it from a backup|start the newer version", last), damage.__name__
         assert "Traceback" not in ended.stderr
         assert database.read_bytes() == damaged, damage.__name__
     status = service.verb("status").stdout
@@ -74,7 +74,8 @@ def test_a_directory_in_the_place_of_the_database_is_refused_by_name(service: Op
     (service.run_directory / "state.db").mkdir(parents=True)
     ended = service.verb("run")
     assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1] == "resequencer: run/application/state.db: this is no file; name another one"
+    refusal = "this is not a file; set another path in storage.embedded.file"
+    assert ended.stderr.splitlines()[-1] == f"resequencer: run/application/state.db: {refusal}"
 
 
 def test_a_missing_database_is_not_taken_for_a_new_beginning(service: OperatedService) -> None:

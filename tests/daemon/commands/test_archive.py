@@ -194,7 +194,7 @@ def test_after_the_storage_was_lost_nothing_is_lost_and_what_is_not_read_again_i
     caplog.set_level("INFO")
     service.start().run()
     assert f"begins at offset {moved_to}; the lines before it are in the archive" in caplog.text
-    assert f"reading on from offset {moved_to}" in caplog.text
+    assert f"Reading from offset {moved_to}" in caplog.text
     service.tell("u", 3)
     service.run_after(21_000)
     told = {(each.identity, each.is_possible_duplicate) for each in service.told}
@@ -240,7 +240,7 @@ def test_what_was_set_back_altogether_is_refused_with_the_remedy(archivist):
     for path, content in kept.items():
         path.write_bytes(content)
     service.start()
-    with pytest.raises(TransportRefused, match="put back what was archived"):
+    with pytest.raises(TransportRefused, match="put the archived records back"):
         service.run()
 
 
@@ -297,7 +297,7 @@ def test_a_damaged_database_is_refused(archivist):
     (service.directory / "state.db").write_bytes(b"")
     code, _, err = archivist.call()
     assert code == 1
-    assert "it is empty, so it was cut" in err
+    assert "it is empty, so it was truncated" in err
     assert archivist.archived == b""
 
 

@@ -59,7 +59,7 @@ def test_a_database_that_is_none_is_named_with_the_remedy(check, database):
     code, said = check()
     assert code == 4
     assert said.startswith(f"resequencer: {database}: ")
-    assert "restore it from a copy" in said
+    assert "restore it from a backup" in said
     code, report = check(as_json=True)
     assert (code, report["valid"]) == (4, True)
     assert len(report["unreachable"]) == 1
@@ -113,7 +113,7 @@ def test_a_redis_url_that_cannot_be_understood_is_refused_if_it_is_used(check):
     assert check(overrides) == (0, "")
     code, said = check(f"{R}.storage-type=redis", overrides)
     assert code == 3
-    assert said.startswith(f"resequencer: {N}.storage.redis.url: names the port of 'host:port' wrongly")
+    assert said.startswith(f"resequencer: {N}.storage.redis.url: has an invalid port in 'host:port'")
     assert "s3cret" not in said
 
 

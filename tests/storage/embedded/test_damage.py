@@ -48,7 +48,7 @@ def check(embedded: EmbeddedHarness, content: bytes, places: list[int], random: 
         there = found(embedded)
         if isinstance(there, str):
             assert there.startswith(f"{embedded.file}: "), f"at byte {at}"
-            assert "restore it" in there or "name another file" in there, there
+            assert "restore it" in there or "set another path" in there, there
             refusals += 1
         else:
             assert there == ({*WAITING, *IDLE}, {*WAITING}), f"at byte {at}"

@@ -124,7 +124,7 @@ def test_a_file_of_garbage_is_refused_and_left_as_it_is(embedded, content):
 
 def test_a_file_that_was_cut_to_nothing_is_refused(embedded):
     os.truncate(filled(embedded), 0)
-    assert "it was cut" in refusal(embedded)
+    assert "it was truncated" in refusal(embedded)
     assert embedded.file.stat().st_size == 0
 
 
@@ -156,7 +156,7 @@ def test_a_missing_directory_is_refused_rather_than_made(embedded):
 
 def test_a_directory_in_the_place_of_the_file_is_refused(embedded):
     embedded.file.mkdir()
-    assert "no file" in refusal(embedded)
+    assert "not a file" in refusal(embedded)
 
 
 @contextmanager

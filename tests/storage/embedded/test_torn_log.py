@@ -91,7 +91,7 @@ def comes_back_at(left: Left, log: bytes) -> int:
         finally:
             harness.close()
         assert refused.what.startswith(str(harness.file))
-        assert "restore it from a copy" in refused.problem
+        assert "restore it from a backup" in refused.problem
         return REFUSED
 
 

@@ -93,7 +93,7 @@ def test_tls_is_spoken_with_a_server_whose_authority_is_named(own_redis):
     url = own.server.url.partition("?")[0]
     authority = own.server.certificates.authority
     put(own.open(place=read_place(url, RedisLogin(ca_file=authority))), idle("a"))
-    with pytest.raises(StorageRefused, match=r"name the authority that signed it in storage\.redis\.tls\.ca-file"):
+    with pytest.raises(StorageRefused, match=r"set storage\.redis\.tls\.ca-file to the authority that signed"):
         own.open(place=read_place(url, RedisLogin()))
 
 

@@ -166,7 +166,7 @@ def test_an_index_that_was_deleted_is_made_again_at_the_next_takeover(client, ke
     client.delete(keys.idle)
     taken = redis.make().open(PARTITION)
     assert indexed(client, keys) == {b"b": 7, b"c": 7, b"d": 7}
-    assert "its header says that 3 idle units are indexed, but there are 0" in said()[0]
+    assert "idle units in the index: 0 instead of 3" in said()[0]
     assert taken.expire(6, ()) == 0
     assert taken.expire(7, ()) == 3
     assert taken.load("abcd").keys() == {"a"}
@@ -185,7 +185,7 @@ def test_an_idle_unit_that_was_deleted_is_told_of_and_begins_anew(client, keys, 
     client.delete(unit_key(keys, "a"))
     assert store.load(["a", "b", "new"]).keys() == {"b"}
     (text,) = said()
-    assert f"1 units of the index of idle ones are not there, one of them is Redis key {unit_key(keys, 'a').decode()}" in text
+    assert f"keys of idle units are missing (1, for example Redis key {unit_key(keys, 'a').decode()})" in text
     put(store, UnitChange("a", b"anew"), caught_up_ms=1)
     assert store.load(["a"]) == {"a": Snapshot("a", b"anew", None, ())}
     assert len(said()) == 1

@@ -61,7 +61,7 @@ def test_of_two_who_take_over_at_the_same_moment_one_has_to_try_again(redis, mon
 @pytest.mark.parametrize("part", ["header", "waiting", "pending"])
 def test_a_part_that_somebody_deleted_is_missed_at_the_next_takeover(client, keys, filled, redis, part):
     client.delete(getattr(keys, part))
-    with pytest.raises(StorageRefused, match=r"somebody deleted keys; restore the server from a copy") as refused:
+    with pytest.raises(StorageRefused, match=r"keys were deleted: .* exist; restore the server from a backup") as refused:
         redis.make().open(PARTITION)
     assert keys.tag in str(refused.value)
 
@@ -74,7 +74,7 @@ def test_deleting_all_of_a_partition_begins_it_anew(client, keys, filled, redis)
 def test_a_unit_that_waits_but_is_not_there_is_refused_and_one_that_never_was_is_not(client, keys, filled):
     client.delete(unit_key(keys, "a"))
     assert filled.load(["b", "c"]).keys() == {"b"}
-    with pytest.raises(StorageRefused, match="something waits in it, but it is not there"):
+    with pytest.raises(StorageRefused, match="the unit has waiting envelopes, but its key is missing"):
         filled.load(["c", "a"])
 
 
@@ -91,7 +91,7 @@ def test_a_newer_format_is_refused_and_left_as_it_is(client, keys, filled, redis
 )
 def test_a_damaged_header_is_refused(client, keys, filled, redis, field, value):
     client.hdel(keys.header, field) if value is None else client.hset(keys.header, field, value)
-    with pytest.raises(StorageRefused, match="restore the server from a copy"):
+    with pytest.raises(StorageRefused, match="restore the server from a backup"):
         redis.make().open(PARTITION)
 
 

@@ -45,10 +45,10 @@ def test_certificates_go_with_tls():
 @pytest.mark.parametrize(
     ("url", "login", "said"),
     [
-        ("redis://a:b", RedisLogin(), "names the port of 'a:b' wrongly"),
-        ("redis://a:70000", RedisLogin(), "names the port of 'a:70000' wrongly"),
-        ("redis:///0", RedisLogin(), "names no host"),
-        ("redis://a,,b", RedisLogin(), "names no host"),
+        ("redis://a:b", RedisLogin(), "has an invalid port in 'a:b'"),
+        ("redis://a:70000", RedisLogin(), "has an invalid port in 'a:70000'"),
+        ("redis:///0", RedisLogin(), "has no host"),
+        ("redis://a,,b", RedisLogin(), "has no host"),
         ("redis://a/x", RedisLogin(), "names the database 'x'"),
         ("redis://a?timeout=3", RedisLogin(), "have keys of their own"),
         ("unix:///s?x=1", RedisLogin(), "have keys of their own"),
