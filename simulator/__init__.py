@@ -1,1 +1,1 @@
-"""Simulated payment flows: `generate` writes them, `verify` compares what came out with what had to."""
+"""Simulated payment flows: `generate` writes their envelopes, `verify` compares the output with the expectations."""

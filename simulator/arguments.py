@@ -13,19 +13,19 @@ _DEFAULT = Plan(units=1_000, seed=0)
 
 
 class Judge(msgspec.Struct, frozen=True):
-    """What the configured service will make of the lines: how long it waits for what is missing, what is too large for it."""
+    """The configured service's limits that matter here: how long it waits for missing events, and the largest value."""
 
     deadline_ms: Instant
     max_value_bytes: int
 
     @property
     def late_after_ms(self) -> int:
-        """A little more than the deadline."""
+        """The deadline, plus a quarter of it and a second."""
         return self.deadline_ms + self.deadline_ms // 4 + 1_000
 
 
 def add_simulate_arguments(parser: ArgumentParser) -> None:
-    """Of what is simulated; where it is written to is the configuration's affair, but for `--expected`."""
+    """Add the arguments of the simulation. The configuration says where the lines are written; `--expected` alone is set here."""
     parser.add_argument("--seed", type=count, help="the same seed writes the same bytes (default: a new one, printed)")
     parser.add_argument("--partitions", type=positive, default=_DEFAULT.partitions, help="default: %(default)s")
     add_expected(parser)
@@ -35,11 +35,12 @@ def add_simulate_arguments(parser: ArgumentParser) -> None:
 
 
 def plan_from(arguments: Namespace, *, drawn_seed: int, judge: Judge) -> Plan:
-    """The plan that the arguments ask for. `drawn_seed` counts where none is given; late envelopes come after the deadline,
-    unless the arguments say when.
+    """Return the plan for the arguments.
+
+    `drawn_seed` is used without `--seed`. Late envelopes come after the deadline, unless `--late-after` is given.
 
     Raises:
-        ValueError: The arguments contradict each other, or the service would rightly do what `verify` takes for a deviation.
+        ValueError: The arguments contradict each other, or would make the service rightly do what `verify` takes for a deviation.
     """
     _refuse_contradictions(arguments, judge)
     late_after_ms = arguments.late_after
@@ -71,21 +72,23 @@ def _refuse_contradictions(arguments: Namespace, judge: Judge) -> None:
     if arguments.losses + arguments.late > 1:
         raise ValueError("--losses and --late together are more than 1")
     if arguments.backlog and not (arguments.rate is arguments.bursts is arguments.late_after is None):
-        raise ValueError("--backlog is written at once: give no --rate, --bursts or --late-after with it")
+        raise ValueError("--backlog is written at once: do not give --rate, --bursts or --late-after with it")
     if arguments.rate is not None:
         window = int(arguments.rate * judge.deadline_ms / 2_000)
         if arguments.window > window:
             raise ValueError(
                 f"at this --rate the --window of {arguments.window} lasts longer than half the deadline of "
-                f"{judge.deadline_ms / 1_000:g} s: what is only overtaken would be taken for lost; --window {window} will do"
+                f"{judge.deadline_ms / 1_000:g} s, so the service would take delayed envelopes for lost; use --window {window}"
             )
 
 
 def _add_payments(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("payments")
     group.add_argument("--units", type=positive, default=_DEFAULT.units, help="payments (default: %(default)s)")
-    group.add_argument("--flows", choices=[*Flows], type=Flows, default=_DEFAULT.flows, help="flows of a payment")
-    group.add_argument("--numbering", choices=[*Numbering], type=Numbering, default=_DEFAULT.numbering, help="of the events")
+    group.add_argument("--flows", choices=[*Flows], type=Flows, default=_DEFAULT.flows, help="number of flows of a payment")
+    group.add_argument(
+        "--numbering", choices=[*Numbering], type=Numbering, default=_DEFAULT.numbering, help="numbering of a payment's events"
+    )
     group.add_argument("--schema", choices=[*Schema], type=Schema, default=_DEFAULT.schema, help="version of the envelopes")
     group.add_argument(
         "--pain001", type=Path, nargs="+", default=list(SAMPLES), metavar="FILE", help="default: the samples of the project"
@@ -95,21 +98,25 @@ def _add_payments(parser: ArgumentParser) -> None:
         choices=[*Keys],
         type=Keys,
         default=_DEFAULT.keys,
-        help="uniform: every payment under way is as likely to be the next (default); zipf: of a thousand payments the k-th "
-        "busiest has 512 / k^EXPONENT envelopes (the 4 … 12 of any payment at least) and is as much likelier to be the next",
+        help="uniform: each payment under way is equally likely to come next (default); zipf: among a thousand payments the "
+        "k-th busiest has 512 / k^EXPONENT envelopes (at least the usual 4 … 12), and is so much likelier to come next",
     )
-    group.add_argument("--exponent", type=exponent, default=_DEFAULT.exponent, help="of --keys zipf (default: %(default)g)")
+    group.add_argument(
+        "--exponent", type=exponent, default=_DEFAULT.exponent, help="exponent of --keys zipf (default: %(default)g)"
+    )
 
 
 def _add_disorder(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("disorder", "A SHARE is of all envelopes: 0.02 or 2%.")
-    group.add_argument("--window", type=count, default=_DEFAULT.window, help="places an envelope moves (default: %(default)s)")
+    group = parser.add_argument_group("disorder", "A SHARE refers to all envelopes: 0.02 or 2%.")
+    group.add_argument(
+        "--window", type=count, default=_DEFAULT.window, help="most places by which an envelope moves (default: %(default)s)"
+    )
     for name, what in (
         ("duplicates", "written twice"),
-        ("conflicts", "accompanied by one that says something else under the same id; the one that comes second is refused"),
+        ("conflicts", "written with another record of the same id and other content; the second of the two is refused"),
         ("losses", "never written"),
         ("late", "written after the deadline"),
-        ("garbage", "lines that are no envelopes, of each kind one before any comes again"),
+        ("garbage", "lines that are no envelopes; every kind occurs once before any kind repeats"),
     ):
         default = getattr(_DEFAULT, name)
         group.add_argument(f"--{name}", type=share, default=default, metavar="SHARE", help=f"{what} (default: {default:g})")
@@ -118,18 +125,18 @@ def _add_disorder(parser: ArgumentParser) -> None:
 
 def _add_time(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("time")
-    group.add_argument("--rate", type=rate, help="lines, as 500/s or 30000/min (default: as fast as they can be written)")
+    group.add_argument("--rate", type=rate, help="lines per time, as 500/s or 30000/min (default: as fast as possible)")
     group.add_argument(
         "--bursts",
         type=bursts,
         metavar="N/SECONDS",
-        help="N envelopes, silence for so long, and again (nothing is moved out of its burst)",
+        help="N envelopes, then so many seconds of silence, and again (no envelope moves to another burst)",
     )
     group.add_argument(
         "--backlog",
         action="store_true",
-        help="for a service that is started afterwards: late ones follow at once, behind all others, and nothing may be "
-        "marked for them",
+        help="for a service that is started afterwards: late envelopes follow at once behind all others, and the service "
+        "must not mark any envelope because of them",
     )
 
 

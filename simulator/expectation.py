@@ -1,13 +1,14 @@
-"""What the simulator expects to come out: the lines of `expected.jsonl`. No strategy is assumed.
+"""The simulator's expectations: the lines of `expected.jsonl`. They assume no strategy.
 
-A line is one unit or one dead letter to come, told apart by its `type`. Whoever writes the file holds a shared lock on it.
+A line is one unit or one expected dead letter, distinguished by `type`. A process that writes the file holds a shared lock on
+it.
 """
 
 import msgspec
 
 
 class ExpectedProcess(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One process object. `status` and `notification_id` are None where the shipped settings have no row for the event."""
+    """One process object. `status` and `notification_id` are None if the shipped settings have no row for the event."""
 
     event: str
     flow: str
@@ -17,11 +18,11 @@ class ExpectedProcess(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExpectedEnvelope(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One envelope. `arrived` is its place among the unit's envelopes as first written, from 1; None if it is lost.
+    """One envelope. `arrived` is its place among the unit's envelopes in order of first writing, from 1; None if it is lost.
 
     `parts`, `custom` and `pds` name the MDS types (in the first spelling), custom keys and PDS names that it carries.
-    `duplicates` are further records that say the same, `conflicts` those that say something else under its id. Which of
-    them counts is the one that came first: `processes` are its events, and each of the others has a line of its own here.
+    `duplicates` counts further records of the same content, `conflicts` those of other content under its id. The first of them
+    counts: `processes` are its events. Each refused conflict has an expectation of its own in the file.
     """
 
     envelope_id: str
@@ -42,11 +43,11 @@ class ExpectedEnvelope(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExpectedUnit(msgspec.Struct, frozen=True, omit_defaults=True, tag="unit"):
-    """One unit of work, its envelopes in the order in which they happened.
+    """One unit of work, with its envelopes in their true order.
 
-    The three references are the original message's, of the three parts of the pain.001; None where the value does not fit
-    the schema of a pain.002 (1 … 35 characters), so that nothing is said about what a report makes of it. `lasts_ms` is
-    the time that was planned between its first record and its last, late ones aside; 0 where no time was planned.
+    The three references are those of the original message, one of each part of the pain.001. A reference is None if it does not
+    fit the schema of a pain.002 (1 … 35 characters); then it is not checked. `lasts_ms` is the planned time between the unit's
+    first and last record without late ones; 0 if no time was planned.
     """
 
     unit: str
@@ -64,9 +65,9 @@ class ExpectedUnit(msgspec.Struct, frozen=True, omit_defaults=True, tag="unit"):
 
 
 class ExpectedGarbage(msgspec.Struct, frozen=True, tag="garbage"):
-    """A line that must become a dead letter, by where it was written (the byte offset of its beginning).
+    """A line that must become a dead letter; `offset` is where the line begins, in bytes.
 
-    It is no envelope, or one that says something else under an envelope id that came before.
+    It is no envelope, or an envelope with an earlier envelope's id and other content.
     """
 
     kind: str

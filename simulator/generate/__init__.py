@@ -1,1 +1,1 @@
-"""Writes the envelopes of simulated payments, out of order as told, and what is expected of them."""
+"""Writes the envelopes of simulated payments in a planned disorder, and the expectations for them."""

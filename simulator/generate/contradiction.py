@@ -1,4 +1,4 @@
-"""A record that says something else under the envelope id of another one."""
+"""Makes a record that contradicts another: the same envelope id, other content."""
 
 from typing import Any
 
@@ -13,16 +13,16 @@ _OTHER_EVENTS = {
     PAYMENT_INITIATION: ("PaymentPending", "PaymentAccepted"),
     FRAUD_CHECK: ("FraudCheckFailed", "FraudCheckPassed"),
 }
-"""Of each flow two that the settings know, so that a notification tells which record counted."""
+"""Two events of each flow that the settings have, so that the notification shows which record counted."""
 
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_processes = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 def contradict(unit: str, envelope: SimulatedEnvelope) -> SimulatedEnvelope:
-    """The same but for its first event, which is another one; where there was none, there is one.
+    """Return the same envelope with another first event; if there was none, with one.
 
-    Flow, sequence and data stay, so that nothing is missing whichever of the two counts.
+    Flow, sequence and data stay, so nothing is missing whichever record counts.
     """
     expected = envelope.expected
     event = next(each for each in _OTHER_EVENTS[expected.flow] if [each] != [one.event for one in expected.processes[:1]])

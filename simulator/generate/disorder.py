@@ -1,4 +1,4 @@
-"""Puts a stream out of order: moved, doubled, lost, late, contradicted. Pure; chance is handed in."""
+"""Disorders a stream: items are moved, doubled, lost, late or contradicted. Pure; the random generators are parameters."""
 
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Fate(Enum):
-    """What becomes of one copy of an item."""
+    """What happens to one copy of an item."""
 
     WRITTEN = auto()
     LATE = auto()
@@ -18,9 +18,9 @@ class Fate(Enum):
 
 
 class Disordered(NamedTuple, Generic[T]):
-    """One copy of an item at its new place, of `copies` in all. A lost item has one of these too, where it would have stood.
+    """One copy of an item at its new place. `copies` is the item's number of copies. A lost item has one copy, at its old place.
 
-    One that `contradicts` is to say something else under the same name.
+    A copy that `contradicts` gets other content under the same id.
     """
 
     item: T
@@ -30,10 +30,10 @@ class Disordered(NamedTuple, Generic[T]):
 
 
 class Rates(NamedTuple):
-    """Shares of all items, 0 … 1. The duplicate of a late item is late; any other is late by the same rate as an item.
+    """Shares of all items, 0 … 1. The duplicate of a late item is late; other duplicates are late at the same rate as items.
 
-    What is contradicted is not lost, and its copies are late together or not at all: which of them comes first is known
-    when the first of them comes.
+    A contradicted item is not lost, and its copies are either all late or none. So the first copy that comes up is the one that
+    counts.
     """
 
     duplicates: float
@@ -43,17 +43,17 @@ class Rates(NamedTuple):
 
 
 class Chances(NamedTuple):
-    """One for conflicts alone: with another share of them everything else stays as it was."""
+    """The random generators. Conflicts have one of their own, so that their share does not change anything else."""
 
     rng: Random
     of_conflicts: Random
 
 
 def disordered(items: Iterable[T], *, window: int, rates: Rates, chances: Chances) -> Iterator[Disordered[T]]:
-    """Every item, some of them twice, each at most `window` places of the stream from where it stood.
+    """Yield every item, some of them twice, each at most `window` places from its own.
 
-    An item at place n comes out when a key of n … n + window is the lowest left, so nothing moves further, and no more
-    than `window` places are held at a time. Of two copies either may come first.
+    The item at place n gets a random key of n … n + window, and items come in order of their keys. So at most `window` places are
+    held in memory. Either of two copies may come first.
     """
     held: list[tuple[float, int, Disordered[T]]] = []
     count = 0
@@ -68,7 +68,7 @@ def disordered(items: Iterable[T], *, window: int, rates: Rates, chances: Chance
 
 
 def _copies(item: T, window: int, rates: Rates, chances: Chances) -> Iterator[tuple[float, Disordered[T]]]:
-    """Each copy, with the places by which it moves."""
+    """Yield each copy with the number of places by which it moves."""
     rng, of_conflicts = chances
     fates = _fates(rates, rng)
     is_contradicted = of_conflicts.random() < rates.conflicts and fates[0] is not Fate.LOST
@@ -80,7 +80,7 @@ def _copies(item: T, window: int, rates: Rates, chances: Chances) -> Iterator[tu
 
 
 def _fates(rates: Rates, rng: Random) -> list[Fate]:
-    """Of each copy. The same number of draws for every item, whatever comes of it."""
+    """Return the fate of each copy. Every item takes the same number of random draws, whatever its fate."""
     chance, doubling, again = rng.random(), rng.random(), rng.random()
     if chance < rates.losses:
         return [Fate.LOST]

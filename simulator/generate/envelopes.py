@@ -1,4 +1,4 @@
-"""Writes the JSON of data envelopes as a payment flow would, in both schema versions and both spellings."""
+"""Writes data envelopes as JSON, as a payment flow would, in both schema versions and both spellings."""
 
 from random import Random
 from uuid import UUID
@@ -21,7 +21,7 @@ _PART_NAMES = dict(
 
 
 class Carried:
-    """The data that one envelope brings along: parts of the pain.001 by MDS type, custom values by key, PDS values by name."""
+    """The data that one envelope carries: parts of the pain.001 by MDS type, custom values by key, PDS values by name."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[str, bytes]] = []
@@ -29,14 +29,14 @@ class Carried:
         self.pds: dict[str, str] = {}
 
     def add_part(self, index: int, body: bytes) -> None:
-        """Part `index` (0 … 2) of the pain.001, as JSON."""
+        """Add part `index` (0 … 2) of the pain.001, as JSON."""
         self.parts.append((PART_TYPES[index], body))
 
 
 class EnvelopeWriter:
-    """Writes the envelopes of one unit in their true order, each 0.2 … 4 s after the one before.
+    """Writes the envelopes of one unit in their true order, each created 0.2 … 4 s after the one before.
 
-    `headers` are those of all their records; version 2 need not be said, and half the units do not.
+    `headers` are those of all its records. Version 2 is the default, so half of its units have no version header.
     """
 
     def __init__(self, unit: str, schema: Schema, begins_at: Instant, rng: Random) -> None:
@@ -51,7 +51,7 @@ class EnvelopeWriter:
         self._has_other_spelling = rng.random() < 0.25
 
     def write(self, happening: Happening, sequence: int, carried: Carried) -> tuple[bytes, str]:
-        """The envelope's JSON, and its envelope id by the rule of docs/contract.md, section 5."""
+        """Return the envelope's JSON, and its envelope id by the rule of docs/contract.md, section 5."""
         self._at += self._rng.randint(200, 4_000)
         created = instant_text(self._at)
         checkpoint = f"ev-{sequence}"
@@ -79,7 +79,7 @@ class EnvelopeWriter:
         return msgspec.json.encode(envelope), str(first_id or f"{happening.flow}#{sequence}")
 
     def _process_objects(self, happening: Happening, context: object, created: str) -> list[dict[str, object]]:
-        """One object per event. One envelope of twenty has none with an id: flow and sequence then stand for it."""
+        """Return one object per event. In one envelope of twenty none has an id; flow and sequence then make the envelope id."""
         has_ids = self._rng.random() >= 0.05
         objects = []
         for event in happening.events:

@@ -1,4 +1,4 @@
-"""The courses that a simulated payment takes: which events happen, in which flow, in which order."""
+"""Draws the course of a simulated payment: its events, their flows and their order."""
 
 from collections.abc import Sequence
 from random import Random
@@ -23,23 +23,23 @@ STATUSES = {
     (FRAUD_CHECK, "FraudCheckPassed"): ("ACCP", None),
     (FRAUD_CHECK, "FraudCheckFailed"): ("RJCT", "FR01"),
 }
-"""(flow, event) → (status, reason), as docs/contract.md, section 8 says the shipped settings have it.
+"""(flow, event) → (status, reason), as in the shipped settings (docs/contract.md, section 8).
 
-Written down a second time, so that the simulator does not learn what it expects from what it judges.
+A second copy, so that the expectations do not depend on the settings under test.
 """
 
 _BESIDE = ("DebtorAccountChecked", "FundsReserved", "RouteSelected", "LimitsChecked", "CutOffChecked")
-"""Events that the settings do not know."""
+"""Events that are not in the settings."""
 
 
 _AGAIN = ("PaymentPending", *_BESIDE)
-"""What may happen any number of times."""
+"""Events that may occur any number of times."""
 
 
 class Happening(NamedTuple):
-    """What happened at once: the events of one envelope, of one flow; none where an envelope only brings data.
+    """The events of one envelope, all of one flow; none if the envelope only carries data.
 
-    `reason_code` is what a rejection says beyond the settings.
+    `reason_code` is the reason that a rejection gives itself, beyond the settings.
     """
 
     flow: str
@@ -48,7 +48,7 @@ class Happening(NamedTuple):
 
 
 def draw_events(rng: Random, *, two_flows: bool) -> tuple[Happening, ...]:
-    """The 4 … 12 happenings of a payment in their true order: mostly completed, some rejected, some cancelled."""
+    """Return the 4 … 12 happenings of a payment in their true order: mostly completed, some rejected, some cancelled."""
     ending = rng.random()
     is_fraud = two_flows and ending < 0.04
     main = _main_events(rng, ending, is_fraud=is_fraud)
@@ -58,7 +58,7 @@ def draw_events(rng: Random, *, two_flows: bool) -> tuple[Happening, ...]:
 
 
 def lengthened(events: Sequence[Happening], envelopes: int, rng: Random) -> tuple[Happening, ...]:
-    """The events with `envelopes` happenings, if it has fewer; the first and the last stay where they are."""
+    """Return the events with more happenings inserted up to `envelopes`; the first and the last keep their places."""
     more = [Happening(PAYMENT_INITIATION, (rng.choice(_AGAIN),)) for _ in range(envelopes - len(events))]
     places = {*rng.sample(range(1, len(events) + len(more) - 1), len(more))}
     happenings = iter(events), iter(more)
@@ -95,7 +95,7 @@ def _happening(rng: Random, flow: str, event: str, reason_code: str | None) -> H
 
 
 def _joined(rng: Random, events: list[Happening]) -> tuple[Happening, ...]:
-    """Sometimes two events of a flow travel in one envelope; the first and the last always travel alone."""
+    """Sometimes put two events of a flow into one envelope; the first and the last are always alone."""
     if len(events) > 5 and rng.random() < 0.1:
         at = rng.randint(1, len(events) - 3)
         one, other = events[at], events[at + 1]
@@ -104,7 +104,7 @@ def _joined(rng: Random, events: list[Happening]) -> tuple[Happening, ...]:
 
 
 def _interleaved(rng: Random, main: Sequence[Happening], other: Sequence[Happening]) -> tuple[Happening, ...]:
-    """Both in their own order; the payment is received before, and ends after everything else."""
+    """Interleave two flows, each in its own order. The payment's receipt stays first, and its end last."""
     places = {*rng.sample(range(1, len(main) + len(other) - 1), len(other))}
     flows = iter(main), iter(other)
     return tuple(next(flows[place in places]) for place in range(len(main) + len(other)))

@@ -1,4 +1,4 @@
-"""Lines that are no envelopes, of every kind that must become a dead letter."""
+"""Writes lines that are no envelopes, of every kind that must become a dead letter."""
 
 from collections.abc import Callable, Iterator
 from random import Random
@@ -16,7 +16,7 @@ _NESTING = 10_000
 
 
 class Garbage(NamedTuple):
-    """A whole line, the key that picks its partition, and the reason it must be set aside for."""
+    """A whole line, the key that selects its partition, and the reason that its dead letter must have."""
 
     kind: str
     key: bytes
@@ -25,14 +25,14 @@ class Garbage(NamedTuple):
 
 
 def draw_garbage(rng: Random, unit: str) -> Garbage:
-    """Garbage of a random kind, under a unit id that nothing else has."""
+    """Return garbage of a random kind, under the given unit id, which must be unique."""
     return _write(rng.choice(KINDS), rng, unit)
 
 
 def deal_garbage(rng: Random, unit: str, max_value_bytes: int | None = None) -> Iterator[Garbage]:
-    """Garbage without end, under ids that begin with `unit`: a kind comes again only when every kind has come.
+    """Yield garbage without end, under ids that begin with `unit`. Every kind occurs once before any kind repeats.
 
-    One piece, and no more than one for it is large, has a value of one byte more than `max_value_bytes`.
+    One piece, and at most one because it is large, has a value of `max_value_bytes` plus one byte.
     """
     missing = dict.fromkeys((*KINDS, *([TOO_LARGE] if max_value_bytes else [])))
     number = 0
@@ -47,7 +47,7 @@ def deal_garbage(rng: Random, unit: str, max_value_bytes: int | None = None) -> 
 
 
 def _rewritten(drawn: Garbage, kind: str) -> Garbage:
-    """Of another kind, with a chance of its own: what is drawn afterwards stays what it was."""
+    """Return garbage of another kind, from a random generator of its own, so that later draws do not change."""
     unit = drawn.key.decode()
     return _write(kind, Random(f"{unit}/{kind}"), unit)  # noqa: S311  # A simulation, and it must repeat itself.
 
@@ -58,7 +58,7 @@ def _write(kind: str, rng: Random, unit: str) -> Garbage:
 
 
 def _write_too_large(unit: str, max_value_bytes: int) -> Garbage:
-    """An envelope that is sound but for its size: one byte too many, or what it needs at least."""
+    """Return an envelope whose only fault is its size: one byte too many, or its least size if that is more."""
     empty = len(msgspec.json.encode(_envelope(unit, filling="")))
     value = msgspec.json.encode(_envelope(unit, filling="x" * (max_value_bytes + 1 - empty)))
     return Garbage(TOO_LARGE, unit.encode(), _line(unit, value), DeadLetterReason.TOO_LARGE)
@@ -125,7 +125,7 @@ def _too_many_objects(rng: Random, unit: str) -> bytes:
 
 
 def _envelope(unit: str, **fields: Any) -> dict[str, Any]:
-    """A sound envelope with no process object, so that nobody is notified where a strategy takes it after all."""
+    """Return a valid envelope without process objects, so that a strategy that accepts it publishes no notification."""
     return {
         "processingContext": {"unitOfWorkId": unit},
         "flow": "PaymentInitiationFlow",
@@ -155,7 +155,7 @@ _WRITERS: dict[str, tuple[DeadLetterReason, Callable[[Random, str], bytes]]] = {
 }
 
 KINDS = tuple(_WRITERS)
-"""Of garbage, in the order in which they are drawn."""
+"""The kinds of garbage, in the order in which they are drawn."""
 
 TOO_LARGE = "too-large"
-"""One kind more, which is written once."""
+"""An additional kind, which is written once."""

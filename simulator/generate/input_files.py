@@ -11,10 +11,10 @@ _LINES_PER_FLUSH = 500
 
 
 class InputFiles:
-    """`partition-0.jsonl` … of a directory, which is made if it is not there. Lines are appended whole.
+    """`partition-0.jsonl` … of a directory, which is created if missing. Lines are appended whole.
 
     Raises:
-        TransportRefused: A file cannot be written, or ends within a line (somebody else's, which ours must not lengthen).
+        TransportRefused: A file cannot be written, or ends in an incomplete line of another writer.
     """
 
     def __init__(self, directory: Path, partitions: int) -> None:
@@ -46,7 +46,7 @@ class InputFiles:
         self.append_and_tell(partition, line)
 
     def append_and_tell(self, partition: int, line: bytes) -> int:
-        """The byte offset at which the line begins."""
+        """Append a line; return the byte offset at which it begins."""
         offset = self._offsets[partition]
         try:
             self._files[partition].write(line)
@@ -78,7 +78,7 @@ class InputFiles:
             file.seek(0, 2)
 
     def _close_all(self) -> None:
-        """Each is closed whatever closing another one says; then the first failure is told."""
+        """Close all files even if closing one fails; then raise the first failure."""
         failed = None
         for file in self._files:
             try:

@@ -1,4 +1,4 @@
-"""Turns ISO 20022 XML into ISO-tag JSON: element names as keys, an array for what may repeat."""
+"""Converts ISO 20022 XML to ISO-tag JSON: element names are keys, repeatable elements are arrays."""
 
 from typing import NamedTuple, TypeAlias
 from xml.etree.ElementTree import Element, ParseError
@@ -10,7 +10,7 @@ from domain.errors import ResequencerError
 from domain.identifiers import shown
 
 IsoTree: TypeAlias = "str | dict[str, IsoTree] | list[IsoTree]"
-"""A text; the fields of an element; or what repeats. An element with an attribute is `{"Ccy": "EUR", "value": "12.50"}`."""
+"""A text, the fields of an element, or an array. An element with an attribute is `{"Ccy": "EUR", "value": "12.50"}`."""
 
 _DEEPEST = 64
 
@@ -20,7 +20,7 @@ _REPEATED = frozenset(
         *("PmtInf", "Rcrd", "RfrdDocInf", "RgltryRptg", "RltdRmtInf", "RmtLctnDtls", "SplmtryData", "Strd", "SvcLvl", "Ustrd"),
     )
 )
-"""Elements that may repeat wherever they stand in pain.001.001.09."""
+"""Elements that may repeat anywhere in pain.001.001.09."""
 
 _REPEATED_WITHIN = frozenset(
     {
@@ -34,15 +34,15 @@ _REPEATED_WITHIN = frozenset(
         ("RfrdDocAmt", "TaxAmt"),
     }
 )
-"""(parent, element) pairs whose element repeats there and not elsewhere."""
+"""(parent, element) pairs whose element may repeat in this parent only."""
 
 
 class XmlRefused(ResequencerError):
-    """Bytes that are no XML that an ISO 20022 message could be. The text says why."""
+    """The bytes are no XML of an ISO 20022 message; the text gives the reason."""
 
 
 class IsoDocument(NamedTuple):
-    """The root element's namespace (empty if it has none) and name, and the fields below it."""
+    """The root element's namespace (empty if none) and name, and the fields below it."""
 
     namespace: str
     name: str
@@ -50,10 +50,10 @@ class IsoDocument(NamedTuple):
 
 
 def parse_iso_xml(document: bytes) -> IsoDocument:
-    """Any prefix, encoding and byte order mark. Comments and attributes with a namespace are left out, texts stripped.
+    """Parse XML with any prefix, encoding and byte order mark. Texts are stripped; comments and namespaced attributes left out.
 
     Raises:
-        XmlRefused: Not well-formed, with a DTD, or nested deeper than any message.
+        XmlRefused: The XML is not well-formed, has a DTD, or is nested deeper than any message.
     """
     root = _parse(document)
     namespace = root.tag[1:].partition("}")[0] if root.tag.startswith("{") else ""
@@ -68,13 +68,13 @@ def _parse(document: bytes) -> Element:
     except DefusedXmlException as error:
         raise XmlRefused("declares a DTD or entities, which no ISO 20022 message does") from error
     except (ValueError, LookupError) as error:
-        raise XmlRefused(f"its character encoding cannot be read: {str(error)[:200]}") from error
+        raise XmlRefused(f"its character encoding is not supported: {str(error)[:200]}") from error
     return root
 
 
 def _tree(element: Element, *, depth: int) -> IsoTree:
     if depth > _DEEPEST:
-        raise XmlRefused(f"{shown(_tag(element))} lies deeper than {_DEEPEST} elements, which is no ISO 20022 message")
+        raise XmlRefused(f"{shown(_tag(element))} is nested deeper than {_DEEPEST} elements, as in no ISO 20022 message")
     fields: dict[str, IsoTree] = {key: value for key, value in element.attrib.items() if not key.startswith("{")}
     children = list(element)
     if not children:

@@ -1,4 +1,4 @@
-"""Sends lines to the topic that the Kafka transport reads."""
+"""Sends simulated lines to the topic that the Kafka transport reads."""
 
 from types import TracebackType
 from typing import Any, Self
@@ -15,14 +15,14 @@ from guardian.backoff import RetryWithBackoff
 
 _LINES_PER_FLUSH = 5_000
 _FLUSH_SECONDS = 300
-"""So long a broker is waited for in the middle of a simulation: half of one is of no use, for nobody knows what to expect."""
+"""How long to wait for a broker during a simulation. A simulation cut short is useless: its expectations are incomplete."""
 _SAY_SECONDS = 5
 
 
 class KafkaInput:
-    """A line's key, headers and value as a record; a line that is none is the value of a record, as its bytes stand.
+    """Sends a line's key, headers and value as a record. A line that is no record is sent as a value, byte for byte.
 
-    Keys pick partitions as all of Kafka's clients do. `retry` says so while the brokers do not answer.
+    Keys select partitions as in all Kafka clients. `retry` logs while the brokers do not answer.
     """
 
     def __init__(self, settings: KafkaSettings, retry: RetryWithBackoff) -> None:
@@ -63,7 +63,7 @@ class KafkaInput:
             return int(future.get(timeout=_FLUSH_SECONDS).offset)
 
     def flush(self) -> None:
-        """What was sent has arrived, or the error says why not."""
+        """Wait until all sent lines have arrived; raise the error of one that has not."""
         self._retry.until_answered("input", self._flush_for_a_while)
         failed = next((each for each in self._sent if each.failed()), None)
         self._sent = []
@@ -71,7 +71,7 @@ class KafkaInput:
             raise to_transport_error("the input", failed.exception)
 
     def _flush_for_a_while(self) -> None:
-        """What the client gave up by itself, after `_FLUSH_SECONDS`, it counts as flushed."""
+        """Flush for `_SAY_SECONDS`. The client also counts records as flushed that it gave up after `_FLUSH_SECONDS`."""
         with translated("the input"):
             self._producer.flush(timeout=_SAY_SECONDS)
 

@@ -1,4 +1,4 @@
-"""The envelopes of all units in one stream, each unit's in their true order."""
+"""Mixes the envelopes of all units into one stream; each unit's envelopes keep their true order."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -10,21 +10,21 @@ from simulator.generate.unit_arrivals import UnitArrivals
 from simulator.generate.units import simulate_unit
 
 UNITS_AT_ONCE = 50
-"""So many payments are under way at any time; their envelopes come mixed."""
+"""How many payments are active at any time; their envelopes are mixed."""
 
 
 class Place(NamedTuple):
-    """One envelope of a unit that is under way."""
+    """One envelope of an active unit."""
 
     unit: UnitArrivals
     at: int
 
 
 def mixed(plan: Plan, payments: Sequence[SinglePayment], rng: Random) -> Iterator[Place]:
-    """As if `UNITS_AT_ONCE` payments went on side by side.
+    """Yield envelopes as if `UNITS_AT_ONCE` payments ran in parallel.
 
-    The next envelope belongs to any of them alike; with `Keys.ZIPF` to the one of 500 envelopes fifty times as often as
-    to the one of 10.
+    Each active payment is equally likely to come next. With `Keys.ZIPF` the weight is the payment's number of envelopes: one with
+    500 comes fifty times as often as one with 10.
     """
     active: list[Iterator[Place]] = []
     weights: list[int] = []

@@ -1,20 +1,20 @@
-"""Holds a writer to the time that was planned."""
+"""Makes a writer keep to the planned times."""
 
 from collections.abc import Callable
 
 Pause = Callable[[int], None]
-"""Lets so many milliseconds pass."""
+"""Waits for so many milliseconds."""
 
 _SHORTEST_MS = 20
-"""No pause is shorter, and before each the writer flushes: some lines are a little late, and the disk is left in peace."""
+"""The shortest pause. The writer flushes before each pause; so some lines are a little late, and flushes are rare."""
 
 _MADE_UP_FOR_MS = 1_000
 
 
 class Pacer:
-    """Waits until a line is due, and counts. `now` is in milliseconds and never goes back.
+    """Waits until a line is due, and counts lines. `now` is in milliseconds and never goes back.
 
-    A delay of up to a second is made up for; after a longer one (the machine slept) everything is due so much later.
+    A delay of up to a second is made up for. After a longer one (the machine slept) all later lines are due that much later.
     """
 
     def __init__(self, now: Callable[[], int], pause: Pause) -> None:
@@ -26,12 +26,12 @@ class Pacer:
 
     @property
     def rate(self) -> float:
-        """Lines per second so far, silences included; 0 before there is anything to tell."""
+        """Lines per second so far, silences included; 0 before the second line."""
         taken_ms = self._last_ms - self._first_ms
         return (self.lines - 1) * 1_000 / taken_ms if taken_ms else 0.0
 
     def await_line(self, due_ms: int, flush: Callable[[], None]) -> None:
-        """Return when the line is due; `flush` is called before anything is waited for."""
+        """Wait until the line is due; call `flush` before any wait."""
         now = self._now()
         if self._began_ms is None:
             self._first_ms = self._began_ms = now

@@ -1,4 +1,4 @@
-"""Reads pain.001 files and cuts them into single payments, each as the three ISO-tag JSON parts of a data envelope."""
+"""Reads pain.001 files and splits them into single payments, each as the three ISO-tag JSON parts of an envelope."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _CURRENT = "pain.001.001.09"
 
 
 class Pain001Refused(ResequencerError):
-    """A file that no payments can be taken from. `file` names it, `problem` what is wrong with it."""
+    """The file gives no payments. `file` names it, `problem` gives the reason."""
 
     def __init__(self, file: str, problem: str) -> None:
         super().__init__(f"{file}: {problem}")
@@ -24,10 +24,10 @@ class Pain001Refused(ResequencerError):
 
 
 class SinglePayment(msgspec.Struct, frozen=True):
-    """One credit transfer transaction with the group header and the instruction it came under, each as JSON.
+    """One credit transfer transaction with its group header and its instruction, each as JSON.
 
-    `initiation` is `{"GrpHdr": …}`, with `MsgNmId` beside it where the message is not a pain.001.001.09; `instruction`
-    the fields of `PmtInf` without its transactions; `transaction` those of `CdtTrfTxInf`.
+    `initiation` is `{"GrpHdr": …}`, plus `MsgNmId` if the message is not a pain.001.001.09. `instruction` holds the fields of
+    `PmtInf` without transactions, `transaction` those of `CdtTrfTxInf`.
     """
 
     initiation: bytes
@@ -36,10 +36,10 @@ class SinglePayment(msgspec.Struct, frozen=True):
 
 
 def read_payments(file: Path) -> tuple[SinglePayment, ...]:
-    """Every payment of a pain.001 file, in the order of the document; at least one.
+    """Return all payments of a pain.001 file, in the order of the document; at least one.
 
     Raises:
-        Pain001Refused: The file cannot be read, is not XML, or is not a pain.001 with payments in it.
+        Pain001Refused: The file cannot be read, is not XML, or is not a pain.001 with payments.
     """
     try:
         document = file.read_bytes()
@@ -49,10 +49,10 @@ def read_payments(file: Path) -> tuple[SinglePayment, ...]:
 
 
 def parse_payments(document: bytes, *, name: str) -> tuple[SinglePayment, ...]:
-    """The same from bytes; `name` is what a refusal calls them.
+    """Return the payments of a document; `name` names it in an error.
 
     Raises:
-        Pain001Refused: See `read_payments`.
+        Pain001Refused: As for `read_payments`.
     """
     try:
         parsed = parse_iso_xml(document)
@@ -61,12 +61,12 @@ def parse_payments(document: bytes, *, name: str) -> tuple[SinglePayment, ...]:
     initiation, message_name = _initiation(parsed, name)
     payments = tuple(_payments(initiation, message_name))
     if not payments:
-        raise Pain001Refused(name, "no payment in it: no <CdtTrfTxInf> within a <PmtInf>")
+        raise Pain001Refused(name, "it has no payment: no <CdtTrfTxInf> within a <PmtInf>")
     return payments
 
 
 def _initiation(document: IsoDocument, name: str) -> tuple[dict[str, IsoTree], str]:
-    """The fields of `CstmrCdtTrfInitn`, and the name of the message."""
+    """Return the fields of `CstmrCdtTrfInitn`, and the name of the message."""
     found = _NAMESPACE.fullmatch(document.namespace)
     if found is None or document.name != "Document":
         what = f"its root is {shown(document.name)} of namespace {shown(document.namespace)}"
@@ -75,7 +75,7 @@ def _initiation(document: IsoDocument, name: str) -> tuple[dict[str, IsoTree], s
     if not isinstance(initiation, dict):
         raise Pain001Refused(name, "not a pain.001: no <CstmrCdtTrfInitn> in its <Document>")
     if not isinstance(initiation.get("GrpHdr"), dict):
-        raise Pain001Refused(name, "no <GrpHdr> in it")
+        raise Pain001Refused(name, "it has no <GrpHdr>")
     return initiation, found[1]
 
 

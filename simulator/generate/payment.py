@@ -1,17 +1,17 @@
-"""Gives each simulated payment references of its own, so that data taken from another payment is noticed."""
+"""Gives each simulated payment references of its own, so that data of another payment is detected."""
 
 import msgspec
 
 from simulator.generate.pain001 import SinglePayment
 
 _LONGEST = 35
-"""Characters of a reference in ISO 20022 (Max35Text)."""
+"""The longest reference in ISO 20022 (Max35Text), in characters."""
 
 _NOT_PROVIDED = "NOTPROVIDED"
 
 
 class References(msgspec.Struct, frozen=True):
-    """What a report must quote of the original, one of each part; None where it does not fit the schema of a report."""
+    """The original's references that a report must quote, one of each part; None if one does not fit a report's schema."""
 
     message_id: str | None
     payment_information_id: str | None
@@ -19,7 +19,7 @@ class References(msgspec.Struct, frozen=True):
 
 
 def copy_of(payment: SinglePayment, copy: int, uetr: str) -> SinglePayment:
-    """The payment itself for copy 0; later ones carry `-copy` at the end of their references, and `uetr` if it has one."""
+    """Return the payment for copy 0. Later copies have `-copy` at the end of their references, and `uetr` if they have one."""
     if copy == 0:
         return payment
     initiation, instruction, transaction = (msgspec.json.decode(part) for part in _parts(payment))
@@ -34,7 +34,7 @@ def copy_of(payment: SinglePayment, copy: int, uetr: str) -> SinglePayment:
 
 
 def references_of(payment: SinglePayment) -> References:
-    """The references as they are sent."""
+    """Return the references of the payment as it is sent."""
     initiation, instruction, transaction = (msgspec.json.decode(part) for part in _parts(payment))
     identification = transaction.get("PmtId")
     return References(

@@ -1,4 +1,4 @@
-"""What a simulation is to do."""
+"""The plan of a simulation."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import NamedTuple
 import msgspec
 
 SAMPLES = tuple(sorted((Path(__file__).parents[1] / "samples").glob("*.xml")))
-"""The pain.001 files that come with the simulator."""
+"""The pain.001 files shipped with the simulator."""
 
 
 class Flows(StrEnum):
-    """How many flows a unit runs in."""
+    """The number of flows per unit."""
 
     ONE = "1"
     TWO = "2"
@@ -19,7 +19,7 @@ class Flows(StrEnum):
 
 
 class Numbering(StrEnum):
-    """Whether the flows of a unit count their events together or each on its own."""
+    """Whether the flows of a unit share one numbering of events or have one each."""
 
     SHARED = "shared"
     SEPARATE = "separate"
@@ -35,30 +35,30 @@ class Schema(StrEnum):
 
 
 class Keys(StrEnum):
-    """Whether all payments come up as often as each other, or a few of them far more often."""
+    """Whether all payments are equally busy, or a few of them far busier."""
 
     UNIFORM = "uniform"
     ZIPF = "zipf"
 
 
 class Bursts(NamedTuple):
-    """So many envelopes at once, then silence for so long, and again."""
+    """A number of envelopes at once, then a silence, repeated."""
 
     envelopes: int
     silence_ms: int
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The same plan writes the same bytes; `rate` and `bursts` tell when.
+    """The same plan writes the same bytes; `rate` and `bursts` only determine when.
 
-    `window` is how many places among all envelopes one moves at most. The shares are of all envelopes, 0 … 1:
-    `duplicates` are written once more, `losses` never, `late` only `late_after_ms` after everything else, `garbage` are
-    lines that are no envelopes, `conflicts` are followed or preceded by a record that says something else under their
-    envelope id. `max_value_bytes` is the service's limit, so that a piece of garbage can exceed it; without it none does.
-    `exponent` counts for `Keys.ZIPF` alone. `rate` is in lines per second, None as fast as they can be written; a burst is
-    of envelopes, and nothing moves out of its burst. With `is_backlog` late ones follow at once, behind everything
-    else: nothing is late for a service that is started afterwards. `epoch_at` is the instant at which the first payment
-    begins; no clock is asked.
+    `window` is the most places that an envelope moves in the stream. The shares are of all envelopes, 0 … 1. `duplicates` are
+    written twice, `losses` never, and `late` ones `late_after_ms` after everything else. `garbage` counts lines that are no
+    envelopes. `conflicts` come with a record of other content under their envelope id, before or after them.
+
+    `max_value_bytes` is the service's limit, so that one piece of garbage can exceed it; None for no such piece. `exponent` is
+    used by `Keys.ZIPF` only. `rate` is in lines per second, None for as fast as possible. A burst consists of envelopes, and none
+    moves out of its burst. With `is_backlog` late ones follow at once behind everything else: nothing is late for a service that
+    is started afterwards. `epoch_at` is the instant at which the first payment begins; no clock is used.
     """
 
     units: int
@@ -74,7 +74,7 @@ class Plan(msgspec.Struct, frozen=True):
     garbage: float = 0.001
     partitions: int = 1
     pain001: tuple[Path, ...] = SAMPLES
-    epoch_at: int = 1_774_742_400_000  # 2026-03-29T00:00Z, of no meaning but that it stays.
+    epoch_at: int = 1_774_742_400_000  # 2026-03-29T00:00Z; any fixed instant would do.
     keys: Keys = Keys.UNIFORM
     exponent: float = 1.0
     conflicts: float = 0.0

@@ -1,4 +1,4 @@
-"""Writes the simulated envelopes as input of the service, and what is expected to come of them."""
+"""Writes the simulated envelopes to the service's input, and the expectations to a file."""
 
 import fcntl
 from collections.abc import Callable, Iterator, Sequence
@@ -27,19 +27,19 @@ from simulator.generate.timetable import Timetable
 from simulator.generate.unit_arrivals import UnitArrivals
 
 _SPOOLED_BYTES = 16 * 1024 * 1024
-"""Late lines beyond this wait on disk."""
+"""Late lines beyond this size are spooled to disk."""
 
 _TAKEN, _REFUSED = b"+", b"-"
 
 Progress = Callable[[int, int], None]
-"""Told how many units are done, of how many."""
+"""Called with the number of finished units, and of all units."""
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What was written. `envelopes` counts those that happened, `lines` what is in the files, garbage included.
+    """What was written. `envelopes` counts all that happened, lost ones too; `lines` all lines in the input, garbage too.
 
-    `out_of_order` counts the envelopes that arrived after a later one of their unit, `conflicts` the lines that must be
-    refused because one that says something else came before under the same envelope id.
+    `out_of_order` counts envelopes that arrived after a later one of their unit. `conflicts` counts lines that must be refused,
+    because an earlier line has the same envelope id and other content.
     """
 
     seed: int
@@ -58,17 +58,17 @@ class Summary(msgspec.Struct, frozen=True):
 def simulate(
     plan: Plan, in_directory: Path, expected_file: Path, progress: Progress, pause: Pause, pacer: Pacer | None = None
 ) -> Summary:
-    """As `simulate_into`, with the partition files of a directory."""
+    """Simulate into the partition files of a directory, as `simulate_into`."""
     return simulate_into(lambda: InputFiles(in_directory, plan.partitions), plan, expected_file, progress, pause, pacer)
 
 
 def simulate_into(
     open_input: Callable[[], Input], plan: Plan, expected_file: Path, progress: Progress, pause: Pause, pacer: Pacer | None = None
 ) -> Summary:
-    """Append the plan's lines to an input and what they should lead to to `expected_file`.
+    """Append the plan's lines to an input, and their expectations to `expected_file`.
 
-    All but the late lines are written when `pacer` says, without one as fast as they can be; then, if there are late ones,
-    `pause` is called once and they follow. Memory holds the window and the payments under way, whatever the number of units.
+    `pacer` times all but the late lines; without it they are written as fast as possible. If there are late lines, `pause` is
+    called once, and they follow. Memory holds the window and the active payments, whatever the number of units.
 
     Raises:
         Pain001Refused: A pain.001 file cannot be used; nothing was written.
@@ -94,7 +94,7 @@ def simulate_into(
 
 
 class _Run:
-    """One simulation: where its lines go, and the count of them."""
+    """One simulation: the destination of its lines, and their counts."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class _Run:
         self._timetable.add_line()
 
     def _append(self, partition: int, line: bytes, *, is_refused: bool) -> None:
-        """One that is refused is expected where it is written: of late ones that is known only then."""
+        """Append a line. A refused one is expected at its offset, which for late lines is known only now."""
         self._counts["lines"] += 1
         if not is_refused:
             self._target.append(partition, line)
@@ -207,7 +207,7 @@ class _Run:
 
 
 def _bursts(stream: Iterator[Place], bursts: Bursts | None) -> Iterator[Iterator[Place]]:
-    """The stream cut into bursts, each to be taken whole before the next."""
+    """Cut the stream into bursts; the caller consumes each before the next."""
     if bursts is None:
         yield stream
         return
@@ -216,12 +216,12 @@ def _bursts(stream: Iterator[Place], bursts: Bursts | None) -> Iterator[Iterator
 
 
 def _rng(plan: Plan, purpose: str) -> Random:
-    """Chance of its own for each purpose: another rate of one thing leaves the others as they were."""
+    """Return a random generator for one purpose, so that changing one rate does not affect the rest."""
     return Random(f"{plan.seed}/{purpose}")  # noqa: S311  # A simulation, and it must repeat itself.
 
 
 def _open_expected(path: Path) -> BinaryIO:
-    """Locked as long as it is open, so that `verify --follow` knows that more is to come."""
+    """Open the file with a lock, by which `verify --follow` knows that more expectations will come."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("ab")
     fcntl.flock(file, fcntl.LOCK_SH)

@@ -1,8 +1,8 @@
-"""What was planned for each line: when it is due."""
+"""The planned times of the lines."""
 
 
 class Timetable:
-    """When the next line is due, in milliseconds after the first one. Pure; without a rate all are due at once."""
+    """When the next line is due, in milliseconds after the first one; without a rate always at once. Pure."""
 
     def __init__(self, rate: float | None) -> None:
         self._line_ms = 1_000 / rate if rate else 0.0

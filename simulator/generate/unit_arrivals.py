@@ -1,4 +1,4 @@
-"""Follows how the envelopes of one simulated unit arrive, until nothing more of it can come."""
+"""Tracks the arrivals of one simulated unit's envelopes until all copies have come up."""
 
 from collections import Counter
 from typing import Any
@@ -14,7 +14,7 @@ from simulator.generate.units import SimulatedEnvelope, SimulatedUnit
 class UnitArrivals:
     """Indices are places in the unit's true order, from 0. Late copies arrive after all others, whenever they came up.
 
-    With `is_backlog` no time passes before them: they are the last, not late.
+    With `is_backlog` no time passes before late copies, so they are last but not late.
     """
 
     def __init__(self, simulated: SimulatedUnit, *, is_backlog: bool = False) -> None:
@@ -31,11 +31,11 @@ class UnitArrivals:
 
     @property
     def is_complete(self) -> bool:
-        """All copies of all envelopes have come up."""
+        """Whether all copies of all envelopes have come up."""
         return self._outstanding == 0
 
     def came(self, index: int, copy: Disordered[Any], due_ms: int) -> bool:
-        """A copy of an envelope came up; whether it must be refused, for the first of its id said something else."""
+        """Note that a copy came up; return whether it must be refused, because the first of its id had other content."""
         self._seen[index] += 1
         self._outstanding -= self._seen[index] == copy.copies
         if copy.fate is Fate.LATE:
@@ -49,16 +49,16 @@ class UnitArrivals:
         return is_refused
 
     def envelope(self, index: int, *, contradicts: bool) -> SimulatedEnvelope:
-        """As it happened, or as a record that says something else under its id."""
+        """Return the envelope as it happened, or with other content under its id."""
         envelope = self.simulated.envelopes[index]
         return contradict(self.simulated.expected.unit, envelope) if contradicts else envelope
 
     def order(self) -> list[int]:
-        """The envelopes that arrive at all, as they first do."""
+        """Return the envelopes that arrive at all, in the order of first arrival."""
         return [*(self._written | self._late)]
 
     def count_out_of_order(self) -> int:
-        """Envelopes that first arrive after a later one of the unit."""
+        """Count the envelopes that first arrive after a later one of the unit."""
         highest, count = -1, 0
         for index in self.order():
             count += index < highest
@@ -66,7 +66,7 @@ class UnitArrivals:
         return count
 
     def expectation(self, partition: int) -> ExpectedUnit:
-        """What is expected of the unit; asked when it is complete."""
+        """Return the expectation of the unit, once it is complete."""
         assert self.is_complete
         arrived = {index: place for place, index in enumerate(self.order(), start=1)}
         envelopes = tuple(

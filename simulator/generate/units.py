@@ -1,4 +1,4 @@
-"""Simulated units of work: the envelopes of one payment in their true order, and what is expected of them."""
+"""Simulates units of work: the envelopes of one payment in their true order, and the expectations for them."""
 
 from collections.abc import Sequence
 from random import Random
@@ -18,7 +18,7 @@ from simulator.generate.popularity import envelopes_of
 
 
 class SimulatedEnvelope(msgspec.Struct, frozen=True):
-    """One record that a flow emits, and what is expected of it."""
+    """One record that a flow emits, and its expectation."""
 
     value: bytes
     headers: Headers
@@ -26,14 +26,14 @@ class SimulatedEnvelope(msgspec.Struct, frozen=True):
 
 
 class SimulatedUnit(msgspec.Struct, frozen=True):
-    """All the envelopes of a unit in their true order. `expected` has no envelopes yet: how they arrive is not known here."""
+    """All envelopes of a unit in their true order. `expected` has no envelopes yet, because their arrival is decided later."""
 
     expected: ExpectedUnit
     envelopes: tuple[SimulatedEnvelope, ...]
 
 
 def simulate_unit(plan: Plan, payments: Sequence[SinglePayment], number: int) -> SimulatedUnit:
-    """Unit `number` (from 0). Depends on the seed, the number, the payments, the flows and keys of the plan; on no share."""
+    """Return unit `number` (from 0). It depends on the plan's seed, payments, flows and keys, but not on its shares."""
     rng = Random(f"{plan.seed}/unit/{number}")  # noqa: S311  # A simulation, and it must repeat itself.
     unit = f"sim-{plan.seed}-{number:07d}"
     payment = copy_of(payments[number % len(payments)], number // len(payments), draw_uuid(rng))
@@ -52,7 +52,7 @@ def simulate_unit(plan: Plan, payments: Sequence[SinglePayment], number: int) ->
 
 
 def draw_uuid(rng: Random) -> str:
-    """A version 4 UUID."""
+    """Return a version 4 UUID."""
     return str(UUID(int=rng.getrandbits(128), version=4))
 
 
@@ -101,7 +101,7 @@ def _sequences(course: Sequence[Happening], numbering: Numbering) -> list[int]:
 
 
 def _draw_carried(rng: Random, payment: SinglePayment, length: int) -> list[Carried]:
-    """Mostly the three parts travel in the first envelope; in one unit of five they are spread over the first three."""
+    """Mostly put all three parts into the first envelope; in one unit of five spread them over the first three."""
     carried = [Carried() for _ in range(length)]
     spread = rng.random() < 0.2
     for at, part in enumerate((payment.initiation, payment.instruction, payment.transaction)):

@@ -9,11 +9,11 @@ from zlib import crc32
 
 _BUCKETS = 128
 _SPOOLED_BYTES = 256 * 1024
-"""A bucket beyond this goes to a temporary file: at most 32 MB stay in memory, whatever comes."""
+"""A larger bucket goes to a temporary file, so at most 32 MB are in memory."""
 
 
 class Buckets:
-    """Lines of one unit stay in one bucket and in their order. `bytes` must hold no newline."""
+    """All lines of a unit are in one bucket and keep their order. A line must not contain a newline."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -29,7 +29,7 @@ class Buckets:
         self._files[crc32(unit.encode()) % _BUCKETS].write(line + b"\n")
 
     def each(self) -> Iterator[Iterator[bytes]]:
-        """The lines of each bucket, without their newlines."""
+        """Yield the lines of each bucket, without newlines."""
         for file in self._files:
             file.seek(0)
             yield (line[:-1] for line in file)

@@ -1,4 +1,4 @@
-"""What a notification must say about the payment it belongs to."""
+"""Checks the content of notifications against the payment that they belong to."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,11 +10,11 @@ from simulator.verify.verdict import Deviation, Finding
 
 
 def content_findings(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> Iterator[Finding]:
-    """What is wrong in each; `seen` in the order of the output.
+    """Yield the flaws of each notification; `seen` is in the order of the output.
 
-    A reference of the original must be quoted where the part that holds it is surely known: where the envelope that brought
-    it is the notification's own or was notified of before, and with a gathering strategy wherever nothing is incomplete.
-    Elsewhere it may be missing, but it is never another one.
+    A reference must be quoted where the part that holds it is certainly known. That is the case if the notification's own
+    envelope or one notified before carried the part. With a gathering strategy it is also the case if nothing is incomplete.
+    Elsewhere a reference may be missing, but must not be another one.
     """
     notified: set[str] = set()
     for each in seen:
@@ -55,7 +55,7 @@ def _report_flaws(unit: ExpectedUnit, seen: Seen, known: set[str]) -> Iterator[s
 
 
 def _references(unit: ExpectedUnit, report: ObservedReport) -> tuple[tuple[str, str, str | None, str | None], ...]:
-    """(part, element, what the report says, what was sent) of each."""
+    """Return for each reference its part, its element, the report's value, and the value that was sent."""
     initiation, instruction, transaction = PART_TYPES
     return (
         (initiation, "OrgnlMsgId", report.original_message_id, unit.message_id),

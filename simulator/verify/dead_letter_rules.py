@@ -1,4 +1,4 @@
-"""Which dead letters must be there, and which must not."""
+"""Checks dead letters: those that must exist, and those that must not."""
 
 from domain.dead_letter import DeadLetterReason
 from simulator.expectation import ExpectedGarbage
@@ -7,17 +7,18 @@ from simulator.verify.order_rules import Rules
 from simulator.verify.verdict import Deviation, Finding, Findings
 
 _OF_SEQUENCE_STRATEGIES = frozenset({DeadLetterReason.NO_SEQUENCE.value, DeadLetterReason.INVALID_SEQUENCE.value})
-"""A sequence that is missing or wrong is no fault where nothing is ordered by it."""
+"""A missing or wrong sequence is no fault for a strategy that does not order by it."""
 
 _At = tuple[int, int]
-"""Partition and offset."""
+"""A partition and an offset."""
 
 
 class DeadLetterCheck:
-    """Compares dead letters with what was written to become one, by source position; either may be told of first.
+    """Compares dead letters with the garbage that was written, by source position. The two may be added in any order.
 
-    Keeps in memory what is expected, and the position of each that came. Which of two came first says nothing: on topics they
-    may be in two partitions. One that was requeued and died again was judged when it died first, where it had been written.
+    Memory holds the expectations and the position of each dead letter that came. The order of dead letters is not checked,
+    because on topics they may be in two partitions. A record that was requeued and became a dead letter again was checked the
+    first time, at the position where it was written.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -30,7 +31,7 @@ class DeadLetterCheck:
 
     @property
     def outstanding(self) -> int:
-        """Those that must come and have not, and those that came and are not expected so far."""
+        """The number of dead letters still to come, plus those that came and are not yet expected."""
         return sum(map(self._is_due, self._expected.values())) + len(self._early)
 
     def expect(self, garbage: ExpectedGarbage, findings: Findings) -> None:
@@ -53,18 +54,18 @@ class DeadLetterCheck:
             self._early.setdefault(letter.position, []).append(letter)
 
     def refuse_early(self, findings: Findings) -> None:
-        """All that is expected was told of."""
+        """Report the dead letters that nothing explains, after all expectations were added."""
         for position, letters in self._early.items():
             for letter in letters:
                 findings.add(_unexpected(_where(position), letter))
         self._early.clear()
 
     def end(self, findings: Findings) -> None:
-        """All dead letters came, too."""
+        """Report missing dead letters too, after all of them were added."""
         self.refuse_early(findings)
         for position, expected in self._expected.items():
             if self._is_due(expected):
-                what = f"garbage ({expected.kind}) without its {expected.reason}"
+                what = f"no dead letter {expected.reason} for garbage ({expected.kind})"
                 findings.add(Finding(Deviation.DEAD_LETTER_MISSING, _where(position), what))
 
     def _compare(self, position: _At, letter: ObservedDeadLetter, findings: Findings) -> None:
@@ -81,7 +82,7 @@ class DeadLetterCheck:
         if letter.is_possible_duplicate:
             return
         if position in self._unmarked:
-            findings.add(Finding(Deviation.DEAD_LETTER_DOUBLED, _where(position), f"{letter.reason} came again"))
+            findings.add(Finding(Deviation.DEAD_LETTER_DOUBLED, _where(position), f"{letter.reason} was sent more than once"))
         self._unmarked.add(position)
 
     def _is_due(self, expected: ExpectedGarbage) -> bool:
@@ -89,7 +90,7 @@ class DeadLetterCheck:
 
 
 def _unexpected(where: str, letter: ObservedDeadLetter) -> Finding:
-    return Finding(Deviation.DEAD_LETTER_UNEXPECTED, where, f"{letter.reason}, where no garbage was written")
+    return Finding(Deviation.DEAD_LETTER_UNEXPECTED, where, f"{letter.reason}, but no garbage was written there")
 
 
 def _where(position: _At) -> str:

@@ -1,4 +1,4 @@
-"""Compares what comes out with what the simulator expects, while it comes."""
+"""Compares the output with the expectations while both are being written."""
 
 import fcntl
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from simulator.verify.verdict import Deviation, Finding, Findings, Verdict
 from simulator.verify.verification import read_expected, unit_findings
 
 _AT_ONCE = 2_000
-"""Lines of a file that are read before the units they touch are compared."""
+"""How many lines of a file are read before the units that they concern are compared."""
 
 _BLOCKS = 20
-"""So many times that many lines of output are read in one look: a second or two."""
+"""How many times `_AT_ONCE` lines of output are read in one look: a second or two."""
 
 _OPEN_UNITS = 20_000
-"""With so many units outstanding the expectations are read no further, unless something has come that they may explain."""
+"""With so many open units no more expectations are read, unless output has come that needs an explanation."""
 
 
 class Compared(NamedTuple):
@@ -35,11 +35,11 @@ class Compared(NamedTuple):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What one look found, in all so far. `units` are complete; `outstanding` ones are expected, or not explained so far.
+    """The state after a look, in totals. `units` are complete; `outstanding` ones are open or not yet explained.
 
-    Unless `has_read_all` of the expectations, more of them are outstanding. `has_moved` tells whether there was anything
-    new, `is_behind` whether there is more already. When it `is_complete`, everything expected has come and nobody is
-    writing expectations any more.
+    Unless `has_read_all` of the expectations, more units are outstanding. `has_moved` is set if there was anything new,
+    `is_behind` if more output is already there. When it `is_complete`, all expected output has come, and no process writes
+    expectations any more.
     """
 
     notifications: int
@@ -57,13 +57,13 @@ class Look(msgspec.Struct, frozen=True):
 class Following:
     """Follows one run of the service.
 
-    A unit is compared with each look in which something of it came. Memory holds what is outstanding (about 3 KB a unit, of
-    no more than `_OPEN_UNITS` units if nothing is ahead of its expectation), some 150 bytes for each unit that is
-    complete, so that what comes twice is noticed, and 300 for each dead letter.
+    A unit is compared in each look in which something of it came. Memory holds about 3 KB for each outstanding unit; they are at
+    most `_OPEN_UNITS` if no output is ahead of its expectations. It also holds some 150 bytes for each complete unit, to detect
+    doubled output, and 300 for each dead letter.
     """
 
     def __init__(self, rules: Rules, files: Compared, catch_up: Callable[[], None] = lambda: None) -> None:
-        """`catch_up` brings the files up to date, where they are copies of something else."""
+        """`catch_up` updates the files if they are copies of topics."""
         self._rules = rules
         self._catch_up = catch_up
         self._expected, self._notifications, self._dead_letters = map(TailedFile, files)
@@ -80,12 +80,12 @@ class Following:
         """Read and compare all that is new.
 
         Raises:
-            TransportRefused: A file cannot be read, was cut, or the expectations are damaged.
+            TransportRefused: A file cannot be read or was cut, or the expectations are damaged.
         """
         before = self._progress
         self._catch_up()
         is_behind = all(self._read_output() for _ in range(_BLOCKS))
-        # In this order: what has come so far was expected before, unless somebody is writing still.
+        # In this order: output that has come is in the expectations by now, unless they are still being written.
         is_being_written = self._is_being_written()
         is_all_read = self._explain()
         is_final = is_all_read and not is_being_written and not is_behind
@@ -106,7 +106,7 @@ class Following:
         )
 
     def give_up(self) -> None:
-        """Nothing more will come: what is outstanding is lost."""
+        """End the comparison without further output: all that is outstanding is lost."""
         while self._read_expected():
             self._compare(is_final=True)
         self._touched.update(self._open)
@@ -115,7 +115,7 @@ class Following:
         self._letters.end(self._findings)
 
     def verdict(self) -> Verdict:
-        """What was found so far."""
+        """Return the verdict so far."""
         return Verdict(
             self._rules.strategy,
             len(self._done),
@@ -138,7 +138,7 @@ class Following:
     # Reading
 
     def _read_output(self) -> bool:
-        """Read some of what came, and compare; whether anything did."""
+        """Read and compare some of the new output; return whether there was any."""
         before = self._progress, self._findings.total
         for line in self._notifications.lines(_AT_ONCE):
             self._note(read_notification(line))
@@ -163,14 +163,14 @@ class Following:
         unit = observed.unit
         if unit in self._done:
             if not observed.is_possible_duplicate:
-                what = f"{observed.notification_id} ({observed.event}) came when all of its unit had come"
+                what = f"{observed.notification_id} ({observed.event}) came after all output of its unit had come"
                 self._findings.add(Finding(Deviation.DOUBLED, unit, what))
             return
         self._seen.setdefault(unit, []).append(observed)
         (self._touched if unit in self._open else self._unexplained).add(unit)
 
     def _explain(self) -> bool:
-        """Read expectations for what came, and compare; whether all of them were read."""
+        """Read expectations for the output, and compare; return whether all expectations were read."""
         while len(self._open) < _OPEN_UNITS or self._unexplained:
             is_more = self._read_expected()
             self._compare(is_final=False)
@@ -180,7 +180,7 @@ class Following:
         return False
 
     def _read_expected(self) -> bool:
-        """Some of the expectations; whether there were any."""
+        """Read some of the expectations; return whether there were any."""
         before = self._expectations
         for line in self._expected.lines(_AT_ONCE):
             self._expectations += 1
@@ -188,28 +188,28 @@ class Following:
             if isinstance(expected, ExpectedGarbage):
                 self._letters.expect(expected, self._findings)
             elif expected.unit not in self._done:
-                # As it stands: that is a third of what it takes when it is read.
+                # The undecoded line takes a third of the memory.
                 self._open.setdefault(expected.unit, line)
                 self._unexplained.discard(expected.unit)
                 self._touched.add(expected.unit)
         return self._expectations != before
 
     def _is_being_written(self) -> bool:
-        """Whether a simulation holds its lock on the expectations."""
+        """Return whether a simulation holds its lock on the expectations."""
         try:
             with self._expected.path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         except OSError:
-            # It is not there yet; or it cannot be read, which reading it tells.
+            # The file is missing, or unreadable, in which case reading it raises the error.
             return False
         return False
 
     # Comparing
 
     def _compare(self, *, is_final: bool) -> None:
-        """The units that were touched. One that deviates is done with: the first deviation ends it all."""
+        """Compare the units with new lines. A unit with a deviation is closed, because any deviation ends the run."""
         for name in self._touched:
             expected = read_expected(self._open[name], 0)
             assert isinstance(expected, ExpectedUnit)
@@ -224,7 +224,7 @@ class Following:
         self._touched.clear()
 
     def _refuse_unexplained(self) -> None:
-        """What came of units that nobody expects."""
+        """Report the output of units that are not expected."""
         for name in self._unexplained:
             for each in self._seen.pop(name):
                 self._findings.add(Finding(Deviation.UNEXPECTED, name, f"{each.notification_id} ({each.event}): no such unit"))

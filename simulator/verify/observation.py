@@ -1,4 +1,4 @@
-"""Reads what the service wrote: one notification or dead letter per line."""
+"""Reads the service's output: one notification or dead letter per line."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ from simulator.generate.iso_tree import XmlRefused, parse_iso_xml
 
 
 class ObservedReport(msgspec.Struct, frozen=True):
-    """What a pain.002 says; None where it says nothing. `reason` is a code or a proprietary one."""
+    """The content of a pain.002; None for what it does not contain. `reason` is an ISO code or a proprietary one."""
 
     message_id: str | None = None
     original_message_id: str | None = None
@@ -36,9 +36,9 @@ class ObservedReport(msgspec.Struct, frozen=True):
 
 
 class ObservedNotification(msgspec.Struct, frozen=True):
-    """A notification by its headers, of the unit that its key names; `report` is None where its value is no report.
+    """A notification by its key (the unit) and headers; `report` is None if the value is no report.
 
-    `partition` is that of its source position, None if that is none.
+    `partition` is that of its source position; None without a valid one.
     """
 
     unit: str
@@ -54,9 +54,9 @@ class ObservedNotification(msgspec.Struct, frozen=True):
 
 
 class ObservedDeadLetter(msgspec.Struct, frozen=True):
-    """A dead letter by the headers it got; the position is that of the record (partition, offset), None if it names none.
+    """A dead letter by its headers; `position` is its record's partition and offset, None if it names none.
 
-    `is_requeued` if its record was a dead letter before, which somebody sent again.
+    `is_requeued` is set if the record came from a requeue of an earlier dead letter.
     """
 
     reason: str
@@ -66,7 +66,7 @@ class ObservedDeadLetter(msgspec.Struct, frozen=True):
 
 
 def read_notification(line: bytes) -> ObservedNotification | Defect:
-    """What a line without its newline notifies of."""
+    """Read a notification from a line without its newline."""
     read = decode_line(line)
     if isinstance(read, Defect):
         return read
@@ -90,7 +90,7 @@ def read_notification(line: bytes) -> ObservedNotification | Defect:
 
 
 def read_dead_letter(line: bytes) -> ObservedDeadLetter | Defect:
-    """What a line without its newline set aside."""
+    """Read a dead letter from a line without its newline."""
     read = decode_line(line)
     if isinstance(read, Defect):
         return read
@@ -109,7 +109,7 @@ def _position(text: str | None) -> tuple[int, int] | None:
 
 
 def _find_report(value: bytes) -> ObservedReport | None:
-    """The report of any of the three target types that have one."""
+    """Return the report in the value, for any of the three target types that have one."""
     try:
         tree: Any = parse_iso_xml(value).tree if value.lstrip().startswith(b"<") else msgspec.json.decode(value)
     except (XmlRefused, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -133,7 +133,7 @@ def _find_report(value: bytes) -> ObservedReport | None:
 
 
 def _at(tree: Any, *tags: str) -> Any:
-    """The element below, the first where it repeats; None where there is none."""
+    """Return the element at the path, the first if it repeats; None if it is absent."""
     for tag in tags:
         tree = tree.get(tag) if isinstance(tree, Mapping) else None
         if isinstance(tree, list):

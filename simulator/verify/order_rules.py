@@ -1,10 +1,10 @@
-"""What each strategy promises about the order of a unit's notifications and about the mark `incomplete`.
+"""Checks what each strategy promises about the order of a unit's notifications, and about the marks.
 
-SEQUENCE, one numbering: ascending over the whole unit, but for what is marked `late`. SEQUENCE, a numbering per flow:
-ascending per flow only where every flow's envelopes arrived in their own order; elsewhere what follows a later one of its flow
-is marked `late`. STRICT_SEQUENCE: ascending per flow. Both: nothing is marked `late` that follows no later one. FULL_*: the
-envelope that completes the data first, then what had waited in order of arrival, then the rest as it arrives. Another strategy:
-no order is known, none is checked.
+SEQUENCE with one numbering: ascending over the whole unit, except for what is marked `late`. SEQUENCE with a numbering per flow:
+ascending per flow only if every flow's envelopes arrived in order; else what follows a later one of its flow is marked `late`.
+STRICT_SEQUENCE: ascending per flow. For both, nothing is marked `late` unless it follows a later one. FULL_*: first the envelope
+that completes the data, then those that had waited in order of arrival, then the rest as it arrives. Other strategies: the order
+is unknown and not checked.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -21,9 +21,9 @@ _FULL = frozenset({"FULL_PAIN001", "FULL_PAIN001_AND_CUSTOM_DATA", "FULL_PAIN001
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What the service was configured with. The keys count only for the strategy that waits for them.
+    """The service's configuration. The data keys are used only by the strategy that waits for them.
 
-    `target_type` tells whether a notification's value is a report at all. `deadline_ms` is how long what is stashed waits.
+    `target_type` decides whether a notification's value is a report. `deadline_ms` is how long a stashed envelope waits.
     """
 
     strategy: str
@@ -46,14 +46,14 @@ class Rules(msgspec.Struct, frozen=True):
 
     @property
     def required(self) -> frozenset[str]:
-        """What a gathering strategy waits for, as the header `incomplete` names it."""
+        """What a gathering strategy waits for, in the words of the header `incomplete`."""
         custom = self.custom_data_keys if self.strategy == "FULL_PAIN001_AND_CUSTOM_DATA" else ()
         pds = self.pds_data_keys if self.strategy == "FULL_PAIN001_AND_PDS_DATA" else ()
         return frozenset((*PART_TYPES, *(f"customData:{key}" for key in custom), *(f"pdsData:{name}" for name in pds)))
 
 
 class Seen(NamedTuple):
-    """An expected notification as it was first observed: of which envelope, and which of its process objects."""
+    """An expected notification as first observed, with its envelope and the index of its process object."""
 
     envelope: ExpectedEnvelope
     at: int
@@ -61,9 +61,9 @@ class Seen(NamedTuple):
 
 
 def order_findings(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> Iterator[Finding]:
-    """What is wrong about order and marks. `seen` has each notification once, in the order of the output.
+    """Yield the deviations in order and marks. `seen` has each notification once, in the order of the output.
 
-    Possible duplicates are left out: they were decided by a storage that had forgotten.
+    Possible duplicates are left out, because the storage behind them had lost its state.
     """
     sure = [each for each in seen if not each.observed.is_possible_duplicate]
     if rules.gathers:
@@ -89,9 +89,9 @@ def _gathering(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> Iterat
 
 
 def _is_slow(unit: ExpectedUnit, rules: Rules) -> bool:
-    """Whether the unit was written so slowly that a deadline may pass while nothing is missing but what has not happened yet.
+    """Return whether the unit was written so slowly that a deadline may pass before all its envelopes were written.
 
-    A sequence is not concerned: it waits for what was overtaken, and nothing is overtaken by more than the window.
+    This does not affect sequences: they wait only for overtaken envelopes, which are at most the window away.
     """
     return unit.lasts_ms > rules.deadline_ms // 2
 
@@ -131,7 +131,7 @@ def _kept_order(envelopes: Iterable[ExpectedEnvelope]) -> bool:
 
 
 def _descents(unit: ExpectedUnit, seen: Sequence[Seen], places: Sequence[tuple[int, int]]) -> Iterator[Finding]:
-    """Whatever stands behind something that has a later place."""
+    """Yield a finding for whatever comes behind something of a later place."""
     highest: tuple[int, int] | None = None
     before = ""
     for each, place in zip(seen, places, strict=True):
@@ -142,7 +142,10 @@ def _descents(unit: ExpectedUnit, seen: Sequence[Seen], places: Sequence[tuple[i
 
 
 def _after_later(unit: ExpectedUnit, seen: Iterable[Seen], lane_of: Callable[[ExpectedEnvelope], str]) -> frozenset[str]:
-    """The ids of the envelopes that came after a later one of their lane, or may have: what notifies of nothing is not seen."""
+    """Return the ids of envelopes that came, or may have come, after a later one of their lane.
+
+    Envelopes without notifications are not visible in the output, so they may have come before any other.
+    """
     told = {each.envelope.envelope_id for each in seen}
     highest: dict[str, int] = {}
     for envelope in unit.envelopes:
@@ -158,11 +161,11 @@ def _after_later(unit: ExpectedUnit, seen: Iterable[Seen], lane_of: Callable[[Ex
 
 
 def _unmarked(unit: ExpectedUnit, seen: Iterable[Seen]) -> Iterator[Finding]:
-    """Whatever follows a later one of its flow and does not say so; `seen` are those of a flow that are not marked `late`."""
+    """Yield a finding for what follows a later one without a mark. `seen` are those of a flow that are not marked `late`."""
     highest: Seen | None = None
     for each in seen:
         if highest is not None and each.envelope.sequence < highest.envelope.sequence:
-            yield _finding(unit, Deviation.NOT_MARKED, each, f"came after {_named(highest)} and is not marked late")
+            yield _finding(unit, Deviation.NOT_MARKED, each, f"came after {_named(highest)}, but is not marked late")
         else:
             highest = each
 
@@ -178,7 +181,7 @@ def _false_marks(
 
 
 def _hidden_gaps(unit: ExpectedUnit, envelopes: Iterable[ExpectedEnvelope], seen: Sequence[Seen]) -> Iterator[Finding]:
-    """Whatever follows a lost number directly must name it."""
+    """Yield a finding for what directly follows a lost number without naming it."""
     lost: list[int] = []
     for envelope in envelopes:
         if envelope.is_lost:

@@ -1,4 +1,4 @@
-"""One unit's story: how its envelopes arrived, and line by line what was done about it."""
+"""The story of one unit: how its envelopes arrived, and what the service did about each."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -11,7 +11,7 @@ from connectors.port import TransportRefused
 from simulator.expectation import Expected, ExpectedUnit
 
 _CANDIDATES = 5_000
-"""So many units are looked at, at most."""
+"""The most units that are examined."""
 
 _read_expected = msgspec.json.Decoder(Expected).decode
 
@@ -27,7 +27,7 @@ class StepKind(StrEnum):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One thing that happened. `event` names the events, `note` says why (`waits for sequence:1`); either may be empty."""
+    """One step of the story. `event` names the events, `note` gives the reason (`waits for sequence:1`); both may be empty."""
 
     kind: StepKind
     sequence: int
@@ -37,7 +37,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """One line of a unit, duplicates included. `line` is without its newline, `offset` where it begins in its partition."""
+    """One line of a unit, duplicates included. `line` has no newline; `offset` is its start in the partition file."""
 
     partition: int
     offset: int
@@ -67,9 +67,9 @@ _read_envelope = msgspec.json.Decoder(_Envelope).decode
 
 
 def find_unit(expectations: Iterable[bytes]) -> ExpectedUnit | None:
-    """A unit worth telling: nothing lost, late or contradicted, one numbering, as much out of order as a few lines can show.
+    """Return a unit that makes a good example: nothing lost, late or contradicted, one numbering, and some disorder.
 
-    `expectations` are lines of `expected.jsonl`; the best of the first few thousand units is taken.
+    `expectations` are lines of `expected.jsonl`; the best of the first few thousand units is chosen.
     """
     best, best_score, looked_at = None, 0, 0
     for line in expectations:
@@ -86,7 +86,7 @@ def find_unit(expectations: Iterable[bytes]) -> ExpectedUnit | None:
 
 
 def arrivals_of(unit: ExpectedUnit, in_directory: Path) -> tuple[Arrival, ...]:
-    """The unit's lines in the order of its partition file.
+    """Return the unit's lines in the order of its partition file.
 
     Raises:
         TransportRefused: The file cannot be read.
@@ -96,11 +96,11 @@ def arrivals_of(unit: ExpectedUnit, in_directory: Path) -> tuple[Arrival, ...]:
         with path.open("rb") as file:
             return tuple(_arrivals(unit, file))
     except OSError as error:
-        raise TransportRefused(str(path), f"{error.strerror or error}; simulate first") from error
+        raise TransportRefused(str(path), f"{error.strerror or error}; run `simulate` first") from error
 
 
 def render_story(steps: Sequence[Step]) -> tuple[str, ...]:
-    """A line per arrival with what was done at once, and a line, set in, for everything that followed from it."""
+    """Return a line per arrival with its immediate effect, and an indented line for each further step that it caused."""
     has_flows = len({step.flow for step in steps}) > 1
     lines: list[str] = []
     arrived: Step | None = None
@@ -118,7 +118,7 @@ def render_story(steps: Sequence[Step]) -> tuple[str, ...]:
 
 
 def _arrivals(unit: ExpectedUnit, lines: Iterable[bytes]) -> Iterator[Arrival]:
-    """Only lines in which the unit's name stands are read; it may be part of another's name."""
+    """Yield the unit's arrivals. Only lines that contain the unit's name are decoded; it may be part of another name."""
     name = unit.unit.encode()
     offset = 0
     for line in lines:
@@ -133,7 +133,7 @@ def _arrivals(unit: ExpectedUnit, lines: Iterable[bytes]) -> Iterator[Arrival]:
 
 
 def _interest(unit: ExpectedUnit) -> int:
-    """Pairs that arrived the wrong way round, less what makes the story long; 0 for what should not be told."""
+    """Score a unit: inverted pairs count for it, length against it; 0 for units that are unsuitable."""
     arrived = [each.arrived for each in unit.envelopes if each.arrived is not None and not each.late]
     if len(arrived) != len(unit.envelopes) or not 4 <= len(arrived) <= 8 or any(each.conflicts for each in unit.envelopes):
         return 0

@@ -1,4 +1,4 @@
-"""Reads a file that grows, as `tail -F` does, and what was rotated out of it too."""
+"""Reads a growing file as `tail -F` does, and the files rotated out of it."""
 
 import os
 from collections.abc import Iterator
@@ -10,22 +10,23 @@ from connectors.port import TransportRefused
 
 
 class TailedFile:
-    """Hands out each complete line once, those of rotated files first. The file may not be there yet, and others may take its
-    place, several between two looks.
+    """Returns each complete line once, those of rotated files first.
+
+    The file may be missing at first, and may be replaced any number of times between two looks.
 
     Raises:
-        TransportRefused: The file cannot be read, or became shorter than what was read of it.
+        TransportRefused: The file cannot be read, or is shorter than what was read of it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: BinaryIO | None = None
         self._offset = 0
-        # The highest number of those that were rotated before the file that is open.
+        # The highest number of the files rotated before the open one.
         self._number = 0
 
     def lines(self, most: int) -> Iterator[bytes]:
-        """Up to `most` lines that are there now, without their newlines; fewer only where no more is there."""
+        """Yield up to `most` lines, without newlines; fewer only if there are no more now."""
         for _ in range(most):
             try:
                 line = self._next_line()
@@ -41,7 +42,7 @@ class TailedFile:
             self._file = None
 
     def _next_line(self) -> bytes | None:
-        """The file that was opened is read to its end before the one that took its place."""
+        """Return the next line. The open file is read to its end before the one that replaced it."""
         while True:
             if self._file is None and not self._open_next():
                 return None
@@ -49,7 +50,7 @@ class TailedFile:
             line = self._read_line(self._file)
             if line is not None or not self._is_replaced(self._file):
                 return line
-            # It was written to until it was replaced.
+            # The writer may have appended until the replacement.
             line = self._read_line(self._file)
             if line is not None or not self._open_next():
                 return line
@@ -59,12 +60,12 @@ class TailedFile:
         if line.endswith(b"\n"):
             self._offset += len(line)
             return line[:-1]
-        # The rest of it may follow.
+        # The rest of the line may follow.
         file.seek(self._offset)
         return None
 
     def _open_next(self) -> bool:
-        """What was rotated behind the open file, else the file itself, as long as it is not rotated just then."""
+        """Open the next file: the first rotated behind the open one, else the current one unless it is being rotated."""
         while True:
             behind = self._rotated_behind(self._file)
             try:
@@ -78,13 +79,13 @@ class TailedFile:
                 file.close()
                 continue
             self._number = behind[0].number if behind else self._number
-            # Not sooner: while it is open no other file can have its identity.
+            # Not earlier: while the old file is open, no other file can get its inode.
             self.close()
             self._file, self._offset = file, 0
             return True
 
     def _rotated_behind(self, file: BinaryIO | None) -> list[Rotated]:
-        """Those written after `file`, in order. Where `file` itself is among the rotated, it counts no more from now on."""
+        """Return the files rotated after `file`, in order. If `file` was rotated itself, note its number."""
         rotated = find_rotated(self.path, after=self._number)
         own = next((each.number for each in rotated if file is not None and _is(each.path, file)), 0)
         self._number = max(self._number, own)
@@ -93,12 +94,12 @@ class TailedFile:
     def _is_replaced(self, file: BinaryIO) -> bool:
         status = os.fstat(file.fileno())
         if status.st_size < self._offset:
-            raise TransportRefused(str(self.path), f"it has {status.st_size} bytes, {self._offset} were read: it was cut")
+            raise TransportRefused(str(self.path), f"it has {status.st_size} bytes, but {self._offset} were read: it was cut")
         return self.path.exists() and not _is(self.path, file)
 
 
 def _is(path: Path, file: BinaryIO) -> bool:
-    """Whether this is the name of that file."""
+    """Return whether the path names this open file."""
     try:
         named, opened = path.stat(), os.fstat(file.fileno())
     except FileNotFoundError:

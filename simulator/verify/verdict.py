@@ -9,7 +9,7 @@ EXAMPLES_PER_DEVIATION = 5
 
 
 class Deviation(StrEnum):
-    """All the ways in which output can differ from what was promised."""
+    """The ways in which output can differ from what was promised."""
 
     LOST = "lost"
     DOUBLED = "doubled"
@@ -26,7 +26,7 @@ class Deviation(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One deviation: where (a unit, or a source position) and what, in a sentence."""
+    """One deviation: where (a unit or a source position), and a sentence in `what`."""
 
     deviation: Deviation
     where: str
@@ -34,7 +34,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What was looked at and what was found. `counts` has every deviation; `examples` the first few of each."""
+    """The result. `counts` has an entry for every deviation, `examples` the first few findings of each."""
 
     strategy: str
     units: int
@@ -47,7 +47,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def is_good(self) -> bool:
-        """Something was expected, and every promise was held."""
+        """Whether something was expected and no deviation was found."""
         return self.units > 0 and not any(count for _, count in self.counts)
 
 
@@ -76,7 +76,7 @@ class Findings:
 
 
 def render_text(verdict: Verdict) -> str:
-    """For people: what was compared, then a line per deviation that occurred, with its examples."""
+    """Return the verdict for people: a summary, then a line per deviation that occurred, with examples."""
     lines = [
         f"{verdict.notifications} notifications of {verdict.units} units compared by {verdict.strategy}, "
         f"{verdict.incomplete} marked incomplete, {verdict.late} late; {verdict.dead_letters} dead letters."
@@ -87,13 +87,13 @@ def render_text(verdict: Verdict) -> str:
             found = (each for each in verdict.examples if each.deviation is deviation)
             lines.extend(f"    {each.where}: {each.what}" for each in found)
     if not verdict.units:
-        lines.append("No units are expected: simulate first, or name the expectations with --expected.")
+        lines.append("No units are expected: run `simulate` first, or give the file of expectations with --expected.")
     if verdict.is_good:
         lines.append("0 lost, 0 doubled, 0 out of order, 0 with wrong content: every promise was held.")
     return "\n".join(lines)
 
 
 def render_json(verdict: Verdict) -> str:
-    """For machines: the verdict as one JSON object, `good` first and the counts by deviation."""
+    """Return the verdict for programs: one JSON object, `good` first, with counts by deviation."""
     fields = msgspec.structs.asdict(verdict) | {"counts": {each.value: count for each, count in verdict.counts}}
     return msgspec.json.encode({"good": verdict.is_good} | fields).decode()

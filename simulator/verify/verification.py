@@ -1,4 +1,4 @@
-"""Compares what came out with what the simulator expected, when everything has come."""
+"""Compares the complete output with the expectations."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,8 +23,7 @@ _read_observed = msgspec.json.Decoder(ObservedNotification).decode
 
 
 def verify_files(rules: Rules, expected: Path, notifications: Path, dead_letters: Path) -> Verdict:
-    """The same with files, the outputs with what was rotated out of them; an output that is not there is an empty one, a last
-    line without its end is not there yet.
+    """Compare files. Rotated output files are included; a missing output counts as empty, a last line without its end is ignored.
 
     Raises:
         TransportRefused, TransportUnavailable: A file cannot be read, or the expectations are damaged.
@@ -33,13 +32,13 @@ def verify_files(rules: Rules, expected: Path, notifications: Path, dead_letters
 
 
 def verify(rules: Rules, expected: Iterable[bytes], notifications: Iterable[bytes], dead_letters: Iterable[bytes]) -> Verdict:
-    """Compare lines (without their newlines) of expectations and of output, each in its order.
+    """Compare lines (without newlines) of expectations and output, each in order.
 
-    Memory holds one bucket of units, a few MB of lines per bucket at most, and the garbage; the rest lies in temporary files, as
-    large as the expectations and a third of the output. A unit that was simulated twice counts once.
+    Memory holds one bucket of units, at most a few MB of lines each, and the garbage. The rest is in temporary files, as large as
+    the expectations and a third of the output. A unit that was simulated twice counts once.
 
     Raises:
-        TransportRefused: A line of the expectations is damaged, or there is no room for temporary files.
+        TransportRefused: A line of the expectations is damaged, or there is no space for temporary files.
     """
     findings = Findings()
     try:
@@ -48,7 +47,7 @@ def verify(rules: Rules, expected: Iterable[bytes], notifications: Iterable[byte
             totals = _sort_observed(notifications, buckets, findings)
             units = sum(_verify_bucket(lines, rules, findings) for lines in buckets.each())
     except OSError as error:
-        raise TransportRefused("temporary files", f"{error.strerror or error}; make room, or set TMPDIR") from error
+        raise TransportRefused("temporary files", f"{error.strerror or error}; free some space, or set TMPDIR") from error
     letters = DeadLetterCheck(rules)
     for each in garbage:
         letters.expect(each, findings)
@@ -75,10 +74,10 @@ def _sort_expected(lines: Iterable[bytes], buckets: Buckets) -> list[ExpectedGar
 
 
 def read_expected(line: bytes, number: int) -> Expected:
-    """Line `number` of the expectations.
+    """Decode line `number` of the expectations.
 
     Raises:
-        TransportRefused: It is damaged.
+        TransportRefused: The line is damaged.
     """
     try:
         expected: Expected = _read_expected(line)
@@ -120,7 +119,7 @@ def _verify_bucket(lines: Iterator[bytes], rules: Rules, findings: Findings) -> 
 
 
 def unit_findings(unit: ExpectedUnit, observed: Iterable[ObservedNotification], rules: Rules) -> Iterator[Finding]:
-    """All that is wrong with one unit's notifications, which come in the order of the output."""
+    """Yield all deviations of one unit's notifications, which are in the order of the output."""
     wanted = {
         process.notification_id: (envelope, index)
         for envelope in unit.envelopes
@@ -131,15 +130,15 @@ def unit_findings(unit: ExpectedUnit, observed: Iterable[ObservedNotification], 
     for each in observed:
         identifier = each.notification_id
         if identifier not in wanted or wanted[identifier][0].is_lost:
-            yield Finding(Deviation.UNEXPECTED, unit.unit, f"{identifier} ({each.event}) was not to be notified of")
+            yield Finding(Deviation.UNEXPECTED, unit.unit, f"{identifier} ({each.event}) is not an expected notification")
         elif identifier not in seen:
             seen[identifier] = Seen(*wanted[identifier], each)
         elif not each.is_possible_duplicate:
-            yield Finding(Deviation.DOUBLED, unit.unit, f"{identifier} ({each.event}) came again")
+            yield Finding(Deviation.DOUBLED, unit.unit, f"{identifier} ({each.event}) was published more than once")
     for identifier, (envelope, index) in wanted.items():
         if identifier not in seen and not envelope.is_lost:
             event = f"{envelope.processes[index].event} ({envelope.flow} #{envelope.sequence})"
-            yield Finding(Deviation.LOST, unit.unit, f"{event} was sent, and nothing came of it")
+            yield Finding(Deviation.LOST, unit.unit, f"{event} was sent, but was not notified of")
     yield from order_findings(unit, list(seen.values()), rules)
     yield from content_findings(unit, list(seen.values()), rules)
 

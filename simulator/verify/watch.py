@@ -1,4 +1,4 @@
-"""Looks again and again, until there is something to say in the end."""
+"""Looks repeatedly until there is a verdict."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,16 +9,16 @@ from simulator.verify.verdict import Verdict
 
 
 class Watch(NamedTuple):
-    """How often to look, and for how long nothing may move while something is outstanding."""
+    """The interval between looks, and how long to wait without progress while something is outstanding."""
 
     interval_ms: int
     longest_wait_ms: int
 
 
 def keep_watch(following: Following, watch: Watch, now: Callable[[], int], pause: Pause, say: Callable[[Look], None]) -> Verdict:
-    """Say what each look found; end at completeness, at the first deviation, or without progress.
+    """Report each look to `say`; end when complete, at the first deviation, or after too long without progress.
 
-    What is outstanding then is lost. `now` is in milliseconds and never goes back.
+    Output that is outstanding at such an end is lost. `now` is in milliseconds and never goes back.
     """
     moved_ms = now()
     while True:

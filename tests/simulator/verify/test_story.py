@@ -43,7 +43,7 @@ def test_arrivals_are_the_units_lines_where_they_lie(known_run: Callable):
 
 
 def test_without_the_input_there_are_no_arrivals(known_run: Callable, tmp_path: Path):
-    with pytest.raises(TransportRefused, match="simulate first"):
+    with pytest.raises(TransportRefused, match="run `simulate` first"):
         arrivals_of(find_unit(known_run(units=300).expected_lines), tmp_path / "elsewhere")
 
 

@@ -392,7 +392,7 @@ def test_a_verdict_counts_all_and_shows_the_first_few(judged: Callable):
     assert len(verdict.examples) == 5
     text = render_text(verdict)
     assert "40 lost" in text
-    assert "was sent, and nothing came of it" in text
+    assert "was sent, but was not notified of" in text
     read = msgspec.json.decode(render_json(verdict))
     assert read["good"] is False
     assert read["counts"]["lost"] == 40
