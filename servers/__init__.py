@@ -1,1 +1,1 @@
-"""Real Kafka, Redis and Infinispan servers on loopback, for trying and for tests. Imports nothing of ours."""
+"""Real Kafka, Redis and Infinispan servers on loopback, for trials and tests. Imports none of the service's packages."""

@@ -1,4 +1,4 @@
-"""`python -m servers start | stop`: what `make servers` and `make servers-stop` call."""
+"""`python -m servers start | stop`, as called by `make servers` and `make servers-stop`."""
 
 import sys
 from argparse import ArgumentParser
@@ -11,10 +11,15 @@ _ORDERS = {"start": start_local, "stop": stop_local}
 
 
 def main() -> int:
-    """0 if all run, or none; 1 with the reason otherwise; 130 after Ctrl-C, which ends no server."""
-    parser = ArgumentParser(prog="python -m servers", description="Kafka, Redis and Infinispan on loopback, for trying.")
+    """Return the exit code: 0 if all servers run (or none, after `stop`), 1 with the reason, 130 after Ctrl-C.
+
+    Ctrl-C ends no server.
+    """
+    parser = ArgumentParser(prog="python -m servers", description="Start or stop Kafka, Redis and Infinispan on loopback.")
     parser.add_argument("order", choices=_ORDERS)
-    parser.add_argument("--directory", type=Path, default=Path("run/servers"), help="data and logs (run/servers)")
+    parser.add_argument(
+        "--directory", type=Path, default=Path("run/servers"), help="directory of data and logs (default: run/servers)"
+    )
     arguments = parser.parse_args()
     try:
         _ORDERS[arguments.order](arguments.directory, print)

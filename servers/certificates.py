@@ -1,4 +1,4 @@
-"""Certificates for TLS on loopback, made at run time: nothing secret is kept in the project."""
+"""Makes certificates for TLS on loopback at run time, so that the project contains no secrets."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ _NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost"
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Files in PEM. A client must trust `authority`; `key` and `certificate` are the server's, `both` has the two in one."""
+    """PEM files. Clients must trust `authority`; `key` and `certificate` belong to the server, and `both` holds the two."""
 
     authority: Path
     key: Path
@@ -24,10 +24,10 @@ class Certificates:
 
     @classmethod
     def make(cls, directory: Path) -> Self:
-        """Those of `directory`, made when they are not there yet. Valid for 127.0.0.1 and localhost, for 30 days.
+        """Return the certificates in `directory`; make them if missing. Valid for 127.0.0.1 and localhost, for 30 days.
 
         Raises:
-            ProgramMissing: There is no openssl.
+            ProgramMissing: openssl is not installed.
         """
         made = cls(*(directory / name for name in ("authority.pem", "server.key", "server.pem", "server-both.pem")))
         with locked(directory / "lock"):
@@ -53,6 +53,6 @@ def _openssl(*arguments: str | Path) -> None:
     program = shutil.which("openssl")
     if program is None:
         raise ProgramMissing(
-            "Certificates are made by openssl, and it is not on PATH", "On Debian and Ubuntu: apt-get install openssl"
+            "Certificates need openssl, and there is no openssl on PATH", "On Debian and Ubuntu: apt-get install openssl"
         )
-    subprocess.run([program, *map(str, arguments)], capture_output=True, check=True)  # noqa: S603 - all ours.
+    subprocess.run([program, *map(str, arguments)], capture_output=True, check=True)  # noqa: S603 - all arguments are fixed.

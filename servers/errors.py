@@ -1,33 +1,33 @@
-"""What can keep a server from running. Each says what to do."""
+"""The errors of starting and stopping servers. Each text says what to do."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 
 class ServersError(Exception):
-    """Any of the failures below; its text is meant for whoever asked for the servers."""
+    """The base of the errors below; the text is meant for the user who started the servers."""
 
 
 class ProgramMissing(ServersError):
-    """A program that the servers need is not there, or is too old."""
+    """A program that the servers need is missing, or too old."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what}. {remedy}")
 
 
 class JarsMissing(ServersError):
-    """Maven could not bring a server's jars."""
+    """Maven could not fetch a server's jars."""
 
     def __init__(self, name: str, words: Sequence[str]) -> None:
         reason = "\n  ".join(words)
         super().__init__(
-            f"Maven could not fetch the jars of {name}. Maven Central, or a mirror named in ~/.m2/settings.xml, must be in reach "
-            f"once; afterwards they are kept. Maven says:\n  {reason}"
+            f"Maven could not fetch the jars of {name}. Maven Central, or a mirror named in ~/.m2/settings.xml, must be "
+            f"reachable once; then the jars are kept. Maven's output:\n  {reason}"
         )
 
 
 class StartFailed(ServersError):
-    """The server ended by itself, or did not answer in time. `log` is where it says more."""
+    """The server ended by itself, or did not answer in time. `log` is its log file."""
 
     def __init__(self, name: str, reason: str, log: Path, words: Sequence[str]) -> None:
         self.log = log
@@ -36,7 +36,7 @@ class StartFailed(ServersError):
 
 
 class NotRunning(ServersError):
-    """Somebody wants to signal a server that does not run."""
+    """A signal was requested for a server that does not run."""
 
     def __init__(self, name: str, directory: Path) -> None:
         super().__init__(f"{name} in {directory} does not run; start it first")

@@ -1,4 +1,4 @@
-"""Servers that end with those who use them, also when these were killed."""
+"""Servers that are stopped when the processes that use them have ended, even if these were killed."""
 
 import fcntl
 import os
@@ -17,10 +17,10 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 
 @contextmanager
 def leased(directory: Path) -> Iterator[Path]:
-    """`directory`, whose servers are stopped and which is removed when the last process has left this context or ended.
+    """Yield `directory`. Its servers are stopped, and it is removed, when the last process has left this context or ended.
 
-    A lease is a shared lock, which the kernel counts. Each holder starts a keeper, a process that waits for the lock to be
-    free; the first one that gets it clears up, and the others find nothing to do.
+    A lease is a shared file lock, which the kernel tracks. Each holder starts a keeper, a process that waits for the exclusive
+    lock. The first keeper that gets it clears the directory; the others find nothing to do.
     """
     descriptor = _shared_lock(directory)
     try:
@@ -34,12 +34,12 @@ def leased(directory: Path) -> Iterator[Path]:
 
 
 def keep(directory: Path) -> None:
-    """Wait until nobody holds a lease on the directory, and clear it away."""
+    """Wait until no process holds a lease on the directory, and clear it."""
     _clear_away(directory, fcntl.LOCK_EX)
 
 
 def clear_leftovers(parent: Path) -> None:
-    """Clear away every directory in `parent` on which nobody holds a lease: their keepers were killed, or the machine was."""
+    """Clear the directories in `parent` without a lease holder: their keepers were killed, or the machine crashed."""
     for path in parent.glob(f"*{_SUFFIX}"):
         with suppress(BlockingIOError):
             _clear_away(path.with_suffix(""), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,7 +62,7 @@ def _clear_away(directory: Path, mode: int) -> None:
 
 
 def _shared_lock(directory: Path) -> int:
-    """Waits while the directory is being cleared away, and then begins a new one."""
+    """Return a descriptor with the shared lock. Waits while the directory is being cleared, and starts a new one."""
     path = _lease_of(directory)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
@@ -78,7 +78,7 @@ def _lease_of(directory: Path) -> Path:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the locked file is still the one of that name: whoever cleared away has removed it."""
+    """Return whether the locked file still has this name; clearing a directory removes the file."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

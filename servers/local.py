@@ -1,4 +1,4 @@
-"""One server of each kind in a directory, for people: what `make servers` starts and `conf/local.conf` uses."""
+"""One server of each kind in a directory, for users: started by `make servers`, and configured by `conf/local.conf`."""
 
 import os
 from collections.abc import Callable
@@ -17,17 +17,17 @@ from servers.redis.server import RedisServer
 from servers.server import Server, forget_taken_ports, stop_all
 
 PORTS = {"kafka": 9092, "controller": 9093, "redis": 6379, "infinispan": 11222}
-"""Taken if they are free; else others are."""
+"""The usual ports; others are chosen if these are taken."""
 
 ADDRESSES = "written-by-make-servers.conf"
-"""Where in the directory the configuration finds them."""
+"""The file in the directory from which the configuration reads the addresses."""
 
 _TOPICS = ("IPF_PROCESSING_DATA", "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS")
 _PARTITIONS = 4
 _JAVA = ("-Xmx1g",)
 
 _ADDRESSES = """\
-# Written anew at each `make servers`; conf/local.conf includes it.
+# Rewritten by each `make servers`; conf/local.conf includes it.
 ipf.processing-data.ingress.kafka.consumer.kafka-clients.bootstrap.servers = "{kafka}"
 payment-status-notification {{
   kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"
@@ -38,10 +38,10 @@ payment-status-notification {{
 
 
 def start_local(directory: Path, say: Callable[[str], None]) -> None:
-    """Start those that do not run, make the topics that are missing, and write down the addresses. `say` gets a line each.
+    """Start the servers that do not run, create missing topics, and write the addresses. `say` gets a line per server.
 
     Raises:
-        ServersError: Something has to be installed, then none is started; or one could not be started, the others run.
+        ServersError: A program is missing, and no server was started; or some server did not start, while the others run.
     """
     find_java()
     find_redis()
@@ -57,11 +57,11 @@ def start_local(directory: Path, say: Callable[[str], None]) -> None:
         addresses = _ADDRESSES.format(kafka=kafka.bootstrap, redis=redis.url, infinispan=infinispan.url)
         (directory / ADDRESSES).write_text(addresses)
         if moved:
-            say(f"another address than before, for another process has its port: {', '.join(moved)}. Restart what uses it")
+            say(f"new address, because another process has the old port: {', '.join(moved)}. Restart the programs that use it")
 
 
 def stop_local(directory: Path, say: Callable[[str], None]) -> None:
-    """Stop those that run; data, logs and the addresses stay."""
+    """Stop the running servers; data, logs and the addresses stay."""
     stopped = stop_all(directory)
     say(f"stopped: {', '.join(stopped)}" if stopped else f"no server runs in {directory}")
 
@@ -74,7 +74,7 @@ def _start_together(servers: list[Server], say: Callable[[str], None]) -> None:
 
 
 def _find_failure(server: Server, say: Callable[[str], None]) -> str | None:
-    """Why it could not be started; None if it runs."""
+    """Start the server; return the reason if it could not be started, else None."""
     was_running = server.is_running
     try:
         server.start()

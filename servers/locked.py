@@ -1,4 +1,4 @@
-"""One at a time among processes: a lock on a file, which the kernel releases when its holder dies."""
+"""Mutual exclusion of processes by a file lock, which the kernel releases when its holder dies."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Waits until no other process is inside. The file and its directory are made if they are missing, and stay."""
+    """Wait until no other process is inside. The file and its directory are created if missing, and are not removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

@@ -1,4 +1,4 @@
-"""Picks the ports of a server."""
+"""Chooses the ports of a server."""
 
 import random
 import socket
@@ -6,13 +6,13 @@ import socket
 LOOPBACK = "127.0.0.1"
 
 _LOWEST, _BEYOND = 15_000, 32_000
-"""Below what Linux gives to clients (32 768 and up): while a server is down, none of them takes its port."""
+"""Below the client ports of Linux (32 768 and up), so that no client takes the port of a server that is down."""
 
 _TRIES = 1_000
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on it now. Connections of a server that has just ended do not count."""
+    """Return whether a server could listen on the port now. Leftover connections of an ended server do not count."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -23,7 +23,7 @@ def is_free(port: int) -> bool:
 
 
 def pick_port(wanted: int | None = None) -> int:
-    """`wanted` if it is free, else one that is. Drawn at random, so that several who pick at once do not meet."""
+    """Return `wanted` if it is free, else a random free port, so that processes that choose at once do not collide."""
     if wanted is not None and is_free(wanted):
         return wanted
     drawn = random.SystemRandom()

@@ -1,4 +1,4 @@
-"""A process that outlives whoever started it, and is found again by its id and the instant it began."""
+"""A process that outlives its starter, and is identified by its id and start time."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from typing import Self
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LOOK_SECONDS = 0.001
 _RUNNING, _ANY = b"RSDTtIKWP", b"RSDTtIKWPZX"
-"""Letters of proc(5): all but Z and X, which have ended."""
+"""State letters of proc(5); Z and X, which `_RUNNING` leaves out, mean that the process has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process and no other that later gets its id. `began` is in the kernel's ticks since `boot`."""
+    """A process, not to be confused with a later one of the same id. `began` is in kernel ticks since `boot`."""
 
     pid: int
     began: int
@@ -27,7 +27,7 @@ class Process:
 
     @classmethod
     def launch(cls, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Self:
-        """Start it in a session of its own, with what it says appended to `log`. No signal of the terminal reaches it."""
+        """Start a process in a session of its own, so that no terminal signal reaches it; its output is appended to `log`."""
         writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -40,7 +40,7 @@ class Process:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """The process that `path` names, if it still runs."""
+        """Return the process that the file `path` describes, if it still runs."""
         try:
             process = cls(**json.loads(path.read_bytes()))
         except FileNotFoundError:
@@ -54,11 +54,11 @@ class Process:
 
     @property
     def is_running(self) -> bool:
-        """Also while it is paused; no longer once it has ended and only waits to be reaped."""
+        """Whether it runs or is paused. False once it has ended, even if it was not reaped yet."""
         return self._is_it(_RUNNING)
 
     def send(self, number: signal.Signals) -> bool:
-        """Signal it; false if it has ended. The id cannot pass to another process between the look and the signal."""
+        """Send a signal; return False if the process has ended. No other process with its id can get the signal."""
         descriptor = self._open(_RUNNING)
         if descriptor is None:
             return False
@@ -71,9 +71,9 @@ class Process:
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Whether it ended in time, with all of its threads: the first may be gone while another still holds a port.
+        """Return whether the process and all its threads ended in time: another thread may still hold a port.
 
-        It need not be a child of ours; if it is one, it is reaped.
+        The process need not be a child; a child is reaped.
         """
         descriptor = self._open(_ANY)
         if descriptor is not None:
@@ -88,30 +88,30 @@ class Process:
         return True
 
     def pause(self) -> bool:
-        """SIGSTOP; on return none of its threads runs any more. False if it has ended."""
+        """Send SIGSTOP, and return once all threads have stopped; False if the process has ended."""
         stopped = self.send(signal.SIGSTOP)
         while stopped and self.is_running and not _is_stopped(self.pid):
             sleep(_LOOK_SECONDS)
         return stopped
 
     def terminate(self) -> None:
-        """SIGTERM, which reaches it also when it is paused."""
+        """Send SIGTERM, and SIGCONT so that a paused process gets it too."""
         self.send(signal.SIGTERM)
         self.send(signal.SIGCONT)
 
     def finish(self, seconds: float) -> None:
-        """Wait until it has ended; SIGKILL if it has not in time."""
+        """Wait until the process has ended; send SIGKILL if it does not end in time."""
         if not self.wait(seconds):
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the process is gone."""
         self.send(signal.SIGKILL)
         while not self.wait(60):
             pass
 
     def _open(self, states: bytes) -> int | None:
-        """A descriptor of it, None if it is in none of these states or is another one."""
+        """Return a pidfd; None if the process is in none of these states or another one has its id."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -129,12 +129,12 @@ class Process:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether all of its threads are; they stop one after the other."""
+    """Return whether all threads have stopped; they stop one after the other."""
     return all((fields := _fields(path)) is None or fields[0] in b"TZX" for path in Path(f"/proc/{pid}/task").glob("*/stat"))
 
 
 def _fields(stat: Path) -> list[bytes] | None:
-    """From the third on, the state (proc(5)); None if there is no such process or thread."""
+    """Return the fields from the third, the state, on (proc(5)); None without such a process or thread."""
     try:
         return stat.read_bytes().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What all servers have in common: a directory, ports that stay, a process, and the question whether it answers."""
+"""The base of all servers: a directory, fixed ports, a process, and a readiness check."""
 
 import json
 import re
@@ -15,24 +15,24 @@ from servers.ports import is_free, pick_port
 from servers.process import Process
 
 START_SECONDS = 120
-"""A JVM that needs 4 s on a quiet machine was seen to need 23 s on a busy one."""
+"""The default time limit of a start. A JVM that takes 4 s on a quiet machine took 23 s on a busy one."""
 
 _STOP_SECONDS = 30
 _LOOK_SECONDS = 0.05
 _LINES_SHOWN = 8
 _TELLING = re.compile("ERROR|FATAL|Exception")
 PROCESS = "process.json"
-"""Which process it is, in its directory."""
+"""The file in the server's directory that identifies its process."""
 
 _PORTS = "ports.json"
 _BEGINNING = "---- started by us ----"
 
 
 class Server(ABC):
-    """A server whose everything lies in `directory`: ports, process id, data, log.
+    """A server that keeps everything in `directory`: ports, process id, data, log.
 
-    The value is a handle on the directory and keeps nothing else: another process that makes one with the same directory and
-    settings has the same server. `wanted` names ports to be taken if they are free; once chosen, they stay.
+    The object has no state of its own: another process that makes one with the same directory and settings gets the same
+    server. `wanted` names preferred ports; ports once chosen stay.
     """
 
     name: ClassVar[str]
@@ -48,7 +48,7 @@ class Server(ABC):
 
     @property
     def process(self) -> Process | None:
-        """None if it does not run."""
+        """The running process; None if the server does not run."""
         return Process.read(self.directory / PROCESS)
 
     @property
@@ -56,18 +56,18 @@ class Server(ABC):
         return self.process is not None
 
     def start(self, seconds: float = START_SECONDS) -> Self:
-        """Start it on its ports and data, unless it runs, and wait until it answers.
+        """Start the server on its ports and data unless it runs, and wait until it answers.
 
         Raises:
             ProgramMissing, JarsMissing: Something has to be installed.
-            StartFailed: It ended, or did not answer within `seconds`; then it is killed.
+            StartFailed: The server ended, or did not answer within `seconds` and was killed.
         """
         self.launch()
         self.wait_until_ready(seconds)
         return self
 
     def launch(self) -> None:
-        """The same without waiting: several that are launched before the first is waited for come up together."""
+        """Start the server without waiting. Launch several before waiting for the first, so that they start in parallel."""
         with locked(self.directory / "lock"):
             if not self.is_running:
                 with self.log.open("a") as log:
@@ -77,7 +77,7 @@ class Server(ABC):
                 Process.launch(command, self.log, environment).write(self.directory / PROCESS)
 
     def wait_until_ready(self, seconds: float = START_SECONDS) -> None:
-        """Raises StartFailed if it ends, or does not answer within `seconds`; then it is killed."""
+        """Wait until the server answers. Raise StartFailed if it ends, or does not answer in time; then it is killed."""
         until = monotonic() + seconds
         while not self.is_ready():
             if not self.is_running:
@@ -89,21 +89,21 @@ class Server(ABC):
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """Whether it serves clients now. Never raises, and takes no longer than a few seconds."""
+        """Return whether the server serves clients now. Never raises, and takes a few seconds at most."""
 
     def stop(self) -> None:
-        """Let it end in good order, paused or not; killed after 30 s. Harmless if it does not run."""
+        """End the server in good order, paused or not; kill it after 30 s. No effect if it does not run."""
         if process := self.process:
             process.terminate()
             process.finish(_STOP_SECONDS)
 
     def kill(self) -> None:
-        """`kill -9`; it is gone on return. Harmless if it does not run."""
+        """Kill the server with SIGKILL, and wait until it is gone. No effect if it does not run."""
         if process := self.process:
             process.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nobody, from the return on and until `resume`."""
+        """Stop the server with SIGSTOP: until `resume` it keeps its connections but answers none of them."""
         process = self.process
         if process is None or not process.pause():
             raise NotRunning(self.name, self.directory)
@@ -114,13 +114,13 @@ class Server(ABC):
             raise NotRunning(self.name, self.directory)
 
     def restart(self, seconds: float = START_SECONDS) -> None:
-        """Stop it and start it on the same ports and data."""
+        """Stop the server, and start it on the same ports and data."""
         self.stop()
         self.start(seconds)
 
     @abstractmethod
     def _prepared(self) -> tuple[Sequence[str], Mapping[str, str]]:
-        """Writes what it reads at its start, and gives command and environment. Called before each start."""
+        """Write the files that the server reads at its start; return command and environment. Called before each start."""
 
     def _chosen_ports(self, wanted: Mapping[str, int]) -> Mapping[str, int]:
         if self._ports_file.exists():
@@ -135,10 +135,10 @@ class Server(ABC):
         return ports
 
     def _refuse_taken_ports(self) -> None:
-        """Else another server there could be taken for ours, until ours notices."""
+        """Raise if a port is taken: another server on it could be mistaken for this one."""
         taken = [port for port in self.ports.values() if not is_free(port)]
         if taken:
-            raise StartFailed(self.name, f"cannot listen on port {taken[0]}, another process does", self.log, ())
+            raise StartFailed(self.name, f"cannot listen on port {taken[0]}, another process uses it", self.log, ())
 
     def _failure(self, reason: str) -> StartFailed:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
@@ -148,9 +148,9 @@ class Server(ABC):
 
 
 def forget_taken_ports(directory: Path) -> bool:
-    """Let the server of `directory` choose again at its next start if another process has one of its ports; whether it has to.
+    """Make the server of `directory` choose new ports at its next start if one is taken; return whether that is so.
 
-    Else they stay: whoever runs remembers the address.
+    A running server keeps its ports, since its users know the address.
     """
     with locked(directory / "lock"):
         ports = directory / _PORTS
@@ -163,7 +163,7 @@ def forget_taken_ports(directory: Path) -> bool:
 
 
 def stop_all(directory: Path) -> list[str]:
-    """Stop every server that was started anywhere below `directory`, whoever did; the directories of those that ran."""
+    """Stop every server started below `directory`, by any process; return the directories of those that ran."""
     running = {path.parent: process for path in sorted(directory.rglob(PROCESS)) if (process := Process.read(path))}
     for process in running.values():
         process.terminate()

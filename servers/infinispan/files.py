@@ -1,4 +1,4 @@
-"""What an Infinispan server reads at its start."""
+"""Writes the configuration files of an Infinispan server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +41,7 @@ _AUTHENTICATION = '<authentication mechanisms="BASIC DIGEST"/>'
 
 
 def infinispan_xml(port: int, *, has_users: bool) -> str:
-    """The server's configuration. Without `has_users` everybody may do everything."""
+    """Return the server's configuration. Without `has_users`, access is unrestricted."""
     if not has_users:
         return _SERVER.format(host=LOOPBACK, port=port, security="", realm="", authentication="")
     realm = ' security-realm="default"'
@@ -49,7 +49,7 @@ def infinispan_xml(port: int, *, has_users: bool) -> str:
 
 
 def write_users(directory: Path, users: Mapping[str, str]) -> None:
-    """Into the two files that the realm reads."""
+    """Write the users to the two files that the security realm reads."""
     passwords = "".join(f"{name}={password}\n" for name, password in users.items())
     (directory / "users.properties").write_text(f"#$REALM_NAME=default$\n{passwords}")
     (directory / "groups.properties").write_text("".join(f"{name}=admin\n" for name in users))

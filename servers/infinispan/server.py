@@ -1,4 +1,4 @@
-"""An Infinispan server: one node, spoken to by REST."""
+"""An Infinispan server of one node, used over REST."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ _ANSWER_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class InfinispanSettings:
-    """How a server is set up. With `users`, password by name, nobody else is let in; BASIC and DIGEST are offered."""
+    """The setup of a server. With `users` (passwords by name) only they have access, by BASIC or DIGEST authentication."""
 
     users: Mapping[str, str] | None = None
     java_options: Sequence[str] = QUICK_JAVA
 
 
 class InfinispanServer(Server):
-    """See `Server`. It begins without caches; those made over REST, and counters, survive with their configuration."""
+    """A `Server`. It starts without caches. Caches created over REST and counters survive a restart."""
 
     name: ClassVar[str] = "infinispan"
     port_names: ClassVar[Sequence[str]] = ("infinispan",)
@@ -43,19 +43,19 @@ class InfinispanServer(Server):
         return f"http://{LOOPBACK}:{self.ports['infinispan']}"
 
     def client(self) -> httpx.Client:
-        """A new client with the first user's name, if there are users; whoever takes it closes it."""
+        """Return a new client, logged in as the first user if there are users. The caller closes it."""
         user = next(iter((self.settings.users or {}).items()), None)
         return httpx.Client(
             base_url=self.url, auth=user, headers={"Accept-Encoding": "identity"}, timeout=_ANSWER_SECONDS, trust_env=False
         )
 
     def create_cache(self, name: str, definition: Mapping[str, object]) -> None:
-        """`definition` as the server's JSON has it, such as `{"local-cache": {…}}`; refused if there is another of that name."""
+        """Create a cache from the server's JSON, such as `{"local-cache": {…}}`; fails if the name is used otherwise."""
         with self.client() as client:
             client.post(f"/rest/v2/caches/{name}", json=definition).raise_for_status()
 
     def is_ready(self) -> bool:
-        """Whether it says of itself that it is healthy; the status code alone says nothing."""
+        """Return whether the server reports that it is healthy; the status code alone does not show it."""
         try:
             with self.client() as client:
                 return client.get("/rest/v2/container/health/status").text == "HEALTHY"

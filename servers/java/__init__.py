@@ -1,1 +1,1 @@
-"""The Java that servers and Spark run on, their jars from Maven Central, and how they log."""
+"""The Java for servers and Spark, their jars from Maven Central, and their log configuration."""

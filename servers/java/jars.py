@@ -1,4 +1,4 @@
-"""Brings the jars of a server, or of what Spark reads with, from Maven Central, once per checkout and pom."""
+"""Fetches the jars of a server, or of Spark's connectors, from Maven Central, once per checkout and pom."""
 
 import hashlib
 import os
@@ -14,8 +14,9 @@ from servers.locked import locked
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _HOME = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "resequencer")
 CACHE = _CHECKOUT / ".servers" if os.access(_CHECKOUT, os.W_OK) else _HOME
-"""A directory of jars per server, named after its pom's content: another version is another directory. In the home of whoever
-runs what somebody else has installed.
+"""One directory of jars per server, named after a hash of its pom, so that another version gets another directory.
+
+It lies in the checkout, or in the user's cache directory if the checkout is not writable.
 """
 
 _FETCH_SECONDS = 1_200
@@ -23,12 +24,12 @@ _LINES_SHOWN = 5
 
 
 def get_jars(name: str) -> Path:
-    """The directory with all jars of `servers/poms/<name>`; fetched by Maven when it is not there yet.
+    """Return the directory with all jars of `servers/poms/<name>`; Maven fetches them if they are missing.
 
-    May be called by several processes at once: one fetches, the others wait.
+    Several processes may call this at once: one fetches, the others wait.
 
     Raises:
-        ProgramMissing: They have to be fetched, and there is no Maven.
+        ProgramMissing: The jars are missing, and Maven is not installed.
         JarsMissing: Maven failed.
     """
     pom = Path(__file__).parents[1] / "poms" / name / "pom.xml"
@@ -41,14 +42,14 @@ def get_jars(name: str) -> Path:
 
 
 def _fetch(name: str, pom: Path, jars: Path) -> None:
-    """Without the network if the local repository has them all; the directory appears whole or not at all."""
+    """Fetch the jars, offline if the local repository has them all. The directory appears complete or not at all."""
     maven = shutil.which("mvn")
     if maven is None:
         raise ProgramMissing(
             f"The jars of {name} are fetched by Maven, and there is no mvn on PATH",
             "Install Maven 3.6 or newer. On Debian and Ubuntu: apt-get install maven",
         )
-    print(f"Fetching the jars of {name} (once)", file=sys.stderr)  # noqa: T201 - it takes a while.
+    print(f"Fetching the jars of {name} (once)", file=sys.stderr)  # noqa: T201 - It takes a while.
     draft = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=CACHE))
     try:
         said = _copied(maven, pom, draft, "--offline")
@@ -62,14 +63,14 @@ def _fetch(name: str, pom: Path, jars: Path) -> None:
 
 
 def _copied(maven: str, pom: Path, target: Path, mode: str) -> list[str] | None:
-    """Maven's complaints, None when all went well."""
+    """Return the first lines of Maven's output if it failed; None if it succeeded."""
     command = [maven, mode, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}", "-Dstyle.color=never"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)  # noqa: S603 - all ours.
     except subprocess.TimeoutExpired:
-        return [f"nothing: it was ended after {_FETCH_SECONDS} s"]
+        return [f"no output: it was ended after {_FETCH_SECONDS} s"]
     if done.returncode == 0:
         return None
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return lines[:_LINES_SHOWN] or [f"nothing: it ended with {done.returncode}"]
+    return lines[:_LINES_SHOWN] or [f"no output: it ended with exit code {done.returncode}"]

@@ -1,4 +1,4 @@
-"""What Kafka and Infinispan log, as log4j2 reads it: to the process's output, which is the server's log file."""
+"""The log4j2 configuration of Kafka and Infinispan: they log to stdout, which is the server's log file."""
 
 from pathlib import Path
 

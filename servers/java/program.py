@@ -1,4 +1,4 @@
-"""Finds the Java that Kafka and Infinispan run on."""
+"""Finds a Java for Kafka and Infinispan."""
 
 import os
 import re
@@ -10,16 +10,16 @@ from servers.errors import ProgramMissing
 
 OLDEST = 17
 QUICK_JAVA = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Up early and small; for throughput give it the default compilers and more heap."""
+"""Options for a quick start and little memory; for throughput use the default compilers and more heap."""
 
 _REMEDY = (
-    f"Install a JDK {OLDEST} or newer, or let JAVA_HOME name one. On Debian and Ubuntu: apt-get install openjdk-17-jdk-headless"
+    f"Install a JDK {OLDEST} or newer, or set JAVA_HOME to one. On Debian and Ubuntu: apt-get install openjdk-17-jdk-headless"
 )
 _ANSWER_SECONDS = 60
 
 
 def find_java() -> Path:
-    """The `java` of JAVA_HOME, else that of PATH.
+    """Return the `java` of JAVA_HOME, else that on PATH.
 
     Raises:
         ProgramMissing: There is none, or it is older than `OLDEST`.
@@ -32,13 +32,13 @@ def find_java() -> Path:
     version = _version(found)
     if version < OLDEST:
         raise ProgramMissing(
-            f"Kafka and Infinispan need Java {OLDEST} or newer, and {found} is {version or 'of no known version'}", _REMEDY
+            f"Kafka and Infinispan need Java {OLDEST} or newer, but {found} is {version or 'of unknown version'}", _REMEDY
         )
     return Path(found)
 
 
 def _version(java: str) -> int:
-    """The major version, 0 if the program does not say one. `1.8.0` is 8."""
+    """Return the major version; 0 if the program does not print one. `1.8.0` is 8."""
     said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)  # noqa: S603 - found by us.
     match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
     return int(match[1]) if match else 0

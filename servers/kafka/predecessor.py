@@ -1,9 +1,9 @@
-"""Has the controller unregister a broker that died, before its successor starts.
+"""Makes the controller unregister a broker that was killed, before its successor starts.
 
-Seen in Kafka 4.3.1: the successor of a broker that was killed goes by its predecessor's registration at first, and leads what
-that led. It sends the ends of decided transactions to itself, where nobody listens yet; then the registration runs out, its
-partitions have no leader, and those ends are dropped for good, as of topics that were deleted. The positions that such a
-transaction carried stay undecided for ever. Where partitions have copies, another broker leads them by then.
+Seen in Kafka 4.3.1: at first, the successor of a killed broker uses its predecessor's registration and leads its partitions.
+It sends the ends of decided transactions to itself while its listener is not yet open. Then the registration expires, the
+partitions have no leader, and these ends are dropped for good, as if the topics had been deleted. So the positions in such a
+transaction stay undecided for ever. In a cluster with replicas another broker leads the partitions by then.
 """
 
 import os
@@ -21,17 +21,17 @@ _LOOK_SECONDS = 0.02
 
 
 def controller_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Of the same node, as a controller alone that gives brokers no time."""
+    """Return the properties of the same node as a controller only, on which broker sessions expire almost at once."""
     listener = next(each for each in properties["listeners"].split(",") if each.startswith("CONTROLLER:"))
     kept = {name: value for name, value in properties.items() if name not in _OF_BROKERS}
     return {**kept, **_ALONE, "listeners": listener}
 
 
 def unregister_predecessor(command: Sequence[str], log: Path, note: Path) -> None:
-    """Runs the controller by itself until it has. `note` names its process meanwhile.
+    """Run the controller alone until it has unregistered the broker. Meanwhile `note` holds its process id.
 
-    One that is unregistered already, by a start that died, is waited for in vain for some seconds. Whatever goes wrong shows when
-    the broker itself does not come up.
+    If an interrupted start has unregistered the broker already, this waits some seconds in vain. A failure here shows when the
+    broker itself does not start.
     """
     begin = log.stat().st_size
     controller = Process.launch(command, log, os.environ)
@@ -41,12 +41,12 @@ def unregister_predecessor(command: Sequence[str], log: Path, note: Path) -> Non
         if led is not None:
             _find(_UNREGISTERED, controller, log, led, _UNREGISTERED_SECONDS)
     finally:
-        controller.terminate()  # In good order: what it says that it does is not yet in its log.
+        controller.terminate()  # Not killed: what it has logged may not be in its metadata log yet.
         controller.finish(_END_SECONDS)
 
 
 def _find(words: str, controller: Process, log: Path, begin: int, seconds: float) -> int | None:
-    """Where the words begin behind `begin`, once they were said."""
+    """Return where the words begin in the log behind `begin`, once they are there; None if they do not come in time."""
     until = monotonic() + seconds
     while controller.is_running and monotonic() < until:
         with log.open("rb") as file:

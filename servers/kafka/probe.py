@@ -1,4 +1,4 @@
-"""Asks a broker for metadata, by hand: a client would start threads and complain in the log as long as there is no answer."""
+"""Asks a broker for metadata over a plain socket; a client would start threads and log every failed try."""
 
 import socket
 import struct
@@ -14,7 +14,7 @@ _SECONDS = 2
 
 
 def knows_a_broker(port: int) -> bool:
-    """Whether it answers, and with a broker: one that its controller has not let in yet knows of none."""
+    """Return whether the server answers with a broker; one that its controller has not yet admitted reports none."""
     try:
         with closing(socket.create_connection((LOOPBACK, port), _SECONDS)) as connection:
             connection.settimeout(_SECONDS)

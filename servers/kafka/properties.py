@@ -11,7 +11,7 @@ SCRAM = "SCRAM-SHA-512"
 _ALONE = {
     "process.roles": "broker,controller",
     "node.id": "1",
-    # One copy of everything: there is one broker.
+    # One replica each, because there is one broker.
     "default.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -26,11 +26,11 @@ _ALONE = {
 _FOR_TRYING = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    # A topic that a client mistypes is an error, as where rights are given out.
+    # A mistyped topic must fail in a client, as on a cluster with access control.
     "auto.create.topics.enable": "false",
-    # Nothing is lost by age. The same in hours becomes a negative time.
+    # Records never expire. The same setting in hours would become a negative time.
     "log.retention.ms": "-1",
-    # One that stood still has nobody to hand over to, and would drop the ends of transactions (servers/kafka/predecessor.py).
+    # A paused broker has no other to hand over to, and would drop the ends of transactions (servers/kafka/predecessor.py).
     "broker.session.timeout.ms": "30000",
     "broker.heartbeat.interval.ms": "250",
 }
@@ -41,7 +41,7 @@ _AUTHORIZED = {
     "listener.name.sasl.scram-sha-512.sasl.jaas.config": _LOGIN,
     "listener.name.sasl_tls.scram-sha-512.sasl.jaas.config": _LOGIN,
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    # Whoever gives no name: the broker itself, its controller, and who administers it.
+    # Connections without a name: the broker itself, its controller, and administrators.
     "super.users": "User:ANONYMOUS",
 }
 
@@ -49,7 +49,7 @@ _AUTHORIZED = {
 def kafka_properties(
     ports: Mapping[str, int], data: Path, certificates: Certificates | None, *, has_users: bool
 ) -> dict[str, str]:
-    """`certificates` adds the listener TLS, `has_users` SASL and authorization, both of them SASL_TLS too."""
+    """Return the properties. `certificates` adds the listener TLS, `has_users` SASL and authorization; both add SASL_TLS."""
     listeners = {"PLAINTEXT": (ports["kafka"], "PLAINTEXT")}
     listeners |= {"TLS": (ports["tls"], "SSL")} if certificates else {}
     listeners |= {"SASL": (ports["sasl"], "SASL_PLAINTEXT")} if has_users else {}

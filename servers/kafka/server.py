@@ -29,11 +29,11 @@ _FORMAT_SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """How a broker is set up. The plaintext listener is always there.
+    """The setup of a broker. The plaintext listener is always there.
 
-    `tls` adds a listener with certificates of our own. `users`, password by name, adds one for SASL/SCRAM-SHA-512 (and with
-    `tls` a third for both) and turns authorization on: users may do what ACLs allow and nothing else, whoever comes by a
-    listener that asks for no name may do everything. `properties` are laid over those of the broker.
+    `tls` adds a listener with own certificates. `users` (passwords by name) adds one for SASL/SCRAM-SHA-512, and with `tls` a
+    third for both. It also turns authorization on: users may do only what ACLs allow, while a connection through a listener
+    without login may do everything. `properties` override those of the broker.
     """
 
     tls: bool = False
@@ -43,7 +43,7 @@ class KafkaSettings:
 
 
 class KafkaServer(Server):
-    """See `Server`. Topics are made with `create_topics`; the broker makes none by itself."""
+    """A `Server`. `create_topics` creates topics; the broker creates none automatically."""
 
     name: ClassVar[str] = "kafka"
     port_names: ClassVar[Sequence[str]] = ("kafka", "controller", "tls", "sasl", "sasl_tls")
@@ -54,7 +54,7 @@ class KafkaServer(Server):
 
     @property
     def bootstrap(self) -> str:
-        """Address of the plaintext listener."""
+        """The address of the plaintext listener."""
         return f"{LOOPBACK}:{self.ports['kafka']}"
 
     @property
@@ -74,11 +74,11 @@ class KafkaServer(Server):
         return Certificates.make(self.directory / "certificates")
 
     def admin(self) -> KafkaAdminClient:
-        """A new client on the plaintext listener; whoever takes it closes it."""
+        """Return a new admin client on the plaintext listener. The caller closes it."""
         return KafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=30_000)
 
     def create_topics(self, *names: str, partitions: int = 4, config: Mapping[str, str] | None = None) -> None:
-        """Returns when each has its leaders. Those that exist already are left as they are."""
+        """Create the topics, and return once all have leaders. Existing topics are left unchanged."""
         topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config or {})}
         with closing(self.admin()) as admin:
             for name in names:
@@ -86,7 +86,7 @@ class KafkaServer(Server):
                     admin.create_topics({name: topic}, wait_for_metadata=True)
 
     def is_ready(self) -> bool:
-        """Whether it answers for its topics."""
+        """Return whether the broker answers metadata requests."""
         return knows_a_broker(self.ports["kafka"])
 
     def _prepared(self) -> tuple[Sequence[str], Mapping[str, str]]:
@@ -105,7 +105,7 @@ class KafkaServer(Server):
         return [*java, "kafka.Kafka", str(path)], os.environ
 
     def _format(self, java: Sequence[str], properties: Path, data: Path) -> None:
-        """Once in the life of the data. What a format that was interrupted left behind has never been served."""
+        """Format the data directory, once. Data of an interrupted format was never used and is deleted."""
         formatted = self.directory / "formatted"
         if formatted.exists():
             return

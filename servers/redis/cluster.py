@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.05
 
 
 class RedisCluster:
-    """`nodes` are servers of their own, to be killed, paused and started again one by one or together."""
+    """A cluster. Its `nodes` are servers that can be killed, paused and restarted one by one or together."""
 
     name = "redis cluster"
 
@@ -31,14 +31,14 @@ class RedisCluster:
 
     @property
     def url(self) -> str:
-        """Of the first node; a client that knows clusters finds the others."""
+        """The URL of the first node; a cluster client finds the others."""
         return self.nodes[0].url
 
     def start(self, seconds: float = START_SECONDS) -> Self:
-        """Start the nodes that do not run, make them a cluster the first time, and wait until all slots are served.
+        """Start the nodes that do not run, form the cluster the first time, and wait until all slots are served.
 
         Raises:
-            ProgramMissing, StartFailed: See `Server.start`.
+            ProgramMissing, StartFailed: As `Server.start`.
         """
         self.launch()
         self.wait_until_ready(seconds)
@@ -56,11 +56,11 @@ class RedisCluster:
         until = monotonic() + seconds
         while not self.is_ready():
             if monotonic() > until:
-                raise StartFailed(self.name, f"did not come together within {seconds:g} s", self.nodes[0].log, ())
+                raise StartFailed(self.name, f"did not form a cluster within {seconds:g} s", self.nodes[0].log, ())
             sleep(_LOOK_SECONDS)
 
     def is_ready(self) -> bool:
-        """Whether every node knows all others and that all slots are served."""
+        """Return whether every node knows all others and all slots are served."""
         return all(_is_joined(node) for node in self.nodes)
 
     def stop(self) -> None:
@@ -72,7 +72,7 @@ class RedisCluster:
             node.kill()
 
     def _join(self) -> None:
-        """May be done again, and by several processes at once."""
+        """Form the cluster. Safe to repeat, also by several processes at once."""
         bounds = [_SLOTS * number // MASTERS for number in range(MASTERS + 1)]
         for node, (first, beyond) in zip(self.nodes, pairwise(bounds), strict=True):
             with closing(node.client()) as client:
@@ -85,12 +85,12 @@ def _take_slots(client: redis.Redis, first: int, last: int) -> None:
     try:
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
     except redis.ResponseError as error:
-        if "busy" not in str(error):  # It has them already.
+        if "busy" not in str(error):  # The node has the slots already.
             raise
 
 
 def _is_joined(node: RedisServer) -> bool:
-    """Whether the node knows all others, and that all slots are served."""
+    """Return whether the node knows all others and all slots are served."""
     if not node.is_ready():
         return False
     with closing(node.client()) as client:

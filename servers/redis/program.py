@@ -1,4 +1,4 @@
-"""Finds the Redis server, and installs Debian's where that is possible."""
+"""Finds the Redis server; on Debian and Ubuntu, root gets it installed."""
 
 import os
 import shutil
@@ -17,10 +17,10 @@ _INSTALL = ("apt-get", "install", "-y", "-qq", "redis-server")
 
 
 def find_redis() -> Path:
-    """`redis-server` of PATH. Root on Debian and its kind gets it installed, by one process while others wait.
+    """Return `redis-server` from PATH. For root on Debian and Ubuntu one process installs it, while others wait.
 
     Raises:
-        ProgramMissing: There is none, and we may not or could not install it.
+        ProgramMissing: There is none, and it could not be installed.
     """
     found = shutil.which("redis-server")
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
@@ -34,10 +34,10 @@ def find_redis() -> Path:
 
 
 def _install() -> None:
-    print("Installing redis-server", file=sys.stderr)  # noqa: T201 - it takes a while, and changes the machine.
+    print("Installing redis-server", file=sys.stderr)  # noqa: T201 - It takes a while, and changes the machine.
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for command in (_UPDATE, _INSTALL):
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_INSTALL_SECONDS, check=False)  # noqa: S603 - all ours.
         if done.returncode:
             words = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["nothing"]
-            raise ProgramMissing(f"There is no redis-server on PATH, and '{' '.join(command)}' says: {words[0]}", _REMEDY)
+            raise ProgramMissing(f"There is no redis-server on PATH, and '{' '.join(command)}' failed: {words[0]}", _REMEDY)

@@ -18,11 +18,11 @@ _ANSWER_SECONDS = 2
 
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
-    """How a server is set up.
+    """The setup of a server.
 
-    `append` is when its log reaches the disk; with `none` there is no log, and a server that ends forgets everything.
-    `user` and `password` make one user who may do everything, and turn the one without a password off. With `tls` there is
-    no other port. `replica_of` is the port of the server that it copies. `cluster` makes a node of one, without slots.
+    `append` sets when the append-only file is synced; with `none` there is no file, and a restart loses all data. `user` and
+    `password` create one user with all rights, and disable the default user without password. With `tls` there is only the TLS
+    port. `replica_of` is the port of the server to copy. `cluster` makes a cluster node without slots.
     """
 
     append: Literal["always", "everysec", "none"] = "always"
@@ -36,7 +36,7 @@ class RedisSettings:
 
 
 class RedisServer(Server):
-    """See `Server`."""
+    """A `Server`."""
 
     name: ClassVar[str] = "redis"
     port_names: ClassVar[Sequence[str]] = ("redis", "bus")
@@ -47,7 +47,7 @@ class RedisServer(Server):
 
     @property
     def url(self) -> str:
-        """With user and password; with `tls`, also with what the client must trust."""
+        """The URL with user and password; with `tls`, also with the authority to trust."""
         settings = self.settings
         who = f"{settings.user}:{settings.password}@" if settings.password else ""
         address = f"{who}{LOOPBACK}:{self.ports['redis']}/0"
@@ -58,11 +58,11 @@ class RedisServer(Server):
         return Certificates.make(self.directory / "certificates")
 
     def client(self) -> redis.Redis:
-        """A new client that answers with bytes; whoever takes it closes it."""
+        """Return a new client that returns bytes. The caller closes it."""
         return redis.Redis.from_url(self.url, socket_timeout=_ANSWER_SECONDS, socket_connect_timeout=_ANSWER_SECONDS)
 
     def is_ready(self) -> bool:
-        """Whether it answers and has read its data; a replica: whether it has its copy too."""
+        """Return whether the server answers and has loaded its data; for a replica, whether its copy is complete too."""
         client = self.client()
         try:
             replication = client.info("replication")

@@ -60,7 +60,7 @@ def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(direct
     RedisServer(directory / "run" / "servers" / "redis").kill()
     after = order("start", directory)
     assert after.returncode == 0, after.stderr
-    assert "another address" not in after.stdout
+    assert "new address" not in after.stdout
     assert {each.path: each.value for each in load(directory / "conf" / "local.conf", []).effective} == configured
 
     stopped = order("stop", directory)

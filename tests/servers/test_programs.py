@@ -38,7 +38,7 @@ def test_java_17_or_newer_is_enough(programs: Path, said: str, is_enough: bool) 
     if is_enough:
         assert find_java() == java
     else:
-        with pytest.raises(ProgramMissing, match=rf"need Java 17 or newer, and {java} is .*apt-get install openjdk-17"):
+        with pytest.raises(ProgramMissing, match=rf"need Java 17 or newer, but {java} is .*apt-get install openjdk-17"):
             find_java()
 
 
@@ -96,5 +96,5 @@ def test_root_on_debian_gets_redis_installed(programs: Path, tmp_path: Path, mon
 def test_an_installation_that_fails_says_why(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     put(programs, "apt-get", "echo 'E: no network' >&2; exit 100")
-    with pytest.raises(ProgramMissing, match=r"'apt-get update -qq' says: E: no network"):
+    with pytest.raises(ProgramMissing, match=r"'apt-get update -qq' failed: E: no network"):
         find_redis()
