@@ -1,13 +1,13 @@
-"""The same work as one plain loop over dicts: no actors, no durability, no deadlines, nothing that survives or can be looked at.
+"""The service's work as one plain loop over dicts: no actors, durability or deadlines, and no state that outlives the loop.
 
-Line by line it reads the line and its envelope with their digest, tells duplicates by envelope id, orders each unit by the rule
-of SEQUENCE, looks the events up in the settings, builds the pain.002 as plain dicts with everything that ours repeats of the
-original payment, and encodes the line that would leave. Two things are ours: how an id and an instant are written.
+For each line the loop decodes the envelope with its digest, and detects duplicates by envelope id. It orders each unit by the
+rule of SEQUENCE, and looks the events up in the settings. It builds the pain.002 as plain dicts, with the same fields of the
+original payment as the service, and encodes the output line. Only the formatting of ids and instants is the service's own code.
 
-`read` is how the loop reads: `checked` uses our decoder, which refuses what is no envelope; `trusting` is
-msgspec alone, believes every byte and fails on the first that is wrong. Neither has dead letters, bounds, or a report that is
-conformed to the schema: whatever the sender wrote is passed on. On input without faults the lines are those of the worker but
-for the instant of handling and their numbers; `throughput.py` compares them.
+`read` is the decoder: `checked` is the service's, which refuses whatever is no envelope; `trusting` is msgspec alone, which
+checks nothing and fails on the first wrong byte. Neither loop has dead letters, limits, or a report that is conformed to the
+schema. On valid input the output is that of the worker, except for the instant of handling and the numbers; `throughput.py`
+compares the two.
 """
 
 import csv
@@ -30,13 +30,13 @@ from domain.record import Origin, Partition, Record
 SETTINGS = Path(__file__).parents[1] / "conf" / "notification-settings.csv"
 GROUP_STATUSES = frozenset(["ACCC", "ACCP", "ACSC", "ACSP", "ACTC", "PDNG", "RCVD", "RJCT"])
 LINES_PER_INSTANT = 500
-"""An instant is read as often as a worker reads it: once per poll."""
+"""How many lines share one reading of the clock: as many as a worker's poll."""
 
 Read = Callable[[bytes, Origin], DataEnvelope]
 
 
 class Unit:
-    """What the loop remembers of a unit."""
+    """The loop's state of a unit."""
 
     __slots__ = ("data", "expected", "observed", "original", "seen", "stash")
 
@@ -50,7 +50,7 @@ class Unit:
 
 
 def bare_loop(lines: Iterable[bytes], partition: Partition, read: Read) -> Iterator[bytes]:
-    """The lines that leave, in order."""
+    """Yield the output lines in order."""
     settings = _read_settings()
     units: dict[str, Unit] = {}
     offset = number = 0
@@ -83,7 +83,7 @@ def _read_settings() -> dict[tuple[str | None, str | None], tuple[str, str]]:
 
 
 def _in_order(unit: Unit) -> Iterator[DataEnvelope]:
-    """What has become acceptable, with its data taken over."""
+    """Yield the envelopes that have become acceptable, and take over their data."""
     while unit.stash:
         lowest = min(unit.stash)
         envelope = unit.stash[lowest]
@@ -140,7 +140,7 @@ def _report(unit: Unit, identifier: str, now: str, row: tuple[str, str], reason_
 
 
 def _original(data: dict[str, bytes]) -> tuple[Any, ...]:
-    """What the report repeats of the payment, once per payment data."""
+    """Return the fields of the payment that the report repeats, computed once per payment data."""
     header = _body(data, "PAIN_001").get("GrpHdr", {})
     payment = _body(data, "PAIN_001_PAYMENT_INSTRUCTION")
     transfer = _body(data, "PAIN_001_PAYMENT_TRANSACTION")
@@ -197,7 +197,7 @@ def _present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-# The two ways of reading
+# The two decoders
 
 _decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=True))
 

@@ -1,4 +1,4 @@
-"""Units that were spoken to once and lie idle now, as many as are asked for: real ones, under random names."""
+"""Makes idle units as the service leaves them, in any number, under random names."""
 
 import secrets
 from collections.abc import Iterator
@@ -19,20 +19,20 @@ AT_ONCE = 1_000
 
 
 def random_name(name: str) -> str:
-    """The same for the same name; beside those of others it lies anywhere."""
+    """Return a random-looking name, always the same for the same name, so that names are spread over an index."""
     return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 def renamed(lines: list[bytes]) -> list[bytes]:
-    """The same traffic about units with random names, which is how payments are named: an index is hit anywhere."""
+    """Return the same traffic under random unit names, as real payments have them, so that an index is hit everywhere."""
     units = [_unit_of(line) for line in lines]
     return [line.replace(unit.encode(), random_name(unit).encode()) for line, unit in zip(lines, units, strict=True)]
 
 
 class Idle:
-    """Makes idle units like those that the worker has dealt with by now: what its storage holds of the ones that are over.
+    """Makes idle units like the finished ones in the worker's storage.
 
-    `lines` are those that the worker has read.
+    `lines` are the lines that the worker has read.
     """
 
     def __init__(self, cycle: Cycle, lines: list[bytes]) -> None:
@@ -46,18 +46,18 @@ class Idle:
 
     @property
     def bytes_each(self) -> float:
-        """Of state, payment data and name: what there is to be stored of one."""
+        """The bytes to store per unit: state, payment data and name."""
         kept = [len(each.state) + len(each.payment_data or b"") + len(each.unit) for each, _ in self._samples]
         return sum(kept) / len(kept)
 
     def store(self, count: int) -> None:
-        """So many more that only the storage knows."""
+        """Add so many units that only the storage knows."""
         for units in self._batches(count):
             changes = [_change(name, each) for name, (each, _) in units]
             self._held.store.commit(self._held._commit(secrets.token_hex(8), tuple(changes)))
 
     def keep_alive(self, count: int) -> None:
-        """So many more whose actor is alive: each was restored, and was sent something that it knew already."""
+        """Add so many units with a live actor: each was restored, and got an envelope that it knew already."""
         actors, now = self._cycle._actors, self._cycle._tools.clock.now()
         for units in self._batches(count):
             known = {UnitKey(PARTITION, name): sample for name, sample in units}
@@ -74,7 +74,7 @@ class Idle:
 
 
 def _change(name: str, like: Snapshot) -> UnitChange:
-    """Bytes of its own, as if it had been spoken to: a storage in memory would share them otherwise."""
+    """Return a unit with bytes of its own, as if just used; otherwise a storage in memory would share them between units."""
     return UnitChange(name, _copied(like.state), payment_data=_copied(like.payment_data or b""))
 
 

@@ -1,8 +1,8 @@
-"""The least that takes records from Kafka to Kafka exactly once: poll, one transaction per poll, nothing in between.
+"""The least loop from Kafka to Kafka exactly once: poll, and one transaction per poll.
 
-The clients are set up as the service sets up its own, and have the same limits. Each record that comes makes one that leaves, of
-the size of a notification: the same headers and value each time, but for the record's key and position. Nothing is decoded,
-looked at, ordered, remembered or checked; whose partition it is, and whether a transaction succeeded, is left to the client.
+Its clients have the options and limits of the service's. Each input record makes one output record of a notification's size, with
+the same headers and value except for the record's key and position. Nothing is decoded, ordered, remembered or checked. The
+ownership of partitions, and the outcome of a transaction, are left to the client.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ POSITION = "source-position"
 
 
 class KafkaLoop:
-    """One member of a group of its own, and its producer."""
+    """One member of a group of its own, with its producer."""
 
     def __init__(self, settings: KafkaSettings, headers: Headers, value: bytes) -> None:
         self._topic = settings.topics.notifications
@@ -27,8 +27,9 @@ class KafkaLoop:
         self._producer.init_transactions()
 
     def join(self, partitions: int) -> None:
-        """Until so many are ours. Nothing is read before: a poll that has records to hand out does not look at its group, and a
-        join that is answered between two polls is begun anew.
+        """Poll until this member has so many partitions. Nothing is read before: a poll that has records ignores the group.
+
+        A join that is answered between two polls would begin anew.
         """
         while len(self._consumer.assignment()) < partitions:
             self._consumer.poll(timeout_ms=5_000, max_records=1)
@@ -37,7 +38,7 @@ class KafkaLoop:
         self._consumer.resume(*self._consumer.paused())
 
     def run(self, records: int, batch_size: int) -> None:
-        """Until so many were passed on, `batch_size` of them at most at once."""
+        """Pass on so many records, at most `batch_size` per transaction."""
         while records > 0:
             polled = self._consumer.poll(timeout_ms=500, max_records=batch_size)
             if polled:

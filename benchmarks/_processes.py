@@ -1,4 +1,4 @@
-"""What a process's descendants use, looked at several times a second: who ends in between is counted up to the last look."""
+"""Samples the resources of a process's descendants several times a second; one that ends counts up to the last sample."""
 
 import os
 from collections import defaultdict
@@ -12,19 +12,19 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Used(NamedTuple):
-    """Bytes by the descendants' programs, the most that all of a name had together at one look; seconds of them and us."""
+    """Peak bytes by program name, added up over all processes of the name in one sample; CPU seconds of all, this process too."""
 
     cpu_seconds: float
     own_peak: int
     peaks: dict[str, int]
 
     def peak(self, program: str) -> int:
-        """Of all whose names begin so."""
+        """Return the sum of the peaks of all programs whose names begin like this."""
         return sum(size for name, size in self.peaks.items() if name.startswith(program))
 
 
 class Watched:
-    """Watches until it is left. Memory is what no file stands for."""
+    """Samples until the context is left. Memory excludes pages that a file backs."""
 
     def __init__(self) -> None:
         self._cpu: dict[int, float] = {}
@@ -79,6 +79,6 @@ def _descendants(process: int) -> Iterator[int]:
 
 
 def _cpu_of(process: int) -> float:
-    """User and system time, fields 14 and 15 of proc(5)."""
+    """Return user and system time, fields 14 and 15 of proc(5)."""
     fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -1,4 +1,4 @@
-"""Releases for the benchmarks, made without Spark: all that a workload asks for, and very many rows that it does not."""
+"""Makes releases of lookups without Spark: the rows that a workload looks up, and very many others."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -24,8 +24,9 @@ _BATCH = 100_000
 
 
 class Asked:
-    """Lookups that know everything, and note what they were asked for and knew. Of the parties every second is known, by its
-    account the other half; all events say `text`, if there is one.
+    """Lookups that answer every key, and note the keys and answers.
+
+    Half of the customers are known by party, the other half by account. All events have `text`, if it is given.
     """
 
     version = "asked"
@@ -65,7 +66,7 @@ class Asked:
 
 
 def asked_of(workload: Workload) -> dict[str, dict[bytes, bytes]]:
-    """What a worker looks up for it, and finds: by table, key and value."""
+    """Return the keys that a worker looks up for the workload, with their values, by table."""
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
         parts = on_files(workload.read(), Path(directory))
         asked = Asked()
@@ -78,7 +79,7 @@ def asked_of(workload: Workload) -> dict[str, dict[bytes, bytes]]:
 def publish(
     directory: LookupsDirectory, found: dict[str, dict[bytes, bytes]], customers: int, text: str | None = None
 ) -> Pointer:
-    """As a release of these rows and of so many customers that nobody asks for."""
+    """Publish a release of these rows and of so many customers that the workload never looks up."""
     said = Asked(text)
     for key in found[SETTINGS]:
         said.find(SETTINGS, key)

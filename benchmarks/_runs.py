@@ -1,7 +1,7 @@
-"""A run of the service on a few hundred payments, and as many others like it as one likes: what came and what left.
+"""Makes archived runs of the service: one real run on a few hundred payments, and any number of variations of it.
 
-Names, message ids, notification ids, positions and instants are others each time, and every report says what its own payment
-says. Whether they are as the service would have made them is what the audit says of them.
+Each variation has other names, message ids, notification ids, positions and instants, and every report names its own payment. The
+audit checks that they are as the service would have made them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _MESSAGE, _ORIGINAL_MESSAGE = b'"MsgId":"%b"', b'"OrgnlMsgId":"%b"'
 
 
 class Row(NamedTuple):
-    """As the archive has it."""
+    """A row with the columns of the archive."""
 
     partition: int
     offset: int
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 
 class Came(NamedTuple):
-    """A record. `message` is the payment's message id, where the record says it."""
+    """An input record. `message` is the payment's message id if the record holds it."""
 
     unit: bytes
     value: bytes
@@ -45,7 +45,7 @@ class Came(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A notification: of which record, and which of its process objects."""
+    """A notification, with the index of its record and of its process object."""
 
     unit: bytes
     value: bytes
@@ -56,14 +56,14 @@ class Left(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What came and left, each in its order."""
+    """The input records and the notifications of a run, each in order."""
 
     came: list[Came]
     left: list[Left]
 
 
 def one_run() -> Run:
-    """The simulator's payments, out of order, some of them twice, through the service's own core."""
+    """Run the simulator's payments, out of order and some of them twice, through the service's own core."""
     with made(round(UNITS * ENVELOPES_PER_UNIT), window=200) as workload, TemporaryDirectory() as directory:
         lines = workload.read()
         cycle, transport = in_process(lines, Path(directory))
@@ -79,7 +79,7 @@ def one_run() -> Run:
 
 
 def came_of(run: Run, number: int) -> Iterator[Row]:
-    """The records of the `number`th run."""
+    """Yield the records of the run with this number."""
     name, (partition, before, at) = b"run-%d-" % number, _place(run.came, number)
     for offset, each in enumerate(run.came):
         value = each.value.replace(_NAME, name)
@@ -89,7 +89,7 @@ def came_of(run: Run, number: int) -> Iterator[Row]:
 
 
 def left_of(run: Run, number: int) -> Iterator[Row]:
-    """The notifications of that."""
+    """Yield the notifications of the run with this number."""
     name, (partition, before, at) = b"run-%d-" % number, _place(run.came, number)
     _, first, _ = _place(run.left, number)
     for offset, each in enumerate(run.left):
@@ -100,7 +100,7 @@ def left_of(run: Run, number: int) -> Iterator[Row]:
 
 
 def came_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
-    """A unit of so many: from the second on they come in pairs, the later one first. In a partition of its own."""
+    """Yield the records of one unit in a partition of its own; from the second on they come in swapped pairs."""
     first, second = _templates(run)
     yield Row(PARTITIONS, 0, _FIRST_AT, first.unit, first.value, first.headers)
     sequence, identity = _sequence(second.value), _text(second.value, b'"uniqueId":"')
@@ -111,7 +111,7 @@ def came_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
 
 
 def left_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
-    """The notifications of that, in the order of their numbers."""
+    """Yield the notifications of that unit in the order of their numbers."""
     first, second = (_notification_of(run, each) for each in _templates(run))
     yield _notified(first, first.unit, first.headers["envelope-id"], PARTITIONS, 0, 0, _FIRST_AT)._replace(partition=0)
     for number in range(2, envelopes + 1):
@@ -121,7 +121,7 @@ def left_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
 
 
 def _templates(run: Run) -> tuple[Came, Came]:
-    """The first envelope of a unit, which has the payment, and another one."""
+    """Return the first envelope of a unit, which carries the payment, and another one."""
     notified = {each.record for each in run.left}
     first = next(e for at, e in enumerate(run.came) if e.message and at in notified and _sequence(e.value) == b"1")
     others = (e for at, e in enumerate(run.came) if e.unit == first.unit and not e.message and at in notified)
@@ -151,12 +151,12 @@ def _left(line: Line, places: dict[int, int], messages: dict[bytes, bytes]) -> L
 
 
 def _place(of_run: Sequence[object], number: int) -> tuple[int, int, Instant]:
-    """Partition, first offset and instant."""
+    """Return the partition, the first offset and the instant of a run."""
     return number % PARTITIONS, number // PARTITIONS * len(of_run), _FIRST_AT + number // PARTITIONS * _RUN_MS
 
 
 def _other(message: bytes, number: int) -> bytes:
-    """No longer than ISO 20022 allows."""
+    """Return another message id, no longer than ISO 20022 allows."""
     ending = b"-%d" % number
     return message[: 35 - len(ending)] + ending
 
@@ -168,7 +168,7 @@ def _read(line: bytes) -> Line:
 
 
 def _text(value: bytes, opening: bytes) -> bytes:
-    """Up to the next quotation mark; nothing where it does not open."""
+    """Return the text up to the next quotation mark; empty if `opening` does not occur."""
     _, opened, rest = value.partition(opening)
     return rest.partition(b'"')[0] if opened else b""
 

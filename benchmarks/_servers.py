@@ -1,4 +1,4 @@
-"""Real servers for the benchmarks, as quick as they are meant to be: what they did ends with the benchmark."""
+"""Starts real servers for the benchmarks, in a fast configuration; their data ends with the benchmark."""
 
 import os
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ from simulator.generate.kafka_input import KafkaInput
 
 PARTITIONS = 4
 _JAVA = ("-Xmx1g",)
-"""With the default compilers, as `make servers` has it."""
+"""The default compilers, as `make servers` uses."""
 
 _ROOMY_JAVA = ("-Xmx3g",)
-"""For a million idle units."""
+"""Enough heap for a million idle units."""
 
 _READY = "ready"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Addresses(msgspec.Struct, frozen=True):
-    """Where the servers are, as other processes are told; `processes` are their ids, by name."""
+    """The servers' addresses, passed to other processes; `processes` are the servers' process ids by name."""
 
     kafka: str
     redis: str
@@ -41,18 +41,18 @@ class Addresses(msgspec.Struct, frozen=True):
     processes: dict[str, int]
 
     def cpu(self) -> dict[str, float]:
-        """Seconds of CPU that each server has used since its start."""
+        """Return the CPU seconds that each server has used since its start."""
         return {name: _cpu_of(process) for name, process in self.processes.items()}
 
 
 class SimulatedRun(NamedTuple):
-    """Names that a measurement shares with no other: its group, its output topic, its namespace and its run directory."""
+    """Names that only one measurement uses: group, output topic, namespace and run directory."""
 
     name: str
     directory: Path
 
     def note_ready(self) -> None:
-        """Whoever runs it holds its partitions."""
+        """Note that the measured process holds its partitions."""
         (self.directory / _READY).touch()
 
     def is_ready(self) -> bool:
@@ -61,7 +61,7 @@ class SimulatedRun(NamedTuple):
 
 @contextmanager
 def running() -> Iterator[Addresses]:
-    """Kafka, Redis that syncs each write to the disk, and Infinispan. They end with us, even if we are killed."""
+    """Start Kafka, a Redis that syncs every write, and Infinispan. They end with this process, even if it is killed."""
     with ExitStack() as stack:
         parent = stack.enter_context(TemporaryDirectory(prefix="resequencer-benchmark-", ignore_cleanup_errors=True))
         directory = stack.enter_context(leased(Path(parent) / "servers"))
@@ -79,7 +79,7 @@ def running() -> Iterator[Addresses]:
 
 
 def new_run(servers: Addresses, kind: str) -> SimulatedRun:
-    """With its topics made."""
+    """Return new names, and create the topics."""
     run = SimulatedRun(f"{kind}-{uuid4().hex[:8]}", servers.directory / "runs" / uuid4().hex[:8])
     run.directory.mkdir(parents=True)
     make_topics(servers, f"out-{run.name}", f"dead-{run.name}")
@@ -87,13 +87,13 @@ def new_run(servers: Addresses, kind: str) -> SimulatedRun:
 
 
 def make_topics(servers: Addresses, *names: str, partitions: int = PARTITIONS, **options: str) -> None:
-    """`options` by Kafka's names, with `_` for `.`."""
+    """Create topics. `options` are Kafka's, with `_` for `.`."""
     config = {name.replace("_", "."): value for name, value in options.items()}
     KafkaServer(servers.directory / "kafka").create_topics(*names, partitions=partitions, config=config)
 
 
 def configured(servers: Addresses, run: SimulatedRun, input_topic: str, storage: str, *chosen: str) -> Configuration:
-    """A worker on these servers, on the keys' defaults; no deadline passes, however slow the machine is."""
+    """Return the configuration of a worker on these servers, with default keys; no deadline passes, even on a slow machine."""
     clients = f'kafka-clients {{ bootstrap.servers = "{servers.kafka}"'
     ingress = "ipf.processing-data.ingress"
     keys = [
@@ -114,7 +114,7 @@ def configured(servers: Addresses, run: SimulatedRun, input_topic: str, storage:
 
 
 def fill(servers: Addresses, topic: str, lines: list[bytes]) -> None:
-    """Send the lines, each to its key's partition, and see them arrive."""
+    """Send each line to its key's partition, and wait until all have arrived."""
     make_topics(servers, topic)
     settings = kafka_settings(configured(servers, new_run(servers, topic), topic, "none"))
     with KafkaInput(settings, new_retry()) as sink:
@@ -128,6 +128,6 @@ def _key(line: bytes) -> bytes:
 
 
 def _cpu_of(process: int) -> float:
-    """User and system time, fields 14 and 15 of proc(5)."""
+    """Return user and system time, fields 14 and 15 of proc(5)."""
     fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -1,4 +1,4 @@
-"""Workers as the service composes them, run over a workload until everything was read and has left."""
+"""Runs workers as the service composes them over a workload, until everything was read and published."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -23,14 +23,14 @@ PARTITION = Partition(TOPIC, 0)
 
 
 class Spent(NamedTuple):
-    """Seconds that went by, and seconds of CPU that this process used."""
+    """Seconds of wall time, and CPU seconds of this process."""
 
     wall: float
     cpu: float
 
 
 class Stopwatch:
-    """From its making to `spent`."""
+    """Measures from its creation to `spent`."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
@@ -40,7 +40,7 @@ class Stopwatch:
 
 
 class MemoryTransport:
-    """One partition whose lines lie in memory and whose output lines stay there: the same coding as on files, no files."""
+    """One partition with input and output lines in memory: the same coding as on files, without files."""
 
     def __init__(self, lines: Sequence[bytes]) -> None:
         self._lines = lines
@@ -88,35 +88,35 @@ class MemoryTransport:
             self._position = each.position
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing; there is nothing to close."""
 
 
 def in_process(lines: Sequence[bytes], directory: Path, *chosen: str) -> tuple[Cycle, MemoryTransport]:
-    """The core with storage none: everything but files and a database."""
+    """Return the core with storage none: the whole worker without files and database."""
     transport = MemoryTransport(lines)
     parts = composed(directory, "none", *chosen)
-    # As composed, but for the transport; and as there are no files to read again, what was stashed is settled.
+    # Composed as usual except for the transport. Without files to read again, stashed envelopes count as settled.
     settings = replace(parts.cycle._settings, acknowledge_handled=False)
     return Cycle(parts.servers._replace(transport=transport), parts.cycle._tools, settings), transport
 
 
 def on_files(lines: Sequence[bytes], directory: Path, *chosen: str) -> Parts:
-    """The whole worker: file transport and embedded storage, each commit and each publication synced to the disk."""
+    """Return the whole worker: file transport and embedded storage, with every commit and publication synced."""
     append(lines, directory)
     return composed(directory, "embedded", *chosen)
 
 
 def append(lines: Sequence[bytes], directory: Path) -> None:
-    """Behind what lies in the partition's file already."""
+    """Append the lines to the partition's file."""
     (directory / "in").mkdir(exist_ok=True)
     with (directory / "in" / "partition-0.jsonl").open("ab") as file:
         file.writelines(lines)
 
 
 def composed(directory: Path, storage: str, *chosen: str) -> Parts:
-    """A worker whose files are in the directory; `chosen` sets further keys.
+    """Return a worker whose files are in the directory; `chosen` sets further keys.
 
-    It may never have to wait, and no deadline passes, however slow the machine is: the results must be the same on each.
+    The worker never waits, and no deadline passes, so the results are the same however slow the machine is.
     """
     where = (override("run-directory", directory), override("resequencer.storage-type", storage))
     long_deadline = override("resequencer.stash-timeout", "1h")
@@ -125,7 +125,7 @@ def composed(directory: Path, storage: str, *chosen: str) -> Parts:
 
 
 def run_through(cycle: Cycle, records: int) -> Spent:
-    """Cycles until so many records in all were read, then the last positions; a cycle ends only when all of it has left."""
+    """Run cycles until so many records were read, then publish the last positions. A cycle ends once its output is published."""
     watch = Stopwatch()
     while cycle.metrics.counts["records"] < records:
         cycle.run_once()

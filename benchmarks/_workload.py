@@ -1,4 +1,4 @@
-"""The envelopes that the benchmarks run on, made by the simulator: the same seed gives the same bytes."""
+"""The envelopes of the benchmarks, made by the simulator; the same seed gives the same bytes."""
 
 import subprocess
 import sys
@@ -17,11 +17,11 @@ SEED = 7
 WINDOW = 2_000
 DUPLICATES = "2%"
 ENVELOPES_PER_UNIT = 7.9
-"""Lines that the simulator makes of a payment, 2 % duplicates included: 200 000 of them are of 25 000 units."""
+"""Lines per payment, with 2 % duplicates: 200 000 lines are 25 000 units."""
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """Lines as they stand in `file`; they are about 1.1 KB each."""
+    """The lines of `file`, of about 1.1 KB each."""
 
     file: Path
     lines: int
@@ -33,7 +33,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 @contextmanager
 def made(envelopes: int, window: int = WINDOW, duplicates: str = DUPLICATES) -> Iterator[Workload]:
-    """About so many envelopes in a temporary directory, as long as it is needed; with `window` 0 they are in order."""
+    """Yield about so many envelopes in a temporary directory, which is removed afterwards; with `window` 0 in order."""
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
         yield _make(Path(directory), envelopes, ("--window", window, "--duplicates", duplicates))
 
@@ -43,7 +43,7 @@ def override(key: str, value: object) -> str:
 
 
 def command(verb: str, directory: Path, *arguments: object) -> list[str]:
-    """The service's command line, with its files in the directory."""
+    """Return a command line of the service with its files in the directory."""
     service = ("--config", CONFIGURATION, "--set", override("run-directory", directory))
     return [str(each) for each in (Path(sys.executable).with_name("resequencer"), verb, *service, *arguments)]
 

@@ -1,7 +1,7 @@
-"""What actors cost in our system base and in Thespian's plain one: `python -m benchmarks.actors [--help]`.
+"""What actors cost in the service's system base and in Thespian's plain one: `python -m benchmarks.actors [--help]`.
 
-Every figure is taken in a process of its own, both bases one after the other in the same run: the ratios are what counts. A
-second is one of CPU time. The last lines are about ours alone: many actors alive while many more come and go in random order.
+Every figure is measured in a process of its own, for both bases one after the other: the ratios matter. Seconds are CPU time. The
+last lines are about the service's base alone: many actors are alive while many more are created and exit in random order.
 """
 
 import argparse
@@ -23,7 +23,7 @@ _MB = 1 << 20
 
 
 class Unit(Actor):
-    """Answers every integer, so that a message costs two sends."""
+    """Answers every integer, so that one message costs two sends."""
 
     def receiveMessage(self, message: object, sender: ActorAddress) -> None:  # noqa: N802 - Thespian's name.
         if isinstance(message, int):
@@ -31,7 +31,7 @@ class Unit(Actor):
 
 
 class Crowd(Actor):
-    """A parent of units. It does what it is told by a function, and ignores the rest."""
+    """A parent of units. It runs the functions that it is sent, and ignores all else."""
 
     def __init__(self) -> None:
         self.units: list[ActorAddress] = []
@@ -74,7 +74,7 @@ class Stage:
         self.crowd = self.system.createActor(Crowd)
 
     def do(self, step: Callable[[Crowd], None]) -> float:
-        """CPU seconds until no message was left; others on the machine do not count."""
+        """Return the CPU seconds until no message is left; other processes of the machine do not count."""
         begin = time.process_time()
         self.system.tell(self.crowd, step)
         return time.process_time() - begin
@@ -91,7 +91,7 @@ def creations_per_second(base: str, alive: int) -> float:
 
 
 def creations_per_second_with_wakeups_pending(base: str, wakeups: int, creations: int) -> float:
-    """Each created actor is asked once, for it is a delivery that looks at wake-ups."""
+    """Ask each created actor once, because a delivery is what checks for wake-ups."""
     stage = Stage(base)
     stage.do(lambda crowd: crowd.ask_for_wakeups(wakeups))
     seconds = stage.create(creations) + stage.do(Crowd.ask_everybody)
@@ -127,7 +127,7 @@ def bytes_left_per_dead_actor(base: str, alive: int, gone: int) -> float:
 
 
 def churn(stage: Stage, gone: int, step: int) -> None:
-    """As many are created as exit, `step` at a time, so that the number of the living stays."""
+    """Create as many actors as exit, `step` at a time, so that their number stays the same."""
     for _ in range(gone // step):
         stage.exit_at_random(step)
         stage.create(step)

@@ -1,11 +1,11 @@
-"""How fast an audit is, and what memory it takes: `python -m benchmarks.audit_scale [--help]`, once `make audit` installed Spark.
+"""How fast an audit is, and what memory it needs: `python -m benchmarks.audit_scale [--help]`; `make audit` installs Spark.
 
-What is audited is an archive of `--envelopes`, made of one run of the service and of others like it (`_runs.py`), in Parquet with
-the columns of the archive of topics; `--one-unit` adds a unit of so many. Nothing may deviate. Then a notification of the last
-run is left out, and that alone must be said.
+The input is an archive of `--envelopes`, made of one run of the service and variations of it (`_runs.py`), in Parquet with the
+columns of the topics' archive. `--one-unit` adds one unit of so many envelopes. The audit must find no deviation. Then one
+notification of the last run is left out, and the audit must find exactly that.
 
-The audit is compared with a bare read of the same archive by Spark. Memory is the highest resident size: of the JVM, which is
-driver and executor in one here, of the Python that drives it, and of the largest Python of a task.
+The audit is compared with a bare read of the same archive by Spark. Memory is the highest resident size: of the JVM (driver and
+executor in one), of the driver's Python, and of the largest Python worker.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1_024
 
 
 class Archive(NamedTuple):
-    """So many runs, and a unit of so many envelopes, in a directory."""
+    """An archive of so many runs, and one unit of so many envelopes, in a directory."""
 
     run: Run
     runs: int
@@ -45,11 +45,11 @@ class Archive(NamedTuple):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return sum(each.stat().st_size for each in self.directory.rglob("*.parquet"))
 
     def rows(self, side: str, number: int) -> Iterator[Row]:
-        """Of a run; the one unit comes behind the last."""
+        """Return the rows of a run; the one unit comes after the last run."""
         if number == self.runs:
             return (came_of_one_unit if side == INPUT else left_of_one_unit)(self.run, self.one_unit)
         return (came_of if side == INPUT else left_of)(self.run, number)
@@ -85,7 +85,7 @@ def _batch(rows: Sequence[Row]) -> Any:
 
 
 def audit(spark: Any, archive: Archive, name: str, is_taken: Any = None, is_left_out: Any = None) -> Any:
-    """The summary, of all or of the rows that are taken."""
+    """Return the summary of an audit of all rows, or of those that are taken."""
     from pipeline.audit.counting import summarize
     from pipeline.audit.job import audit_records
     from pipeline.audit.record_rows import Topics, record_rows
@@ -103,7 +103,7 @@ def audit(spark: Any, archive: Archive, name: str, is_taken: Any = None, is_left
 
 
 def robbed(spark: Any, archive: Archive) -> dict[str, int]:
-    """What is found in the last run once one of its notifications is gone."""
+    """Return the findings in the last run without one of its notifications."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere where Spark is.
 
     rows = list(archive.rows(OUTPUT, archive.runs - 1))
@@ -118,7 +118,7 @@ def bare_read(spark: Any, archive: Archive) -> None:
 
 
 class Watch:
-    """Looks at this process and those below it, by what they are: highest resident sizes in MB, and seconds of CPU since then."""
+    """Samples this process and its descendants, by kind: highest resident sizes in MB, and CPU seconds since the start."""
 
     def __init__(self) -> None:
         self.highest = {"jvm": 0, "driver": 0, "task": 0}
@@ -205,12 +205,12 @@ def measure(archive: Archive, master: str, options: dict[str, str]) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--envelopes", type=int, default=100_000, help="about so many (default: %(default)s)")
+    parser.add_argument("--envelopes", type=int, default=100_000, help="approximate number (default: %(default)s)")
     parser.add_argument("--large", action="store_const", const=10_000_000, dest="envelopes", help="10 000 000, which needs 30 GB")
-    parser.add_argument("--one-unit", type=int, default=0, metavar="ENVELOPES", help="a unit of so many beside (default: none)")
-    parser.add_argument("--master", default="local[*]", help="of Spark (default: %(default)s)")
-    parser.add_argument("--directory", type=Path, help="where there is room (default: the system's for temporary files)")
-    parser.add_argument("--memory", default="2g", help="of the JVM (default: %(default)s)")
+    parser.add_argument("--one-unit", type=int, default=0, metavar="ENVELOPES", help="add one unit of so many (default: none)")
+    parser.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
+    parser.add_argument("--directory", type=Path, help="a directory with enough space (default: the system's temporary one)")
+    parser.add_argument("--memory", default="2g", help="memory of the JVM (default: %(default)s)")
     chosen = parser.parse_args()
     with TemporaryDirectory(prefix="resequencer-benchmark-", dir=chosen.directory) as directory:
         run = one_run()

@@ -1,13 +1,13 @@
-"""What a worker pays for units that nobody speaks to: `python -m benchmarks.idle_units [--large]`.
+"""What idle units cost a worker: `python -m benchmarks.idle_units [--large]`.
 
-The same traffic, units of about eight envelopes under random names, first beside 1 000 idle units, then beside many:
+The same traffic, units of about eight envelopes under random names, runs first beside 1 000 idle units, then beside many:
 
-    whole worker, in storage      file transport and embedded storage; only the database knows the idle units
+    whole worker, in storage      file transport and embedded storage; only the database has the idle units
     core in process, in storage   storage none, which keeps 512 MB of units at most
-    core in process, as actors    each idle unit spoke a moment ago, and its actor is alive
+    core in process, as actors    each idle unit was used a moment ago, and its actor is alive
 
-The traffic is measured in pieces, in CPU microseconds per envelope, and the cheapest counts: whatever else the machine does can
-only make one dearer. Bytes are per idle unit: the content that is to be kept, what the process grew by, what the database did.
+The traffic is measured in pieces, in CPU microseconds per envelope, and the cheapest piece counts, because other load can only
+add to the cost. Bytes are per idle unit: its content, the growth of the process, and the growth of the database.
 """
 
 import argparse
@@ -34,7 +34,7 @@ ALIVE = override("resequencer.idle-timeout", "3h")
 
 
 class Beside(NamedTuple):
-    """CPU microseconds per envelope beside few and beside many idle units, and what one of these takes in bytes."""
+    """CPU microseconds per envelope beside few and beside many idle units, and the bytes per idle unit."""
 
     few: float
     many: float

@@ -1,11 +1,11 @@
 """What the Infinispan storage costs on a real server: `python -m benchmarks.infinispan_storage [--help]`.
 
-Requests: what one costs by what it carries, and a poll's 500 units as single entries and as one value.
-Commits of 500 units each, all of them new, into a cache on disk, synced with every write, on disk, and in memory: until every
-commit also compacts as much as it brings; then what lies idle grows; at each size, loads of 500 random units among them, of 500
-that came last, of 500 that do not exist; the look for what is to be forgotten; and the takeover by a new process, also with many
-units that wait. The last 15 000 units are in memory, as with 500 units a second and an idle-timeout of 30 s.
-`client` is the CPU time of this process. Medians of the rounds, in milliseconds.
+Requests are measured by their size, and a poll's 500 units as single entries and as one value. Commits of 500 new units each go
+into a cache on disk with every write synced, on disk, and in memory, until every commit also compacts as much as it adds. Then
+the number of idle units grows. At each size these are measured: loads of 500 random units, of the newest 500, and of 500 that
+do not exist; the search for expired units; and the takeover by a new process, also with many waiting units. The last 15 000
+units are in memory, as with 500 units per second and an idle-timeout of 30 s. `client` is the CPU time of this process. Figures
+are medians of the rounds, in milliseconds.
 """
 
 import argparse
@@ -45,7 +45,7 @@ CACHES = {
 
 
 class Cost(NamedTuple):
-    """Of one call, in milliseconds."""
+    """The cost of one call, in milliseconds."""
 
     wall: float
     longest: float
@@ -69,7 +69,7 @@ def show(what: str, cost: Cost) -> None:
 
 
 class Filler:
-    """Commits units that nobody had before, and remembers their names by their numbers."""
+    """Commits new units, and remembers their names by number."""
 
     def __init__(self, store: InfinispanPartitionStore, size: int) -> None:
         self.store = store
@@ -87,7 +87,7 @@ class Filler:
             self.expire()
 
     def expire(self) -> None:
-        """Nothing is old enough."""
+        """Search for expired units; none is old enough."""
         self.store.expire(-1, {name(self.count - each) for each in range(1, _IN_MEMORY)})
 
     def _change(self, number: int, waits: Waits | None) -> UnitChange:

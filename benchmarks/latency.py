@@ -1,8 +1,8 @@
-"""From a line written to its notification written: `python -m benchmarks.latency [--rate 500] [--seconds 20]`.
+"""From an input line written to its notification written: `python -m benchmarks.latency [--rate 500] [--seconds 20]`.
 
-A real worker process (`resequencer run`: file transport, embedded storage, both synced to the disk) while envelopes come at a
-steady rate, in order, so that none waits for another one. The clock of an envelope starts when its line has been written and
-stops when its notification can be read: the output is looked at a thousand times a second.
+A real worker process (`resequencer run`: file transport, embedded storage, both synced) runs while envelopes come at a steady
+rate, in order, so that none waits for another. An envelope's time starts when its line is written, and ends when its
+notification can be read; the output is checked a thousand times a second.
 """
 
 import argparse
@@ -23,14 +23,14 @@ from benchmarks._workload import command, made
 from domain.record import Origin
 
 Name = tuple[str, str]
-"""Of an envelope: its unit and its envelope id."""
+"""An envelope's unit and envelope id."""
 
 LOOK_EVERY_S = 0.001
 GIVE_UP_AFTER_S = 60
 
 
 class Writer(Thread):
-    """Writes the lines at the rate; what it is late it makes up for. `written_at`: when each write returned, in seconds."""
+    """Writes the lines at the rate, and catches up after a delay. `written_at` is when each write returned, in seconds."""
 
     def __init__(self, lines: list[bytes], file: Path, rate: float) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Writer(Thread):
 
 
 def seen_at(file: Path, count: int) -> dict[Name, float]:
-    """When each of so many lines that appear in the file could first be read."""
+    """Return when each of so many lines in the file could first be read."""
     seen: dict[Name, float] = {}
     rest = b""
     give_up = time.perf_counter() + GIVE_UP_AFTER_S
@@ -70,7 +70,7 @@ def seen_at(file: Path, count: int) -> dict[Name, float]:
 
 @contextmanager
 def running(directory: Path) -> Iterator[None]:
-    """A worker that is ready, and drained in the end."""
+    """Run a worker that is ready; drain it at the end."""
     with (directory / "log").open("wb") as log:
         worker = subprocess.Popen(command("run", directory), stdout=log, stderr=log)
     try:
@@ -84,7 +84,7 @@ def running(directory: Path) -> Iterator[None]:
 
 
 def measured(lines: list[bytes], rate: float) -> list[float]:
-    """Milliseconds of each notification, ascending."""
+    """Return the milliseconds of each notification, ascending."""
     expected = {_notified(line) for line in bare_loop(lines, PARTITION, checked)}
     with TemporaryDirectory(prefix="resequencer-benchmark-") as name:
         directory = Path(name)

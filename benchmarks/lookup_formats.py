@@ -1,8 +1,8 @@
-"""What a serving form of lookups costs: `python -m benchmarks.lookup_formats [--help]`.
+"""What a file format for lookups costs: `python -m benchmarks.lookup_formats [--help]`.
 
-The same rows in LMDB, in SQLite (a table without row ids, memory-mapped) and, with the extra `pipeline`, as an Arrow file that is
-searched by halves. For each: bytes per row beyond key and value, the time to open it, look-ups per second of keys at random of
-which `--missing` percent are not there, and the same with each value decoded.
+The same rows are stored in LMDB, in SQLite (a table without row ids, memory-mapped) and, with the extra `pipeline`, in an Arrow
+file with binary search. Measured are the bytes per row beyond key and value, the time to open the file, look-ups of random keys
+per second, of which `--missing` percent do not exist, and the same with each value decoded.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import msgspec
 try:
     import pyarrow as pa
     from pyarrow import ipc
-except ImportError:  # Only where the extra `pipeline` is installed.
+except ImportError:  # Missing without the extra `pipeline`.
     pa = None
 
 Find = Callable[[bytes], bytes | None]
@@ -32,14 +32,14 @@ _decode = msgspec.json.Decoder(list[str | None]).decode
 
 
 class Form(NamedTuple):
-    """`write` makes the file from rows in the order of their keys; `open` gives what finds a value."""
+    """A file format. `write` makes the file from rows sorted by key; `open` returns a function that finds a value."""
 
     write: Callable[[Path, Sequence[Row]], None]
     open: Callable[[Path], Find]
 
 
 def rows(count: int) -> Iterator[Row]:
-    """Like customers: an account, and entity, language, channel, statuses."""
+    """Return rows like those of customers: an account, and entity, language, channel, statuses."""
     for number in range(count):
         value = ["BANK_001", "de", "email" if number % 3 else "push", "ACSC RJCT" if number % 5 else None]
         yield key(number), msgspec.json.encode(value)
@@ -117,7 +117,7 @@ FORMS = {
 
 
 def measure(name: str, file: Path, count: int, lookups: int, missing: int) -> None:
-    """In a process of its own: what it holds in memory is its own too."""
+    """Measure in a process of its own, so that its memory is its own too."""
     began = time.perf_counter()
     find = FORMS[name].open(file)
     find(key(0))

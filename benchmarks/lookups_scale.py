@@ -1,10 +1,10 @@
 """What building lookups of very many customers costs: `python -m benchmarks.lookups_scale [--help]`; needs the extra `pipeline`.
 
-For each number of rows a Spark writes a table of customers, of which 3 % are older rows of another's key and one customer has a
-million (at most a tenth), each valid from another day; then the job builds a release of it, in a process of its own with the
-memory that `conf/lookups.conf` gives it. Seconds of CPU are of all of its processes; memory is what no file stands for: of the
-JVM, which is driver and executor in one, of the Python that drives it, and of its Python workers together. A ratio is to the
-first number of rows, per row: what is linear stays at 1. Afterwards keys at random are looked for in the release.
+For each number of rows Spark writes a table of customers. 3 % of its rows are older rows of other keys, and one customer has a
+million rows (at most a tenth), each with another valid-from day. Then the job builds a release in a process of its own, with the
+memory of `conf/lookups.conf`. CPU seconds are those of all its processes. Memory excludes pages that a file backs: of the JVM
+(driver and executor in one), of the driver's Python, and of all Python workers together. Ratios are per row, to the first number
+of rows: linear cost stays at 1. Afterwards random keys are looked up in the release.
 """
 
 import argparse
@@ -48,13 +48,13 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def customer(number: int) -> tuple[str, str]:
-    """Of every two one is known by an account, the other by an id, in no order."""
+    """Return a customer's key; every second one is known by an account, the others by an id, in no order."""
     mixed = number * 2_654_435_761 % 2**32
     return ("account", f"DE{number % 97:02}{mixed:010}{number:010}") if number % 2 else ("party", f"KD-{mixed:010}-{number}")
 
 
 def make_source(directory: Path, rows: int, form: str, master: str, options: dict[str, str]) -> None:
-    """The same numbers as in `customer`, made by Spark."""
+    """Make the same customers as `customer` with Spark."""
     one = min(MOST_OF_ONE, rows // 10)
     is_older = f"id >= {one} AND id % {_OLDER_EVERY} = 1"
     number = f"CASE WHEN id < {one} THEN 0 WHEN {is_older} THEN id - 1 ELSE id END"
@@ -103,7 +103,7 @@ def measure(directory: Path, rows: int, form: str, master: str, options: dict[st
 
 
 def check(directory: LookupsDirectory, rows: int) -> None:
-    """The newest row of a customer is what is found, and no other key."""
+    """Check that the newest row of each customer is found, and that other keys are not."""
     release = open_release(directory, directory.get_current())
     one, chance = min(MOST_OF_ONE, rows // 10), random.Random(1)
     for number in (0, *(chance.randrange(one, rows) for _ in range(_SAMPLE))):
@@ -121,8 +121,8 @@ def main() -> None:
     )
     parser.add_argument("--format", choices=["parquet", "csv"], default="parquet")
     parser.add_argument("--master", default="local[*]")
-    parser.add_argument("--memory", default="2g", help="of the JVM (default: %(default)s)")
-    parser.add_argument("--directory", type=Path, help="where there is room: 500 bytes per row (default: a temporary one)")
+    parser.add_argument("--memory", default="2g", help="memory of the JVM (default: %(default)s)")
+    parser.add_argument("--directory", type=Path, help="a directory with 500 bytes of space per row (default: a temporary one)")
     parser.add_argument("--step", choices=["make", "measure"], help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.step:

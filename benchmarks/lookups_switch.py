@@ -1,10 +1,10 @@
-"""What it costs a loaded worker that its lookups change: `python -m benchmarks.lookups_switch`.
+"""What a change of lookups costs a worker under load: `python -m benchmarks.lookups_switch`.
 
-The whole worker works through the same envelopes as in `throughput`, once with one release from beginning to end, once while
-another process makes now this, now that of two releases current, which it compares with their checksums each time, beside the
-cycles. They differ in what every event says: each notification that left is compared with the version which its header names.
-Told are the times that a cycle took with looking after the lookups, and how long taking a release up took of that. A measurement
-has a process of its own; they take turns, `--rounds` times, and the quickest longest cycle of each counts.
+The whole worker processes the same envelopes as in `throughput`, once with one release, and once while another process switches
+between two releases; each switch checks the release's checksums, beside the cycles. The releases differ in the text of every
+event, and each notification is compared with the version that its header names. The output shows the duration of the cycles
+with the check for new lookups, and how much of it taking up a release took. Each measurement has a process of its own; they
+take turns, `--rounds` times, and of each the round with the shortest longest cycle counts.
 """
 
 import argparse
@@ -33,7 +33,7 @@ _DECODE = msgspec.json.Decoder(type=list[Pointer])
 
 
 class Job(msgspec.Struct, frozen=True):
-    """`every_ms` is from one switch to the next, None where there is none; `pointers` are the releases, by their texts."""
+    """`every_ms` is the time between switches, None without switches; `pointers` are the releases by their texts."""
 
     workload: Workload
     lookups: Path
@@ -42,8 +42,9 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """Milliseconds, of each cycle that read something and of each taking up; `mixed` are notifications that contradict their
-    header.
+    """Milliseconds of each cycle that read something and of each release taken up.
+
+    `mixed` counts notifications that contradict the version in their header.
     """
 
     cycles: list[float]
@@ -79,7 +80,7 @@ def _start_switching(job: Job) -> subprocess.Popen[bytes]:
 
 
 def _switch(lookups: str, pointers: str, every_ms: str) -> None:
-    """Until it is killed."""
+    """Switch releases until killed."""
     directory, releases = LookupsDirectory(Path(lookups)), _DECODE.decode(pointers.encode())
     while True:
         for pointer in releases:
@@ -88,7 +89,7 @@ def _switch(lookups: str, pointers: str, every_ms: str) -> None:
 
 
 def _run(parts: Parts, lines: int) -> tuple[list[float], list[float]]:
-    """As a worker does."""
+    """Run cycles as a worker does."""
     cycles, taken, counts = [], [], parts.cycle.metrics.counts
     while counts["records"] < lines:
         before, version, began = counts["records"], parts.handler.version, time.perf_counter()
@@ -104,7 +105,7 @@ def _run(parts: Parts, lines: int) -> tuple[list[float], list[float]]:
 
 
 def _told(file: Path, texts: dict[str, str]) -> list[bool]:
-    """Of each notification, whether it says what its version says."""
+    """Return for each notification whether its text is that of its version."""
     told = []
     with file.open("rb") as lines:
         for line in lines:

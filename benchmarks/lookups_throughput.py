@@ -1,10 +1,10 @@
 """What all lookups cost a worker: `python -m benchmarks.lookups_throughput`.
 
-The same envelopes as in `throughput` go through the whole worker, with the file of settings alone and with a release of lookups:
-settings, reasons, institutions, and customers of which `--customers` are never asked for. Every payment finds its customer, by
-party or by account, and every agent its name; the headers and names that come of it are written, too. A measurement has a process
-of its own; they take turns, `--rounds` times. Of each round a ratio is told, of CPU and of time, and the middle one of them: what
-else the machine does has come and gone by the next.
+The same envelopes as in `throughput` go through the whole worker, with the settings file alone and with a release of lookups:
+settings, reasons, institutions, and customers, of which `--customers` are never looked up. Every payment finds its customer by
+party or by account, and every agent its name; the resulting headers and names are written too. Each measurement has a process
+of its own; they take turns, `--rounds` times. The output shows the ratio of CPU and of time for each round, and the median,
+because other load on the machine changes from round to round.
 """
 
 import argparse
@@ -24,7 +24,7 @@ GOAL = 0.9
 
 
 def worker(workload: Workload, lookups: Path | None) -> tuple[Spent, int]:
-    """Also the bytes that left."""
+    """Return the cost, and the number of output bytes."""
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
         chosen = () if lookups is None else (override("lookups.directory", lookups),)
         parts = on_files(workload.read(), Path(directory), *chosen)

@@ -1,10 +1,9 @@
 """What the Redis storage costs on a real server: `python -m benchmarks.redis_storage [--help]`.
 
-Commits and loads of 500 units, as long as a poll brings them; what an idle unit takes beside its own bytes, and what forgetting a
-thousand of them costs; the takeover of a partition in which many units wait, from an empty process until the worker holds it,
-beside no idle units and beside many; and the first takeover of idle units that the code of format 1 left.
-`server` and `client` are the CPU time of the server's process and of this one, means of the rounds; of the wall time the best
-counts, for whatever else the machine does can only make it slower.
+Measured are commits and loads of 500 units, as many as a poll brings, and the memory of an idle unit beyond its own bytes; also
+the expiry of a thousand idle units, the takeover of a partition with many waiting units by a new process, beside none and
+beside many idle units, and the first takeover of idle units in format 1. `server` and `client` are CPU times of the server and
+of this process, means of the rounds. Of the wall time the best round counts, because other load can only add to it.
 """
 
 import argparse
@@ -58,7 +57,7 @@ def storage_on(server: RedisServer) -> Iterator[redis_storage.RedisStorage]:
 
 
 def costs(client: redis.Redis, rounds: int, act: Callable[[], object]) -> Cost:
-    """Of so many calls."""
+    """Measure so many calls."""
     wall, used, used_there = float("inf"), time.process_time(), server_cpu(client)
     for _ in range(rounds):
         at = time.perf_counter()
@@ -79,7 +78,7 @@ def committed(store: PartitionStore, *changes: UnitChange, added: tuple[Pending,
 
 
 def of_cycles(client: redis.Redis, store: PartitionStore, size: int, rounds: int) -> None:
-    """Units of `size` bytes of payment data, new ones and known ones, each with a notification of as many bytes."""
+    """Measure units with `size` bytes of payment data, new and known ones, each with a notification of the same size."""
     data, units = os.urandom(size), [str(uuid4()) for _ in range(UNITS)]
 
     def pending() -> tuple[Pending, ...]:
@@ -120,7 +119,7 @@ def of_memory(client: redis.Redis, store: PartitionStore, size: int) -> None:
 
 
 def of_takeover(server: RedisServer, waiting: int, idle: int) -> None:
-    """By a worker as the service composes it, on files, from its making until it holds the partition."""
+    """Measure a worker as the service composes it, on files, from its creation until it holds the partition."""
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory, closing(server.client()) as client:
         client.flushall(asynchronous=True)
         taken_over(server, Path(directory))
@@ -134,7 +133,7 @@ def of_takeover(server: RedisServer, waiting: int, idle: int) -> None:
 
 
 def of_upgrade(server: RedisServer, idle: int) -> None:
-    """The first `open` of a partition whose idle units expire and are in no index."""
+    """Measure the first `open` of a partition whose idle units expire and are not in the index."""
     with closing(server.client()) as client, storage_on(server) as storage:
         client.flushall(asynchronous=True)
         fill(storage.open(PARTITION), idle, lambda unit: UnitChange(unit, STATE, payment_data=b"x" * 300))
@@ -180,7 +179,7 @@ def taken_over(server: RedisServer, directory: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--append", nargs="*", default=["none", "everysec", "always"], help="when the server's log is synced")
+    parser.add_argument("--append", nargs="*", default=["none", "everysec", "always"], help="when the server syncs its log")
     parser.add_argument("--waiting", type=int, default=100_000)
     parser.add_argument("--idle", type=int, default=100_000)
     arguments = parser.parse_args()

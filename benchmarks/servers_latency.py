@@ -1,9 +1,9 @@
 """From an envelope's arrival to its notification, on real servers: `python -m benchmarks.servers_latency [--rate 1000]`.
 
-Envelopes come at a steady rate, in order, so that none waits for another one, in a topic of four partitions. The clock of an
-envelope starts when the broker has appended it, by the broker's own stamp, and stops when a `read_committed` reader, a process of
-its own, is handed what it caused. The same through the bare loop (`_kafka_loop.py`) and through the whole worker with each
-storage, one after the other. The first seconds warm up and do not count.
+Envelopes come at a steady rate, in order, so that none waits for another, in a topic of four partitions. An envelope's time
+starts when the broker appended it, by the broker's timestamp. It ends when a `read_committed` reader, a process of its own,
+gets the output. Measured are the bare loop (`_kafka_loop.py`) and the whole worker with each storage, one after the other. The
+first seconds are a warm-up and do not count.
 """
 
 import argparse
@@ -31,7 +31,7 @@ SHARES = (0.5, 0.9, 0.99, 1)
 
 
 def seen_at(bootstrap: str, topic: str, count: int) -> dict[str, float]:
-    """By the position of its cause, when what each of so many records caused could be read."""
+    """Return, by the position of its input, when the output of each of so many records could be read."""
     seen: dict[str, float] = {}
     with _reader(bootstrap, topic) as reader:
         give_up = time.time() + GIVE_UP_SECONDS
@@ -43,7 +43,7 @@ def seen_at(bootstrap: str, topic: str, count: int) -> dict[str, float]:
 
 
 def arrived_at(bootstrap: str, topic: str, count: int) -> dict[str, float]:
-    """By its position, the broker's stamp of each of so many records."""
+    """Return the broker's timestamp of each of so many records, by position."""
     arrived: dict[str, float] = {}
     with _reader(bootstrap, topic) as reader:
         while len(arrived) < count:
@@ -61,7 +61,7 @@ def _reader(bootstrap: str, topic: str) -> Iterator[KafkaConsumer]:
 
 
 def send(job: Job, lines: list[bytes], rate: float) -> None:
-    """At the rate; what it is late it makes up for."""
+    """Send the lines at the rate, and catch up after a delay."""
     settings = kafka_settings(configured(job.servers, job.run, job.topic, "none"))
     settings = msgspec.structs.replace(settings, producer={**settings.producer, "linger_ms": 0})
     with KafkaInput(settings, new_retry()) as sink:
@@ -73,7 +73,7 @@ def send(job: Job, lines: list[bytes], rate: float) -> None:
 
 
 def measured(servers: Addresses, name: str, lines: list[bytes], left: list[bytes], rate: float) -> list[float]:
-    """Milliseconds of each envelope that causes something, ascending."""
+    """Return the milliseconds of each envelope that has output, ascending."""
     run = new_run(servers, f"latency-{name.partition(' ')[0]}")
     job = Job(servers, run, len(lines), len(left), left[len(left) // 2], topic=f"in-{run.name}")
     make_topics(servers, job.topic, message_timestamp_type="LogAppendTime")
@@ -95,7 +95,7 @@ def measured(servers: Addresses, name: str, lines: list[bytes], left: list[bytes
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--rate", type=float, default=1_000, help="envelopes a second (default: %(default)s)")
-    arguments.add_argument("--seconds", type=float, default=15, help="the warm-up included (default: %(default)s)")
+    arguments.add_argument("--seconds", type=float, default=15, help="duration, warm-up included (default: %(default)s)")
     arguments.add_argument("--only", nargs="*", default=list(MEASURED), choices=MEASURED, help="default: all")
     chosen = arguments.parse_args()
     with made(round(chosen.rate * chosen.seconds), window=0, duplicates="0") as workload, running() as servers:

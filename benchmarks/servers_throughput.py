@@ -1,17 +1,17 @@
-"""How many envelopes a second on real servers, beside a bare loop from Kafka to Kafka: `python -m benchmarks.servers_throughput`.
+"""Envelopes per second on real servers, compared with a bare loop from Kafka to Kafka: `python -m benchmarks.servers_throughput`.
 
-The same envelopes, about 1.1 KB each, out of order within 2 000 places, 2 % of them twice, in a topic of four partitions, go
+The same envelopes (about 1.1 KB each, out of order within 2 000 places, 2 % of them twice, in a topic of four partitions) go
 through
 
-    bare loop    poll, one transaction per poll, nothing in between (`_kafka_loop.py`); decodes nothing, writes as much as ours
-    none         the whole worker, strategy SEQUENCE, its state in the process
-    redis        and in a Redis that syncs every commit to the disk
-    infinispan   and in an Infinispan cache on the disk, synced with every commit
+    bare loop    poll, one transaction per poll, nothing in between (`_kafka_loop.py`); decodes nothing, writes as much
+    none         the whole worker, strategy SEQUENCE, state in the process
+    redis        the same with state in a Redis that syncs every commit
+    infinispan   the same with state in an Infinispan cache on disk, synced with every commit
 
-each in a process of its own, with the same client settings and the same `--batch-size`. They take turns, `--rounds` times. A
-ratio is to the bare loop: of the quickest rounds, and of each one's CPU. The clock runs from when the partitions are held until
-the last transaction was answered. `worker` is CPU of that process, its client's threads and the kernel's work for it included;
-the servers' is that of theirs.
+each in a process of its own, with the same client settings and the same `--batch-size`. They take turns, `--rounds` times.
+Ratios are to the bare loop, of the fastest rounds and of the CPU. The time runs from when the partitions are held until the
+last transaction is committed. `worker` is the CPU time of that process with its client's threads and system calls; `servers` is
+that of the servers.
 """
 
 import argparse
@@ -35,11 +35,11 @@ from guardian.gc_tuning import calm_collector
 
 INPUT = "envelopes"
 GOALS = {"none": 0.7, "redis": 0.5, "infinispan": 0.3}
-"""Of the bare loop's envelopes per second."""
+"""Shares of the bare loop's envelopes per second."""
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What is measured. `notifications` are to leave, `sample` is a line like most of them."""
+    """One measurement. `notifications` is the expected number; `sample` is a typical output line."""
 
     servers: Addresses
     run: SimulatedRun
@@ -51,7 +51,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """`servers` is CPU, in seconds, by name."""
+    """`servers` are CPU seconds by name."""
 
     spent: Spent
     servers: dict[str, float]
@@ -112,7 +112,7 @@ def _wait(milliseconds: int) -> None:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--envelopes", type=int, default=30_000, help="about so many (default: %(default)s)")
+    arguments.add_argument("--envelopes", type=int, default=30_000, help="approximate number (default: %(default)s)")
     arguments.add_argument("--large", action="store_const", const=200_000, dest="envelopes", help="200 000")
     arguments.add_argument("--rounds", type=int, default=2, help="default: %(default)s")
     arguments.add_argument("--batch-size", type=int, default=500, help="records in a transaction (default: %(default)s)")
@@ -124,7 +124,7 @@ def main() -> None:
         fill(servers, INPUT, lines)
         job = Job(servers, SimulatedRun("", servers.directory), len(lines), len(left), left[len(left) // 2], chosen.batch_size)
         print(f"{len(lines)} envelopes, {len(left)} notifications, up to {chosen.batch_size} in a transaction", flush=True)
-        _round(job, chosen.only[:1])  # The broker's compiler learns by it.
+        _round(job, chosen.only[:1])  # Warms up the broker's compiler.
         rounds = [_round(job, chosen.only) for _ in range(chosen.rounds)]
     _show(len(lines), {name: [each[name] for each in rounds] for name in chosen.only})
 

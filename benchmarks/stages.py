@@ -1,7 +1,7 @@
-"""Where a worker's time goes, stage by stage: CPU microseconds per envelope, of each stage without those inside it.
+"""A worker's CPU time by stage: microseconds per envelope, for each stage without those inside it.
 
-`python -m benchmarks.stages [--envelopes N] [--storage none]`. The stopwatches cost about a microsecond a call themselves; what
-they are put around is named in STAGES. Compare with the total of a run without them, which is measured first.
+`python -m benchmarks.stages [--envelopes N] [--storage none]`. A stopwatch costs about a microsecond per call; STAGES names the
+functions that have one. Compare the sum with the total without stopwatches, which is measured first.
 """
 
 import argparse
@@ -51,7 +51,7 @@ STAGES = {
 
 
 class Stopwatches:
-    """CPU seconds by stage; what runs inside another stage does not count for that one."""
+    """CPU seconds by stage; a stage inside another does not count for the outer one."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -84,7 +84,7 @@ class Stopwatches:
 
 
 def profiled(workload: Workload, storage: str) -> tuple[float, Stopwatches]:
-    """CPU seconds in all, and by stage."""
+    """Return the CPU seconds in all, and by stage."""
     watches = Stopwatches()
     with ExitStack() as stack:
         for stage, places in STAGES.items():

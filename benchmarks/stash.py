@@ -1,13 +1,13 @@
 """What a long stash costs: `python -m benchmarks.stash`.
 
-A unit of 1 000 envelopes comes in order, so that nothing is ever stashed; in any order; and reversed, so that 999 wait and come
-loose with the last. Through the core in the process (storage none) and the whole worker (file transport, embedded storage),
-in CPU microseconds per envelope:
+A unit of 1 000 envelopes comes in order, so that none is stashed; in random order; and reversed, so that 999 wait for the last.
+They go through the core in the process (storage none) and the whole worker (file transport, embedded storage). Costs are in CPU
+microseconds per envelope:
 
     at a stretch    one unit after the other: a poll brings 500 envelopes of one unit
-    one per poll    twenty units side by side: a poll brings one envelope of each, and each of its stashes is committed
+    one per poll    twenty units in parallel: a poll brings one envelope of each, and each stash is committed
 
-They take turns, `--rounds` times, and the best round counts: whatever else the machine does can only make it slower.
+They take turns, `--rounds` times, and the best round counts, because other load can only add to the cost.
 """
 
 import argparse
@@ -36,7 +36,7 @@ ORDERS: dict[str, Callable[[list[int]], object]] = {
 
 
 class Shape(NamedTuple):
-    """How many units come side by side, and how many envelopes a poll takes."""
+    """The number of parallel units, and the number of envelopes per poll."""
 
     abreast: int
     batch_size: int
@@ -88,7 +88,7 @@ def _line(unit: str, number: int) -> bytes:
 
 
 def _see_order(left: list[bytes]) -> None:
-    """Wrong results have no speed."""
+    """Check the order of the output: a wrong result has no speed."""
     last: dict[str, int] = {}
     for line in left:
         unit, _, number = msgspec.json.decode(line)["headers"]["envelope-id"].partition("#")

@@ -1,13 +1,13 @@
-"""How long a restarted slot needs until it holds a partition in which many units wait: `python -m benchmarks.takeover`.
+"""How long a restarted slot needs to take over a partition with many waiting units: `python -m benchmarks.takeover`.
 
-Real Kafka with one partition and nothing to read; the state lies in a Redis that syncs every commit to the disk, then in an
-Infinispan cache on the disk. Measured is a new process: from its start, its imports and the way into the group included, until
-the partition is held: its predecessor's transaction ended, the position read, what waits loaded and armed. The predecessor has
-left in good order; after a `kill -9` the group waits for the end of its session first (`session.timeout.ms`, 10 s by default),
-unless `group.instance.id` is set.
+Kafka has one partition and nothing to read. The state is in a Redis that syncs every commit, then in an Infinispan cache on
+disk. A new process is measured from its start, imports and group join included, until it holds the partition: its predecessor's
+transaction has ended, the position is read, and the waiting units are loaded and armed. The predecessor left the group; after a
+`kill -9` the group first waits for the end of its session (`session.timeout.ms`, 10 s by default), unless `group.instance.id`
+is set.
 
-Once with nothing in the storage, once with `--waiting` units that wait, an envelope of 1 KB each, and once with `--idle` units
-beside them. Best of `--rounds`.
+It is measured with an empty storage, with `--waiting` units that each hold an envelope of 1 KB, and with `--idle` units in
+addition. The best of `--rounds` counts.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from storage.port import Commit, StashEntry, UnitChange, WaitKind, Waits
 
 PARTITION = Partition("takeover", 0)
 GOALS = {"redis": 5, "infinispan": 30}
-"""Seconds."""
+"""In seconds."""
 
 NEVER = 4_000_000_000_000
 AT_ONCE = 500
@@ -39,7 +39,7 @@ STATE, RECORD, PAYMENT = os.urandom(150), os.urandom(1_000), os.urandom(300)
 
 
 class Cost(NamedTuple):
-    """Seconds: `wall` from the start of the process, `cpu` of it."""
+    """Seconds: `wall` from the start of the process, `cpu` of the process."""
 
     wall: float
     cpu: float
@@ -53,7 +53,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def held(job: Job) -> Cost:
-    """In a process of its own."""
+    """Measure in a process of its own."""
     with _composed(job) as parts:
         calm_collector()
         while not parts.cycle.partitions.owned:
@@ -70,7 +70,7 @@ def measured(job: Job) -> Cost:
 
 def of_storage(servers: Addresses, storage: str, waiting: int, idle: int, rounds: int) -> None:
     job = Job(servers, new_run(servers, f"takeover-{storage}"), storage)
-    measured(job)  # The first one of all finds no position, and writes one.
+    measured(job)  # The very first takeover finds no position, and writes one.
     of_waiting(job, 0, 0, rounds)
     _fill(job, waiting, lambda unit, now: UnitChange(unit, STATE, _waits(now), (StashEntry(0, RECORD),)))
     of_waiting(job, waiting, 0, rounds)

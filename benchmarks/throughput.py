@@ -1,16 +1,16 @@
-"""How many envelopes a second: a bare loop, the core in the process, the whole worker: `python -m benchmarks.throughput`.
+"""Envelopes per second of a bare loop, the core in the process, and the whole worker: `python -m benchmarks.throughput`.
 
 The same envelopes go through all of them: about 1.1 KB each, 25 000 units of about eight, out of order within 2 000 places, 2 %
-of them twice, none lost, one partition, strategy SEQUENCE. From lines to lines: each reads the line, decodes the envelope,
-orders, makes the pain.002 and encodes the line that leaves. What differs:
+of them twice, none lost, one partition, strategy SEQUENCE. Each reads lines, decodes envelopes, orders them, makes the pain.002
+and encodes the output lines. The differences:
 
-    bare loop, trusting   one loop over dicts (`_bare_loop.py`), believes its input: no checks, no actors, no time, no durability
-    bare loop             the same with our decoder, which refuses what is no envelope (docs/contract.md, section 4)
+    bare loop, trusting   one loop over dicts (`_bare_loop.py`): no checks, no actors, no time, no durability
+    bare loop             the same with the service's decoder, which refuses what is no envelope (docs/contract.md, section 4)
     core in process       actors, deadlines, retries, metrics and a commit per poll, with storage none; lines stay in memory
-    whole worker          file transport and embedded SQLite: every commit and every publication is on the disk before the next
+    whole worker          file transport and embedded SQLite: every commit and publication is synced before the next
 
-A measurement has a process of its own. They take turns, `--rounds` times, and the best round of each counts: whatever else
-the machine does can only make them slower. A second of CPU is one of this process, the kernel's work for it included.
+Each measurement has a process of its own. They take turns, `--rounds` times, and the best round of each counts, because other
+load can only add to the cost. CPU seconds are those of the process, with its system calls.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from benchmarks._workload import Workload, made
 from guardian.gc_tuning import calm_collector
 
 Said = dict[str, list[dict[str, Any]]]
-"""What left for each unit, in order."""
+"""The output of each unit, in order."""
 
 FOR_SCALE = """\
 For scale, from docs/performance.md (200 000 messages, 24 510 units of 8, window 2 000, 2 % duplicates, messages/s; the
@@ -66,11 +66,11 @@ MEASURED: dict[str, Callable[[Workload], Spent]] = {
     "whole worker": worker,
 }
 GOALS = {"core in process": 0.5, "whole worker": 0.25}
-"""Of the bare loop, per second of CPU."""
+"""Ratios to the bare loop, per second of CPU."""
 
 
 def find_difference(workload: Workload) -> str | None:
-    """What the bare loop and the whole worker do not say alike, None if they say the same."""
+    """Return the difference between the output of the bare loop and of the whole worker; None if there is none."""
     said = _said(bare_loop(workload.read(), PARTITION, checked))
     if said != _said(bare_loop(workload.read(), PARTITION, trusting)):
         return "the two bare loops differ"
@@ -102,7 +102,7 @@ def _said(lines: Iterable[bytes]) -> Said:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--envelopes", type=int, default=200_000, help="about so many (default: %(default)s)")
+    arguments.add_argument("--envelopes", type=int, default=200_000, help="approximate number (default: %(default)s)")
     arguments.add_argument("--large", action="store_const", const=1_000_000, dest="envelopes", help="1 000 000")
     arguments.add_argument("--rounds", type=int, default=3, help="default: %(default)s")
     chosen = arguments.parse_args()
