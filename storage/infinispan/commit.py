@@ -1,4 +1,4 @@
-"""A commit on its way: all that is to be written for it, and what its owner knows once it counts."""
+"""The preparation of a commit: the values to write, and the owner's state after the commit is valid."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ from storage.port import Commit
 
 
 class NewIndexBlock(msgspec.Struct, frozen=True):
-    """`whole` is what is written, of which only `end` is new; `replaced` is what it was before."""
+    """`whole` is the block to write; only its part `end` is new. `replaced` is the block that it replaces, if any."""
 
     row: IndexBlockRow
     whole: IndexBlock
@@ -35,9 +35,10 @@ class NewIndexBlock(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """`values` are to be written in their order; then the counter moves to `version`, and `segment` counts.
+    """A prepared commit. Write `values` in their order; then move the counter to `version`, which makes `segment` valid.
 
-    `size` are its bytes; `bases` the pages in which the changed units may lie, as far as the window does not know them.
+    `size` is the segment's size in bytes. `bases` has the pages that may contain the changed units, for units whose pages the
+    window does not know.
     """
 
     version: CommitVersion
@@ -51,16 +52,19 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 def records_of(contents: PartitionState, commit: Commit) -> tuple[UnitRecord, ...]:
-    """Raises AttributeError for what is no change: before anything is written. Any page that is read may be `Missing`."""
+    """Return the records of a commit. Raises AttributeError for an invalid change, before anything is written.
+
+    Any page that is read may be `Missing`.
+    """
     at, is_forgotten = commit.caught_up_ms, contents.is_forgotten
     return tuple(record_of(change, at, begins=is_forgotten(change.unit)) for change in commit.changes)
 
 
 class Preparation:
-    """Makes a commit ready to be written. Reads pages and changes nothing that counts.
+    """Prepares a commit. Reads pages, and changes nothing that is valid.
 
-    Units that are forgotten may go for good: those of the watermark that counts already, so that none of them is in memory. Any
-    page that is read may be `Missing`.
+    The compaction removes expired units for good. Only the valid watermark counts for that, so that no such unit is in memory.
+    Any page that is read may be `Missing`.
     """
 
     def __init__(self, contents: PartitionState, limits: CompactionLimits) -> None:
@@ -81,7 +85,7 @@ class Preparation:
         root = Value(Kind.SEGMENT, segment_name(version), encode_segment(segment))
         blocks = [Value(Kind.INDEX_BLOCK, block.row.name, encode_index_block(block.whole))] if block is not None else []
         row = WindowRow(root.name, count_parts(len(root.payload)), 0)
-        # The segment goes first: by what it names, an opener can clear away what a crash left behind.
+        # The segment is written first. After a crash, the next owner uses its names to delete the values of the lost commit.
         return Prepared(version, (root, *pages, *blocks), segment, row, len(root.payload), bases, self._compact, block)
 
     def _block(self, version: CommitVersion, parts: Sequence[int]) -> NewIndexBlock | None:
@@ -111,7 +115,7 @@ class Preparation:
         )
 
     def _superseded(self, block: NewIndexBlock | None) -> list[str]:
-        """The names of what is needed no more once this commit counts."""
+        """Return the names of values that are garbage once this commit is valid."""
         contents, compaction = self._contents, self._compact
         rows: list[WindowRow | IndexBlockRow] = [
             *contents.window.left_behind(compaction.progress),
@@ -131,7 +135,7 @@ class Preparation:
         return tuple(sorted((number, body) for number, body in pending.items() if number > commit.published))
 
     def _bases(self, records: Sequence[UnitRecord]) -> dict[str, Sequence[int]]:
-        """The pages from which the changes go on, of those units of which the window does not know them."""
+        """Return the pages on which the changes build, for units whose pages the window does not know."""
         compaction, contents = self._compact, self._contents
         moved = compaction.pages_of_units()
         bases: dict[str, Sequence[int]] = {}
@@ -144,7 +148,7 @@ class Preparation:
 
 
 def take_up(contents: PartitionState, prepared: Prepared) -> None:
-    """The commit counts: bring what is known of the partition up to it."""
+    """Update the partition's state after the commit has become valid."""
     compaction, segment, page_table = prepared.compaction, prepared.segment, contents.page_table
     contents.window.compaction(compaction.units, compaction.progress)
     page_table.give_up(compaction.tail, segment.manifest.origins)

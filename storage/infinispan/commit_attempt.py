@@ -1,4 +1,4 @@
-"""One attempt to commit: written under names of its own, then made valid by the counter. It may be made again and again."""
+"""One attempt to commit: its values are written under unique names, then the counter makes it valid. It may be repeated."""
 
 from contextlib import suppress
 
@@ -11,7 +11,7 @@ from storage.port import StorageUnavailable
 
 
 class CommitAttempt:
-    """Remembers how far it came. Until the counter moved, nothing that counts has changed."""
+    """Remembers its progress. Until the counter has moved, nothing valid has changed."""
 
     def __init__(self, link: PartitionKeys, expected: CommitVersion, prepared: Prepared) -> None:
         self._link = link
@@ -21,18 +21,18 @@ class CommitAttempt:
         self.prepared = prepared
 
     def make(self) -> None:
-        """Returns once the commit counts.
+        """Write the values and move the counter. Returns once the commit is valid.
 
         Raises:
-            OwnershipLost: It never will, for the partition moved.
-            StorageUnavailable: No answer; to be made again.
+            OwnershipLost: The commit can never be valid, because the partition has moved.
+            StorageUnavailable: The cache did not answer; repeat the call.
         """
         for value in self.prepared.values[self._written :]:
             self._link.write(value)
             self._written += 1
         if not self._swap_version() and (now := self._link.find_version()) != self.prepared.version:
             self._clear_away()
-            raise OwnershipLost(f"we are at {self._expected}, the counter of {self._link.name} is at {now}")
+            raise OwnershipLost(f"this worker is at {self._expected}, the counter of {self._link.name} at {now}")
 
     def _swap_version(self) -> bool:
         try:
@@ -42,7 +42,7 @@ class CommitAttempt:
             raise
 
     def _clear_away(self) -> None:
-        """What was written is needed by nobody. If an answer was lost the commit may have counted: a newer owner built on it."""
+        """Delete the written values. Not after a lost answer: then the commit may have become valid, and others build on it."""
         if not self._is_unanswered:
             with suppress(StorageUnavailable):
                 for value in self.prepared.values:

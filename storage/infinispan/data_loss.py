@@ -1,4 +1,4 @@
-"""What is done where something is missing that a segment names: the cache has forgotten, or a newer owner cleared it away."""
+"""The treatment of missing values that a segment refers to: the cache has lost them, or a newer owner has deleted them."""
 
 import logging
 from collections import Counter
@@ -17,36 +17,36 @@ from storage.port import StorageUnavailable
 _log = logging.getLogger("resequencer.storage")
 
 _LOOKS = 6
-"""How often something is looked for in a cache that may show it late; who is told to try again waits longer each time."""
+"""How often a value is searched in a cache that may show it late. The caller's pause between tries grows each time."""
 
 
 class DataLoss:
-    """Knows what was missed how often."""
+    """Counts how often each value was missing."""
 
     def __init__(self, random_token: Callable[[], str]) -> None:
         self._random_token = random_token
         self._missed: Counter[str] = Counter()
 
     def see_that_it_is_one(self, link: PartitionKeys, version: CommitVersion, missing: Missing) -> None:
-        """Returns if the partition still stands where it stood, so that what is missing is lost.
+        """Return if the value is lost: the partition has not moved, and the value does not appear.
 
         Raises:
-            OwnershipLost: It has moved: what is missing was not needed any more.
-            StorageUnavailable: It may still appear.
+            OwnershipLost: The partition has moved: the value was not needed any more.
+            StorageUnavailable: The value may still appear.
         """
         if (now := link.find_version()) != version:
-            raise OwnershipLost(f"we are at {version}, the counter of {link.name} is at {now}") from missing
+            raise OwnershipLost(f"this worker is at {version}, the counter of {link.name} at {now}") from missing
         name = str(missing)
         self._missed[name] += 1
         if link.may_lag and self._missed[name] <= _LOOKS:
             raise StorageUnavailable(f"{name} is not there yet, or lost: the cache is asynchronous") from missing
         del self._missed[name]
-        _log.error("the cache has lost %s: its partition is forgotten as a whole, and healed by reading its records again", name)
+        _log.error("the cache has lost %s: the partition's state is discarded and healed by reading its records again", name)
 
     def forget(self, link: PartitionKeys, root: Segment) -> None:
-        """Make the partition stand on nothing: an empty header that keeps what numbering and clock must go on from.
+        """Give the partition an empty header that keeps only the numbering and the caught-up clock.
 
-        Without a history no position is known to it. All that can still be named becomes garbage.
+        The header has no history, so it knows no position, and the takeover heals. All known values become garbage.
         """
         token = token_text(token_of(self._random_token()))
         header = replace(root.header, token=token, commit=0, next_offset=None, history=())
@@ -56,7 +56,7 @@ class DataLoss:
 
 
 def everything(root: Segment) -> Iterator[str]:
-    """The names of all that a segment builds on, and its own. Of a page that was written in parts, only the first."""
+    """Yield the names of all values that a segment builds on, and its own. Of a page in parts, only the first part's name."""
     manifest = root.manifest
     yield from manifest.garbage
     yield segment_name(root.version)

@@ -1,4 +1,4 @@
-"""What an Infinispan cache promises by its configuration: whether it may forget or change what it was told to keep. Pure."""
+"""The durability of an Infinispan cache by its configuration: whether it may lose or change stored data. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,13 +15,13 @@ _SETTINGS: Mapping[str, Any] = {
 }
 CLUSTERED_DEFINITION: Mapping[str, Any] = {"distributed-cache": {"mode": "SYNC", "owners": 2, **_SETTINGS}}
 LOCAL_DEFINITION: Mapping[str, Any] = {"local-cache": _SETTINGS}
-"""What a cache is made with that is not there: synchronous, on disk, and every write is on the disk before it is answered."""
+"""The definition of a new cache: synchronous, on disk, and every write is on the disk before it is answered."""
 
-_HEALED = "the loss is noticed and healed, and notifications may then repeat, marked possible-duplicate"
+_HEALED = "the service detects the loss and heals it, and notifications may then repeat, marked possible-duplicate"
 
 
 class CacheDurability(msgspec.Struct, frozen=True):
-    """`owners` is None where it is not known, or every server has everything. `is_seen`: all of its configuration was seen."""
+    """`owners` is None if it is unknown, or if every server has all entries. `is_seen`: the whole configuration is known."""
 
     is_clustered: bool
     is_asynchronous: bool
@@ -30,24 +30,24 @@ class CacheDurability(msgspec.Struct, frozen=True):
     is_synced: bool
     is_seen: bool
     objections: tuple[str, ...]
-    """Why it cannot be used; a sentence each, with the remedy."""
+    """Why the cache cannot be used, in sentences with the remedy."""
 
     def __str__(self) -> str:
         return ", ".join((self._mode, self._place))
 
     def shortcomings(self) -> Iterator[str]:
-        """What may be lost, and when; a sentence each."""
+        """Yield which data may be lost, and when, in sentences."""
         if self.is_asynchronous:
-            yield f"it is asynchronous: a server that fails may take the last writes with it, which slows a start; {_HEALED}"
+            yield f"it is asynchronous: if a server fails, the last writes may be lost, and starts are slower; {_HEALED}"
         if not self.is_on_disk:
             servers = "the whole cluster" if self.is_clustered else "the server"
             yield f"it is not on disk: when {servers} restarts, all state is lost; {_HEALED}"
         if not self.is_on_disk and self.owners == 1:
-            yield f"it has one owner per entry: every server that fails takes its share with it; {_HEALED}"
+            yield f"it has one owner per entry: if a server fails, its share of the data is lost; {_HEALED}"
         if self.is_on_disk and self.is_seen and not self.is_synced:
-            yield f"it does not sync its writes to disk: what the system had not written goes with the machine's power; {_HEALED}"
+            yield f"it does not sync its writes to disk: a power failure loses data that the system had not written; {_HEALED}"
         if not self.is_seen:
-            yield "whether its entries expire cannot be seen, for the user lacks ADMIN: they must not, or what waits would vanish"
+            yield "it is unknown whether its entries expire, for the user lacks ADMIN: if they expire, waiting envelopes are lost"
 
     @property
     def _mode(self) -> str:
@@ -64,7 +64,7 @@ class CacheDurability(msgspec.Struct, frozen=True):
 
 
 def durability_of(overview: Mapping[str, Any]) -> CacheDurability:
-    """From what the server says of the cache: to an administrator with its configuration, to others without."""
+    """Return the durability from the server's description of the cache. Only an administrator gets its configuration."""
     if (configuration := overview.get("configuration")) is None:
         return _from_overview(overview)
     (named,) = configuration.values()
@@ -99,7 +99,7 @@ def _from_overview(overview: Mapping[str, Any]) -> CacheDurability:
 
 
 def _store(persistence: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The store that has everything also after a restart."""
+    """Return the store that has all entries after a restart, None if there is none."""
     if _is_true(persistence.get("passivation")):
         return None
     stores = (store for name, store in persistence.items() if name.endswith("-store"))
@@ -108,18 +108,18 @@ def _store(persistence: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def _objections(kind: str, settings: Mapping[str, Any], *, is_on_disk: bool) -> Iterator[str]:
     if kind not in ("local-cache", "distributed-cache", "replicated-cache"):
-        yield f"it is of the kind {kind}, whose servers do not share what they hold; make it a distributed-cache"
+        yield f"it is a {kind}, whose servers do not share their entries; make it a distributed-cache"
     expiration = settings.get("expiration") or {}
     for name in ("lifespan", "max-idle"):
         if _is_positive(expiration.get(name)):
-            yield f"its entries expire ({name} {expiration[name]}), so what waits would vanish; take its {name} away"
+            yield f"its entries expire ({name} {expiration[name]}), so waiting envelopes would be lost; remove its {name}"
     memory = settings.get("memory") or {}
     if _upper(memory.get("when-full")) in ("REMOVE", "MANUAL") and not is_on_disk:
-        yield "it evicts entries when its memory is full, so what waits would vanish; take when-full away, or put it on disk"
+        yield "it evicts entries when its memory is full, so waiting envelopes would be lost; remove when-full, or put it on disk"
     encoding = settings.get("encoding") or {}
     media_type = encoding.get("media-type") or (encoding.get("value") or {}).get("media-type") or BINARY
     if media_type.partition(";")[0] != BINARY:
-        yield f"it keeps its values as {media_type}, which changes them; make it with the media-type {BINARY}"
+        yield f"it stores its values as {media_type}, which changes them; create it with the media-type {BINARY}"
 
 
 def _upper(value: object) -> str:
@@ -131,5 +131,5 @@ def _is_true(value: object) -> bool:
 
 
 def _is_positive(value: object) -> bool:
-    """Durations are -1, or a number of milliseconds, or one with a unit."""
+    """Whether a duration is positive. Durations are -1, a number of milliseconds, or a number with a unit."""
     return value is not None and not str(value).startswith("-") and str(value) != "0"

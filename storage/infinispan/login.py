@@ -1,4 +1,4 @@
-"""Logging in to an Infinispan server, by whichever way it offers."""
+"""The login to an Infinispan server, by a mechanism that it offers."""
 
 from collections.abc import Generator
 
@@ -6,9 +6,9 @@ import httpx
 
 
 class Login(httpx.Auth):
-    """Basic over TLS, where it is one trip; else digest, which does not show the password, if the server offers it.
+    """Uses Basic over TLS, which needs one round trip. Otherwise uses Digest, which hides the password, if the server offers it.
 
-    The server is asked once what it offers: with the first request that it refuses.
+    The first request that the server refuses tells which mechanisms it offers.
     """
 
     def __init__(self, username: str, password: str) -> None:

@@ -1,4 +1,4 @@
-"""Taking a partition over: first the counter, so that nobody else can change anything any more, then all that it builds on."""
+"""The opening of a partition: take the counter first, so that no other owner can change anything, then read the state."""
 
 from collections.abc import Callable
 
@@ -24,9 +24,9 @@ _TRIES = 10
 
 
 class Opening:
-    """Opens one partition under a new token. Opening is itself a commit: a segment of its own, and a compare-and-set.
+    """Opens one partition under a new token. Opening is itself a commit: a segment, and a compare-and-set.
 
-    To be kept until it succeeded: what was written for a try that was not answered is cleared away by the next.
+    Keep the instance until it succeeds: each try makes the values of unanswered tries garbage.
     """
 
     def __init__(self, link: PartitionKeys, loss: DataLoss, random_token: Callable[[], str]) -> None:
@@ -36,7 +36,7 @@ class Opening:
         self._unanswered: set[str] = set()
 
     def open(self) -> PartitionState:
-        """Raises StorageUnavailable also where others open it again and again."""
+        """Open the partition. Raises StorageUnavailable also if other workers open it again and again."""
         for _ in range(_TRIES):
             if (root := self._claim()) is None:
                 continue
@@ -44,17 +44,17 @@ class Opening:
                 return read_partition_state(self._link, root)
             except Missing as missing:
                 self._begin_anew(root, missing)
-        raise StorageUnavailable(f"{self._link.name}: others open it at the same time, again and again")
+        raise StorageUnavailable(f"{self._link.name}: other workers open it at the same time, again and again")
 
     def _begin_anew(self, root: Segment, missing: Missing) -> None:
         try:
             self._loss.see_that_it_is_one(self._link, root.version, missing)
         except OwnershipLost as error:
-            raise StorageUnavailable(f"somebody else opened {self._link.name} at the same time: {error}") from error
+            raise StorageUnavailable(f"another worker opened {self._link.name} at the same time: {error}") from error
         self._loss.forget(self._link, root)
 
     def _claim(self) -> Segment | None:
-        """The segment under which it is ours, or None if somebody else was quicker."""
+        """Claim the partition, and return its new segment; None if another worker was faster."""
         if (before := self._link.find_version()) is None:
             self._link.create_counter()
             before = CommitVersion(0, 0)
@@ -72,7 +72,7 @@ class Opening:
         return None
 
     def _segment_after(self, before: CommitVersion) -> Segment | None:
-        """None if the partition moved while it was looked at."""
+        """Return the segment that follows `before`; None if the partition moved meanwhile."""
         if before == CommitVersion(0, 0):
             return self._first_segment()
         name = segment_name(before)
@@ -105,7 +105,7 @@ class Opening:
         return Segment(header, None, manifest, last.pending)
 
     def _abandoned(self, last: Segment) -> list[str]:
-        """What a commit left behind that never counted: its owner died, or comes too late."""
+        """Return the names of the values of a commit that never became valid: its owner died, or is too late."""
         version = last.version
         name = segment_name(CommitVersion(version.token, version.commit + 1))
         try:
@@ -118,7 +118,7 @@ class Opening:
         return [*part_names(name, count_parts(size)), *blocks, *pages]
 
     def _new_token(self, header: Header | None) -> str:
-        """One that no owner had, as far as the header remembers: under its names something may lie."""
+        """Return a token that no owner in the history had, because values may exist under names with old tokens."""
         used = {header.token, *dict(header.history)} if header is not None else set()
         while (token := token_text(token_of(self._random_token()))) in used:
             pass

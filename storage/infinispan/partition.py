@@ -1,4 +1,4 @@
-"""One partition in Infinispan, as its owner sees it."""
+"""One partition in Infinispan, for its owner."""
 
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,9 +19,9 @@ _DELETED_PER_COMMIT = 16
 
 
 class InfinispanPartitionStore:
-    """A partition under the token of `contents`, which are those of its last commit that was answered.
+    """A partition under the token of `contents`, its state after the last commit that succeeded.
 
-    `limits` are those of a commit of so many bytes.
+    `limits` returns the limits of the compaction for a commit of so many bytes.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class InfinispanPartitionStore:
         self._delete_garbage(_DELETED_PER_COMMIT + len(prepared.compaction.pages) + len(self._contents.garbage) // 50)
 
     def expire(self, until: int, spared: Container[str]) -> int:
-        """Nothing goes now: the next commit says it, and the commits after it give back what was forgotten."""
+        """Move the watermark of the next commit. Removes nothing now: later commits delete the expired units. Returns 0."""
         self._check_owner()
         self._contents.forgotten.move(until, spared)
         return 0
@@ -83,17 +83,17 @@ class InfinispanPartitionStore:
         return CommitAttempt(self._link, version_of_header(self.header), prepared)
 
     def _see_that_it_is_next(self, commit: Commit) -> None:
-        """A number that was tried belongs to its attempt: what was written for it may count already, or soon."""
+        """Check that the commit follows. A number that was tried belongs to its attempt, which may be or become valid."""
         header, tried = self.header, self._tried
         if commit.number != header.commit + 1 or commit.number > MOST_COMMITS:
-            raise OwnershipLost(f"commit {commit.number} of {self._link.name} comes after {header.token}/{header.commit}")
+            raise OwnershipLost(f"commit {commit.number} of {self._link.name} does not follow {header.token}/{header.commit}")
         if tried is not None and tried.prepared.segment.attempt != commit.attempt:
             raise OwnershipLost(f"commit {header.token}/{commit.number} of {self._link.name} was tried with another attempt")
 
     def _check_owner(self) -> None:
         version = version_of_header(self.header)
         if (now := self._link.find_version()) != version:
-            raise OwnershipLost(f"we are at {version}, the counter of {self._link.name} is at {now}")
+            raise OwnershipLost(f"this worker is at {version}, the counter of {self._link.name} at {now}")
 
     @contextmanager
     def _losses_explained(self) -> Iterator[None]:
@@ -103,10 +103,10 @@ class InfinispanPartitionStore:
             root = self._contents.as_root()
             self._loss.see_that_it_is_one(self._link, root.version, missing)
             self._loss.forget(self._link, root)
-            raise OwnershipLost(f"{missing} is lost; the partition is to be taken over anew") from missing
+            raise OwnershipLost(f"{missing} is lost; the partition must be taken over again") from missing
 
     def _delete_garbage(self, most: int) -> None:
-        """What is not deleted now is named by the next commit, and deleted after it."""
+        """Delete garbage. The next commit records the rest, which is deleted after that commit."""
         garbage = self._contents.garbage
         for count, name in enumerate(garbage[:most]):
             try:

@@ -1,4 +1,4 @@
-"""One partition's values and counter in the cache."""
+"""The values and the counter of one partition in the cache."""
 
 from domain.record import Partition
 from storage.infinispan.layout.page import Page, PageMemory, decode_page
@@ -16,12 +16,15 @@ def page_name(token: int, number: int) -> str:
 
 
 def index_block_name(version: CommitVersion) -> str:
-    """Of the block that a commit wrote."""
+    """The name of the index block that a commit wrote."""
     return f"{Kind.INDEX_BLOCK.value}:{token_text(version.token)}:{version.commit}"
 
 
 class PartitionKeys:
-    """Names are relative to the partition. What is named is written once, under its writer's token, and then only deleted."""
+    """Access to a partition's values; names are relative to the partition.
+
+    A value is written once, under a name with its writer's token, and is never changed, only deleted.
+    """
 
     def __init__(self, cache: Cache, namespace: str, partition: Partition, memory: PageMemory) -> None:
         self._cache = cache
@@ -29,7 +32,7 @@ class PartitionKeys:
         self.name = f"{namespace}:{partition.topic}:{partition.number}"
 
     def find_version(self) -> CommitVersion | None:
-        """What the counter holds; None if there is none."""
+        """Return the version in the counter, None if there is no counter."""
         value = self._cache.find_counter(self.name)
         return None if value is None else version_of(value)
 
@@ -37,15 +40,15 @@ class PartitionKeys:
         self._cache.create_counter(self.name)
 
     def move(self, expected: CommitVersion, update: CommitVersion) -> bool:
-        """The compare-and-set that makes a commit valid."""
+        """Make a commit valid by a compare-and-set of the counter. Return whether the counter moved."""
         return self._cache.compare_and_set(self.name, expected.packed(), update.packed())
 
     def read(self, kind: Kind, name: str) -> bytes:
-        """Raises Missing, StorageRefused, and what the cache raises."""
+        """Read a value. Raises Missing, StorageRefused, and what the cache raises."""
         return joined(kind, self._key(name), self._get(name), lambda part: self._get(part.removeprefix(self._key(""))))
 
     def read_segment(self, name: str) -> tuple[Segment, int]:
-        """And how many bytes it takes."""
+        """Read a segment and return it with its size in bytes."""
         payload = self.read(Kind.SEGMENT, name)
         return decode_segment(self._key(name), payload), len(payload)
 

@@ -1,4 +1,4 @@
-"""All that an owner knows of its partition: the window, the page table, what waits, what is pending, what is garbage."""
+"""The state of a partition in its owner's memory: window, page table, waiting units, pending output and garbage."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +16,7 @@ from storage.port import Waits
 
 
 class PartitionState:
-    """As of the last commit that was answered. `root` is the segment that the counter names."""
+    """The state after the last commit that succeeded. `root` is the segment to which the counter points."""
 
     def __init__(self, link: PartitionKeys, root: Segment) -> None:
         self._link = link
@@ -34,27 +34,27 @@ class PartitionState:
         self._found: dict[str, Sequence[int]] = {}
 
     def find(self, unit: str) -> UnitRecord | None:
-        """All of the unit, forgotten or not.
+        """Return the whole unit, expired or not; None if it does not exist.
 
         Raises:
-            Missing: A page is not there.
+            Missing: A page is missing.
         """
         copy = self.find_copy(unit)
         return combined(copy.record if copy else None, self.window.changes(unit))
 
     def find_copy(self, unit: str) -> Copy | None:
-        """Raises: as `find`."""
+        """Return the live copy of the unit in the pages. Raises: as `find`."""
         return find_copy(self.page_table, self.find_bases(unit), self.read_page, unit)
 
     def find_bases(self, unit: str) -> Sequence[int]:
-        """The pages that may have it, the newest first. What is asked again before the next commit is remembered."""
+        """Return the pages that may contain the unit, the newest first. Answers are cached until the next commit."""
         bases = self.window.find_bases(unit)
         if bases is None and (bases := self._found.get(unit)) is None:
             bases = self._found[unit] = self.page_table.find(unit)
         return [page for page in bases if page >= self.page_table.tail] if bases else ()
 
     def is_forgotten(self, unit: str) -> bool:
-        """Whether a change of it begins anew, though the cache may still have what was before.
+        """Whether the unit has expired, so that its next change starts empty, though the cache may still have the old data.
 
         Raises: as `find`.
         """
@@ -67,24 +67,24 @@ class PartitionState:
         return record is not None and self.forgotten.has(record)
 
     def pin_spared(self) -> None:
-        """Pages with units that are spared may not be given up without looking into them."""
+        """Pin the pages of spared units, so that they are not dropped unread."""
         self.page_table.pin(page for unit in self.forgotten.spared for page in self.find_bases(unit))
 
     @property
     def last_change(self) -> int:
-        """When the unit changed that changed last, as far as is known without reading pages."""
+        """The time of the latest change of any unit, as far as it is known without reading pages."""
         return max(self.window.last_change, self.page_table.last_change)
 
     def forget_found(self) -> None:
-        """The pages are no longer those that they were."""
+        """Clear the cache of `find_bases`, after the pages have changed."""
         self._found.clear()
 
     def read_page(self, number: int) -> Page:
-        """Raises: as `find`."""
+        """Read a page. Raises: as `find`."""
         return self._link.read_page(page_name(self.page_table.writer(number), number))
 
     def as_root(self) -> Segment:
-        """A segment that names all of it."""
+        """Return a segment that refers to all values of the partition."""
         manifest = SegmentManifest(
             self.window.rows(Progress()),
             self.page_table.index_block_rows(self.page_table.tail),
@@ -103,10 +103,10 @@ class PartitionState:
 
 
 def read_partition_state(link: PartitionKeys, root: Segment) -> PartitionState:
-    """Everything but the pages, in the order in which it was written.
+    """Read everything except the pages, in the order in which it was written.
 
     Raises:
-        Missing: Something that it names is not there.
+        Missing: A value to which the root refers is missing.
     """
     contents = PartitionState(link, root)
     for row in root.manifest.blocks:

@@ -1,47 +1,47 @@
-"""What the layout needs of a server: values by key and counters. `storage/infinispan/rest_client.py` has the real one."""
+"""The interface to a server: values by key, and counters. `storage/infinispan/rest_client.py` implements it."""
 
 from typing import Protocol
 
 
 class Cache(Protocol):
-    """Nothing here is conditional but `compare_and_set`: that is how Infinispan is.
+    """A cache with counters. Only `compare_and_set` is conditional, as in Infinispan.
 
-    Raises, each of them:
-        StorageUnavailable: No answer; it may have been done.
-        StorageRefused: The server does not let us, for a reason that a person must mend.
+    Each method raises:
+        StorageUnavailable: The server did not answer; the call may have had its effect.
+        StorageRefused: The server refuses the call, and an operator must correct the cause.
     """
 
     def get(self, key: str) -> bytes | None:
-        """None if it is not there, nor the cache."""
+        """Return the value, None if the value or the cache does not exist."""
         ...
 
     def put(self, key: str, body: bytes) -> None: ...
 
     def delete(self, key: str) -> None:
-        """Also one that is not there."""
+        """Delete a value. Succeeds also if it does not exist."""
         ...
 
     def find_counter(self, name: str) -> int | None:
-        """None if there is no such counter."""
+        """Return the counter's value, None if there is no such counter."""
         ...
 
     def create_counter(self, name: str) -> None:
-        """At 0, persistent; one that is there already stays as it is."""
+        """Create a persistent counter with value 0. An existing counter stays unchanged."""
         ...
 
     def compare_and_set(self, name: str, expected: int, update: int) -> bool:
-        """Whether it was changed by this call. A counter that is not there is not."""
+        """Set the counter to `update` if it is `expected`. Return whether this call changed it; False for a missing counter."""
         ...
 
     def set_up(self) -> None:
-        """See that the cache is there and keeps what it is told, or make it; before anything else, and again at each takeover."""
+        """Check that the cache exists and keeps its data, or create it. Called first, and again at each takeover."""
         ...
 
     def close(self) -> None:
-        """Closes its connections; used again, it makes new ones."""
+        """Close the connections. A later call opens new ones."""
         ...
 
     @property
     def may_lag(self) -> bool:
-        """Whether what was put may be seen a while later (an asynchronous cache)."""
+        """Whether a written value may become visible later (an asynchronous cache)."""
         ...

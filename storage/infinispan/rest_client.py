@@ -1,4 +1,4 @@
-"""Infinispan by its REST interface, version 2: the one place where its requests are made."""
+"""The client for Infinispan's REST interface, version 2."""
 
 import logging
 import ssl
@@ -25,9 +25,9 @@ _Answer = TypeVar("_Answer")
 
 
 class InfinispanRest:
-    """One cache of one server, or cluster behind one address. Connects on first use; used from one thread.
+    """One cache of one server, or of a cluster behind one address. Connects on first use. Used from one thread.
 
-    `durability` is what the cache is known to guarantee: None before `set_up`, and where the user may not look at it.
+    `durability` is the known durability of the cache, None before `set_up`.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -49,7 +49,7 @@ class InfinispanRest:
     def put(self, key: str, body: bytes) -> None:
         url = f"{self._values}/{_escaped(key)}"
         if self._ask("PUT", url, {200, 201, 204, 404}, body).status_code == httpx.codes.NOT_FOUND:
-            # Somebody removed the cache; what it held will be missed.
+            # The cache was removed. Its values will be reported as missing.
             self.set_up()
             self._ask("PUT", url, {200, 201, 204}, body)
 
@@ -69,10 +69,10 @@ class InfinispanRest:
         return response.status_code == httpx.codes.OK and response.text.strip() == "true"
 
     def set_up(self) -> None:
-        """See that the cache keeps what it is told; one that is not there is made. What it promises is logged when it changes.
+        """Check that the cache keeps its data; create a missing cache. Log its durability when it changes.
 
         Raises:
-            StorageRefused: It expires, evicts or changes its entries.
+            StorageRefused: The cache expires, evicts or changes its entries.
         """
         durability = self.look()
         if durability is None:
@@ -85,7 +85,7 @@ class InfinispanRest:
         self.durability = durability
 
     def look(self) -> CacheDurability | None:
-        """What the cache promises, None if there is none. Changes nothing.
+        """Return the durability of the cache, None if the cache does not exist. Changes nothing.
 
         Raises: as `set_up`.
         """
@@ -98,15 +98,15 @@ class InfinispanRest:
         return durability
 
     def preflight(self) -> list[str]:
-        """What a user should know before the service is started; a sentence each. Changes nothing.
+        """Return what an operator should know before the service is started, in sentences. Changes nothing.
 
         Raises:
-            StorageUnavailable, StorageRefused: As the service would meet them.
+            StorageUnavailable, StorageRefused: As in the running service.
         """
         name, durability = f"cache {self._settings.cache}", self.look()
         self.find_counter("is-there-none")
         if durability is None:
-            return [f"{name}: it is not there and will be made, for which the user needs the role deployer or admin"]
+            return [f"{name}: it does not exist and will be created; for that the user needs the role deployer or admin"]
         self.get("is-there-none")
         return [f"{name}: {each}" for each in (durability, *durability.shortcomings())]
 
@@ -116,11 +116,11 @@ class InfinispanRest:
             self._client = None
 
     def _create(self) -> None:
-        """On disk, and on two servers if there is a cluster."""
+        """Create the cache on disk, with two owners per entry if there is a cluster."""
         for definition in (CLUSTERED_DEFINITION, LOCAL_DEFINITION):
             response = self._ask("POST", self._values, {200, 201, 400}, definition)
             if response.status_code != httpx.codes.BAD_REQUEST or _EXISTS_ALREADY in response.text:
-                _log.info("made cache %s", self._settings.cache)
+                _log.info("created cache %s", self._settings.cache)
                 return
             if _NO_CLUSTER not in response.text:
                 break
@@ -136,7 +136,7 @@ class InfinispanRest:
             content = body if isinstance(body, bytes) else msgspec.json.encode(body)
         with translated(self._server, f"{method} {url.removeprefix(self._server)}"):
             response = self._connected().request(method, url, content=content, headers=headers)
-        # It has been read. Left there, it makes a cycle that holds on to the bodies until the collector comes, which is rarely.
+        # The stream was read. It is part of a reference cycle that would keep the bodies until the collector runs, which is rare.
         del response.stream
         if response.status_code not in expected:
             refuse(self._server, response)
@@ -147,18 +147,18 @@ class InfinispanRest:
             settings = self._settings
             self._client = httpx.Client(
                 auth=Login(settings.username, settings.password) if settings.username else None,
-                # Compressing costs the server a millisecond per answer.
+                # Compression costs the server a millisecond per answer.
                 headers={"Accept-Encoding": "identity"},
                 timeout=settings.timeout_ms / 1_000,
                 verify=self._trust(),
-                # What the environment says of proxies is not meant for this.
+                # The environment's proxy settings are not meant for this connection.
                 trust_env=False,
             )
         return self._client
 
     def _trust(self) -> ssl.SSLContext:
         if not self._server.startswith("https:"):
-            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # Trusts nobody; loading authorities takes 20 ms.
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # Without authorities, because loading them takes 20 ms.
         try:
             return ssl.create_default_context(cafile=self._settings.ca_file)
         except (OSError, ssl.SSLError) as error:

@@ -1,4 +1,4 @@
-"""What an Infinispan storage is told at its making. Imports no client, which takes a fifth of a second."""
+"""The settings of the Infinispan storage. Imports no client, because that takes a fifth of a second."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +12,8 @@ _CACHE = Text(r"[A-Za-z0-9._-]{1,100}", "1 to 100 letters, digits, dots, undersc
 
 
 class ServerSettings(msgspec.Struct, frozen=True):
-    """`url` is the server's, without /rest/v2. Without a `username` nobody logs in; without a `ca_file` the system's authorities
-    are trusted. No request waits longer than `timeout_ms` for each of: a connection, a part sent, a part received.
+    """`url` is the server's, without /rest/v2. Without a `username` there is no login. Without a `ca_file` the system's
+    authorities are trusted. `timeout_ms` bounds each step of a request: the connection, each part sent, each part received.
     """
 
     url: Annotated[str, Key(Url(("http", "https")))]
@@ -28,11 +28,11 @@ class ServerSettings(msgspec.Struct, frozen=True):
 
 
 class LayoutSettings(msgspec.Struct, frozen=True):
-    """How much lies where.
+    """The sizes of the layout's parts; see `CompactionLimits`.
 
-    `window_bytes` is shared by the partitions of a worker, each of which may have `least_window_bytes`; it is in memory, and
-    what an opener reads. A commit of n bytes moves up to `least_compaction_bytes` + 2 n into pages. See `CompactionLimits`.
-    `retention_ms` is asked only for partitions that an older version left (`storage/infinispan/wall_clock.py`).
+    The partitions of a worker share `window_bytes`; each may have `least_window_bytes`. The window is in memory, and a new owner
+    reads it. A commit of n bytes moves up to `least_compaction_bytes` + 2 n into pages. `retention_ms` is used only for
+    partitions that an older version wrote (`storage/infinispan/wall_clock.py`).
     """
 
     namespace: str

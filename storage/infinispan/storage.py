@@ -15,7 +15,7 @@ from storage.infinispan.wall_clock import WallClock
 
 
 class InfinispanStorage:
-    """Opens partitions on a cache, which is set up when it is used first. Used from one thread."""
+    """Opens partitions in a cache, which is set up on first use. Used from one thread."""
 
     def __init__(self, settings: LayoutSettings, cache: Cache, random_token: Callable[[], str]) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""What an older version wrote counts on the wall clock: where the caught-up clock of such a partition begins."""
+"""The start of the caught-up clock for a partition of an older version, which used the wall clock."""
 
 from msgspec.structs import replace
 
@@ -9,7 +9,7 @@ from storage.port import StorageRefused
 
 
 class WallClock:
-    """The watermark that older versions kept in the cache, one instant for all partitions of a namespace. Read, never written."""
+    """The watermark of older versions in the cache, one instant for all partitions of a namespace. Read, never written."""
 
     def __init__(self, cache: Cache, namespace: str, retention_ms: int) -> None:
         self._cache = cache
@@ -17,11 +17,11 @@ class WallClock:
         self._retention_ms = retention_ms
 
     def leave(self, contents: PartitionState) -> None:
-        """Have the caught-up clock begin at the instant at which the older version looked last for what is to be forgotten.
+        """Start the caught-up clock at the instant when the older version last removed expired units.
 
-        So nothing is forgotten at once that was not forgotten then, and everything goes a retention after its last change.
-        Where that instant is not known, that of the last change takes its place. Until the next commit the cache says
-        nothing of it, and the next owner does the same again.
+        So no unit expires at once that had not expired then, and every unit expires a retention after its last change. If that
+        instant is unknown, the instant of the last change is used. The cache gets this with the next commit only; until then a
+        new owner repeats it.
         """
         until = self._find_watermark()
         begin = contents.last_change if until is None else until + self._retention_ms
@@ -33,4 +33,4 @@ class WallClock:
         try:
             return None if body is None else int(body)
         except ValueError:
-            raise StorageRefused(self._key, "is no instant; delete it") from None
+            raise StorageRefused(self._key, "is not an instant; delete it") from None

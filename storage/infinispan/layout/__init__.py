@@ -1,1 +1,1 @@
-"""How a partition lies in the cache: segments, pages, the index over them, and how they are compacted. Pure."""
+"""The layout of a partition in the cache: segments, pages, the index over them, and their compaction. Pure."""

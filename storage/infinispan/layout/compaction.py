@@ -1,4 +1,4 @@
-"""Compaction: what a commit moves from the window, and from the oldest pages, into new pages. Pure but for the pages it reads."""
+"""Compaction: each commit moves units from the window and the oldest pages into new pages. Pure, except that it reads pages."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
@@ -19,10 +19,10 @@ ReadPage = Callable[[int], Page]
 
 
 class CompactionLimits(msgspec.Struct, frozen=True):
-    """Compaction begins beyond `window_bytes` or `window_segments`, and one commit moves about `budget_bytes` at most.
+    """Compaction begins above `window_bytes` or `window_segments`. One commit moves about `budget_bytes` at most.
 
-    A page is closed at `page_bytes`: up to it a request costs the same whatever it carries. A block is not added to any more
-    at `index_block_bytes`. Beyond `few_units` in pages, the oldest pages are written anew while more copies are dead than alive.
+    A page is closed at `page_bytes`; up to this size a request costs the same. An index block is full at `index_block_bytes`. If
+    pages have more than `few_units` copies, the oldest pages are rewritten while more copies are dead than alive.
     """
 
     window_bytes: int
@@ -34,7 +34,7 @@ class CompactionLimits(msgspec.Struct, frozen=True):
 
 
 class Copy(NamedTuple):
-    """A unit as a page has it."""
+    """A copy of a unit in a page."""
 
     page: int
     slot: int
@@ -42,10 +42,10 @@ class Copy(NamedTuple):
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """What is to be done, all of it or nothing.
+    """The result of a compaction, to be applied as a whole or not at all.
 
-    `pages` are new, numbered from `first_page`; they have all that the window has of `units`. `dead` and `woken` are as in a
-    block. Pages below `tail` are given up.
+    `pages` are new, numbered from `first_page`. They contain everything that the window has of `units`. `dead` and `woken` are as
+    in an index block. Pages below `tail` are dropped.
     """
 
     first_page: int
@@ -65,7 +65,7 @@ class Compacted(msgspec.Struct, frozen=True):
 
 
 def find_copy(page_table: PageTable, pages: Iterable[int], read: ReadPage, unit: str) -> Copy | None:
-    """The live copy of the unit, if one of these pages has one."""
+    """Return the live copy of the unit, if one of these pages has one."""
     for number in pages:
         page = read(number)
         slot = page.find_slot(unit)
@@ -82,7 +82,7 @@ class Lookup(Protocol):
 
 
 class Compaction:
-    """Gathers a compaction. Units that are forgotten are left out."""
+    """Builds a compaction. It leaves expired units out."""
 
     def __init__(self, window: Window, page_table: PageTable, lookup: Lookup, forgotten: ExpiredUnits) -> None:
         self._window = window
@@ -98,7 +98,7 @@ class Compaction:
         self._size = 0
 
     def compaction(self, limits: CompactionLimits) -> Compacted:
-        """At most a few pages beyond the budget, for a unit is never cut."""
+        """Return the compaction. It may exceed the budget by a few pages, because a unit is never split."""
         self._give_up_pages(limits.few_units)
         if self._window.size > limits.window_bytes or len(self._window) > limits.window_segments:
             self._empty_window(limits)
@@ -129,7 +129,7 @@ class Compaction:
                 self._take(record.unit, Copy(number, slot, record), may_go=record.unit not in self._window)
 
     def _empty_window(self, limits: CompactionLimits) -> None:
-        # Of many small segments half are taken at once, so that pages do not become small, too.
+        # If there are many small segments, half of them are moved at once, so that pages do not become small too.
         is_long = len(self._window) > limits.window_segments
         segments_left = limits.window_segments // 2 if is_long else limits.window_segments
         for each in self._window.candidates():
@@ -146,7 +146,7 @@ class Compaction:
         return left <= segments and self._window.size_after(self._progress) <= size
 
     def _take(self, unit: str, copy: Copy | None, *, may_go: bool) -> None:
-        """A unit of which the window keeps a later change may not go: that change would be left without what it goes on from."""
+        """Move a unit. An expired unit is dropped if `may_go`: then the window has no later change that builds on it."""
         self._units.add(unit)
         whole = combined(copy.record if copy else None, self._window.changes(unit))
         assert whole is not None

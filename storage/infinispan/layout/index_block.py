@@ -1,4 +1,4 @@
-"""Blocks: what an opener must know of pages without reading them. Pure."""
+"""Index blocks: what a new owner must know about the pages without reading them. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ _SLOT_BITS = 15
 
 
 class DeadCopy(NamedTuple):
-    """A copy of a unit that a later one took the place of."""
+    """A copy of a unit that a later copy has replaced. `waited` is set if something waited in it."""
 
     page: int
     slot: int
@@ -25,9 +25,9 @@ class DeadCopy(NamedTuple):
 
 
 class PageRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A page as it was written: how many units, how many of them waiting, when the idle ones changed first and last.
+    """A page as it was written: the count of units, of waiting units, and the first and last change of its idle units.
 
-    Without idle ones both times are `NEVER`.
+    Without idle units both times are `NEVER`.
     """
 
     units: int
@@ -38,11 +38,11 @@ class PageRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class IndexBlock(msgspec.Struct, frozen=True, array_like=True):
-    """What some compactions did. The last one is written anew, longer and under a new name, by each compaction, until it is full.
+    """The results of some compactions. Until the last block is full, each compaction rewrites it, longer and under a new name.
 
-    It has the pages from `first_page` on, the units that were put there, and what ended elsewhere. `entries` are those of the
-    unit_index; `waits` says what waits in these pages; `woken` are units that waited in older pages and wait no more; `dead` are
-    the copies that lost their place, in older pages or these.
+    It describes the pages from `first_page` on. `entries` are the unit index's entries of the units in these pages. `waits` has
+    the waiting units in these pages. `woken` has the units that waited in older pages and no longer wait. `dead` has the copies
+    that were replaced, in older pages or in these.
     """
 
     first_page: int
@@ -58,8 +58,8 @@ class IndexBlock(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def size(self) -> int:
-        """About the bytes that it takes when it is encoded."""
-        # A unit that waits takes about 150 bytes, a name 40, a page's row and a dead copy 20 and 9.
+        """About its size when encoded, in bytes."""
+        # A waiting unit takes about 150 bytes, a name 40, a page's row 20 and a dead copy 9.
         lists = 150 * len(self.waits) + 40 * len(self.woken) + 20 * len(self.rows) + 9 * len(self.dead)
         return len(self.entries) + lists
 
@@ -75,7 +75,7 @@ class IndexBlock(msgspec.Struct, frozen=True, array_like=True):
         return [DeadCopy(each >> _SLOT_BITS + 1, (each >> 1) % slots, bool(each & 1)) for each in self.dead]
 
     def followed_by(self, later: "IndexBlock") -> "IndexBlock":
-        """Both as one. `later` begins where this one ends."""
+        """Return both blocks as one. `later` begins where this one ends."""
         assert later.first_page == self.end
         woken = set(later.woken)
         waits = {unit: row for unit, row in self.waits if unit not in woken} | dict(later.waits)
@@ -92,7 +92,7 @@ class IndexBlock(msgspec.Struct, frozen=True, array_like=True):
 def index_block_of(
     first_page: int, pages: Sequence[tuple[Sequence[UnitRecord], int]], woken: Sequence[str], dead: Sequence[DeadCopy]
 ) -> IndexBlock:
-    """Of one compaction; `pages` are the records of each and in how many parts it was written."""
+    """Return the block of one compaction. `pages` has the records of each page, and its number of parts."""
     placed = [(record.unit, number) for number, (records, _) in enumerate(pages, first_page) for record in records]
     return IndexBlock(
         first_page,
@@ -114,7 +114,7 @@ _decode = msgspec.msgpack.Decoder(IndexBlock).decode
 
 
 def decode_index_block(name: str, payload: bytes) -> IndexBlock:
-    """Raises StorageRefused if it is none."""
+    """Decode an index block. Raises StorageRefused if the payload is not one."""
     try:
         block = _decode(payload)
         block.index_entries()

@@ -1,4 +1,4 @@
-"""Pages: whole units side by side, written once and read by one request. Pure."""
+"""Pages: several whole units in one value, written once and read by one request. Pure."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ _decode = msgspec.msgpack.Decoder(tuple[UnitRecord, ...]).decode
 
 
 class Page:
-    """The units of one page by their slots, which count from 0. `size` is about the bytes that it takes."""
+    """The units of one page by slots, which count from 0. `size` is about its size in bytes."""
 
     def __init__(self, records: Sequence[UnitRecord], size: int) -> None:
         self.records = records
@@ -27,7 +27,7 @@ class Page:
 
 
 def packed(records: Iterable[UnitRecord], most_bytes: int) -> Iterator[Page]:
-    """The records in their order, as many to a page as it takes. None is cut: a page of one record may be larger."""
+    """Pack the records in order into pages of up to `most_bytes`. A larger record gets a page of its own and is not split."""
     page: list[UnitRecord] = []
     size = 0
     for record in records:
@@ -46,7 +46,7 @@ def encode_page(page: Page) -> bytes:
 
 
 def decode_page(name: str, payload: bytes) -> Page:
-    """Raises StorageRefused if it is none."""
+    """Decode a page. Raises StorageRefused if the payload is not one."""
     try:
         return Page(_decode(payload), len(payload))
     except msgspec.DecodeError as error:
@@ -54,7 +54,7 @@ def decode_page(name: str, payload: bytes) -> Page:
 
 
 class PageMemory:
-    """The pages that were used last, up to `most_bytes`. They never change, so what is here is as good as what is there."""
+    """A cache of the pages that were used last, up to `most_bytes`. Pages never change, so the cache is never stale."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes

@@ -1,4 +1,4 @@
-"""The page table: what an owner knows of the pages without reading them. Pure."""
+"""The page table: what an owner knows about the pages without reading them. Pure."""
 
 from bisect import bisect_right
 from collections import deque
@@ -12,7 +12,7 @@ from storage.infinispan.layout.unit_index import UnitIndex
 
 
 class _PageState:
-    """`waiting` counts the live copies of units that waited when the page was written; `dead` are the slots of the others."""
+    """`waiting` counts the live copies of units that waited when the page was written. `dead` has the slots of dead copies."""
 
     __slots__ = ("dead", "row", "waiting")
 
@@ -28,16 +28,16 @@ class _IndexBlockState(NamedTuple):
 
 
 class OpenIndexBlock(NamedTuple):
-    """A block that can become longer; `row` names it as it is."""
+    """A block that can be extended. `row` is its present name and size."""
 
     row: IndexBlockRow
     block: IndexBlock
 
 
 class PageTable:
-    """The pages from `tail` up to `head`, in the order of their writing. They are given up in that order, too.
+    """The pages from `tail` up to `head`, in the order of their writing. They are dropped in the same order.
 
-    So a copy of a unit goes before any later copy of it, and what a block says of older pages is needed no longer than the block.
+    So a copy of a unit is dropped before any later copy, and a block's data about older pages is needed no longer than the block.
     """
 
     def __init__(self, manifest: SegmentManifest) -> None:
@@ -52,7 +52,7 @@ class PageTable:
         self._unit_index = UnitIndex()
 
     def find(self, unit: str) -> list[int]:
-        """The pages that may have it, the newest first. None of them need have it."""
+        """Return the pages that may contain the unit, the newest first. Possibly none of them contains it."""
         return self._unit_index.find(unit, self.tail)
 
     def row(self, page: int) -> PageRow:
@@ -62,59 +62,59 @@ class PageTable:
         return slot in self._pages[page].dead
 
     def is_empty(self, page: int) -> bool:
-        """No live copy is in it."""
+        """Whether the page has no live copy."""
         return len(self._pages[page].dead) == self._pages[page].row.units
 
     def is_mostly_dead(self, few: int) -> bool:
-        """Whether more copies than not take up their place in vain, and not just a few."""
+        """Whether more than half of all copies are dead, and there are more than `few` copies."""
         return self._units > few and self._dead * 2 > self._units
 
     def is_old(self, page: int, until: int) -> bool:
-        """No idle unit in it changed after `until`, as far as the page knows."""
+        """Whether no idle unit in the page changed after `until`, as of the writing of the page."""
         return self._pages[page].row.latest <= until
 
     def is_needed(self, page: int) -> bool:
-        """However old it is: a unit waits in it, went on from it, or is spared."""
+        """Whether the page is needed however old it is: a unit waits in it, was changed since, or is spared."""
         return self._pages[page].waiting > 0 or page in self._pins
 
     def may_be_as_old(self, page: int, until: int) -> bool:
-        """Whether an idle unit in it changed at `until` or before."""
+        """Whether an idle unit in the page changed at `until` or before."""
         return NEVER < self._pages[page].row.earliest <= until
 
     @property
     def last_change(self) -> int:
-        """When the idle unit changed that changed last, as far as pages know."""
+        """The time of the latest change of an idle unit in the pages."""
         return max((state.row.latest for state in self._pages.values()), default=NEVER)
 
     def writer(self, page: int) -> int:
-        """The token under which it was written."""
+        """Return the token under which the page was written."""
         return self._origins[bisect_right(self._origins, page, key=_first_page) - 1][1]
 
     def origins(self, tail: int, writer: int | None) -> tuple[tuple[int, int], ...]:
-        """Those of the pages from `tail` on; a `writer` adds pages at the head."""
+        """Return the origins of the pages from `tail` on. A `writer` adds pages at the head."""
         needed = self._origins[max(0, bisect_right(self._origins, tail, key=_first_page) - 1) :]
         is_new = writer is not None and (not needed or needed[-1][1] != writer)
         return (*needed, (self.head, writer)) if writer is not None and is_new else needed
 
     def index_block_rows(self, tail: int) -> tuple[IndexBlockRow, ...]:
-        """Those that are needed once the pages below `tail` are given up."""
+        """Return the blocks that are needed after the pages below `tail` were dropped."""
         return tuple(each.row for each in self._leaves if each.end > tail)
 
     def left_behind(self, tail: int) -> list[IndexBlockRow]:
         return [each.row for each in self._leaves if each.end <= tail]
 
     def find_open_block(self, tail: int, full_bytes: int) -> OpenIndexBlock | None:
-        """The last block, if it is not full and still needed once the pages below `tail` are given up."""
+        """Return the last block if it is not full, and is needed after the pages below `tail` were dropped."""
         if self._last_block is None or self._last_block.size >= full_bytes or self._last_block.end <= tail:
             return None
         return OpenIndexBlock(self._leaves[-1].row, self._last_block)
 
     def pin(self, pages: Iterable[int]) -> None:
-        """What lies there is needed, however old it is."""
+        """Mark pages as needed, however old they are."""
         self._pins.update(page for page in pages if page >= self.tail)
 
     def add(self, row: IndexBlockRow, block: IndexBlock, end: IndexBlock) -> None:
-        """Take up a block of which only `end` is new; the one that it was before is given up."""
+        """Add a block of which only `end` is new. If `end` is only a part of it, it replaces the last block."""
         if end is not block:
             self._leaves.pop()
         self._leaves.append(_IndexBlockState(row, block.end))
@@ -132,7 +132,7 @@ class PageTable:
                 self._dead += 1
 
     def give_up(self, tail: int, origins: tuple[tuple[int, int], ...]) -> None:
-        """The pages below `tail` are not needed any more; `origins` are those of what is left, and of what comes next."""
+        """Drop the pages below `tail`. `origins` are those of the remaining pages, and of the next ones."""
         for page in range(self.tail, tail):
             state = self._pages.pop(page)
             self._units -= state.row.units
@@ -145,7 +145,7 @@ class PageTable:
             self._last_block = None
 
     def tidy(self) -> None:
-        """A little of what makes finding quicker; with each commit."""
+        """Do a small part of the unit index's upkeep. Called with each commit."""
         self._unit_index.tidy(self.tail)
 
 

@@ -1,4 +1,4 @@
-"""A unit as segments and pages keep it, and how its changes add up to it. Pure."""
+"""The form of a unit in segments and pages, and the combination of its changes. Pure."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -9,13 +9,13 @@ from domain.clock import Instant
 from storage.port import Snapshot, StashEntry, UnitChange, WaitKind, Waits
 
 WaitsRow: TypeAlias = tuple[Instant, WaitKind, Instant, str, str, int, int]
-"""The fields of `Waits`, in their order."""
+"""The fields of `Waits`, in order."""
 
 
 class UnitRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What changed in a unit (in a segment), or all of it (in a page: then nothing is `removed`).
+    """A change of a unit (in a segment), or the whole unit (in a page; then `removed` is empty).
 
-    `payment_data` None means that it did not change. With `begins` nothing counts that was there before: that was forgotten.
+    `payment_data` is None if it did not change. With `begins` earlier data of the unit does not count, because it has expired.
     `changed_at` is a time of the partition's caught-up clock.
     """
 
@@ -30,14 +30,14 @@ class UnitRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def size(self) -> int:
-        """About the bytes that it takes when it is encoded."""
+        """About its size when encoded, in bytes."""
         size = 100 + len(self.unit) + len(self.state) + len(self.payment_data or b"") + 9 * len(self.removed)
         for _, body in self.stash:
             size += len(body) + 12
         return size
 
     def is_idle_since(self, until: int) -> bool:
-        """Whether nothing waits in it and it did not change after `until`."""
+        """Whether nothing waits in the unit and it did not change after `until`."""
         return self.waits is None and self.changed_at <= until
 
 
@@ -64,9 +64,9 @@ def waits_of(row: WaitsRow) -> Waits:
 
 
 def combined(base: UnitRecord | None, changes: Iterable[UnitRecord]) -> UnitRecord | None:
-    """All of the unit after `changes`, oldest first; None if there is nothing of it.
+    """Return the whole unit after `changes`, oldest first; None if there are neither base nor changes.
 
-    Changes that `base` has seen already may come again, if all that came after them do, too: the result is the same.
+    Changes that `base` includes already may be repeated, if all later changes are repeated too. The result is the same.
     """
     whole = base
     for change in changes:
@@ -75,7 +75,7 @@ def combined(base: UnitRecord | None, changes: Iterable[UnitRecord]) -> UnitReco
 
 
 def snapshot_of(record: UnitRecord) -> Snapshot:
-    """Of a whole unit."""
+    """Return the snapshot of a whole unit."""
     return Snapshot(record.unit, record.state, record.payment_data, tuple(StashEntry(*entry) for entry in record.stash))
 
 

@@ -1,4 +1,4 @@
-"""Segments: one per commit, with what it changed and the names of all that it builds on. Pure."""
+"""Segments: one per commit, with its changes and the names of all values that it builds on. Pure."""
 
 from hashlib import sha256
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from storage.infinispan.layout.value_framing import undecodable
 from storage.port import Header
 
 MOST_COMMITS = 2**32 - 1
-"""Under one token. Whoever gets so far takes the partition over anew, with another token."""
+"""The most commits under one token. After that, the worker takes the partition over again, with another token."""
 
 
 class CommitVersion(NamedTuple):
-    """What a partition's counter holds: under which token how many commits were made. Token 0: it was never opened."""
+    """The value of a partition's counter: a token and the number of commits under it. Token 0: it was never opened."""
 
     token: int
     commit: int
@@ -29,12 +29,12 @@ def version_of(counter: int) -> CommitVersion:
 
 
 def token_of(text: str) -> int:
-    """A random text as a token: 31 bits, never 0."""
+    """Return a random text as a token: 31 bits, never 0."""
     return int.from_bytes(sha256(text.encode()).digest()[:8], "big") % (2**31 - 1) + 1
 
 
 def token_text(token: int) -> str:
-    """As headers have it."""
+    """Return the text of a token in headers and names."""
     return f"{token:08x}"
 
 
@@ -43,7 +43,7 @@ def version_of_header(header: Header) -> CommitVersion:
 
 
 class WindowRow(msgspec.Struct, frozen=True, array_like=True):
-    """A segment with changes that are not in pages yet: its name, its parts, and how many of its changes are."""
+    """A segment with changes that are not in pages yet: its name, its number of parts, and how many changes are in pages."""
 
     name: str
     parts: int
@@ -56,11 +56,11 @@ class IndexBlockRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SegmentManifest(msgspec.Struct, frozen=True, array_like=True):
-    """What a segment builds on, beside itself.
+    """The values on which a segment builds.
 
-    The pages are those from `tail` up to `head`; the writer of a page is the token of the last of `origins` that begins at it
-    or before. `garbage` names what nobody needs any more and may not have been deleted yet. `watermark` says which idle units are
-    forgotten; None where an older version wrote it, which counted on the wall clock.
+    The pages are those from `tail` up to `head`. A page's writer is the token of the last of `origins` that begins at the page or
+    before. `garbage` has the names of unused values that may not be deleted yet. `watermark` determines the expired units; it is
+    None if an older version wrote the segment, which used the wall clock.
     """
 
     window: tuple[WindowRow, ...] = ()
@@ -73,7 +73,7 @@ class SegmentManifest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True):
-    """A commit. `pending` is all that is to leave, `pins` the pages in which units lie that `changes` go on from."""
+    """A commit. `pending` is the whole unpublished output. `pins` are the pages on whose units `changes` build."""
 
     header: Header
     attempt: str | None = None
@@ -92,7 +92,7 @@ _decode = msgspec.msgpack.Decoder(Segment).decode
 
 
 def decode_segment(name: str, payload: bytes) -> Segment:
-    """Raises StorageRefused if it is none."""
+    """Decode a segment. Raises StorageRefused if the payload is not one."""
     try:
         return _decode(payload)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""The unit index: in which pages a unit may lie, in eight bytes per unit. Pure."""
+"""The unit index: the pages that may contain a unit, in eight bytes per unit. Pure."""
 
 import sys
 from array import array
@@ -8,38 +8,38 @@ from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 PAGE_BITS = 34
-"""Page numbers are below 2**34; the other 30 bits of an entry are the unit's fingerprint."""
+"""Page numbers are below 2**34. The other 30 bits of an entry are the unit's fingerprint."""
 
 MOST_MERGED = 2**19
-"""Runs are merged up to so many entries, which takes about 50 ms."""
+"""The most entries of a merged run; such a merge takes about 50 ms."""
 
 Entries: TypeAlias = "array[int]"
-"""Units and their pages, sorted."""
+"""Sorted entries, each a unit's fingerprint with its page."""
 
 _PAGE = 2**PAGE_BITS - 1
 _GROWTH = 4
 
 
 class _Run(NamedTuple):
-    """Entries of which none names a page beyond `last_page`."""
+    """Entries with pages up to `last_page`."""
 
     entries: Entries
     last_page: int
 
 
 class UnitIndex:
-    """Sorted runs of entries. A page that is named for a unit need not hold it: units may share a fingerprint."""
+    """Sorted runs of entries. A page found for a unit may not contain it, because units may share a fingerprint."""
 
     def __init__(self) -> None:
         self._runs: list[_Run] = []
 
     def add(self, entries: Entries, last_page: int) -> None:
-        """They name pages beyond those that were named before, but none beyond `last_page`."""
+        """Add entries. Their pages are greater than all pages before, up to `last_page`."""
         if entries:
             self._runs.append(_Run(entries, last_page))
 
     def find(self, unit: str, tail: int) -> list[int]:
-        """The pages from `tail` on in which it may lie, the newest first."""
+        """Return the pages from `tail` on that may contain the unit, the newest first."""
         fingerprint = _fingerprint(unit)
         first, end = fingerprint << PAGE_BITS, (fingerprint + 1) << PAGE_BITS
         pages = []
@@ -51,9 +51,9 @@ class UnitIndex:
         return sorted({page for page in pages if page >= tail}, reverse=True) if pages else pages
 
     def tidy(self, tail: int) -> None:
-        """Merge two runs, leaving out pages below `tail`, if they are of about the same length: so there are never many.
+        """Merge two runs of similar length, without pages below `tail`. So there are never many runs.
 
-        A little at a time: called with each commit.
+        Called with each commit, and does only a little work each time.
         """
         self._runs = [run for run in self._runs if run.last_page >= tail]
         for at in range(len(self._runs) - 1, 0, -1):
@@ -65,12 +65,12 @@ class UnitIndex:
 
 
 def entries_of(placed: Iterable[tuple[str, int]]) -> Entries:
-    """The sorted entries of units and their pages."""
+    """Return the sorted entries of units and their pages."""
     return array("Q", sorted(_fingerprint(unit) << PAGE_BITS | page for unit, page in placed))
 
 
 def to_bytes(entries: Entries) -> bytes:
-    """Least significant byte first, whatever the machine."""
+    """Encode entries, the least significant byte first on every machine."""
     if sys.byteorder == "big":
         entries = array("Q", entries)
         entries.byteswap()
@@ -78,7 +78,7 @@ def to_bytes(entries: Entries) -> bytes:
 
 
 def from_bytes(data: bytes) -> Entries:
-    """Raises ValueError if it is not a whole number of entries."""
+    """Decode entries. Raises ValueError if `data` is not a whole number of entries."""
     entries = array("Q")
     entries.frombytes(data)
     if sys.byteorder == "big":
@@ -87,7 +87,7 @@ def from_bytes(data: bytes) -> Entries:
 
 
 def merged(first: Entries, second: Entries) -> Entries:
-    # Sorting finds that these are two runs, and merges them.
+    # `sorted` detects the two sorted runs and merges them.
     return array("Q", sorted(first.tolist() + second.tolist()))
 
 

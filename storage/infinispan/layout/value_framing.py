@@ -1,4 +1,4 @@
-"""Values as they lie in the cache: a frame with format version and checksum, cut where a server would refuse the body. Pure."""
+"""The form of values in the cache: a frame with format version and checksum, split into parts that a server accepts. Pure."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -9,18 +9,18 @@ from zlib import crc32
 from storage.port import StorageRefused
 
 FORMAT_VERSION = 2
-"""Since 2, times are of the partition's caught-up clock. What has format 1 is read, never written."""
+"""Since format 2, times are of the partition's caught-up clock. Format 1 is read, but never written."""
 
 PART_BYTES = 4 * 2**20
-"""A body is no longer than this; a server takes 10 MB by default."""
+"""The largest body of a part. A server accepts 10 MB by default."""
 
 _FRAME = Struct(">3scBIQ")
 _MAGIC = b"RSQ"
-_BEGIN_ANEW = "restore the cache from a copy, or clear it to begin anew: notifications may then repeat"
+_BEGIN_ANEW = "restore the cache from a backup, or clear it to start empty: notifications may then repeat"
 
 
 class Kind(Enum):
-    """What a value is; its sign stands in its frame and in its name."""
+    """The kind of a value. Its sign is in the value's frame and name."""
 
     SEGMENT = "s"
     PAGE = "p"
@@ -28,7 +28,7 @@ class Kind(Enum):
 
 
 class Value(NamedTuple):
-    """What is to be written: a name that was never used before, and the bytes that it will stand for."""
+    """A value to write: a name that was never used before, and its bytes."""
 
     kind: Kind
     name: str
@@ -36,11 +36,14 @@ class Value(NamedTuple):
 
 
 class Missing(Exception):
-    """A value that another one names is not there. Never leaves the storage: `storage/infinispan/data_loss.py` explains it."""
+    """A value to which another value refers is missing. Never leaves the storage; `storage/infinispan/data_loss.py` treats it."""
 
 
 def cut(value: Value) -> list[tuple[str, bytes]]:
-    """Names and bodies of its parts. The first is named like the whole and is to be written last: it says that all are there."""
+    """Return the names and bodies of the value's parts. The first part has the value's name.
+
+    Write the first part last: its existence shows that the value is complete.
+    """
     sign = value.kind.value.encode()
     frame = _FRAME.pack(_MAGIC, sign, FORMAT_VERSION, _checksum(value.payload, FORMAT_VERSION), len(value.payload))
     framed = frame + value.payload
@@ -57,23 +60,23 @@ def count_parts(payload_bytes: int) -> int:
 
 
 def joined(kind: Kind, name: str, first: bytes, read: Callable[[str], bytes]) -> bytes:
-    """The payload of a value whose first part is `first`; `read` gets the others.
+    """Return the payload of a value whose first part is `first`; `read` returns the other parts.
 
     Raises:
-        StorageRefused: It is damaged, something else, or of a newer format.
-        Missing: As `read` raises it.
+        StorageRefused: The value is damaged, of another kind or program, or of a newer format.
+        Missing: If `read` raises it.
     """
     try:
         magic, sign, version, checksum, length = _FRAME.unpack_from(first)
     except error:
-        raise _damaged(name, "is cut") from None
+        raise _damaged(name, "is truncated") from None
     if magic != _MAGIC or sign != kind.value.encode():
-        raise StorageRefused(name, f"is no {kind.name.lower()} of ours; use a cache of its own for the service")
+        raise StorageRefused(name, f"is not a {kind.name.lower()} of the service; use a separate cache for the service")
     if version not in range(1, FORMAT_VERSION + 1):
         text = f"has format {version}, this version of the service knows {FORMAT_VERSION}"
-        raise StorageRefused(name, f"{text}; start the newer version that wrote it, or name another cache")
+        raise StorageRefused(name, f"{text}; start the newer version that wrote it, or set another cache")
     if len(first) != min(PART_BYTES, _FRAME.size + length):
-        raise _damaged(name, "is cut")
+        raise _damaged(name, "is truncated")
     payload, others = first[_FRAME.size :], count_parts(length) - 1
     if others:
         payload = b"".join((payload, *(read(f"{name}~{number + 1}") for number in range(others))))
@@ -91,5 +94,5 @@ def _damaged(name: str, problem: str) -> StorageRefused:
 
 
 def undecodable(name: str, reason: Exception) -> StorageRefused:
-    """For a payload that is whole and yet not what it should be."""
+    """Return the error for a complete payload that cannot be decoded."""
     return _damaged(name, f"cannot be decoded ({reason})")

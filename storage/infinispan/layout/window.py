@@ -1,4 +1,4 @@
-"""The window: the segments whose changes are not in pages yet, kept in memory so that they need not be read again. Pure."""
+"""The window: the segments whose changes are not in pages yet, in memory so that they need not be read again. Pure."""
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,14 +11,14 @@ from storage.infinispan.layout.segment import WindowRow
 
 
 class Progress(NamedTuple):
-    """How far a compaction came: so many whole segments from the oldest on, and so many changes of the next one."""
+    """The progress of a compaction: the count of complete segments from the oldest on, and of changes of the next segment."""
 
     segments: int = 0
     changes: int = 0
 
 
 class Candidate(NamedTuple):
-    """A unit whose change is next to be compacted, and the progress once it is.
+    """The unit of the next change to compact, and the progress after it.
 
     `is_done`: a page has the change already. `is_last`: the window has no later change of the unit.
     """
@@ -30,7 +30,7 @@ class Candidate(NamedTuple):
 
 
 class _Segment:
-    """`ordinal` counts what was added to the window; the first `compacted` of `units` are in pages."""
+    """`ordinal` counts the segments added to the window. The first `compacted` of `units` are in pages."""
 
     __slots__ = ("compacted", "name", "ordinal", "parts", "size", "units")
 
@@ -45,9 +45,9 @@ class _Segment:
 
 
 class _Recent:
-    """A unit's changes in the window by the ordinals of their segments, oldest first. A page has those up to `covered`.
+    """A unit's changes in the window with the ordinals of their segments, oldest first. A page has those up to `covered`.
 
-    `bases` are the pages from which the changes go on, once somebody looked; these pages are pinned then.
+    `bases` are the pages on which the changes build, None before the first look-up. These pages are pinned.
     """
 
     __slots__ = ("bases", "changes", "covered")
@@ -59,7 +59,7 @@ class _Recent:
 
 
 class Window:
-    """Units are compacted in the order of their changes, each with all that the window has of it."""
+    """The window. Units are compacted in the order of their changes, each with all its changes in the window."""
 
     def __init__(self) -> None:
         self._segments: deque[_Segment] = deque()
@@ -68,14 +68,14 @@ class Window:
         self.size = 0
 
     def __len__(self) -> int:
-        """How many segments."""
+        """The number of segments."""
         return len(self._segments)
 
     def __contains__(self, unit: str) -> bool:
         return unit in self._recent
 
     def changes(self, unit: str) -> list[UnitRecord]:
-        """Oldest first."""
+        """Return the unit's changes, oldest first."""
         recent = self._recent.get(unit)
         return [record for _, record in recent.changes] if recent is not None else []
 
@@ -85,21 +85,21 @@ class Window:
 
     @property
     def last_change(self) -> int:
-        """When the unit changed that changed last."""
+        """The time of the latest change in the window."""
         return max((recent.changes[-1][1].changed_at for recent in self._recent.values()), default=NEVER)
 
     def find_bases(self, unit: str) -> Sequence[int] | None:
-        """The pages in which it may lie, the newest first; None where the unit index must be asked."""
+        """Return the pages that may contain the unit, the newest first; None if only the unit index knows them."""
         recent = self._recent.get(unit)
         return recent.bases if recent is not None else None
 
     def note_bases(self, bases: Mapping[str, Sequence[int]]) -> None:
-        """Of units in the window."""
+        """Note the pages on which the changes of units in the window build."""
         for unit, pages in bases.items():
             self._recent[unit].bases = pages
 
     def add(self, row: WindowRow, records: Sequence[UnitRecord], size: int) -> None:
-        """A segment of so many bytes."""
+        """Add a segment of `size` bytes."""
         segment = _Segment(row, self._next_ordinal, records, size)
         self._next_ordinal += 1
         self._segments.append(segment)
@@ -110,18 +110,18 @@ class Window:
             recent.changes.append((segment.ordinal, record))
 
     def rows(self, progress: Progress) -> tuple[WindowRow, ...]:
-        """What a manifest names once a compaction came so far."""
+        """Return the rows of a manifest after a compaction with this progress."""
         rows = [each.row(each.compacted) for each in islice(self._segments, progress.segments, None)]
         if progress.changes:
             rows[0] = self._segments[progress.segments].row(progress.changes)
         return tuple(rows)
 
     def left_behind(self, progress: Progress) -> list[WindowRow]:
-        """The segments that nobody needs once a compaction came so far."""
+        """Return the segments that are unused after a compaction with this progress."""
         return [each.row(each.compacted) for each in islice(self._segments, progress.segments)]
 
     def candidates(self) -> Iterator[Candidate]:
-        """The oldest change first."""
+        """Yield the candidates for compaction, the oldest change first."""
         for count, segment in enumerate(self._segments):
             for index in range(segment.compacted, len(segment.units)):
                 recent = self._recent[segment.units[index]]
@@ -133,7 +133,7 @@ class Window:
         return self.size - sum(each.size for each in islice(self._segments, progress.segments))
 
     def compaction(self, units: Collection[str], progress: Progress) -> None:
-        """Pages have all of these units now, and the compaction came so far."""
+        """Apply a compaction: pages have all of these units now."""
         for unit in units:
             if (recent := self._recent.get(unit)) is not None:
                 recent.covered = recent.changes[-1][0]

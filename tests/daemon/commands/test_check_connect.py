@@ -123,7 +123,7 @@ def test_an_infinispan_cache_is_looked_at_and_none_is_made(check, infinispan, fr
     on_infinispan = (f"{R}.storage-type=cache", f'{I}.url="{infinispan.url}"', f"{I}.cache={name}")
     code, report = check(*on_infinispan, as_json=True)
     assert code == 0
-    assert "is not there and will be made" in report["warnings"][0]
+    assert "does not exist and will be created" in report["warnings"][0]
     with infinispan.client() as client:
         assert name not in client.get("/rest/v2/caches").json()
     infinispan.create_cache(name, {"local-cache": {"expiration": {"max-idle": 1_000}}})

@@ -91,13 +91,13 @@ def test_a_cache_that_is_not_there_is_made_on_disk(infinispan, fresh_name, caplo
     name = fresh_name("made")
     with closing(rest(infinispan, cache=name)) as cache:
         assert cache.preflight() == [
-            f"cache {name}: it is not there and will be made, for which the user needs the role deployer or admin"
+            f"cache {name}: it does not exist and will be created; for that the user needs the role deployer or admin"
         ]
         cache.set_up()
         cache.set_up()
         assert cache.preflight() == [f"cache {name}: on one server, on disk, synced with every write"]
     said = [record.getMessage() for record in caplog.records]
-    assert said == [f"made cache {name}", f"cache {name}: on one server, on disk, synced with every write"]
+    assert said == [f"created cache {name}", f"cache {name}: on one server, on disk, synced with every write"]
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_a_cache_that_is_not_there_is_made_on_disk(infinispan, fresh_name, caplo
     [
         ({"expiration": {"lifespan": 100_000}}, r"expire \(lifespan 100000\)"),
         ({"expiration": {"max-idle": 5_000}}, r"expire \(max-idle 5000\)"),
-        ({"memory": {"max-count": 100, "when-full": "REMOVE"}}, "take when-full away, or put it on disk"),
-        ({"encoding": {"media-type": "application/x-protostream"}}, "make it with the media-type application/octet-stream"),
+        ({"memory": {"max-count": 100, "when-full": "REMOVE"}}, "remove when-full, or put it on disk"),
+        ({"encoding": {"media-type": "application/x-protostream"}}, "create it with the media-type application/octet-stream"),
     ],
 )
 def test_a_cache_in_which_something_would_vanish_or_change_is_refused(infinispan, fresh_name, settings, said):

@@ -72,7 +72,7 @@ def test_a_page_that_is_lost_is_noticed_when_it_is_read_and_then_nothing_is_left
     store = harness.make().open(PARTITION)
     for key in keys(server, "p"):
         del server.values[key]
-    with pytest.raises(OwnershipLost, match="is lost; the partition is to be taken over anew"):
+    with pytest.raises(OwnershipLost, match="is lost; the partition must be taken over again"):
         store.load(UNITS)
     assert_forgotten(harness)
 

@@ -95,7 +95,7 @@ def test_who_may_not_see_the_configuration_is_told_what_the_overview_says():
     overview = {"type": "distributed-cache", "mode": "DIST_ASYNC", "persistent": True, "bounded": False, "value_storage": None}
     seen = durability_of(overview)
     assert str(seen) == "asynchronous, on disk"
-    assert "cannot be seen, for the user lacks ADMIN" in " ".join(seen.shortcomings())
+    assert "it is unknown whether its entries expire, for the user lacks ADMIN" in " ".join(seen.shortcomings())
     assert not seen.objections
     assert durability_of(overview | {"bounded": True, "persistent": False}).objections
     assert durability_of(overview | {"value_storage": "application/x-protostream"}).objections

@@ -126,7 +126,7 @@ def test_without_the_horizon_the_clock_begins_at_the_last_change(make, server):
 
 def test_a_horizon_that_is_no_instant_is_refused_with_the_remedy(make, server):
     server.values[KEY] = b"yesterday"
-    with pytest.raises(StorageRefused, match=f"{KEY}: is no instant; delete it"):
+    with pytest.raises(StorageRefused, match=f"{KEY}: is not an instant; delete it"):
         make().open(PARTITION)
 
 

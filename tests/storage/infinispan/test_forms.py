@@ -84,7 +84,7 @@ def test_whatever_is_changed_in_a_value_is_noticed(data):
 @pytest.mark.parametrize("length", range(29))
 def test_a_value_that_is_cut_is_refused(length):
     ((_, body),) = cut(Value(Kind.PAGE, "it", b"some payload"))
-    with pytest.raises(StorageRefused, match="clear it to begin anew"):
+    with pytest.raises(StorageRefused, match="clear it to start empty"):
         joined(Kind.PAGE, "it", body[:length], _no_other_part)
 
 
@@ -97,7 +97,7 @@ def test_a_newer_format_is_refused_with_the_remedy(monkeypatch):
 
 
 def test_what_another_program_wrote_is_refused_with_the_remedy():
-    with pytest.raises(StorageRefused, match="use a cache of its own"):
+    with pytest.raises(StorageRefused, match="use a separate cache"):
         joined(Kind.PAGE, "it", b"something of somebody else's", _no_other_part)
 
 
