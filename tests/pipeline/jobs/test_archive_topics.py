@@ -55,7 +55,7 @@ def test_each_record_is_archived_once_as_it_is(topics: ArchivedTopics, tmp_path:
 
     read = read_topic(topics.spark, topics.settings.client, source, {0: 3, 1: 1})
     assert rows_of(read.collect()) == [each for each in topics.archived(source) if each[1] < 3]
-    assert rows_of(read_topic(topics.spark, topics.settings.client, source).collect()) == topics.owned(source)
+    assert rows_of(read_topic(topics.spark, topics.settings.client, source).collect()) == topics.held(source)
     (directory, *_) = sorted((tmp_path / "archive" / "batches" / "batch=1-1").rglob("*.zstd.parquet"))
     assert directory.parent.parent.name == f"topic={source}"
     assert directory.parent.name.startswith("day=20")
@@ -70,7 +70,7 @@ def test_positions_that_move_though_nothing_is_sent_are_told_too(topics: Archive
     topics.stage.set_position(topics.stage.partitions[0], 2)
     assert topics.archive() == 0
     assert topics.snapshot().positions == {0: 2}
-    assert topics.archived(topics.stage.topics.input) == topics.owned(topics.stage.topics.input)
+    assert topics.archived(topics.stage.topics.input) == topics.held(topics.stage.topics.input)
     assert topics.snapshot().ends[topics.stage.topics.input] == {0: 2, 1: 0}
     assert topics.snapshot().starts[topics.stage.topics.input] == {0: 0, 1: 0}
 
@@ -124,7 +124,7 @@ def test_small_batches_become_one_under_whoever_reads_them(topics: ArchivedTopic
     topics.stage.send(*(b"%d" % number for number in range(30)))
     topics.stage.set_position(topics.stage.partitions[0], 30)
     topics.archive(batch_records=10)
-    held, archive = topics.owned(source), Archive(topics.spark, topics.location)
+    held, archive = topics.held(source), Archive(topics.spark, topics.location)
     assert len(archive.spans()) == 3
     before = topics.snapshot()
     begun = before.read(source)

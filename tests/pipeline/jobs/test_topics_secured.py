@@ -51,7 +51,7 @@ def test_they_are_read_archived_and_audited_with_the_login_of_the_service(topics
     stage.send(b"secret")
     stage.set_position(stage.partitions[0], 1)
     found = read_topic(topics.spark, java_options(topics.kafka.consumer), stage.topics.input)
-    assert rows_of(found.collect()) == topics.owned(stage.topics.input) != []
+    assert rows_of(found.collect()) == topics.held(stage.topics.input) != []
     assert topics_scope(topics.spark, topics.kafka, lambda _: None).settled == {0: 1}
     assert topics.archive() == 1
     topics.assert_archived()
