@@ -13,3 +13,8 @@ def printable(text: str) -> str:
 def without_password(text: str) -> str:
     """With the password of a URL in it masked: `redis://user:***@host`."""
     return re.sub(r"(://[^/@:\s]*:)\S*(@)", r"\1***\2", text)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 unit`, `2 units`, `1,000 units`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -25,6 +25,7 @@ from daemon.exit_code import ExitCode
 from daemon.supervision.run_lock import AlreadyRunning, RunLock
 from daemon.supervision.stop_signal import StopSignal
 from domain.errors import ConfigurationError, ResequencerError, TransientError
+from domain.printable import counted
 from resequencer.strategies.registry import StrategySettings
 
 if TYPE_CHECKING:
@@ -173,7 +174,8 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
 def _print(summary: "AuditSummary", target: Path) -> None:
     console = Console()
     console.print(
-        f"{summary.notifications:,} notifications of {summary.units:,} units compared with {summary.arrivals:,} envelopes; "
+        f"{counted(summary.notifications, 'notification')} of {counted(summary.units, 'unit')} compared with "
+        f"{counted(summary.arrivals, 'envelope')}; "
         f"{summary.incomplete:,} marked incomplete, {summary.late:,} late, {summary.open:,} open",
         soft_wrap=True,
     )

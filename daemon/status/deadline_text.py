@@ -1,5 +1,6 @@
 """How long what is stashed waits, in words, where that is learned."""
 
+from domain.printable import counted
 from domain.value_types import Duration
 from resequencer.settings import ResequencerSettings
 
@@ -15,4 +16,4 @@ def deadline_words(settings: ResequencerSettings, profiles: int) -> str | None:
     if not profiles:
         return f"learned, but the current lookups have no completion-profiles; {otherwise} for all flows"
     least, most = _DURATION.show(learned.at_least_ms), _DURATION.show(learned.at_most_ms)
-    return f"learned, {profiles} completion-profiles, between {least} and {most}; {otherwise} for other flows"
+    return f"learned, {counted(profiles, 'completion-profile')}, between {least} and {most}; {otherwise} for other flows"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from daemon.status.report import PartitionStatus, State, StatusReport, UntakenPartition
 from daemon.status.service_report import NOT_RUNNING, STALE, ServiceReport
+from domain.printable import counted
 from guardian.metrics import CycleTimes
 
 
@@ -43,7 +44,9 @@ def _said(state: str, report: StatusReport) -> str:
 
 def _workers(service: ServiceReport) -> Iterator[str]:
     for state, each in service.workers:
-        holds = "no partition is left for it; it is on standby" if each.is_standing_by else f"{len(each.partitions)} partitions"
+        holds = (
+            "no partition is left for it; it is on standby" if each.is_standing_by else counted(len(each.partitions), "partition")
+        )
         process = "" if each.worker_process_id is None else f" (process {each.worker_process_id})"
         yield f"worker {each.slot}{process}: {_said(state, each)}" + (f", {holds}" if state == State.READY else "")
 
@@ -58,7 +61,7 @@ def _restarts(report: StatusReport) -> Iterator[str]:
 def _metrics(report: StatusReport) -> Iterator[str]:
     units, counts = report.units, report.counts
     pending = sum(each.unpublished for each in report.partitions)
-    yield f"units: {units.active} active, {units.waiting} waiting with {units.stashed_envelopes} stashed envelopes"
+    yield f"units: {units.active} active, {units.waiting} waiting with {counted(units.stashed_envelopes, 'stashed envelope')}"
     yield (
         f"records {counts.get('records', 0)}, handled {counts.get('handled', 0)}, duplicates {counts.get('duplicates', 0)}, "
         f"released units {counts.get('released_units', 0)}, dead letters {sum(report.dead_letters.values())}"

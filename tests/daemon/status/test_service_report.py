@@ -173,7 +173,7 @@ def test_status_shows_a_line_for_each_worker_and_who_holds_what(run_directory, c
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "storage unavailable: worker 1: no answer"
     assert lines[2:5] == [
-        "worker 0: ready, 1 partitions",
+        "worker 0: ready, 1 partition",
         "worker 1: storage unavailable: no answer",
         "worker 2 (process 4711): ready, no partition is left for it; it is on standby",
     ]

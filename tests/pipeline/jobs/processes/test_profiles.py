@@ -72,5 +72,5 @@ def test_what_never_comes_is_given_up_when_as_late_ones_would_have_come(service:
     report = service.wait_for_report(has_given_up, "the lonely one is given up, long before ten minutes")
     assert sum(report.notifications.values()) == 2 * UNITS + 1, EVENTS
     assert report.longest_wait_ms >= LATE_BY_MS
-    assert report.deadlines == "learned, 1 completion-profiles, between 1s and 10m; 10m for other flows"
+    assert report.deadlines == "learned, 1 completion-profile, between 1s and 10m; 10m for other flows"
     assert service.stop() == 0
