@@ -22,66 +22,66 @@ PIPELINE := $(VENV)/.pipeline-ready
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(DEVELOPMENT) ## what all of the others need, into .venv (they do it themselves)
+setup: $(DEVELOPMENT) ## install what the other targets need into .venv (they do it themselves)
 
-demo: $(RUNTIME) ## the main job on shuffled payments, from nothing to a table; PAIN001='a.xml b.xml' takes your own
+demo: $(RUNTIME) ## run the main job on shuffled payments and show a table; PAIN001='a.xml b.xml' takes your own files
 	@$(BIN)/resequencer demo $(if $(strip $(PAIN001)),--pain001 $(PAIN001)) $(ARGS)
 
-run: $(RUNTIME) ## the service in the foreground, with CONF (conf/application.conf)
+run: $(RUNTIME) ## run the service with CONF (default: conf/application.conf) in the foreground
 	@exec $(BIN)/resequencer run --config "$(CONF)" $(ARGS)
 
-start: $(RUNTIME) ## the service with CONF as a daemon; returns when it is ready, or says why not
+start: $(RUNTIME) ## start the service with CONF as a daemon; returns when it is ready, or says why not
 	@$(BIN)/resequencer start --config "$(CONF)" $(ARGS)
 
-stop: $(RUNTIME) ## lets the daemon with CONF drain and end
+stop: $(RUNTIME) ## drain and stop the daemon with CONF
 	@$(BIN)/resequencer stop --config "$(CONF)" $(ARGS)
 
 restart: $(RUNTIME) ## stop, then start
 	@$(BIN)/resequencer restart --config "$(CONF)" $(ARGS)
 
-logs: $(RUNTIME) ## the last lines of the daemon's log; ARGS=--follow goes on
+logs: $(RUNTIME) ## print the last lines of the daemon's log; ARGS=--follow keeps printing
 	@$(BIN)/resequencer logs --config "$(CONF)" $(ARGS)
 
-servers: $(RUNTIME) ## Kafka, Redis and Infinispan on loopback, for trying with conf/local.conf; data and logs in run/servers
+servers: $(RUNTIME) ## start Kafka, Redis and Infinispan on loopback for conf/local.conf; data and logs in run/servers
 	@$(BIN)/python -m servers start
 
-servers-stop: $(RUNTIME) ## stops them; what they keep stays
+servers-stop: $(RUNTIME) ## stop these servers; their data stays
 	@$(BIN)/python -m servers stop
 
-simulate: $(RUNTIME) ## envelopes of simulated payment flows into the source of CONF; ARGS='--units 5000'
+simulate: $(RUNTIME) ## write envelopes of simulated payments to the source of CONF; ARGS='--units 5000'
 	@$(BIN)/resequencer simulate --config "$(CONF)" $(ARGS)
 
-verify: $(RUNTIME) ## compares what came out with what the simulator expected
+verify: $(RUNTIME) ## compare the output of CONF with what the simulator expects
 	@$(BIN)/resequencer verify --config "$(CONF)" $(ARGS)
 
-status: $(RUNTIME) ## whether the service with CONF is ready, and what waits in it
+status: $(RUNTIME) ## show whether the service with CONF is ready, and what waits in it
 	@$(BIN)/resequencer status --config "$(CONF)" $(ARGS)
 
-lookups: $(PIPELINE) ## builds what the handlers look up and publishes it as a new version; needs Java 17; a running service takes it up
+lookups: $(PIPELINE) ## build the lookups and publish them as a new version, which a running service takes up; needs Java 17
 	@$(BIN)/resequencer lookups build --config "$(CONF)" $(ARGS)
 
-audit: $(PIPELINE) ## proves from the records that what CONF let out is what had to be, or names what deviates; a page of charts
+audit: $(PIPELINE) ## check that the output of CONF is complete, unique and in order; writes a page of charts
 	@$(BIN)/resequencer audit --config "$(CONF)" $(ARGS)
 
-archive-topics: $(PIPELINE) ## what the topics of CONF hold goes to Parquet, each record once; ARGS=--continuous goes on, ARGS=--compact tidies up
+archive-topics: $(PIPELINE) ## copy the topics of CONF to Parquet, each record once; ARGS=--continuous keeps going, ARGS=--compact merges small files
 	@$(BIN)/resequencer archive-topics --config "$(CONF)" $(ARGS)
 
-archive: $(RUNTIME) ## moves the input of CONF that is done with into its archive, also while the service runs
+archive: $(RUNTIME) ## move processed input of CONF into its archive, also while the service runs
 	@$(BIN)/resequencer archive --config "$(CONF)" $(ARGS)
 
-check-configuration: $(RUNTIME) ## validates CONF and shows every value and where it came from
+check-configuration: $(RUNTIME) ## validate CONF; show every value and where it was set
 	@$(BIN)/resequencer check --config "$(CONF)" $(ARGS)
 
-check: lint ## lint, types, import rules and the fast tests, in under a minute
+check: lint ## lint, types, import rules and the fast tests
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" --ignore tests/pipeline/jobs
 
 # The jobs have a run to themselves: one Spark for all of their tests.
-test: lint $(PIPELINE) ## everything that check does, and all tests
+test: lint $(PIPELINE) ## everything that check does, and all tests on real servers
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal --ignore tests/pipeline/jobs
 	@$(BIN)/python -m pytest -q tests/pipeline/jobs
 
 fuzz: export PYTHONPATH := tests
-fuzz: $(FUZZ) ## looks for bytes that break what reads them, FUZZ_SECONDS=60 for each reader; ARGS=decoding takes one
+fuzz: $(FUZZ) ## search for input that breaks a reader, FUZZ_SECONDS=60 for each reader; ARGS=decoding takes one
 	@for each in $(or $(strip $(ARGS)),$$($(BIN)/python -c 'from fuzz.targets import TARGETS; print(*TARGETS)')); do \
 	  echo "$$each"; $(BIN)/python -m fuzz.run "$$each" --seconds $${FUZZ_SECONDS:-60} --quiet || exit 1; done
 
@@ -90,7 +90,7 @@ soak: $(DEVELOPMENT) ## 100 of each kind of kill (KILL_SEED=N: other moments), R
 	  $(BIN)/python -m pytest -q -s tests/process -k "kills_ or any_garbage or steady_load"
 	@SIMULATION_MINUTES=$${SIMULATION_MINUTES:-30} $(BIN)/python -m pytest -q -s tests/simulation -k as_long_as_one_likes
 
-faults: $(DEVELOPMENT) ## kills, pauses and cuts workers, Kafka, Redis and Infinispan under load, half an hour of it; a table; FAULT_SEED=N: other moments
+faults: $(DEVELOPMENT) ## kill, pause and cut off workers, Kafka, Redis and Infinispan under load for half an hour; prints a table; FAULT_SEED=N: other moments
 	@FAULTS=all $(BIN)/python -m pytest -q -n $${FAULT_PROCESSES:-2} --dist worksteal tests/faults $(ARGS)
 
 lint: $(DEVELOPMENT) ## lint, format, types and import rules
@@ -99,16 +99,16 @@ lint: $(DEVELOPMENT) ## lint, format, types and import rules
 	@$(BIN)/python -m mypy --no-error-summary
 	@$(BIN)/lint-imports > $(VENV)/import-rules.txt || { cat $(VENV)/import-rules.txt; exit 1; }
 
-format: $(DEVELOPMENT) ## formats the code and mends what ruff can mend
+format: $(DEVELOPMENT) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(DEVELOPMENT) ## the benchmarks, as ratios; BENCH=throughput ARGS=--large for one of them
+bench: $(DEVELOPMENT) ## run the benchmarks, which print ratios; BENCH=throughput ARGS=--large runs one
 	@for each in $(BENCH); do \
 	  echo; echo "== $$each"; $(BIN)/python -m benchmarks.$$each $(ARGS) || exit 1; \
 	done
 
-clean: ## removes .venv, caches and build leftovers; never what the service wrote under run/
+clean: ## remove .venv, caches and build leftovers; never what the service wrote under run/
 	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
