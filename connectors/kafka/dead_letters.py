@@ -62,7 +62,7 @@ class KafkaDeadLetterStore:
                 try:
                     yield read_note(each.value or b"")
                 except ValueError as error:
-                    raise TransportRefused(number, f"{error}. Somebody else wrote to the topic: find who") from error
+                    raise TransportRefused(number, f"{error}. Another program wrote to the topic: find out which") from error
 
     def begin(self) -> Iterator[Outcome]:
         """Fence all earlier callers. No requeue is ever left incomplete here: without a commit it did not happen."""

@@ -53,7 +53,7 @@ class Input:
     def look(self) -> Topic:
         """Return the topic as it is now. A recreated topic of the same name is refused; added partitions are noted."""
         self._topic = self._topics.look()
-        self._note_growth(self._partitions, "when this worker started")
+        self._note_growth(self._partitions, "since this worker started")
         self._partitions = self._partitions or self._topic.partitions
         return self._topic
 
@@ -85,7 +85,7 @@ class Input:
             return Position(committed.offset, "")
         if metadata.topic_id != topic.topic_id:
             raise made_anew(topic.name, metadata.topic_id, topic.topic_id)
-        self._note_growth(metadata.partitions, "when its positions were written last")
+        self._note_growth(metadata.partitions, "since its positions were last written")
         return Position(committed.offset, metadata.text)
 
     def look_at_keys(self, records: Iterable[Record]) -> None:
@@ -109,7 +109,7 @@ class Input:
     def _note_growth(self, partitions: int | None, since: str) -> None:
         topic = self._known()
         if partitions is not None and partitions != topic.partitions:
-            grown = f"topic {topic.name} had {partitions} partitions {since} and has {topic.partitions} now"
+            grown = f"topic {topic.name} has grown from {partitions} to {topic.partitions} partitions {since}"
             told = "until the backlog is drained, a unit's later envelopes may be in another partition and lose their order"
             self._note("grown", f"{grown}: {told}")
 

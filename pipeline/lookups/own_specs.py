@@ -1,4 +1,4 @@
-"""A user's own lookups: found by `package.module:NAME`, and kept from failing in other words than a job does."""
+"""Imports a user's own lookups, named as `package.module:NAME`, and translates their errors into those of the job."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -14,10 +14,10 @@ from pipeline.spark.errors import SPARK_ERRORS
 
 
 def find_specs(own: Mapping[str, str]) -> list[LookupSpec]:
-    """Those that come with the service in the order in which they are built, then a user's own as `own` names them.
+    """Return the service's lookups in the order of building, then the user's own in the order of `own` (places by name).
 
     Raises:
-        ConfigurationError: One cannot be imported, or is no lookup of its name.
+        ConfigurationError: A lookup cannot be imported, or has another name.
     """
     return [*SPECS.values(), *(_find(name, place) for name, place in own.items())]
 
@@ -29,7 +29,7 @@ def _find(name: str, place: str) -> LookupSpec:
         spec = getattr(import_module(module_name), attribute)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # Importing runs foreign code, which may raise anything.
+    except BaseException as error:  # Importing runs a user's code, which may raise anything.
         problem = f"{place!r} cannot be imported ({words_of(error)}); is its package on the Python path?"
         raise ConfigurationError(path, problem) from error
     if not isinstance(spec, LookupSpec):
@@ -40,10 +40,10 @@ def _find(name: str, place: str) -> LookupSpec:
 
 
 def keyed_rows(spec: LookupSpec, rows: DataFrame, reasons: DataFrame | None) -> DataFrame:
-    """With keys, value, day and flaw.
+    """Call the lookup's `keyed`; return the rows with keys, value, day and flaw.
 
     Raises:
-        JobRefused: It failed, or left a column out.
+        JobRefused: `keyed` failed, or left a column out.
     """
     try:
         keyed = spec.keyed(rows, reasons)
@@ -53,5 +53,5 @@ def keyed_rows(spec: LookupSpec, rows: DataFrame, reasons: DataFrame | None) -> 
         raise JobRefused(f"{spec.name}: its columns cannot be made: {words_of(error)}") from error
     lacking = [name for name in (KEYS, VALUE, VALID_FROM, FLAW) if name not in getattr(keyed, "columns", ())]
     if lacking:
-        raise JobRefused(f"{spec.name}: what it made of its rows has no column {', '.join(lacking)}; return finished(…)")
+        raise JobRefused(f"{spec.name}: its `keyed` returned rows without the column {', '.join(lacking)}; return finished(…)")
     return keyed

@@ -55,7 +55,7 @@ def _remark(source: SourceSettings, read: int, refused: int, timeless: int) -> s
             f"{source.place}: none of its {records:,} records of {source.days} days is an envelope with a timestamp; nothing can "
             "be learned from it, remove it from the sources of completion-profiles"
         )
-    return f"{records:,} records of {source.days} days; {refused:,} are no envelopes, {timeless:,} have no timestamp"
+    return f"records of {source.days} days: {records:,}; of these no envelopes: {refused:,}, without a timestamp: {timeless:,}"
 
 
 def _counted(learned: DataFrame) -> DataFrame:

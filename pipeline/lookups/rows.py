@@ -43,7 +43,7 @@ def column_names(
         if found[name] not in header and (name in required or renamed.get(name, ABSENT) != ABSENT):
             near = _find_near(found[name], header, _LIKE)
             meant = f"; did you mean {near!r}?" if near else ""
-            raise JobRefused(f"{place}: the column {found[name]!r} is missing, there are {has}{meant}")
+            raise JobRefused(f"{place}: the column {found[name]!r} is missing; the source has {has}{meant}")
     not_owned = [name for name in header if name not in found.values()]
     for name in wanted:
         near = _find_near(name, not_owned, _ALMOST_THE_SAME) if name not in header and name not in renamed else None

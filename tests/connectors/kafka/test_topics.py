@@ -129,7 +129,7 @@ def test_a_topic_that_grows_is_noted_and_its_new_partitions_are_read_from_their_
     stage.send(b"early", partition=2)
     stage.poll_until(lambda: worker.values() == [b"early"], "the record of the new partition", worker)
     note = wait_until(lambda: (worker.poll(), worker.transport.notes)[1], "the note")[0]
-    assert f"topic {stage.topics.input} had 2 partitions" in note
+    assert f"topic {stage.topics.input} has grown from 2 to 3 partitions" in note
     assert "has 3 now: until the backlog is drained" in note
 
 
@@ -143,7 +143,7 @@ def test_a_worker_that_starts_after_a_topic_has_grown_notes_it(stage: KafkaStage
         admin.create_partitions({stage.topics.input: 3})
     again = stage.worker()
     stage.poll_until(lambda: len(again.read_to) == 3, "the partitions", again)
-    assert "had 2 partitions when its positions were written last and has 3 now" in again.transport.notes[0]
+    assert "has grown from 2 to 3 partitions since its positions were last written" in again.transport.notes[0]
 
 
 def test_records_that_lie_elsewhere_than_the_default_partitioner_puts_them_are_counted_and_noted_once(
@@ -198,7 +198,7 @@ def test_retention_that_overtakes_a_running_worker_is_refused(stage: KafkaStage)
     worker.transport.seek(first, 0)
     delete_before(stage, first, 1)
     error = wait_until(lambda: refused(worker.transport), "the refusal")
-    assert "retention" in error.problem
+    assert "Retention deleted" in error.problem
     assert worker.values() == [b"0"]
 
 

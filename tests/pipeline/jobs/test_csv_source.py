@@ -107,9 +107,13 @@ def test_a_column_may_be_said_not_to_be_there(spark: SparkSession, file: Path) -
     [
         (b"", {}, "is empty; its first line must name the columns"),
         (b"\n\n", {}, "is empty"),
-        (b"partei,channel\nP1,x\n", {}, "the column 'party' is missing, there are 'partei', 'channel'; did you mean 'partei'?"),
+        (
+            b"partei,channel\nP1,x\n",
+            {},
+            "the column 'party' is missing; the source has 'partei', 'channel'; did you mean 'partei'?",
+        ),
         (b"party,channel,party\nP1,x,P2\n", {}, "the column 'party' occurs twice"),
-        (b"Party,channel\nP1,x\n", {}, "the column 'party' is missing, there are 'Party', 'channel'; did you mean 'Party'?"),
+        (b"Party,channel\nP1,x\n", {}, "the column 'party' is missing; the source has 'Party', 'channel'; did you mean 'Party'?"),
         (
             b"party,channels\nP1,x\n",
             {},

@@ -104,7 +104,7 @@ def test_one_that_cannot_be_found_is_refused_with_its_name(module: Callable[[str
     ("keyed", "said"),
     [
         (lambda _rows, _: 1 / 0, "desks: its columns cannot be made: ZeroDivisionError"),
-        (lambda rows, _: rows, "desks: what it made of its rows has no column keys, value, valid_from; return finished"),
+        (lambda rows, _: rows, "desks: its `keyed` returned rows without the column keys, value, valid_from; return finished"),
         (lambda _rows, _: None, "has no column keys, value, valid_from, flaw"),
     ],
 )

@@ -109,7 +109,7 @@ def test_what_is_too_old_does_not_say_when_it_came_or_cannot_be_looked_up_teache
 
 def test_what_was_read_is_counted_and_what_taught_nothing(learned: Learned) -> None:
     records = 2 * 1_001 + 2 * 5 + 7 + 2 * 3 + 4 + 4 + 1
-    assert learned.remark == f"{records:,} records of 30 days; 4 are no envelopes, 1 have no timestamp"
+    assert learned.remark == f"records of 30 days: {records:,}; of these no envelopes: 4, without a timestamp: 1"
 
 
 def test_what_was_learned_becomes_keys_without_a_flaw(learned: Learned) -> None:

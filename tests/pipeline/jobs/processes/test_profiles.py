@@ -59,7 +59,7 @@ def test_what_never_comes_is_given_up_when_as_late_ones_would_have_come(service:
     assert archived.returncode == 0, archived.stderr
     built = service.verb("lookups", "build", seconds=LONGEST_WAIT_SECONDS)
     assert built.returncode == 0, built.stderr
-    assert f"{2 * UNITS + 1} records of 30 days; 0 are no envelopes, 0 have no timestamp" in built.stdout
+    assert f"records of 30 days: {2 * UNITS + 1}; of these no envelopes: 0, without a timestamp: 0" in built.stdout
     shown = service.verb("lookups", "show", PROFILES, ANY, FLOW)
     assert shown.stdout.splitlines() == [
         f"usual_ms: {LATE_BY_MS}", f"latest_ms: {LATE_BY_MS}", f"late: {UNITS}", "usual_events: 2", "most_events: 2",
