@@ -1,1 +1,1 @@
-"""The words that everybody shares: records, envelopes, notifications, dead letters, errors, the clock. No I/O."""
+"""The types that all packages share: records, envelopes, notifications, dead letters, errors, the clock. No I/O."""

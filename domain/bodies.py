@@ -1,7 +1,7 @@
-"""What makes a raw JSON body readable later, when a handler asks for it, and how it is read then.
+"""Checks that a raw JSON body can be read later, when a handler needs it, and the decoder for it.
 
-msgspec skips what it keeps raw: it sees malformed JSON there and unpaired surrogates, but not invalid UTF-8, numbers that
-cannot be read, or a depth that only a deeper stack would notice. Such a body must not become a unit's payment data.
+msgspec does not fully check values that it keeps raw. It detects malformed JSON and unpaired surrogates, but not invalid UTF-8,
+numbers that cannot be read, or too deep nesting. A body with such a flaw must not become a unit's payment data.
 """
 
 import re
@@ -11,15 +11,15 @@ from itertools import accumulate
 import msgspec
 
 MAX_DEPTH = 128
-"""How many objects and arrays may lie inside each other, the envelope's own included. A pain.001 needs a dozen."""
+"""The deepest nesting of objects and arrays, including the envelope's own. A pain.001 needs about 12 levels."""
 
 read_body = msgspec.json.Decoder(float_hook=str).decode
-"""Reads every body without a flaw. Numbers with a fraction or an exponent come as their literal text: amounts keep their
-digits, and `1e400` is no error."""
+"""Decodes a body without flaws. Numbers with a fraction or an exponent become their literal text, so that amounts keep their
+digits and `1e400` is not an error."""
 
 _LONGEST_INTEGER = 4_300
 _LONG_INTEGERS = re.compile(rb"(?<![0-9.eE+])(?<![eE]-)[0-9]{%d,}+(?![.eE])" % (_LONGEST_INTEGER + 1))
-"""Such digits outside of a string are an integer, and no part of a number with a fraction or an exponent."""
+"""Matches the digits of an integer, outside strings. Digits of a number with a fraction or an exponent do not match."""
 
 _BLOCK = 2_000
 _PORTION = 1 << 16
@@ -28,7 +28,7 @@ _NO_BRACKETS = bytes(each for each in range(256) if each not in b"{[}]")
 
 
 def find_encoding_flaw(value: bytes) -> str | None:
-    """Why these bytes are no text in UTF-8, None if they are."""
+    """Return why the bytes are not UTF-8 text, None if they are."""
     if value.isascii():
         return None
     try:
@@ -39,7 +39,7 @@ def find_encoding_flaw(value: bytes) -> str | None:
 
 
 def find_reading_flaw(value: bytes) -> str | None:
-    """Why some part of this well-formed JSON could not be read later, None if all of it can. In linear time."""
+    """Return why a part of this well-formed JSON could not be read later, None if all of it can. Takes linear time."""
     if value.count(b"{") + value.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         return f"nested deeper than {MAX_DEPTH} levels"
     if len(value) > _LONGEST_INTEGER and _has_endless_number(value):
@@ -48,7 +48,7 @@ def find_reading_flaw(value: bytes) -> str | None:
 
 
 def _depth(value: bytes) -> int:
-    """The depth of well-formed JSON; brackets inside strings do not count. In portions, so that it takes little memory."""
+    """Return the depth of well-formed JSON, without brackets inside strings. Works in portions to save memory."""
     plain = value.replace(b"\\\\", b"").replace(b'\\"', b"")
     depth = deepest = 0
     is_inside = 0
@@ -62,7 +62,7 @@ def _depth(value: bytes) -> int:
 
 
 def _has_endless_number(value: bytes) -> bool:
-    """Whether an integer is too long to be read. So many digits in a row cover an aligned block, which is quickly seen."""
+    """Whether an integer is too long to be read. Such an integer covers an aligned block of digits, which is a fast check."""
     if not any(value[at : at + _BLOCK].isdigit() for at in range(0, len(value), _BLOCK)):
         return False
     seen, quotes = 0, 0

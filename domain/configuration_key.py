@@ -1,4 +1,4 @@
-"""How the settings of a package say which keys of the configuration they are made of."""
+"""Annotations of settings with the configuration keys from which they are built."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,9 @@ from domain.value_types import ValueType
 
 
 class Key(NamedTuple):
-    """Describes the field that it annotates as a key: `jitter_factor: Annotated[float, Key(Number(0, 1))]`.
+    """Marks a field as a key: `jitter_factor: Annotated[float, Key(Number(0, 1))]`.
 
-    `path` is that of the key within its section, where it is not the name of the field in kebab case without `_ms`.
+    `path` is the key's path within its section. The default is the name of the field in kebab case without `_ms`.
     """
 
     takes: ValueType
@@ -16,12 +16,12 @@ class Key(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Describes the field that it annotates as a section at this path; the fields of its type, a struct, say the keys in it."""
+    """Marks a field as a section at this path. The field's type is a struct whose fields are the keys in the section."""
 
     path: str
 
 
 class OpenSection(NamedTuple):
-    """Describes the field that it annotates as a section at this path that takes any key: a tuple of names and values."""
+    """Marks a field as a section at this path that accepts any key. The field is a tuple of names and values."""
 
     path: str

@@ -1,4 +1,4 @@
-"""Dead letters: records set aside with their reason, for a person to look at."""
+"""Dead letters: records that could not be handled, with the reason, for an operator."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ _HEADERS_BYTES = 1_024
 
 
 class DeadLetterReason(StrEnum):
-    """All the reasons there are (docs/contract.md, section 9)."""
+    """The reasons of dead letters (docs/contract.md, section 9)."""
 
     UNDECODABLE = "undecodable"
     NO_UNIT_OF_WORK = "no-unit-of-work"
@@ -27,7 +27,7 @@ class DeadLetterReason(StrEnum):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, gc=False):
-    """A record that could not be handled. It leaves with its key, value and headers as they came, and four headers more."""
+    """A record that could not be handled. It is published with its original key, value and headers, and more headers."""
 
     record: Record
     reason: DeadLetterReason
@@ -36,5 +36,5 @@ class DeadLetter(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """About the bytes that it takes until it has left."""
+        """About its size in bytes until it is published."""
         return self.record.size + _HEADERS_BYTES

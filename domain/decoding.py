@@ -1,6 +1,6 @@
-"""From bytes to a data envelope, or to the reason why not (docs/contract.md, section 4; docs/design.md, section 3).
+"""Decodes bytes to a data envelope, or returns the reason why not (docs/contract.md, section 4; docs/design.md, section 3).
 
-This is on the way of every record: what can be said about most of them at once is asked first.
+Every record passes here, so fast checks that settle most cases come first.
 """
 
 from functools import lru_cache
@@ -18,10 +18,10 @@ from domain.record import Record
 from domain.wire import WireEnvelope, has_too_many_objects, read_envelope
 
 MAX_SEQUENCE = 2**53 - 1
-"""The largest integer up to which every JSON reader keeps all of them exact (RFC 8259, section 6)."""
+"""The largest integer up to which every JSON reader keeps all integers exact (RFC 8259, section 6)."""
 
 _LONGEST_RAW_ID = 12 * MAX_LENGTH + 2
-"""In bytes of JSON: a character takes twelve at most (two escapes of UTF-16), the quotes two."""
+"""The longest id in JSON, in bytes: a character takes at most 12 (two UTF-16 escapes), the quotes take 2."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _pack = msgspec.msgpack.Encoder().encode
@@ -30,13 +30,13 @@ _read_number = msgspec.json.Decoder(int | float).decode
 
 
 MOST_HEADERS = 1_000
-"""Of a record. An empty one takes two bytes in a batch and a hundred in memory: their bytes alone are no bound."""
+"""The most headers of a record. A limit of bytes is not enough: an empty header has 2 bytes in a batch and 100 in memory."""
 
 
 class DecodingSettings(msgspec.Struct, frozen=True):
-    """`needs_sequence` is the strategy's: without it a missing or invalid sequence is None and no reason to refuse.
+    """`needs_sequence` comes from the strategy. Without it, a missing or invalid sequence becomes None and is not refused.
 
-    A value of more than `max_value_bytes` is refused unread, and so are key and headers that have more together.
+    A value of more than `max_value_bytes` is refused unread; so are key and headers that are larger together.
     """
 
     needs_sequence: bool
@@ -44,7 +44,7 @@ class DecodingSettings(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a record is no envelope. `error` is one short line that names the field, its value and the remedy; no payment data."""
+    """Why a record is not an envelope. `error` is a short line with the field, its value and the remedy, without payment data."""
 
     reason: DeadLetterReason
     error: str
@@ -57,11 +57,11 @@ class EnvelopeDecoder:
         self._settings = settings
 
     def decode(self, record: Record) -> DataEnvelope | Refusal:
-        """The envelope in a record, or why there is none. Raises nothing, whatever the bytes are.
+        """Return the envelope in a record, or the refusal. Raises nothing, whatever the bytes are.
 
-        A byte order mark before the JSON is tolerated, and a `sequence` of 3.0 is 3. Without process object and sequence
-        there is no documented envelope id: then it is `flow#digest`, so that only the very same is a duplicate. Bodies
-        are compared as bytes: the same data written differently has another digest.
+        A byte order mark before the JSON is accepted, and a `sequence` of 3.0 is 3. Without process object and sequence there is
+        no documented envelope id. Then the id is `flow#digest`, so that only an identical envelope is a duplicate. Bodies are
+        compared as bytes: the same data in another notation has another digest.
         """
         try:
             self._screen(record)
@@ -72,11 +72,11 @@ class EnvelopeDecoder:
             return _shapeless(str(error))
         except RecursionError:
             return _shapeless("nested too deep to be read")
-        except Exception as error:  # noqa: BLE001 - A mistake of ours costs the record, not the worker at each start.
+        except Exception as error:  # noqa: BLE001 - A fault in our code costs the record, and not the worker at each start.
             return Refusal(DeadLetterReason.UNDECODABLE, our_mistake(error))
 
     def _screen(self, record: Record) -> None:
-        """What can be refused without reading the value."""
+        """Refuse records that can be refused without reading the value."""
         if record.defect is not None:
             raise _Refused(DeadLetterReason.UNDECODABLE, record.defect)
         length = len(record.value) if record.cut is None else record.cut.length
@@ -85,7 +85,7 @@ class EnvelopeDecoder:
             error = f"the value has {length} bytes, the limit is {limit}; send smaller envelopes"
             raise _Refused(DeadLetterReason.TOO_LARGE, error)
         if len(record.headers) > MOST_HEADERS:
-            error = f"it has {len(record.headers)} headers, the limit is {MOST_HEADERS}; send fewer"
+            error = f"the record has {len(record.headers)} headers, the limit is {MOST_HEADERS}; send fewer headers"
             raise _Refused(DeadLetterReason.TOO_LARGE, error)
         if (around := record.size - len(record.value)) > self._settings.max_value_bytes:
             error = f"key and headers have {around} bytes, the limit is {self._settings.max_value_bytes}; send smaller headers"
@@ -100,7 +100,7 @@ class EnvelopeDecoder:
         pds = tuple([each.as_pds_object() for each in wire.pds_objects]) if wire.pds_objects else ()
         custom = tuple([each.as_custom_object() for each in wire.custom_objects]) if wire.custom_objects else ()
         process = tuple([each.as_process_object() for each in wire.process_objects]) if wire.process_objects else ()
-        # MessagePack frames every part, so that no two different envelopes look alike. Digests are stored: a test pins them.
+        # MessagePack frames every part, so that different envelopes have different bytes. Digests are stored: a test pins them.
         framed = _pack((flow, sequence, mds, pds, custom, [(each.object_type, each.body) for each in process]))
         digest = blake2b(framed, digest_size=8).digest()
         envelope_id = _find_documented_id(process) or f"{flow}#{digest.hex() if sequence is None else sequence}"
@@ -122,7 +122,7 @@ class EnvelopeDecoder:
 
 
 class _Refused(Exception):
-    """Ends the decoding of a record from wherever it is; it never leaves this module."""
+    """Ends the decoding of a record. Never leaves this module."""
 
     def __init__(self, reason: DeadLetterReason, error: str) -> None:
         super().__init__(error)
@@ -134,7 +134,7 @@ def _shapeless(flaw: str) -> Refusal:
 
 
 def _check_schema_version(record: Record) -> None:
-    """Of several headers the last one counts, as for Kafka's own clients."""
+    """Check the schema version. Of several such headers the last one counts, as in Kafka's own clients."""
     version = b"2"
     for name, value in record.headers:
         if name == SCHEMA_VERSION:
@@ -148,7 +148,7 @@ def _read(value: bytes) -> WireEnvelope:
     if flaw is not None:
         raise msgspec.DecodeError(flaw)
     if has_too_many_objects(value):
-        error = f"it has more than {MOST_OBJECTS} objects of a kind; send them in several envelopes"
+        error = f"the envelope has more than {MOST_OBJECTS} objects of a kind; send them in several envelopes"
         raise _Refused(DeadLetterReason.TOO_MANY_OBJECTS, error)
     wire = read_envelope(value)
     flaw = find_reading_flaw(value)
@@ -161,18 +161,18 @@ def _unit(wire: WireEnvelope) -> str:
     context = wire.processing_context
     unit = None if context is None else context.unit_of_work_id
     if unit is None:
-        raise _Refused(DeadLetterReason.NO_UNIT_OF_WORK, "processingContext.unitOfWorkId is missing; name the unit of work")
+        raise _Refused(DeadLetterReason.NO_UNIT_OF_WORK, "processingContext.unitOfWorkId is missing; set it to the unit of work")
     return _checked_id("processingContext.unitOfWorkId", unit)
 
 
 def _find_entity(raw: bytes) -> str | None:
-    """None where it is no text, or not fit for an id; one that is too long for that is not looked at."""
+    """Return the processing entity, None if it is not a text or not a valid id. A too long value is not decoded."""
     return _find_short_entity(raw) if len(raw) <= _LONGEST_RAW_ID else None
 
 
 @lru_cache(256)
 def _find_short_entity(raw: bytes) -> str | None:
-    """There are few of them, and one in nearly every envelope."""
+    """Decode a processing entity. Cached, because there are few, and nearly every envelope has one."""
     try:
         entity = _read_text(raw)
     except msgspec.DecodeError:
@@ -199,7 +199,7 @@ def _checked_id(field: str, identifier: str) -> str:
 
 
 def _find_integer(raw: bytes) -> int | None:
-    """The sequence in raw JSON, None unless it is a whole number in range however it is written (3, 3.0, 3e0)."""
+    """Return the sequence in raw JSON: a whole number in range in any notation (3, 3.0, 3e0); otherwise None."""
     try:
         number = _read_number(raw)
     except msgspec.DecodeError:

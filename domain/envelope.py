@@ -1,4 +1,4 @@
-"""Data envelopes: what a record says about a payment."""
+"""Data envelopes: the decoded content of a record about a payment."""
 
 import msgspec
 
@@ -9,22 +9,22 @@ PAYMENT_INSTRUCTION = "PAIN_001_PAYMENT_INSTRUCTION"
 PAYMENT_TRANSACTION = "PAIN_001_PAYMENT_TRANSACTION"
 
 PAIN_001_PARTS = (PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION)
-"""The MDS object types that make a payment's pain.001 complete: group header, instruction, transaction."""
+"""The MDS object types of a complete pain.001: group header, instruction, transaction."""
 
 MOST_OBJECTS = 1_000
-"""Of each kind (MDS, PDS, custom, process objects) in an envelope, and of each kind in a unit's payment data. A payment has a
-handful."""
+"""The most objects of each kind (MDS, PDS, custom, process objects) in an envelope, and of each kind in a unit's payment data. A
+payment has a few."""
 
 
 class MdsObject(msgspec.Struct, frozen=True, gc=False):
-    """A message data structure object: one of the three parts of a pain.001, or any other type, kept as it came."""
+    """A message data structure object: one of the three parts of a pain.001, or an object of any other type, unchanged."""
 
     object_type: str
     body: bytes
 
 
 class PdsObject(msgspec.Struct, frozen=True, gc=False):
-    """A processing data structure object, known by its name."""
+    """A processing data structure object, identified by its name."""
 
     name: str
     object_type: str | None
@@ -39,7 +39,7 @@ class CustomObject(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProcessObject(msgspec.Struct, frozen=True, gc=False):
-    """Something that happened in a process flow; each makes a notification of its own if the settings know it."""
+    """An event of a process flow. Each causes a notification if it has a setting."""
 
     unique_id: str | None
     object_type: str | None
@@ -50,11 +50,12 @@ class ProcessObject(msgspec.Struct, frozen=True, gc=False):
 
 
 class DataEnvelope(msgspec.Struct, frozen=True, gc=False):
-    """A decoded record. Bodies are raw JSON in UTF-8; only what a handler reads of them is ever decoded.
+    """A decoded record. Bodies are raw JSON in UTF-8; only the parts that a handler reads are decoded.
 
-    `sequence` is 1 … 2^53-1, or None where the record has none and the strategy needs none. `envelope_id` is the first
-    process object's `uniqueId`, else `flow#sequence`. `id_hash` and `digest` are 8 bytes each: of the envelope id, and of
-    the flow, the sequence and all object bodies. `processing_entity` is that of the processing context, if it is fit for an id.
+    `sequence` is 1 … 2^53-1, or None if the record has none and the strategy needs none. `envelope_id` is the first process
+    object's `uniqueId`, else `flow#sequence`, else `flow#digest`. `id_hash` is an 8-byte hash of the envelope id. `digest` is an
+    8-byte hash of the flow, the sequence and all object bodies. `processing_entity` is that of the processing context if it is a
+    valid id.
     """
 
     unit: str

@@ -1,4 +1,4 @@
-"""The four families of errors. What an error calls for is its family; what it says is its class."""
+"""The families of errors. The family determines the reaction to an error, the class its content."""
 
 from typing import ClassVar
 
@@ -6,25 +6,25 @@ from domain.dead_letter import DeadLetterReason
 from domain.printable import printable
 
 LONGEST_WORDS = 1_000
-"""Of an error's text: it may hold whatever the error is about."""
+"""The longest text of an error, in characters, because it may contain any data."""
 
 
 _LONGEST_NAME = 64
-"""Of a server, in characters: it is kept with each unit that waits for it."""
+"""The longest name of a server, in characters. It is stored with each unit that waits for the server."""
 
 
 class ResequencerError(Exception):
-    """Every error that this project raises on purpose."""
+    """The base class of all errors that this project raises on purpose."""
 
 
 class TransientError(ResequencerError):
-    """Try the same again: the cause is expected to go away. A target-type callable raises it to be called again."""
+    """The same call may succeed later. A target-type callable raises it to be called again."""
 
 
 class DependencyUnavailable(TransientError):
     """A server that a handler calls does not answer. A target-type callable raises it with the server's name.
 
-    The unit waits for the server, however long that takes: no attempt is counted. `name` is what operators read.
+    The unit waits for the server, however long that takes, and no attempt is counted. Operators see `name`.
     """
 
     def __init__(self, name: str) -> None:
@@ -34,54 +34,57 @@ class DependencyUnavailable(TransientError):
 
 
 class PermanentError(ResequencerError):
-    """Trying again cannot help: the record goes to the dead letters, for this `reason`."""
+    """The same call can never succeed: the record becomes a dead letter with this `reason`."""
 
     reason: ClassVar[DeadLetterReason] = DeadLetterReason.HANDLER_FAILED
 
 
 class TooManyObjects(PermanentError):
-    """Of one kind: more than a unit may hold."""
+    """There are more objects of one kind than a unit may have."""
 
     reason: ClassVar[DeadLetterReason] = DeadLetterReason.TOO_MANY_OBJECTS
 
 
 class TooLarge(PermanentError):
-    """An envelope would let out, or a unit hold, more than it may."""
+    """The output of an envelope, or the data of a unit, exceeds its limit."""
 
     reason: ClassVar[DeadLetterReason] = DeadLetterReason.TOO_LARGE
 
 
 class EndedItsWorker(PermanentError):
-    """Workers died of the envelope or hung on it: it is set aside without another try."""
+    """Workers crashed or hung while they handled the envelope: it becomes a dead letter without another attempt."""
 
     reason: ClassVar[DeadLetterReason] = DeadLetterReason.ENDED_ITS_WORKER
 
 
 class OwnershipLost(ResequencerError):
-    """A newer owner opened the partition; nothing that was decided for it counts any more."""
+    """A newer owner opened the partition. Decisions of this worker for the partition are void."""
 
 
 def words_of(error: BaseException) -> str:
-    """Its type and the beginning of its text, for people. Foreign code may raise an error whose text cannot be had."""
+    """Return an error's type and the beginning of its text. Foreign code may raise an error whose text cannot be read."""
     name = type(error).__name__
     try:
         return f"{name}: {error}"[:LONGEST_WORDS]
-    except Exception as again:  # noqa: BLE001 - Its text is made by foreign code.
-        return f"{name} (its text cannot be had: {type(again).__name__})"
+    except Exception as again:  # noqa: BLE001 - Foreign code makes the text.
+        return f"{name} (its text cannot be read: {type(again).__name__})"
 
 
 def our_mistake(error: BaseException) -> str:
-    """What a dead letter says where code of ours failed in a way that was not foreseen: the record may be sound."""
+    """Return the error of a dead letter for an unexpected failure of the service's own code. The record may be valid."""
     said = printable(words_of(error))
-    return f"{said}; the service failed on it: report this with its log, and requeue the record once that is mended"
+    return f"{said}; the service failed on it: report this with its log, and requeue the record once the service is fixed"
 
 
 class Withheld(ResequencerError):
-    """A login, a right or a topic is missing: a person can give it while a service that runs waits for it."""
+    """A login, a right or a topic is missing. A running service waits until an operator has provided it."""
 
 
 class ConfigurationError(ResequencerError):
-    """Refuse to start. `path` is the full key (or file), `problem` names the value and the remedy. The text is one line."""
+    """The configuration is refused, and the service does not start.
+
+    `path` is the full key (or file). `problem` has the value and the remedy. The text is one line.
+    """
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(printable(f"{path}: {problem}"))

@@ -4,14 +4,14 @@ import re
 from hashlib import blake2b
 
 MAX_LENGTH = 256
-"""In characters, not bytes."""
+"""The longest id, in characters (not bytes)."""
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _SHOWN = 60
 
 
 def find_id_flaw(identifier: str) -> str | None:
-    """Why this can be no id, None if it can: 1 to 256 characters, none of them a control character (Unicode's Cc)."""
+    """Return why the text is not a valid id, None if it is: 1 to 256 characters without control characters (Unicode's Cc)."""
     if len(identifier) <= MAX_LENGTH and identifier.isprintable() and identifier:
         return None
     if not identifier:
@@ -24,10 +24,10 @@ def find_id_flaw(identifier: str) -> str | None:
 
 
 def shown(value: str | bytes) -> str:
-    """A value as an error may show it: its beginning, quoted, on one line, what cannot be printed escaped."""
+    """Return a value for an error text: its beginning, quoted, on one line, with unprintable characters escaped."""
     return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}…"
 
 
 def hash_id(identifier: str) -> bytes:
-    """8 bytes that stand for an id; the same in every process and version, for they are stored."""
+    """Return the 8-byte hash of an id. It is stored, so it is the same in every process and version."""
     return blake2b(identifier.encode(), digest_size=8).digest()

@@ -1,4 +1,4 @@
-"""Notifications: what leaves the service for each process object that the settings know."""
+"""Notifications: the output of the service for each process object that has a setting."""
 
 from hashlib import sha256
 
@@ -8,13 +8,13 @@ from domain.record import Headers, Origin
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
-"""Two characters of base 32 (RFC 4648) for ten bits: the standard library's encoder is slower."""
+"""Two characters of base 32 (RFC 4648) for ten bits. The standard library's encoder is slower."""
 
 _HEADERS_BYTES = 1_024
 
 
 class Notification(msgspec.Struct, frozen=True, gc=False):
-    """A status report ready to leave: key (the unit of work), value and headers of one record."""
+    """A status report to publish: key (the unit of work), value and headers of one record."""
 
     notification_id: str
     unit: str
@@ -25,12 +25,12 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """About the bytes that it takes until it has left; its headers are short."""
+        """About its size in bytes until it is published, with a fixed size for the headers, which are short."""
         return len(self.value) + _HEADERS_BYTES
 
 
 def notification_id(unit: str, envelope_id: str, index: int) -> str:
-    """The deterministic id of the notification of an envelope's process object `index` (from 0): 32 characters, A-Z and 2-7.
+    """Return the id of the notification of an envelope's process object `index` (from 0): 32 characters, A-Z and 2-7.
 
     The same envelope always yields the same id (docs/contract.md, section 5). It is also the `GrpHdr/MsgId`, which ISO 20022
     limits to 35 characters.

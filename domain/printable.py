@@ -1,17 +1,17 @@
-"""What came from outside as a person may see it: on one line, and without what steers a terminal."""
+"""Foreign texts made safe to print: on one line, and without control sequences for a terminal."""
 
 import re
 
 
 def printable(text: str) -> str:
-    """The text with what cannot be printed escaped, line ends too."""
+    """Return the text with unprintable characters escaped, including line ends."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
 
 
 def without_password(text: str) -> str:
-    """With the password of a URL in it masked: `redis://user:***@host`."""
+    """Return the text with the password of a URL in it masked: `redis://user:***@host`."""
     return re.sub(r"(://[^/@:\s]*:)\S*(@)", r"\1***\2", text)
 
 

@@ -1,4 +1,4 @@
-"""Records: bytes from a source, and where they came from."""
+"""Records: bytes from a source, with their origin."""
 
 import re
 from typing import NamedTuple, TypeAlias
@@ -25,13 +25,13 @@ class Partition(NamedTuple):
 
     @classmethod
     def find(cls, text: str) -> "Partition | None":
-        """The partition that this is the text of, None if it is none."""
+        """Return the partition for its text, None if the text is not one."""
         found = _PARTITION.fullmatch(text)
         return cls(found[1], int(found[2])) if found else None
 
 
 class Origin(NamedTuple):
-    """Where a record came from: unique and ordered in its partition. What lies between two offsets is the source's affair."""
+    """The origin of a record: unique and ordered in its partition. There may be gaps between offsets."""
 
     partition: Partition
     offset: int
@@ -43,14 +43,14 @@ class Origin(NamedTuple):
 
     @classmethod
     def find(cls, text: str) -> "Origin | None":
-        """The origin that this is the text of, None if it is none. Offsets are below 2**63, as Kafka's are."""
+        """Return the origin for its text, None if the text is not one. Offsets are below 2**63, as in Kafka."""
         found = _ORIGIN.fullmatch(text)
         offset = int(found[3]) if found else _OFFSETS
         return cls(Partition(found[1], int(found[2])), offset) if found and offset < _OFFSETS else None
 
 
 class Cut(NamedTuple):
-    """What a value was before it was cut to a transport's limit."""
+    """The length and checksum of a value before it was cut to a transport's limit."""
 
     length: int
     sha256: str
@@ -59,8 +59,8 @@ class Cut(NamedTuple):
 class Record(msgspec.Struct, frozen=True, gc=False):
     """Bytes from a source with their origin.
 
-    `defect` says why the source could not read a record out of its bytes (a file line that is no record): `value` then
-    holds those very bytes. `cut` is there when the value was longer than the transport's limit: only its beginning is here.
+    `defect` is why the source could not read a record from its bytes (for example an invalid line of a file); `value` then has
+    the original bytes. `cut` is set if the value was longer than the transport's limit; `value` is then only its beginning.
     """
 
     origin: Origin
@@ -72,5 +72,5 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """The bytes that it brought: value, key and headers."""
+        """The size in bytes of value, key and headers."""
         return len(self.value) + len(self.key or b"") + sum([len(name) + len(value) for name, value in self.headers])

@@ -6,7 +6,7 @@ _TELLTALE = re.compile(r"passw|passphrase|pwd|secret|token|jaas|credential|priva
 
 
 class Secret(str):
-    """Usable wherever a text is; its `repr`, and so that of any value that holds it, does not show it."""
+    """A text whose `repr` does not show it. So the `repr` of a value that contains it does not show it either."""
 
     __slots__ = ()
 
@@ -19,5 +19,5 @@ class Secret(str):
 
 
 def is_secret_name(path: str) -> bool:
-    """Whether a key by its name may hold a secret: those of the Kafka clients, and mistyped ones."""
+    """Whether a key's name suggests a secret, also for keys of the Kafka clients and mistyped keys."""
     return _TELLTALE.search(path) is not None

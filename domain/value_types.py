@@ -1,4 +1,4 @@
-"""The types of value that a key of the configuration takes: how one is read, what is expected of it, and how it is shown."""
+"""The value types of configuration keys: how a value is read, what is expected, and how it is shown."""
 
 import re
 from datetime import timedelta
@@ -20,34 +20,34 @@ _FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 _LONGEST_NAME = 255
 _LONGEST_PATH = 4_000
-"""Of a file, as Linux has it: 255 bytes, and 4 096 for all of them together with what we add."""
+"""The longest file name and path of Linux, in bytes: 255, and 4 096 less the suffixes that the service adds."""
 
 
 class Mismatch(ValueError):
-    """The value is not of the type, or out of its bounds."""
+    """The value is not of the type, or out of bounds."""
 
 
 class ValueType(Protocol):
-    """Reads one key's value."""
+    """The type of one key's value."""
 
     @property
     def expects(self) -> str: ...
 
     def read(self, value: Any) -> Any:
-        """The typed value: milliseconds, bytes, a path, a tuple, a number or a text.
+        """Return the typed value: milliseconds, bytes, a path, a tuple, a number or a text.
 
         Raises:
-            Mismatch: It is none.
+            Mismatch: The value is not of this type.
         """
         ...
 
     def show(self, value: Any) -> Any:
-        """A typed value as JSON and people read it (`3s`, `512M`)."""
+        """Return a typed value for JSON and for people (`3s`, `512M`)."""
         ...
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One of the options, or, where `foreign` names what it must be, the user's own as `package.module:Name`."""
+    """One of the options. If `foreign` is set (the kind of object), also the user's own as `package.module:Name`."""
 
     options: tuple[str, ...]
     foreign: str = ""
@@ -68,7 +68,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Foreign(msgspec.Struct, frozen=True):
-    """A user's own as `package.module:Name`; null says `null`."""
+    """A user's own object as `package.module:Name`. The text `null` describes what null means."""
 
     name: str
     null: str
@@ -90,7 +90,7 @@ class Foreign(msgspec.Struct, frozen=True):
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A text that matches `pattern` whole. A number or a duration is refused, for its spelling is lost when it gets here."""
+    """A text that matches `pattern` as a whole. A number or duration is refused, because its spelling is lost in parsing."""
 
     pattern: str
     expects: str
@@ -105,7 +105,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class SecretText(msgspec.Struct, frozen=True):
-    """A text kept exactly as it is, apostrophes too, and never shown."""
+    """A text that is kept unchanged, including apostrophes, and is never shown."""
 
     expects: str = "a text (in double quotes if it looks like a number or a duration)"
 
@@ -119,7 +119,7 @@ class SecretText(msgspec.Struct, frozen=True):
 
 
 class Url(msgspec.Struct, frozen=True):
-    """A URL of one of the schemes; the password in it is a secret."""
+    """A URL with one of the schemes. The password in it is a secret."""
 
     schemes: tuple[str, ...]
 
@@ -139,7 +139,7 @@ class Url(msgspec.Struct, frozen=True):
 
 
 class Names(msgspec.Struct, frozen=True):
-    """A list of different names. HOCON knows no apostrophes as quotes; those of the documented examples are taken off."""
+    """A list of different names. Apostrophes are no quotes in HOCON; those of the documented examples are removed."""
 
     expects: str = 'a list of different names, such as ["BusinessData"]'
 
@@ -158,7 +158,7 @@ class Names(msgspec.Struct, frozen=True):
 
 
 class FilePath(msgspec.Struct, frozen=True):
-    """A path, relative to the working directory; null where it follows from another key, if `derived` says from which."""
+    """A path, relative to the working directory. If `derived` is set, null is allowed, and `derived` describes its meaning."""
 
     derived: str = ""
 
@@ -180,7 +180,7 @@ class FilePath(msgspec.Struct, frozen=True):
 
 
 class Location(msgspec.Struct, frozen=True):
-    """A path, or a URL of a file system that Hadoop knows; null where it follows from another key, as `derived` says."""
+    """A path, or a URL of a file system that Hadoop knows. Null is allowed, and `derived` describes its meaning."""
 
     derived: str
 
@@ -204,9 +204,9 @@ class Location(msgspec.Struct, frozen=True):
 
 
 class Duration(msgspec.Struct, frozen=True):
-    """Milliseconds. A unit is asked for, since `30` may be meant as seconds. Null only where `null` says what it means.
+    """Milliseconds. A unit is required, because `30` may be meant as seconds. Null is allowed if `null` describes its meaning.
 
-    `word` is what may stand instead, and stays as it is.
+    `word` is a word that is allowed instead of a duration, and is kept unchanged.
     """
 
     least: str
@@ -238,9 +238,9 @@ class Duration(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """Bytes. As HOCON says, K, M and G are powers of 1024, kB, MB and GB of 1000; a bare number counts bytes.
+    """Bytes. As in HOCON, K, M and G are powers of 1024; kB, MB and GB are powers of 1000; a bare number is in bytes.
 
-    Null only where `null` says what it means.
+    Null is allowed if `null` describes its meaning.
     """
 
     least: str
@@ -268,7 +268,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """A whole number; from the environment it comes as a text. Null only where `null` says what it means."""
+    """A whole number, or its text, as environment variables are texts. Null is allowed if `null` describes its meaning."""
 
     least: int
     most: int
@@ -315,7 +315,7 @@ class Number(msgspec.Struct, frozen=True):
 
 
 def _unquoted(text: str) -> str:
-    """Without the apostrophes that pyhocon keeps around `'BusinessData'`."""
+    """Return the text without the apostrophes that pyhocon keeps around `'BusinessData'`."""
     return text[1:-1] if len(text) > 2 and text[0] == text[-1] == "'" else text
 
 

@@ -1,9 +1,7 @@
-"""The shape of an envelope on the wire (docs/contract.md, section 4), as far as we read it.
+"""The shape of an envelope on the wire (docs/contract.md, section 4), as far as the service reads it.
 
-Both schema versions have the same shape.
-
-Unknown fields are skipped, absent and null ones are alike, of a name that comes twice the last counts, and bodies stay raw
-JSON. Reading raises `msgspec.DecodeError`, and `RecursionError` for what is nested deeper than the stack allows.
+Both schema versions have the same shape. Unknown fields are skipped, null is the same as absent, of a repeated name the last one
+counts, and bodies stay raw JSON. Reading raises `msgspec.DecodeError`, and `RecursionError` for too deep nesting.
 """
 
 import msgspec
@@ -12,18 +10,18 @@ from domain.envelope import MOST_OBJECTS, PAIN_001_PARTS, PAYMENT_TRANSACTION, C
 
 _NULL = msgspec.Raw(b"null")
 _PAIN_001_PARTS = {part: part for part in PAIN_001_PARTS} | {"PAIN_001_CREDIT_TRANSFER_TRANSACTION": PAYMENT_TRANSACTION}
-"""The documented spellings and the one that we keep."""
+"""Maps the documented spellings of a part's type to the spelling that the service uses."""
 
 
 class WireContext(msgspec.Struct, rename="camel", gc=False):
-    """Whose envelope it is. The entity is raw: whatever else stands there is no reason to refuse the envelope."""
+    """The processing context of an envelope. The entity is raw, because a wrong value must not refuse the envelope."""
 
     unit_of_work_id: str | None = None
     processing_entity: msgspec.Raw = _NULL
 
 
 class WireEvent(msgspec.Struct, rename="camel", gc=False):
-    """What a process object says in its `object`."""
+    """The `object` of a process object."""
 
     event_name: str | None = None
     process_flow_name: str | None = None
@@ -31,14 +29,14 @@ class WireEvent(msgspec.Struct, rename="camel", gc=False):
 
 
 class WireKeyValue(msgspec.Struct, gc=False):
-    """What a custom object of type KEY_VALUE says in its `object`."""
+    """The `object` of a custom object of type KEY_VALUE."""
 
     name: str | None = None
     content: msgspec.Raw = _NULL
 
 
 class WireObject(msgspec.Struct, rename="camel", gc=False):
-    """An MDS, PDS or process object. What lacks its type or name is kept under the empty one, for which nobody can ask."""
+    """An MDS, PDS or process object. Without a type or name it is stored under an empty one, which cannot be requested."""
 
     unique_id: str | None = None
     object_type: str | None = None
@@ -46,7 +44,7 @@ class WireObject(msgspec.Struct, rename="camel", gc=False):
     object: msgspec.Raw = _NULL
 
     def as_mds_object(self) -> MdsObject:
-        """The part of a pain.001 must be a JSON object, or it would spoil the unit's payment data for good."""
+        """Return the MDS object. A part of a pain.001 must be a JSON object, or the unit's payment data would stay unusable."""
         body = bytes(self.object)
         part = _PAIN_001_PARTS.get(self.object_type or "")
         if part is None:
@@ -59,7 +57,7 @@ class WireObject(msgspec.Struct, rename="camel", gc=False):
         return PdsObject(self.name or "", self.object_type, bytes(self.object))
 
     def as_process_object(self) -> ProcessObject:
-        """Only a PROCESS_FLOW_EVENT must have our types inside; what another type holds there is its own affair."""
+        """Return the process object. Only the fields of a PROCESS_FLOW_EVENT must have the right types."""
         try:
             event = _read_event(self.object) or WireEvent()
         except msgspec.ValidationError:
@@ -80,7 +78,7 @@ class WireCustomObject(msgspec.Struct, rename="camel", gc=False):
     object: msgspec.Raw = _NULL
 
     def as_custom_object(self) -> CustomObject:
-        """What has neither shape is kept under the empty key."""
+        """Return the custom object. An object of neither form is stored under the empty key."""
         if self.key is None and self.object_type == "KEY_VALUE":
             pair = _read_key_value(self.object) or WireKeyValue()
             return CustomObject(pair.name or "", bytes(pair.content))
@@ -88,7 +86,7 @@ class WireCustomObject(msgspec.Struct, rename="camel", gc=False):
 
 
 class WireEnvelope(msgspec.Struct, rename="camel", gc=False):
-    """The whole. `sequence` is raw, for whether a wrong one matters depends on the strategy."""
+    """A whole envelope. `sequence` is raw, because it depends on the strategy whether a wrong value matters."""
 
     processing_context: WireContext | None = None
     flow: str | None = None
@@ -102,25 +100,25 @@ class WireEnvelope(msgspec.Struct, rename="camel", gc=False):
 _Few = msgspec.defstruct(
     "_Few", [(f"_{at}", msgspec.Raw, None) for at in range(MOST_OBJECTS)], array_like=True, forbid_unknown_fields=True, gc=False
 )
-"""An array of at most so many elements of any kind. One more ends the reading at once: nothing behind it is looked at."""
+"""An array of at most `MOST_OBJECTS` elements of any kind. Decoding ends at the first element beyond that."""
 
 
 class _Counted(msgspec.Struct, rename="camel", gc=False):
-    """The arrays of an envelope, of which nothing counts but their lengths."""
+    """The arrays of an envelope, to check only their lengths."""
 
-    mds_objects: _Few | None = None  # type: ignore[valid-type]  # Made above; mypy takes no such struct for a type.
+    mds_objects: _Few | None = None  # type: ignore[valid-type]  # mypy does not accept the result of `defstruct` as a type.
     pds_objects: _Few | None = None  # type: ignore[valid-type]
     custom_objects: _Few | None = None  # type: ignore[valid-type]
     process_objects: _Few | None = None  # type: ignore[valid-type]
 
 
 def has_too_many_objects(value: bytes) -> bool:
-    """Whether an array of the envelope has more than `MOST_OBJECTS` elements; found out without building any of them.
+    """Whether an array of the envelope has more than `MOST_OBJECTS` elements. Builds none of the elements.
 
-    False where the value is no envelope for another reason: reading it says which.
+    False if the value is not an envelope for another reason; decoding it then reports the reason.
     """
     if value.count(b"{") <= MOST_OBJECTS:
-        return False  # As nearly always: each element is a JSON object.
+        return False  # The usual case. Each element is a JSON object.
     try:
         _count(value)
     except msgspec.ValidationError as error:

@@ -1,1 +1,1 @@
-"""Lookups as the service reads them: releases that a job has published, each a directory that never changes."""
+"""The lookups for the service: releases that a job has published. Each is a directory that never changes."""

@@ -1,7 +1,6 @@
-"""Where releases lie: `current` names the one to be used, `releases/<version>/` is each of them.
+"""The directory of releases: `current` points to the release in use, and each release is `releases/<version>/`.
 
-Switching is renaming one small file. What is being built lies under `building/` and becomes a release by being renamed, so a
-release is there whole or not at all.
+A switch renames one small file. A build is under `building/` and becomes a release by a rename, so each release is complete.
 """
 
 import fcntl
@@ -22,7 +21,7 @@ _GONE = "removing-"
 
 
 class LookupsDirectory:
-    """The directory of one service's lookups, on a file system that all of its readers and its job share."""
+    """The directory of a service's lookups, on a file system that all its workers and its job share."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -31,7 +30,10 @@ class LookupsDirectory:
         self.quarantine = path / "quarantine"
 
     def get_current(self) -> Pointer:
-        """Raises NoRelease where nothing was published, ReleaseRefused if the pointer is damaged, OSError if out of reach."""
+        """Return the pointer to the release in use.
+
+        Raises NoRelease if nothing was published, ReleaseRefused if the pointer is damaged, OSError if it cannot be read.
+        """
         file = self.path / _CURRENT
         try:
             return decode_pointer(file.read_bytes(), file)
@@ -42,13 +44,13 @@ class LookupsDirectory:
         return self.releases / version
 
     def versions(self) -> list[str]:
-        """Those that are there, the oldest first."""
+        """Return the existing versions, the oldest first."""
         if not self.releases.is_dir():
             return []
         return sorted(each.name for each in self.releases.iterdir() if is_version(each.name))
 
     def switch(self, pointer: Pointer) -> None:
-        """From now on readers use this release. Only for the holder of `publishing`."""
+        """Make this the release in use. Only for the holder of `publishing`."""
         draft = self.path / f"{_CURRENT}.new"
         with draft.open("wb") as stream:
             stream.write(msgspec.json.encode(pointer) + b"\n")
@@ -59,10 +61,10 @@ class LookupsDirectory:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """The lock of whoever builds, switches or removes; the kernel releases it when its holder dies.
+        """Hold the lock for building, switching and removing. The kernel releases it when the process dies.
 
         Raises:
-            PublishingRefused: Somebody else has it, or the directory cannot be written.
+            PublishingRefused: Another process has the lock, or the directory cannot be written.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -79,9 +81,9 @@ class LookupsDirectory:
             yield
 
     def sweep(self, keep: int) -> list[str]:
-        """Remove all but the newest `keep` releases, the current one, and those that a reader has open; what was removed.
+        """Remove old releases, and return their versions. The newest `keep`, the current one and those in use stay.
 
-        Also removes what a job that died left behind, and what was set aside before the oldest release that stays. Only for the
+        Also removes leftovers of dead jobs, and quarantined rows that are older than the oldest remaining release. Only for the
         holder of `publishing`.
         """
         for left in (*self.releases.glob(f"{_GONE}*"), *self.building.glob("*")):
@@ -96,7 +98,10 @@ class LookupsDirectory:
         return removed
 
     def _try_to_remove(self, version: str) -> bool:
-        """Readers hold a shared lock on the manifest; whoever opens it later sees that it is no longer in its place."""
+        """Remove a release unless a reader holds the shared lock on its manifest. Return whether it was removed.
+
+        A reader that opens the manifest meanwhile notices that it was moved.
+        """
         gone = self.releases / f"{_GONE}{version}"
         with suppress(BlockingIOError), (self.release(version) / MANIFEST).open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,7 +112,7 @@ class LookupsDirectory:
 
 
 def sync_directory(directory: Path) -> None:
-    """What was renamed in it is so after a power cut, too."""
+    """Sync a directory, so that its renames survive a power failure."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

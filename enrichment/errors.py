@@ -1,4 +1,4 @@
-"""Why a release is not taken up."""
+"""The errors of releases."""
 
 from pathlib import Path
 
@@ -6,21 +6,21 @@ from domain.errors import ResequencerError
 
 
 class ReleaseRefused(ResequencerError):
-    """It is damaged, half there, newer than this service, or being removed. Whoever has an older one keeps it."""
+    """The release is damaged, incomplete, newer than this service, or being removed. A worker keeps the release that it has."""
 
     def __init__(self, place: Path, problem: str) -> None:
         super().__init__(f"{place}: {problem}")
 
 
 class NoRelease(ResequencerError):
-    """Nothing was published there yet."""
+    """No release was published in the directory yet."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(f"{directory}: no release of lookups is there; `make lookups` (resequencer lookups build) makes one")
+        super().__init__(f"{directory}: no release of lookups exists; build one with `make lookups` (resequencer lookups build)")
 
 
 class PublishingRefused(ResequencerError):
-    """Somebody else is publishing or rolling back at the moment, or nothing may be written there."""
+    """Another process is publishing or rolling back at the moment, or the directory cannot be written."""
 
     def __init__(self, directory: Path, problem: str) -> None:
         super().__init__(f"{directory}: {problem}")

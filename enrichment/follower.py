@@ -1,4 +1,4 @@
-"""Keeps an eye on the current release, beside the cycles: what is new is read and compared in a thread of its own."""
+"""Follows the current release in a thread beside the cycles: it reads and verifies each new release."""
 
 import logging
 from threading import Event, Lock, Thread
@@ -10,16 +10,16 @@ from enrichment.manifest import Pointer
 from enrichment.release import Release, open_release
 
 _LONGEST_PAUSE = 100
-"""In looks."""
+"""The longest pause before a refused release is tried again, in looks."""
 
 _log = logging.getLogger("resequencer.lookups")
 
 
 class Follower:
-    """Opens the release that is to be used, each time another is. One that is refused is said so once.
+    """Opens each new current release. A refused release is logged once.
 
-    `in_use` is None where nothing was published yet: that is no news. Only `take` is called by the worker's thread; it never
-    waits for a file.
+    `in_use` is the release in use, None if nothing was published yet. The worker's thread calls only `take` and `close`; `take`
+    never waits for a file.
     """
 
     def __init__(self, directory: LookupsDirectory, in_use: Pointer | None, every_ms: int) -> None:
@@ -38,20 +38,20 @@ class Follower:
         self._thread.start()
 
     def take(self) -> Release | None:
-        """The release to be used from now on, None if it is still the same. Whoever takes it closes it."""
+        """Return the new release to use, None if there is none. The caller must close it."""
         with self._lock:
             taken, self._next = self._next, None
         return taken
 
     def close(self) -> None:
-        """A release that is being compared at the moment may stay open until the process ends."""
+        """Stop following. A release that is being verified at the moment may stay open until the process ends."""
         self._ending.set()
         taken = self.take()
         if taken is not None:
             taken.close()
 
     def look(self) -> None:
-        """Once: open what has become current, if it is whole."""
+        """Look once: open the current release if it is new and complete."""
         try:
             pointer = self._directory.get_current()
             if pointer == self._offered:
@@ -64,11 +64,11 @@ class Follower:
                 self._complain(str(error))
         except (ReleaseRefused, OSError) as error:
             self._complain(str(error))
-        except Exception as error:  # noqa: BLE001 - The thread would end, and with it what is said of any other release.
+        except Exception as error:  # noqa: BLE001 - Otherwise the thread would end, and later releases would be missed.
             self._complain(words_of(error))
 
     def _skip_refused(self, pointer: Pointer) -> bool:
-        """What was refused is tried again at ever longer intervals: reading it takes a while, and a disk may recover."""
+        """Whether to skip a refused release now. It is tried again at growing intervals: it is slow to read, but may recover."""
         if pointer != self._refused:
             self._refused, self._pause, self._left_alone = pointer, 1, 0
         elif self._left_alone < self._pause:
@@ -86,7 +86,7 @@ class Follower:
 
     def _complain(self, text: str) -> None:
         if text != self._complaint:
-            _log.warning("lookups stay as they are: %s", text)
+            _log.warning("the published lookups cannot be used, the present ones stay in use: %s", text)
         self._complaint = text
 
     def _run(self) -> None:

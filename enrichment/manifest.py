@@ -1,4 +1,4 @@
-"""What a release says of itself: `manifest.json`, written last, and the pointer that names the release to be used."""
+"""The manifest of a release, `manifest.json`, which is written last, and the pointer to the release in use."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ import msgspec
 from enrichment.errors import ReleaseRefused
 
 FORMAT = 1
-"""Of manifest, shards and values. A reader refuses any other."""
+"""The format of manifest, shards and values. A reader refuses any other format."""
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """A file of a table, by its name in the table's directory. The checksum is SHA-256 of the whole file, in hexadecimal."""
+    """A file of a table: its name in the table's directory, and the SHA-256 of the whole file, in hexadecimal."""
 
     file: str
     rows: int
@@ -20,7 +20,7 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """The shards in the order of their numbers: a key lies in the one numbered `crc32(key) mod len(shards)`."""
+    """The shards in the order of their numbers. A key is in the shard with the number `crc32(key) mod len(shards)`."""
 
     shards: tuple[Shard, ...]
 
@@ -34,10 +34,10 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where a table came from. `fingerprint` is the same for the same content, None where a source has none (a database).
+    """The source of a table. `fingerprint` is the same for the same content, None for a source without one (a database).
 
-    `filled` counts for each column the good rows that have a value; none are counted where columns cannot be called otherwise.
-    `remark` is a sentence on what else was found there.
+    `filled` counts for each column the good rows with a value; it is empty for sources whose columns have fixed names. `remark`
+    is a sentence about other findings.
     """
 
     table: str
@@ -54,7 +54,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class ReleaseManifest(msgspec.Struct, frozen=True):
-    """`version` is also the name of the release's directory; `job_version` that of the code that made it."""
+    """`version` is also the name of the release's directory. `job_version` is the version of the job that built it."""
 
     format: int
     version: str
@@ -65,7 +65,7 @@ class ReleaseManifest(msgspec.Struct, frozen=True):
 
 
 class Pointer(msgspec.Struct, frozen=True):
-    """The content of `current`. The checksum is that of the manifest."""
+    """The content of `current`, with the checksum of the release's manifest."""
 
     version: str
     manifest_sha256: str
@@ -80,31 +80,31 @@ def encode_manifest(manifest: ReleaseManifest) -> bytes:
 
 
 def decode_manifest(content: bytes, file: Path) -> ReleaseManifest:
-    """Raises ReleaseRefused if it is no manifest, or of a format that this version does not know."""
+    """Decode a manifest. Raises ReleaseRefused if it is not one, or of an unknown format."""
     try:
         found = msgspec.json.decode(content, type=_Format).format
         if found != FORMAT:
-            remedy = "update the service" if found > FORMAT else "build the lookups anew"
+            remedy = "update the service" if found > FORMAT else "build the lookups again"
             raise ReleaseRefused(file, f"has format {found}, this version reads {FORMAT}; {remedy}")
         return msgspec.json.decode(content, type=ReleaseManifest)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ReleaseRefused(file, f"is no manifest ({error}); build the lookups anew, or roll back") from error
+        raise ReleaseRefused(file, f"is not a manifest ({error}); build the lookups again, or roll back") from error
 
 
 def decode_pointer(content: bytes, file: Path) -> Pointer:
-    """Raises ReleaseRefused if it names no release."""
+    """Decode a pointer. Raises ReleaseRefused if it does not point to a release."""
     try:
         pointer = msgspec.json.decode(content, type=Pointer)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ReleaseRefused(file, f"names no release ({error}); build the lookups anew, or roll back") from error
+        raise ReleaseRefused(file, f"does not name a release ({error}); build the lookups again, or roll back") from error
     if not is_version(pointer.version):
         raise ReleaseRefused(
-            file, f"names the release {pointer.version[:60]!r}, which none can be called; build the lookups anew"
+            file, f"names the release {pointer.version[:60]!r}, which is not a valid version; build the lookups again"
         )
     return pointer
 
 
 def is_version(name: str) -> bool:
-    """`20261121T192512123Z`: the instant at which it was begun, to the millisecond."""
+    """Whether a name is a version: the instant at which the build began, to the millisecond (`20261121T192512123Z`)."""
     digits = name[:8] + name[9:18]
     return len(name) == 19 and name[8] == "T" and name[18] == "Z" and digits.isascii() and digits.isdigit()

@@ -1,14 +1,14 @@
-"""What the handlers ask: look-ups of one version, which never change."""
+"""The interface of the lookups for the handlers: look-ups of one version, which never change."""
 
 from typing import Protocol
 
 
 class Tables(Protocol):
-    """`version` names the release; the same version gives the same answers."""
+    """The tables of one release. `version` is the release's; the same version gives the same answers."""
 
     @property
     def version(self) -> str: ...
 
     def find(self, table: str, key: bytes) -> bytes | None:
-        """The value, None where the table has no such key or where there is no such table."""
+        """Return the value, None if there is no such key or no such table."""
         ...

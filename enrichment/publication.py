@@ -1,7 +1,7 @@
-"""A release in the making, and going back to an older one. Both are for the holder of `LookupsDirectory.publishing`.
+"""The publication of a release, and the roll-back to an older one. Both are for the holder of `LookupsDirectory.publishing`.
 
-A release becomes visible in three steps, and what died between two of them leaves the old one in use: its manifest is written,
-its directory is renamed into place, `current` is renamed to name it.
+A release is published in three steps: the manifest is written, the directory is renamed into place, and `current` is replaced. A
+job that dies between two steps leaves the old release in use.
 """
 
 import hashlib
@@ -17,10 +17,10 @@ from enrichment.release import open_release
 
 
 class Publication:
-    """Tables are written under `path`, each into a directory of its name; `publish` makes a release of them."""
+    """A release under construction. Tables are written under `path`, each into a directory with its name."""
 
     def __init__(self, directory: LookupsDirectory, now: Instant, job_version: str) -> None:
-        """Its version is that of the instant, or of the next millisecond that no release is called after."""
+        """The version is that of the instant `now`, or of the next millisecond without a release."""
         taken = set(directory.versions())
         while (version := version_of(now)) in taken:
             now += 1
@@ -31,13 +31,13 @@ class Publication:
         self._job_version = job_version
 
     def table_path(self, name: str) -> Path:
-        """The table's directory, which is there."""
+        """Return the table's directory; create it if it is missing."""
         path = self.path / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def publish(self, tables: dict[str, Table], sources: tuple[Source, ...]) -> ReleaseManifest:
-        """From now on readers use it."""
+        """Publish the release and make it the one in use."""
         manifest = ReleaseManifest(FORMAT, self.version, instant_text(self._now), self._job_version, tables, sources)
         pointer = self._seal(manifest)
         self._directory.releases.mkdir(exist_ok=True)
@@ -59,14 +59,14 @@ class Publication:
 
 
 def roll_back(directory: LookupsDirectory, version: str) -> None:
-    """Readers go back to an older release (or forward again), if it is whole.
+    """Switch to an older release, or forward again, if it is complete.
 
     Raises:
-        ReleaseRefused: There is none of this version, or it is damaged; nothing has changed.
+        ReleaseRefused: There is no release of this version, or it is damaged; nothing has changed.
     """
     if version not in directory.versions():
         known = ", ".join(reversed(directory.versions())) or "none"
-        raise ReleaseRefused(directory.release(version), f"there is no such release; there are {known}")
+        raise ReleaseRefused(directory.release(version), f"there is no such release; the releases are: {known}")
     content = (directory.release(version) / MANIFEST).read_bytes()
     pointer = Pointer(version, hashlib.sha256(content).hexdigest())
     open_release(directory, pointer).close()
@@ -74,6 +74,6 @@ def roll_back(directory: LookupsDirectory, version: str) -> None:
 
 
 def version_of(now: Instant) -> str:
-    """`20261121T192512123Z`: sorts as text as it does in time."""
+    """Return the version of an instant: `20261121T192512123Z`. The order as text is the order in time."""
     moment = datetime.fromtimestamp(now / 1_000, UTC)
     return f"{moment:%Y%m%dT%H%M%S}{now % 1_000:03}Z"

@@ -1,4 +1,4 @@
-"""A release that was found whole and is open: its manifest and its tables."""
+"""An open release that was verified: its manifest and its tables."""
 
 import fcntl
 import hashlib
@@ -12,11 +12,11 @@ from enrichment.errors import ReleaseRefused
 from enrichment.manifest import Pointer, ReleaseManifest, decode_manifest
 from enrichment.table import LookupTable
 
-_REMEDY = "build the lookups anew, or roll back"
+_REMEDY = "build the lookups again, or roll back"
 
 
 class Release:
-    """Until it is closed nobody removes it. Its look-ups are of one version, whatever is published meanwhile."""
+    """An open release. It is not removed before it is closed. Its answers do not change when another release is published."""
 
     def __init__(self, manifest: ReleaseManifest, tables: dict[str, LookupTable], held: ExitStack) -> None:
         self.manifest = manifest
@@ -25,7 +25,7 @@ class Release:
         self._held = held
 
     def find(self, table: str, key: bytes) -> bytes | None:
-        """None where the table has no such key, or the release no such table."""
+        """Return the value, None if there is no such key or no such table."""
         found = self._tables.get(table)
         return None if found is None else found.find(key)
 
@@ -37,10 +37,10 @@ class Release:
 
 
 def open_release(directory: LookupsDirectory, pointer: Pointer) -> Release:
-    """Read the manifest, compare every file with it, map the tables. Reads all of it once: about a second per gigabyte.
+    """Read the manifest, verify every file, and map the tables. Reads all files once: about a second per gigabyte.
 
     Raises:
-        ReleaseRefused: Something is missing, damaged, of another format, or being removed.
+        ReleaseRefused: A file is missing or damaged, or the release is of another format or being removed.
     """
     place = directory.release(pointer.version)
     with ExitStack() as opening:
@@ -56,10 +56,10 @@ def open_release(directory: LookupsDirectory, pointer: Pointer) -> Release:
 
 
 def read_manifest(directory: LookupsDirectory, version: str) -> ReleaseManifest:
-    """That of a release, for people: nothing is compared.
+    """Return the manifest of a release, to show it. Verifies no file.
 
     Raises:
-        ReleaseRefused: It is not there or cannot be read.
+        ReleaseRefused: The manifest does not exist or cannot be read.
     """
     file = directory.release(version) / MANIFEST
     try:

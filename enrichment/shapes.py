@@ -1,7 +1,7 @@
-"""What the lookups hold: the names of their tables, how keys are made, and the values.
+"""The content of the lookups: the names of the tables, the form of the keys, and the values.
 
-A value is a JSON array of texts and nulls in the order of the fields here, as Spark writes it; a change of any of it is a new
-`FORMAT` of the manifest. Parts of a key are joined by a character that no id may contain.
+A value is a JSON array of texts and nulls in the order of the fields here, as Spark writes it. Any change here needs a new
+`FORMAT` of the manifest. The parts of a key are joined by a character that no id may contain.
 """
 
 import re
@@ -19,17 +19,17 @@ PROFILES: Final = "completion-profiles"
 SEPARATOR: Final = "\x1f"
 
 LONGEST_KEY_BYTES = 511
-"""Of LMDB."""
+"""The longest key of LMDB, in bytes."""
 
 IBAN: Final = "[A-Za-z]{2}[0-9]{2}[A-Za-z0-9]{11,30}"
-"""A regular expression. An account that is one is a key in capitals: banks take both cases for the same (ISO 13616)."""
+"""The regular expression of an IBAN. An IBAN in a key is in capitals, because both cases mean the same (ISO 13616)."""
 
 ANY: Final = ""
-"""As a processing entity: whichever has no row of its own."""
+"""The processing entity of rows for all entities without a row of their own."""
 
 
 class SettingValue(msgspec.Struct, frozen=True, array_like=True):
-    """Key: processing entity or `ANY`, process flow, event. `suppressed` is `yes` where the event is to notify nobody."""
+    """Key: processing entity or `ANY`, process flow, event. `suppressed` is `yes` if the event must cause no notification."""
 
     transaction_status: str
     reason_code: str | None = None
@@ -53,7 +53,10 @@ class InstitutionValue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BankCodeValue(msgspec.Struct, frozen=True, array_like=True):
-    """Key: `iban` and a country. Where in an IBAN the national bank code begins and ends, counted from 0, in digits."""
+    """Key: `iban` and a country. The place of the national bank code behind the first four characters of an IBAN.
+
+    `begin` (included) and `end` (excluded) are counted from 0, in decimal digits.
+    """
 
     begin: str
     end: str
@@ -62,7 +65,7 @@ class BankCodeValue(msgspec.Struct, frozen=True, array_like=True):
 class CustomerValue(msgspec.Struct, frozen=True, array_like=True):
     """Keys: `party` and an id of the initiating party; `account` and an account, an IBAN in capitals.
 
-    `statuses` are those that the customer wants to hear of, separated by blanks; None is all. `valid_from` is a day.
+    `statuses` are the statuses that the customer wants, separated by blanks; None is all. `valid_from` is a day.
     """
 
     entity: str | None = None
@@ -75,10 +78,9 @@ class CustomerValue(msgspec.Struct, frozen=True, array_like=True):
 class ProfileValue(msgspec.Struct, frozen=True, array_like=True):
     """Key: processing entity or `ANY`, process flow.
 
-    `late` is how often an envelope of this flow had to wait for one that it overtook, and that came. How long it waited then,
-    in milliseconds: usually (the median) and of 1 000 the longest but one. Of how many envelopes a unit of this flow has:
-    usually (the most frequent), and the most that was seen. What is not known is null; `latest_ms` also where it was learned of
-    too few.
+    `late` counts the envelopes of this flow that waited for one that they had overtaken, and that came. `usual_ms` is the median
+    of these waits in milliseconds, `latest_ms` their 99.9th percentile. `usual_events` is the most frequent number of envelopes
+    of a unit with this flow, `most_events` the largest. Unknown values are null; `latest_ms` also if too few envelopes waited.
     """
 
     usual_ms: str | None
@@ -105,7 +107,7 @@ def key_of(*parts: str) -> bytes:
 
 
 def account_of(identity: str) -> str:
-    """As it is in a key."""
+    """Return an account as it is in a key."""
     return identity.upper() if _is_iban(identity) else identity
 
 
@@ -114,7 +116,7 @@ def reader_of(shape: type[_Value]) -> Callable[[bytes], _Value]:
 
 
 def shown_value(table: str, key: bytes, value: bytes) -> dict[str, Any]:
-    """A value by its fields' names, for people."""
+    """Return a value by the names of its fields, to show it."""
     shape = BankCodeValue if table == INSTITUTIONS and key.startswith(key_of("iban", "")) else _SHAPES.get(table)
     if shape is None:
         return {"value": msgspec.json.decode(value)}

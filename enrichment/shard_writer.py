@@ -1,4 +1,4 @@
-"""Writes a shard: keys and values, in the order of their keys, into one LMDB file."""
+"""The writer of a shard: keys and values, in the order of the keys, in one LMDB file."""
 
 import hashlib
 import os
@@ -10,18 +10,18 @@ import lmdb
 from enrichment.manifest import Shard
 
 _LARGEST_BYTES = 1 << 40
-"""An upper bound for the file; address space only, the file grows with what is in it."""
+"""An upper bound for the file. It reserves only address space; the file grows with its content."""
 
 Row = tuple[bytes, bytes]
 
 
 def write_shard(file: Path, batches: Iterable[Sequence[Row]]) -> Shard:
-    """What was written, as the manifest will say it; it is on disk then. An older file in this place is replaced.
+    """Write a shard, and return its entry for the manifest. The file is then on disk. An existing file is replaced.
 
-    Keys ascend by their bytes over all batches, none comes twice, each has 1 to 511 bytes. A batch is one transaction.
+    Keys must ascend by their bytes over all batches, without repetitions, and have 1 to 511 bytes. A batch is one transaction.
 
     Raises:
-        ValueError: They do not.
+        ValueError: The keys violate these rules.
     """
     file.unlink(missing_ok=True)
     rows = 0

@@ -1,4 +1,4 @@
-"""A lookup's table: keys and values in LMDB files that lie in memory once for all processes of the machine."""
+"""A lookup's table: keys and values in LMDB files. All processes of the machine share one copy in memory."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ from enrichment.shapes import LONGEST_KEY_BYTES
 
 
 class LookupTable:
-    """Finds values by key, in any thread but one at a time. Opening takes no longer for a large table than for a small one.
+    """Finds values by key, in any thread, but only one at a time. A large table opens as fast as a small one.
 
-    Not to be asked after `close`, nor before its files were found whole: LMDB trusts what it maps.
+    Do not use it after `close`, nor before its files were verified, because LMDB does not check what it maps.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
-        """Raises ReleaseRefused if one of the files, at least one, cannot be opened."""
+        """Open the files, at least one. Raises ReleaseRefused if one of them cannot be opened."""
         self._readings: list[lmdb.Transaction] = []
         self._gets: list[Callable[[bytes], bytes | None]] = []
         self._files: list[Path] = []
@@ -55,7 +55,7 @@ class LookupTable:
 
 
 class _Opened:
-    """The files that this process has open. LMDB opens none twice, and a release may be: it is in use, and current once more."""
+    """The open files of this process. LMDB must not open a file twice, but a release in use may become current once more."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -63,7 +63,7 @@ class _Opened:
         self._users: Counter[Path] = Counter()
 
     def open(self, file: Path) -> lmdb.Environment:
-        """Nothing ever writes to it, so it needs no locks; look-ups hit it at random, so the kernel should not read ahead."""
+        """Open a file or share it. It is never written, so it needs no locks. Reads are random, so read-ahead is off."""
         with self._lock:
             if file not in self._environments:
                 self._environments[file] = lmdb.open(
@@ -73,7 +73,7 @@ class _Opened:
             return self._environments[file]
 
     def close(self, file: Path) -> None:
-        """Once for each time that it was opened."""
+        """Close a file. Call it once for each `open`."""
         with self._lock:
             self._users[file] -= 1
             if not self._users[file]:

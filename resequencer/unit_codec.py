@@ -177,7 +177,7 @@ def strategy_changed(stored: str, configured: str, what: str) -> ConfigurationEr
     """Return the error for a strategy that is not the one of the stored state, while something waits."""
     return ConfigurationError(
         "payment-status-notification.resequencer.strategy",
-        f"{configured} is configured, but {what} in a state of {stored}; run with {stored} until nothing waits, then switch",
+        f"{configured} is configured, but {what} in a state of {stored}; run {stored} until nothing waits, then switch",
     )
 
 

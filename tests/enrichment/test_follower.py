@@ -91,7 +91,7 @@ def test_a_damaged_release_is_refused_once_and_a_whole_one_taken_after_it(
             follower.look()
             assert follower.take() is None
     (said,) = caplog.messages
-    assert "lookups stay as they are" in said
+    assert "the published lookups cannot be used" in said
     assert str(file) in said
     publish({"t": {b"k": b"2"}})
     follower.look()
@@ -168,7 +168,8 @@ def test_whatever_a_look_fails_on_is_said_once_and_the_next_release_is_taken_all
         patch.setattr("enrichment.follower.open_release", _fail)
         follower.start()
         wait_until(lambda: caplog.messages, "the failure is said")
-    assert caplog.messages == ["lookups stay as they are: ArithmeticError: a bug of ours"]
+    kept = "the published lookups cannot be used, the present ones stay in use"
+    assert caplog.messages == [f"{kept}: ArithmeticError: a bug of ours"]
     taken = wait_until(follower.take, "the release is taken")
     follower.close()
     assert taken is not None

@@ -96,7 +96,7 @@ def test_a_directory_that_is_named_must_hold_a_release(new_service: Callable[...
     service = new_service(f'{NOTIFICATION}.lookups.directory="nowhere"')
     refused = service.verb("run")
     assert refused.returncode == ExitCode.CONFIGURATION_REFUSED
-    assert "nowhere: no release of lookups is there" in refused.stderr
+    assert "nowhere: no release of lookups exists" in refused.stderr
     assert "make lookups" in refused.stderr
 
 

@@ -243,7 +243,7 @@ def test_another_strategy_is_refused_while_units_wait(service: Service) -> None:
     service.stop()
     other = Service(service.directory, strategy="STRICT_SEQUENCE")
     other.start()
-    with pytest.raises(ConfigurationError, match="unit 'u' waits in a state of SEQUENCE; run with SEQUENCE until nothing waits"):
+    with pytest.raises(ConfigurationError, match="unit 'u' waits in a state of SEQUENCE; run SEQUENCE until nothing waits"):
         other.run()
     other.kill()
 
