@@ -1,4 +1,4 @@
-"""The partitions of a worker: takeover, healing, release. The steps are those of docs/decisions/0004-exactly-once.md."""
+"""The partitions of a worker: takeover, healing, giving up. The steps are those of docs/decisions/0004-exactly-once.md."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -125,7 +125,7 @@ class Partitions:
         """Drop the units of a partition from memory. Nothing is committed; the next owner publishes what is pending."""
         del self.owned[partition]
         self._actors.drop(Drop(partition))
-        self._storage.release(partition)
+        self._storage.give_up(partition)
 
     def _try_to_take_over(self, partition: Partition) -> None:
         try:

@@ -222,7 +222,7 @@ class Storage(Protocol):
         """
         ...
 
-    def release(self, partition: Partition) -> None:
+    def give_up(self, partition: Partition) -> None:
         """Drop a partition that is no longer assigned from this process's memory. A storage without durability loses it."""
         ...
 

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 import msgspec
 
+from domain.printable import counted
+
 EXAMPLES_PER_DEVIATION = 5
 
 
@@ -78,9 +80,9 @@ class Findings:
 def render_text(verdict: Verdict) -> str:
     """Return the verdict for people: a summary, then a line per deviation that occurred, with examples."""
     lines = [
-        f"{_counted(verdict.notifications, 'notification')} of {_counted(verdict.units, 'unit')} compared by "
+        f"{counted(verdict.notifications, 'notification')} of {counted(verdict.units, 'unit')} compared by "
         f"{verdict.strategy}, {verdict.incomplete} marked incomplete, {verdict.late} late; "
-        f"{_counted(verdict.dead_letters, 'dead letter')}."
+        f"{counted(verdict.dead_letters, 'dead letter')}."
     ]
     for deviation, count in verdict.counts:
         if count:
@@ -92,10 +94,6 @@ def render_text(verdict: Verdict) -> str:
     if verdict.is_good:
         lines.append("0 lost, 0 doubled, 0 out of order, 0 with wrong content: every promise was held.")
     return "\n".join(lines)
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def render_json(verdict: Verdict) -> str:

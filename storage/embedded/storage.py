@@ -40,7 +40,7 @@ class EmbeddedStorage:
             key, header = take(connection, partition, self._random_token())
         return EmbeddedPartitionStore(self._database, key, header)
 
-    def release(self, partition: Partition) -> None:
+    def give_up(self, partition: Partition) -> None:
         """Do nothing: no partition is kept in memory."""
 
     def close(self) -> None:

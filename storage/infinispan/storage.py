@@ -45,7 +45,7 @@ class InfinispanStorage:
         del self._openings[partition]
         return store
 
-    def release(self, partition: Partition) -> None:
+    def give_up(self, partition: Partition) -> None:
         self._stores.pop(partition, None)
 
     def close(self) -> None:

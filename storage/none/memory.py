@@ -74,7 +74,7 @@ class Memory:
         kept = self.partitions.setdefault(partition, KeptPartition(header))
         kept.header, kept.attempt = header, None
 
-    def release(self, partition: Partition) -> None:
+    def give_up(self, partition: Partition) -> None:
         """Remove the partition with all its units."""
         self.partitions.pop(partition, None)
 

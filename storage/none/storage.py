@@ -79,8 +79,8 @@ class NoneStorage:
         self._memory.take(partition, succeeded(kept.header if kept else None, self._random_token()))
         return NonePartitionStore(partition, self._memory, self._settings)
 
-    def release(self, partition: Partition) -> None:
-        self._memory.release(partition)
+    def give_up(self, partition: Partition) -> None:
+        self._memory.give_up(partition)
 
     def close(self) -> None:
         """Do nothing: the memory ends with the process."""

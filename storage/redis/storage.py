@@ -61,7 +61,7 @@ class RedisStorage:
         self._servers.run(PROBE, [keys.header, keys.unit_prefix], ())
         return shortcomings
 
-    def release(self, partition: Partition) -> None:
+    def give_up(self, partition: Partition) -> None:
         """Do nothing: no partition is kept in the process."""
 
     def close(self) -> None:

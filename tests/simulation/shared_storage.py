@@ -44,7 +44,7 @@ class SharedStorage(NoneStorage):
         super().open(partition)
         return SharedPartitionStore(partition, self._memory, self._settings)
 
-    def release(self, partition: Partition) -> None:
+    def give_up(self, partition: Partition) -> None:
         """Nothing of it is this worker's alone."""
 
 
@@ -57,6 +57,6 @@ class Backup:
     def restore(self, memory: Memory, partitions: Collection[Partition]) -> None:
         """All that came later in these is forgotten."""
         for partition in partitions:
-            memory.release(partition)
+            memory.give_up(partition)
             if partition in self._partitions:
                 memory.partitions[partition] = deepcopy(self._partitions[partition])

@@ -193,13 +193,13 @@ class StorageContract:
     def test_a_partition_that_was_released_is_forgotten_only_where_nothing_is_durable(self, storage, store):
         put(store, waiting("a"), next_offset=5)
         put(storage.open(OTHER), idle("b"), next_offset=7)
-        storage.release(PARTITION)
+        storage.give_up(PARTITION)
         again = storage.open(PARTITION)
         assert again.header.is_empty is not storage.is_durable
         assert [unit for unit, _ in again.waiting()] == (["a"] if storage.is_durable else [])
         assert set(storage.open(OTHER).load(["b"])) == {"b"}
-        storage.release(PARTITION)
-        storage.release(PARTITION)
+        storage.give_up(PARTITION)
+        storage.give_up(PARTITION)
 
     # The header.
 

@@ -178,8 +178,8 @@ class StruckStorage:
         store = self._steps.around("open", lambda: self._inner.open(partition), failure)
         return StruckStore(store, self._steps, lambda: self._inner.open(partition))
 
-    def release(self, partition: Partition) -> None:
-        self._inner.release(partition)
+    def give_up(self, partition: Partition) -> None:
+        self._inner.give_up(partition)
 
     def close(self) -> None:
         self._inner.close()
