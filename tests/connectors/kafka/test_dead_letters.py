@@ -217,7 +217,7 @@ def test_what_does_not_fit_or_came_from_elsewhere_is_refused_and_the_others_go(s
     assert "Raise the topic's max.message.bytes" in str(told[large])
     assert told[of_no_partition] == f"it came from partition 7, but {stage.topics.input} has only 2"
     assert told[elsewhere] == f"it came from topic OTHER, but the service reads {stage.topics.input} now"
-    assert "it is a notification that its topic did not take" in str(told[notification])
+    assert "it is a notification that its topic refused" in str(told[notification])
     assert [value for _, _, value, _ in aside.input()] == [b"1"]
 
 
