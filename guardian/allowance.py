@@ -1,4 +1,4 @@
-"""How many bytes the turns of one cycle may let out, so that a cycle fits into memory, a commit and a publication."""
+"""The limit of the output of one cycle's turns, in bytes, so that a cycle fits into memory, a commit and a publication."""
 
 
 class Allowance:

@@ -1,4 +1,4 @@
-"""The headers that every notification has, whichever handler made it."""
+"""The headers that every notification has, of every handler."""
 
 from domain.envelope import DataEnvelope
 from domain.headers import (
@@ -15,7 +15,7 @@ from resequencer.handlers.port import Marks
 
 
 def contract_headers(message_id: str, envelope: DataEnvelope, event_name: str, flow_name: str, marks: Marks) -> Headers:
-    """In the order of docs/contract.md, section 6."""
+    """Return the headers of a notification, in the order of docs/contract.md, section 6."""
     return (
         (NOTIFICATION_ID, message_id.encode()),
         (ENVELOPE_ID, envelope.envelope_id.encode()),
@@ -27,5 +27,5 @@ def contract_headers(message_id: str, envelope: DataEnvelope, event_name: str, f
 
 
 def version_headers(version: str | None) -> Headers:
-    """Which version of the lookups it was made with, where there are any."""
+    """Return the header with the version of the lookups; no header without lookups."""
     return () if version is None else ((LOOKUPS_VERSION, version.encode()),)

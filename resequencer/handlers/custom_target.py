@@ -22,7 +22,7 @@ _read = msgspec.json.Decoder(dict[str, Any], float_hook=float).decode
 class CustomTarget:
     """Calls the user's callable with the produced report as new plain Python objects, and expects bytes.
 
-    If it has a parameter `lookups`, it also gets those of the current release.
+    If the callable has a parameter `lookups`, it also gets the lookups of the current release.
     """
 
     def __init__(self, name: str, function: Callable[..., object], produced: ProducedReport) -> None:
@@ -32,7 +32,7 @@ class CustomTarget:
         self._produced = produced
 
     def with_lookups(self, enrichment: Enrichment) -> CustomTarget:
-        """The same with the lookups of another version."""
+        """Return the same target type with the lookups of another version."""
         bound = CustomTarget(self._name, self._function, self._produced)
         if _takes_lookups(self._function):
             bound._call = partial(self._function, lookups=enrichment)

@@ -29,7 +29,7 @@ class Enrichment(Protocol):
         ...
 
     def find(self, lookup: str, *key: str) -> tuple[str | None, ...] | None:
-        """The value in any lookup, a user's own too; None where there is no such key or no such lookup."""
+        """Return the value in any lookup, also in a user's own. None if there is no such key or no such lookup."""
         ...
 
 

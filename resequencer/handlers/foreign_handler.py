@@ -1,4 +1,4 @@
-"""A user's own handler, kept from harming more than the envelope it fails on."""
+"""The adapter around a user's own handler: a failure costs only the envelope on which it occurs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from resequencer.payment_data import PaymentData
 
 
 class ForeignHandler:
-    """Makes the notifications of what the user's handler says: their ids and headers are those of the contract, whatever it does.
+    """Makes notifications of the messages of the user's handler. Their ids and headers always follow the contract.
 
-    Whatever it raises but what asks for another try, and every answer that cannot be used, is a `PermanentError`.
+    A `TransientError` of the handler passes. Any other exception, and any unusable answer, becomes a `PermanentError`.
     """
 
     def __init__(self, handler: UsersHandler, name: str, enrichment: Enrichment, most_bytes: int) -> None:
-        """Raises TypeError if it cannot be asked: that must not be found out at the first envelope."""
+        """Raises TypeError if the handler has no method `handle`. Otherwise this would show only at the first envelope."""
         if not callable(getattr(handler, "handle", None)):
             raise TypeError("it has no method handle")
         self._handler = handler
@@ -32,21 +32,22 @@ class ForeignHandler:
         self._version = version_headers(enrichment.version)
 
     def with_lookups(self, enrichment: Enrichment) -> ForeignHandler:
-        """The user's handler is the same: it is handed its lookups at each call."""
+        """Return an adapter with other lookups around the same user's handler, which gets the lookups with each call."""
         return ForeignHandler(self._handler, self._name, enrichment, self._most_bytes)
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
-        """Process objects of which it says nothing count as suppressed.
+        """Call the user's handler. Process objects without a message count as suppressed.
 
         Raises:
-            TransientError: It asks to be called again.
-            PermanentError: It failed, or answered what cannot be used; TooLarge where that is too much.
+            TransientError: The handler asks to be called again.
+            PermanentError: The handler failed, or its answer cannot be used.
+            TooLarge: The messages together are too large.
         """
         try:
             messages = list(self._handler.handle(envelope, data, marks, now, self._enrichment))
         except (TransientError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # Foreign code may raise anything; it costs its envelope, not the worker.
+        except BaseException as error:  # Foreign code may raise anything. That costs its envelope, not the worker.
             if type(error) is PermanentError:
                 raise
             raise PermanentError(f"handler {self._name} raised {words_of(error)}") from error
@@ -72,13 +73,13 @@ class ForeignHandler:
         identifier = notification_id(envelope.unit, envelope.envelope_id, message.process_object)
         of = envelope.process_objects[message.process_object]
         headers = contract_headers(identifier, envelope, of.event_name or "", of.process_flow_name or "", marks) + self._version
-        # A value of a type of its own, such as numpy's, could not be stored.
+        # A subclass of bytes, such as numpy's, could not be stored.
         value = b"".join((message.value,))
         return Notification(identifier, envelope.unit, message.status, value, headers, envelope.record.origin)
 
 
 def _find_flaw(message: Any, process_objects: int, told: set[int]) -> str | None:
-    """Of foreign code: nothing is as its types say."""
+    """Return why a message cannot be used, None if it can. Checks all types, because the message comes from foreign code."""
     if not isinstance(message, Message):
         return f"answered a {type(message).__name__} among its messages; answer with Message"
     number: Any = message.process_object

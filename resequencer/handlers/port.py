@@ -50,18 +50,18 @@ class Handler(Protocol):
 
 
 class VersionedHandler(Handler, Protocol):
-    """A handler that knows one version of the lookups."""
+    """A handler that uses one version of the lookups."""
 
     def with_lookups(self, enrichment: Enrichment) -> "VersionedHandler":
-        """The same with another version; this one must not be used any more once its version is closed."""
+        """Return a handler for another version. Do not use this handler after its version was closed."""
         ...
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A notification as a user's own handler says it; what makes it a record is the service's affair.
+    """A notification of a user's own handler. The service adds the id, the key and the headers.
 
-    `process_object` counts the envelope's from 0: it gives the notification its id, so there is at most one message of each.
-    `status` is an ISO code (`ACSP`), under which it is counted.
+    `process_object` is the index of the envelope's process object, from 0. It determines the notification's id, so there is at
+    most one message for each process object. `status` is an ISO code (`ACSP`), under which the notification is counted.
     """
 
     process_object: int
@@ -70,14 +70,14 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class UsersHandler(Protocol):
-    """A user's own handler, `package.module:Class`; made once in each worker, with the `HandlerSettings`."""
+    """A user's own handler, `package.module:Class`. It is created once in each worker, with the `HandlerSettings`."""
 
     def handle(
         self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant, lookups: Enrichment
     ) -> Iterable[Message]:
-        """All messages of the envelope or none. `lookups` are of the current release, and may be asked during this call only.
+        """Return all messages of the envelope. `lookups` are of the current release, and may be used only during this call.
 
         Raises:
-            DependencyUnavailable, TransientError, PermanentError: As with `Handler`; anything else is a PermanentError.
+            DependencyUnavailable, TransientError, PermanentError: As in `Handler`. Any other exception is a PermanentError.
         """
         ...

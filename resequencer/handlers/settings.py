@@ -34,7 +34,7 @@ def make_handler(settings: HandlerSettings, known: NotificationSettings | Enrich
     """Return the configured handler. `known` is the table of settings alone, or all lookups.
 
     Raises:
-        ConfigurationError: The target type does not exist, or what is the user's own cannot be imported or made.
+        ConfigurationError: The target type does not exist, or the user's own callable or class cannot be imported or created.
     """
     enrichment = SettingsAlone(known) if isinstance(known, NotificationSettings) else known
     if settings.handler is not None:
