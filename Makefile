@@ -75,10 +75,14 @@ check-configuration: $(RUNTIME) ## validate CONF; show every value and where it 
 check: lint ## lint, types, import rules and the fast tests
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" --ignore tests/pipeline/jobs
 
-# The jobs have a run to themselves: one Spark for all of their tests.
+# The jobs have a run to themselves, beside the others: one Spark for all of their tests. What it says follows at the end.
+SPARK_LOG := $(VENV)/spark-tests.txt
 test: lint $(PIPELINE) ## everything that check does, and all tests on real servers
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal --ignore tests/pipeline/jobs
-	@$(BIN)/python -m pytest -q tests/pipeline/jobs
+	@$(BIN)/python -m pytest -q tests/pipeline/jobs >$(SPARK_LOG) 2>&1 & spark=$$!; \
+	  trap 'kill $$spark' INT TERM; \
+	  $(BIN)/python -m pytest -q -n auto --dist worksteal --ignore tests/pipeline/jobs; others=$$?; \
+	  wait $$spark; jobs=$$?; \
+	  cat $(SPARK_LOG); exit $$((others | jobs))
 
 fuzz: export PYTHONPATH := tests
 fuzz: $(FUZZ) ## search for input that breaks a reader, FUZZ_SECONDS=60 for each reader; ARGS=decoding takes one
