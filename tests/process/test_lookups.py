@@ -116,7 +116,7 @@ def test_the_orders_tell_what_is_there(service: OperatedService, lookups: Lookup
     unknown = service.verb("lookups", "show", "customers", "party", "P1")
     assert (unknown.returncode, f"there are {SETTINGS}" in unknown.stderr) == (ExitCode.CONFIGURATION_REFUSED, True)
     missing = service.verb("lookups", "rollback", "20200101T000000000Z")
-    assert (missing.returncode, f"there are {second}, {first}" in missing.stderr) == (ExitCode.NOT_SO, True)
+    assert (missing.returncode, f"the releases are: {second}, {first}" in missing.stderr) == (ExitCode.NOT_SO, True)
 
 
 def test_an_account_is_shown_by_its_iban_in_whatever_case(service: OperatedService, lookups: LookupsDirectory) -> None:

@@ -301,7 +301,7 @@ def test_of_two_who_upgrade_at_the_same_moment_one_has_to_try_again(client, keys
         return scan(prefix)
 
     monkeypatch.setattr(first._servers, "scan", be_overtaken)
-    with pytest.raises(StorageUnavailable, match="at the same moment"):
+    with pytest.raises(StorageUnavailable, match="at the same time"):
         first.open(PARTITION)
     monkeypatch.undo()
     check = partial(indexed, client, keys)

@@ -49,7 +49,7 @@ def test_of_two_who_take_over_at_the_same_moment_one_has_to_try_again(redis, mon
         return stored
 
     monkeypatch.setattr(first, "_look", look_and_be_overtaken)
-    with pytest.raises(StorageUnavailable, match="at the same moment"):
+    with pytest.raises(StorageUnavailable, match="at the same time"):
         first.open(PARTITION)
     monkeypatch.undo()
     assert len(first.open(PARTITION).header.history) == 1
