@@ -105,7 +105,7 @@ def test_one_that_cannot_be_found_is_refused_with_its_name(module: Callable[[str
     [
         (lambda _rows, _: 1 / 0, "desks: its columns cannot be made: ZeroDivisionError"),
         (lambda rows, _: rows, "desks: its `keyed` returned rows without the column keys, value, valid_from; return finished"),
-        (lambda _rows, _: None, "has no column keys, value, valid_from, flaw"),
+        (lambda _rows, _: None, "without the column keys, value, valid_from, flaw"),
     ],
 )
 def test_one_whose_columns_cannot_be_made_is_refused(
