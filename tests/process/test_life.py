@@ -159,7 +159,7 @@ def test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_
     kills = int(os.environ.get("KILLS", "9"))
     units = str(45 * kills)
     simulation = service.begin_verb("simulate", "--units", units, "--seed", "5", "--partitions", "2", *rates)
-    wait_until(lambda: "late ones follow" in (service.directory / "simulate.log").read_text(), "all but the late ones")
+    wait_until(lambda: "late envelopes follow" in (service.directory / "simulate.log").read_text(), "all but the late ones")
     simulation.send_signal(signal.SIGSTOP)
     chance = Random(int(os.environ.get("KILL_SEED", "1")))
     _run_and_kill(service, chance, kills - kills // 3)
