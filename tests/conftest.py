@@ -94,5 +94,5 @@ def own_server(server_directory: Path) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def fresh_name() -> Callable[[str], str]:
-    """Names that nobody else in the run has: `fresh_name("topic")`."""
+    """A maker of names that are unique in the run: `fresh_name("topic")`."""
     return lambda prefix: f"{prefix}-{uuid4().hex[:12]}"

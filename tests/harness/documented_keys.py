@@ -1,4 +1,4 @@
-"""What conf/reference.conf and docs/configuration.md have to say of the keys of a schema, and what of it they do not."""
+"""The keys of a schema that conf/reference.conf and docs/configuration.md must describe, and the ones that are missing there."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Builders of envelopes and units, and a unit that is driven by hand."""
+"""Builders of envelopes and units, and a unit that a test drives by hand."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

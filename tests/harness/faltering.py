@@ -1,7 +1,7 @@
-"""Mistakes of our own: a handler or a strategy that fails on some envelopes in a way that nobody foresaw.
+"""Bugs of our own: a handler or a strategy that raises an unexpected error on some envelopes.
 
-What such a mistake costs must be what it costs when the same code says that it fails for ever. So the reference of a simulated
-run says that, and the run itself raises something else.
+An unexpected error must cost the same as a `PermanentError` of the same code. So the reference of a simulated run raises
+`PermanentError`, and the run itself raises another error.
 """
 
 from __future__ import annotations

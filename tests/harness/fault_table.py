@@ -1,4 +1,4 @@
-"""What campaigns of faults came to: a row for each, in a table at the end of the run that had any."""
+"""The results of fault campaigns: a table with one row per campaign, printed at the end of a test run that had any."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Publishes releases of lookups without a Spark job: the same files, made of dicts."""
+"""Publishes releases of lookups without a Spark job: it writes the same files from dicts."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The recipes of docs/extending.md, followed to the letter: the files that they show are written, their edits are made."""
+"""Follows the recipes of docs/extending.md to the letter: writes the files that they show and makes their edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole service in one process, on real files and a real database, under a clock that only the test moves."""
+"""The whole service in one process, on real files and a real database, with a clock that only the test moves."""
 
 from __future__ import annotations
 
@@ -67,11 +67,12 @@ STEP_MS = 5_000
 
 
 class Teller:
-    """A handler whose notifications tell what it was given.
+    """A handler whose notifications repeat what it was given.
 
-    It fails by envelope id: for a while until the instant in `away_until`, for ever where `never` says so, as nobody foresaw by
-    `mistakes` (which the strategy may have, too). That depends on nothing but the clock, so what is tried again after a crash
-    fares as it would have without one. What `needs_server` finds it unavailable while the clock is within `server_away`.
+    It fails by envelope id: temporarily until the instant in `away_until`, permanently for ids in `never`, and with an unexpected
+    error by `mistakes` (the strategy may have those, too). Failures depend only on the clock, so a retry after a crash ends as it
+    would have without the crash. For envelopes in `needs_server` the server is unavailable while the clock is within
+    `server_away`.
     """
 
     def __init__(self, clock: FakeClock) -> None:
@@ -351,7 +352,7 @@ def _dead(line: dict[str, Any]) -> Dead:
 
 
 def _as_record(line: dict[str, Any]) -> Line:
-    """The line as whoever requeues it reads it."""
+    """Return the line as the code that requeues it reads it."""
     decoded = decode_line(json.dumps(line).encode())
     assert isinstance(decoded, Line), decoded
     return decoded

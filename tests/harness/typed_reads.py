@@ -1,8 +1,8 @@
-"""Which attributes the code of the service reads of which classes, found in its source by following the annotations.
+"""Which attributes of which classes the code of the service reads, found in its source by following the annotations.
 
-A name alone would not tell: any `topic` that is read would do for all of them. Everything is annotated, so types are followed
-through parameters, attributes, properties, return values and assignments; classes are told apart by their names. A read does not
-count if the type of what is read is not found.
+The name of an attribute is not enough: a read of any `topic` would count for every class that has one. Everything is annotated,
+so types are followed through parameters, attributes, properties, return values and assignments. Classes are distinguished by
+their names. A read does not count if the type of the object is not found.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Waiting for something that another process does: asked again until it is so, never slept for a time of our own."""
+"""Waits for something that another process does: repeats a question until the answer is true, and never sleeps a fixed time."""
 
 from collections.abc import Callable
 from time import monotonic, sleep

@@ -1,4 +1,4 @@
-"""A guardian that is asked by hand, with a dict in place of the storage."""
+"""A guardian that a test calls by hand, with a dict in place of the storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker's actors, watched: no turn lets out more than its share and one envelope, and no cycle more than some shares."""
+"""The worker's actors, with checks: no turn releases more than its share and one envelope, no cycle more than some shares."""
 
 from guardian.actor_gateway import ActorGateway
 from guardian.messages import Decide, Decided

@@ -1,4 +1,4 @@
-"""What came out of a simulated run, and whether it may be."""
+"""The outcome of a simulated run, and the check whether it is allowed."""
 
 from __future__ import annotations
 

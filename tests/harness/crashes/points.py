@@ -1,4 +1,4 @@
-"""Every step of a worker's I/O as a place where it may be struck: killed, left without an answer, or robbed of its partition."""
+"""Every step of a worker's I/O as a point for a fault: the worker is killed, gets no answer, or loses its partition."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a service must still know of its units, worked out from outside: from the time that went by and from what came when.
+"""What a service must still know of its units, computed from outside: from the time that passed and from when records came.
 
-Retention counts only time in which a partition was caught up. When that was cannot be seen from outside, but there is an upper
-bound: of a span that passes at once ten seconds count at most, and so many in all while a producer's transaction is open at the
-end of a log. A unit whose last change is younger than the retention by this bound must be known, whichever worker was dead or
-away, and whatever the clocks said.
+Retention counts only the time in which a partition was caught up. That time cannot be seen from outside, but it has an upper
+bound. Of a span that passes at once, at most ten seconds count. While a producer's transaction is open at the end of a log, at
+most ten seconds count in all. If, by this bound, the last change of a unit is younger than the retention, the service must know
+the unit, whichever worker was dead or away, and whatever the clocks showed.
 """
 
 from collections import Counter, defaultdict
@@ -52,7 +52,7 @@ class Remembered:
         self._left_ms.pop(partition, None)
 
     def came(self, partition: int, value: bytes | None) -> None:
-        """A record was appended; those that are no envelopes are nobody's."""
+        """Note that a record was appended. A record that is no envelope belongs to no unit and changes nothing."""
         names = names_in(value)
         if names is None:
             return

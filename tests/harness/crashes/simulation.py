@@ -1,6 +1,6 @@
-"""A deterministic simulation of the worker on files and SQLite: one seed gives a workload and where the worker is struck.
+"""A deterministic simulation of the worker on files and SQLite: one seed determines the workload and the points of the faults.
 
-Whatever happens, what leaves must be what leaves when nothing happens. Replay a seed by hand with
+The output of a run with faults must equal the output of the same run without faults. Replay a seed by hand with
 
     .venv/bin/python tests/harness/crashes/simulation.py SEED [crashes | database | positions]
 """

@@ -1,4 +1,4 @@
-"""Whether the marks of what was told are true, by what was told alone: where nothing is forgotten."""
+"""Check the marks of notifications by the notifications alone, in runs in which nothing is forgotten."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING

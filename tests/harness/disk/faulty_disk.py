@@ -1,4 +1,4 @@
-"""A disk that fails when a test says so, under real processes and under SQLite itself: `faulty_disk.c`, loaded before libc."""
+"""A disk that fails on a test's demand, under real processes and under SQLite itself: `faulty_disk.c`, loaded before libc."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class FaultyDisk:
         return self._add(name, calls, _HOLD, skip, _ALWAYS, 0)
 
     def kill(self, name: str, calls: Call, *, skip: int = 0, torn: int = 0) -> Fault:
-        """Whoever makes the call dies of it, as by `kill -9`; a sync has failed then."""
+        """Kill the process that makes the call, as by `kill -9`. If the call is a sync, the sync has failed then."""
         return self._add(name, calls, _KILL, skip, _ALWAYS, torn)
 
     def read(self, place: int) -> tuple[bytes, int, int, int, int, int, int]:

@@ -1,8 +1,8 @@
-"""What a power cut leaves of files, worked out of a trace of `faulty_disk.c`: the system's memory is gone, the disk stays.
+"""What a power cut leaves of files, computed from a trace of `faulty_disk.c`: the system's memory is lost, the disk stays.
 
-The model is harsher than file systems are. Of what was not synced, any part may have reached the disk, in sectors, in any order.
-What a failed sync should have written has not and never will, unless it is written again, though who reads the file sees it.
-Names are made and removed in order, but nobody knows how far, until their directory is synced.
+The model is harsher than real file systems. Any part of the unsynced data may have reached the disk, in sectors, in any order.
+The data of a failed sync never reaches the disk unless it is written again, though a reader of the file sees it.
+Names are created and removed in order. Until their directory is synced, any number of these changes may be missing on disk.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What must have become of each record of an input, told from the input alone, and whether it did.
+"""The expected fate of each record of an input, derived from the input alone, and the check whether it came true.
 
 Every line that is not blank is one record, and every record has exactly one fate:
 
     records   = dead letters of what is no envelope + envelopes
     envelopes = handled + duplicates + conflicting duplicates          (once nothing waits any more)
 
-Which fate it is follows from an independent reading of the line and from what came before it in its partition: the first
-envelope of an id in its unit is handled, the same content again is a duplicate, another content a conflicting duplicate.
-The service counts its records on their way; that its counts are the same says that none went two ways or none.
+The fate follows from an independent reading of the line and from the lines before it in its partition. The first envelope
+with an id in its unit is handled. The same content again is a duplicate, another content is a conflicting duplicate.
+The service counts its own records. If its counts are equal to these, each record had exactly one fate.
 """
 
 from __future__ import annotations

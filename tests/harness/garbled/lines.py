@@ -1,4 +1,4 @@
-"""Lines as a payment flow would send them, most of them spoilt in some way: input for a worker that nothing may stop."""
+"""Lines of a payment flow, most of them damaged in some way: input that must not stop a worker."""
 
 from collections import deque
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The protocol's own faults, as mutations of the real code: what kafka-python tempts one to do, and what one forgets."""
+"""Faults of the Kafka protocol, as mutations of the real code: mistakes that kafka-python invites, and forgotten steps."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count
@@ -88,7 +88,7 @@ def positions_read_while_undecided(patch: Patch) -> None:
 
 
 def no_second_look_after_a_new_generation(patch: Patch) -> None:
-    """Somebody else may have owned in between what is still, or again, assigned."""
+    """Another worker may have owned a partition in between that is still, or again, assigned to this one."""
     _do_not_look_again(patch)
 
 
@@ -107,7 +107,7 @@ def positions_committed_when_revoked(patch: Patch) -> None:
 
 
 def stale_position_believed(patch: Patch) -> None:
-    """After a question that was not answered in time, the client hands its old answer to whoever asks next."""
+    """After a question that was not answered in time, the client returns its old answer to the next caller."""
 
     def faulty(self: LogReader, partition: Partition, asked_under: Any) -> Committed | None:
         self._unanswered.clear()
@@ -151,7 +151,10 @@ def position_read_before_the_predecessor_is_fenced(patch: Patch) -> None:
 
 
 def another_transactional_id_each_time(patch: Patch) -> None:
-    """And so nobody ends what the predecessor left open. With positions that are not stable: two layers guard it."""
+    """With a new id each time, the transaction that the predecessor left open is not ended.
+
+    Positions are read while undecided, too: two layers guard against this fault.
+    """
 
     def faulty(self: TransactionalProducer, options: Mapping[str, Any], timeout_ms: int) -> None:
         right(self, {**options, "transactional_id": f"{options['transactional_id']}-{next(numbers)}"}, timeout_ms)

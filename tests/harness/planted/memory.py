@@ -1,4 +1,4 @@
-"""Faults of what bounds memory, and of what reads clocks: as mutations of the real code."""
+"""Faults of the code that bounds memory and of the code that reads clocks, as mutations of the real code."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from guardian.unit_registry import Dues, UnitRegistry
 
 
 def stash_bound_ignored(patch: Patch) -> None:
-    """Nobody leaves memory for the worker's stash."""
+    """No unit is evicted from memory when the worker's stash is full."""
     patch.setattr(UnitRegistry, "_heaviest", lambda _: iter(()))
 
 

@@ -1,4 +1,4 @@
-"""Faults in how a turn that raised is taken again, planted in the code while a simulation runs."""
+"""Faults in how a failed turn is repeated, planted in the code while a simulation runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults that are planted into what a service wrote, each with the one deviation that an audit has to find."""
+"""Faults that are planted into the output of a service, each with the one deviation that an audit must find."""
 
 from __future__ import annotations
 

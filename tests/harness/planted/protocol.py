@@ -1,4 +1,4 @@
-"""Faults against which the exactly-once protocol and the unit's logic guard, planted in the code while a simulation runs."""
+"""Faults that the exactly-once protocol and the unit's logic prevent, planted in the code while a simulation runs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -266,7 +266,7 @@ def numbers_given_out_twice(patch: Patch) -> None:
 
 
 def rotated_without_noting_what_left(patch: Patch) -> None:
-    """What was appended and is not in the positions is in a file that nobody looks at after a crash."""
+    """Lines that were appended and are not in the positions are in a file that is not read after a crash."""
 
     def faulty(self: FileSink) -> None:
         for output in self._outputs.values():

@@ -1,4 +1,4 @@
-"""Faults of the clock by which idle units are forgotten, and of what forgets them: as mutations of the real code."""
+"""Faults of the clock that expires idle units, and of the code that forgets them, as mutations of the real code."""
 
 from collections.abc import Container, Sequence
 from typing import Any
@@ -85,7 +85,7 @@ def units_in_memory_expire(patch: Patch) -> None:
 
 
 def a_zombie_expires(patch: Patch) -> None:
-    """Nobody asks whose the partition is."""
+    """The storage does not check who owns the partition."""
 
     def faulty(self: NonePartitionStore, until: int, spared: Container[str]) -> int:
         with patch.context() as within:
@@ -107,7 +107,7 @@ def the_clock_begins_anew_at_a_takeover(patch: Patch) -> None:
 
 
 def a_takeover_counts_as_a_step(patch: Patch) -> None:
-    """As if whoever comes had been there before."""
+    """A worker that takes a partition over counts as having been its owner before."""
     right = OwnedPartition.__init__
 
     def faulty(self: OwnedPartition, *arguments: Any, **named: Any) -> None:
@@ -151,7 +151,7 @@ def waiting_units_expire_in_the_database(patch: Patch) -> None:
 
 
 def a_zombie_expires_in_the_database(patch: Patch) -> None:
-    """Nobody asks whose the partition is."""
+    """The storage does not check who owns the partition."""
 
     def faulty(self: EmbeddedPartitionStore, until: int, spared: Container[str]) -> int:
         with patch.context() as within:

@@ -1,4 +1,4 @@
-"""Faults in what becomes of a turn that has let out its share, planted in the code while a simulation runs."""
+"""Faults in the handling of a turn that has used up its share, planted in the code while a simulation runs."""
 
 from harness.planted.protocol import Patch
 
@@ -48,5 +48,5 @@ def later_arrivals_overtake_the_rest(patch: Patch) -> None:
 
 
 def what_was_cut_off_waits_for_the_next_arrival(patch: Patch) -> None:
-    """Nobody wakes it."""
+    """The rest of a cut turn is not woken."""
     patch.setattr("guardian.remainders.Remainders.first", lambda *_: [])

@@ -1,4 +1,4 @@
-"""Faults of storages, and of whoever trusts one: as mutations of the real code."""
+"""Faults of storages and of their callers, as mutations of the real code."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -199,7 +199,7 @@ def forgetting_noticed_by_the_offset_alone(patch: Patch) -> None:
 
 
 def healed_by_whoever_comes(patch: Patch) -> None:
-    """A zombie may heal: nobody asks the group before."""
+    """A zombie may heal, because the worker does not ask the group before."""
 
     def faulty(self: Partitions, owned: OwnedPartition, _: Position) -> None:
         commit = owned.healing_commit(self._tools.random_token())
@@ -256,7 +256,7 @@ def what_waits_is_taken_for_done(patch: Patch) -> None:
 
 
 def done_offsets_forgotten(patch: Patch) -> None:
-    """Whoever reads on from a position notifies again."""
+    """A worker that continues from a position notifies again."""
 
     def faulty(*arguments: Any, **named: Any) -> Takeover:
         return replace(right(*arguments, **named), done=None)

@@ -1,4 +1,4 @@
-"""Ends the daemons of a test run that was killed: nobody else is left to stop them."""
+"""Ends the daemons of a killed test run, because no other process is left to stop them."""
 
 import atexit
 import os

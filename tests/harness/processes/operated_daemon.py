@@ -1,4 +1,4 @@
-"""The service as an operator has it who does not want to see it run: started and stopped by the verbs."""
+"""The service as an operator runs it in the background: the commands start and stop it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service as an operator has it: real processes in a directory of their own, on the file transport."""
+"""The service as an operator runs it: real processes in a directory of their own, on the file transport."""
 
 from __future__ import annotations
 

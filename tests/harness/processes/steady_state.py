@@ -1,4 +1,4 @@
-"""What a running service takes, sampled as an operator would see it, and whether that stays as it is."""
+"""The resources that a running service uses, sampled as an operator would see them, and whether they stay constant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel that is made of this checkout, and what belongs in it."""
+"""The wheel that is built from this checkout, and the files that belong in it."""
 
 import re
 import shutil

@@ -23,7 +23,10 @@ def find_programs() -> Path | None:
 
 
 class PostgreSql:
-    """On loopback, without passwords, in a directory of its own, as somebody who is not root: it refuses to run as root."""
+    """A server on loopback, without passwords, in a directory of its own.
+
+    It runs as a user that is not root, because PostgreSQL refuses to run as root.
+    """
 
     def __init__(self, programs: Path) -> None:
         self._programs = programs

@@ -1,4 +1,4 @@
-"""The real servers of a test run: one set, shared by all its processes, started when the first test asks."""
+"""The real servers of a test run: one set for all its processes, started when the first test needs a server."""
 
 import os
 import tempfile

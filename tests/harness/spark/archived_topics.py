@@ -1,4 +1,4 @@
-"""Topics of a real broker, an archive of them, and whether the one holds what the others do."""
+"""Topics of a real broker, their archive, and the check whether the archive holds what the topics hold."""
 
 from __future__ import annotations
 

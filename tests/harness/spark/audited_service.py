@@ -1,4 +1,4 @@
-"""A service that has worked off simulated payments, and what an audit says of it; faults are planted into what it wrote."""
+"""A service that has processed simulated payments, and the audit's report on it. Tests plant faults into its output."""
 
 from __future__ import annotations
 

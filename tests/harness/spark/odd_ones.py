@@ -1,4 +1,4 @@
-"""A handler as a user may have one."""
+"""A handler such as a user may write."""
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope

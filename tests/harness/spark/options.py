@@ -1,4 +1,4 @@
-"""Options of a Spark that is to handle a handful of rows: it compiles nothing, for that would take longer than all else."""
+"""Options of Spark for a handful of rows: it compiles nothing, because compiling would take longer than everything else."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A service on a real broker that has worked off simulated payments, and what can be asked of what it left."""
+"""A service on a real broker that has processed simulated payments, and questions about its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""As if one of the tasks had worked on a machine that does not share the directory."""
+"""Imitates a task that ran on a machine that does not share the directory."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

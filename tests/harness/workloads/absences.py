@@ -1,4 +1,4 @@
-"""Workloads that last longer than the retention: long outages, calm stretches, transactions that hang, late duplicates."""
+"""Workloads that last longer than the retention: long outages, calm stretches, hanging transactions, late duplicates."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -73,9 +73,9 @@ def _parted(
 
 
 def _stretch(random: Random, retention_ms: int, hung: frozenset[int], came: Sequence[tuple[int, bytes]]) -> Iterator[Phase]:
-    """Time goes by step by step, for longer than the retention. Now and then an envelope comes once more.
+    """Let time pass step by step, for longer than the retention. Now and then an envelope comes once more.
 
-    A worker that dies goes back to the clock of its last commit. So mostly nobody does.
+    A worker that dies goes back to the clock of its last commit. So most of these stretches are calm: no worker dies in them.
     """
     is_calm = random.random() < 0.7
     for _ in range(retention_ms // STEP_MS + random.choice((0, 1, 3))):

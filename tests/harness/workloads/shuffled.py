@@ -1,4 +1,4 @@
-"""What comes in while a simulation runs: one seed gives the envelopes, their order, and when they come."""
+"""The input of a simulation: one seed determines the envelopes, their order, and when they come."""
 
 from __future__ import annotations
 
