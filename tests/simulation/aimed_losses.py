@@ -1,4 +1,4 @@
-"""A storage that forgets where it hurts most: what was committed last, soon after it was."""
+"""A storage that loses its last commits soon after they were made, where the loss does the most harm."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ _TURNS = (0, 8, 16, 32)
 
 
 class AimedLosses:
-    """Now and then the storage is backed up right before a step that changes it, and goes back to that so many steps of anybody,
-    or so many commits, later: while the next commit is decided, before what was committed has left, or after it has.
+    """Now and then the storage is backed up right before a step that changes it. Some steps of any worker, or some commits, later
+    the storage goes back to the backup: while the next commit is decided, before the committed records have left, or after that.
 
-    Who knows nothing of it goes on late: the one who is there when it happens, and the one who is to take over first then.
+    Two workers may then stand still for a while and continue without knowing of the loss: the worker at whose step the storage
+    goes back, and the first worker that takes a partition over afterwards.
     """
 
     def __init__(self, random: Random, keep_backup: Callable[[], None], forget: Callable[[], None]) -> None:
@@ -28,13 +29,13 @@ class AimedLosses:
         self._is_next_late = False
 
     def aim(self) -> None:
-        """A while of injected_faults begins: perhaps one of its first changes will be forgotten."""
+        """Decide, when a period of faults begins, whether one of its first changes will be forgotten."""
         if self._forgets_after is None and self._random.random() < self._likely:
             self._backs_up_before = self._random.choice(("open", "commit"))
             self._backs_up_after = self._random.choice((0, 0, 0, 1, 2))
 
     def look(self, when: str, name: str) -> int:
-        """Called at each step, `when` is before or after it: how many turns whoever is there stands still then."""
+        """Return for how many turns the worker at this step stands still. Called `before` and `after` each step (`when`)."""
         if self._forgets_after is not None:
             self._forgets_after -= not self._forgets_before or (when == "before" and name == self._forgets_before)
             return self._random.choice(_TURNS) if self._forgets_after == 0 and self.forget_at_last() else 0
@@ -46,7 +47,7 @@ class AimedLosses:
         return 0
 
     def forget_at_last(self) -> bool:
-        """What is to be forgotten and was not yet: whether anything was."""
+        """Go back to the backup now, if that is still due. Return whether it was."""
         is_due, self._forgets_after = self._forgets_after is not None, None
         if is_due:
             self._forget()
@@ -54,7 +55,7 @@ class AimedLosses:
         return is_due
 
     def _back_up(self) -> None:
-        """Now, or before a later one of these steps."""
+        """Back the storage up now, or before a later one of these steps."""
         assert self._backs_up_after is not None
         self._backs_up_after -= 1
         if self._backs_up_after < 0:

@@ -17,7 +17,7 @@ from simulation.runs import SimulatedRun
 
 
 class Planted(NamedTuple):
-    """`seed` notices it; with a change of the service it may be another."""
+    """The run with `seed` notices the fault. After a change of the service another seed may be needed."""
 
     fault: Fault
     run: SimulatedRun
@@ -128,10 +128,10 @@ PLANTED = tuple(Planted(fault, run, seed) for run, faults in _FAULTS.items() for
 
 
 def find_fault(name: str) -> Fault:
-    """By its name.
+    """Return the fault of this name.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no such fault.
     """
     known = {each.__name__: each for each in (planted.fault for planted in PLANTED)}
     if name not in known:
@@ -140,7 +140,7 @@ def find_fault(name: str) -> Fault:
 
 
 def as_table() -> str:
-    """For the documentation."""
+    """Return the table for docs/simulation.md."""
     rows = [f"| {each.fault.__name__.replace('_', ' ')} | `{each.run}` | {each.seed} |" for each in PLANTED]
     return "\n".join(("| fault | run | seed |", "|---|---|---|", *rows))
 

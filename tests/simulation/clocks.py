@@ -1,4 +1,4 @@
-"""Clocks that are wrong, each in its own way, and time that goes by while workers work."""
+"""Clocks that are wrong, each in its own way, and time that passes while workers work."""
 
 from random import Random
 
@@ -9,21 +9,21 @@ from harness.service_under_test import FakeClock
 from domain.clock import Instant
 
 MOST_MS = 600_000
-"""How far a clock is off at most."""
+"""The most by which a clock is wrong."""
 
 _JUMPS_MS = (0, 500, 5_000, 25_000, MOST_MS)
 _WHILE_WORKING_MS = (500, 3_000, 9_000)
 
 
 class ClockDangers(msgspec.Struct, frozen=True):
-    """How likely it is, between two stretches of work, that a clock is set, and that time goes by."""
+    """The probabilities that a clock is set (`jump`) and that time passes (`passing`) between two stretches of work."""
 
     jump: float = 0.0
     passing: float = 0.0
 
     @property
     def slack_ms(self) -> int:
-        """How much sooner than it came a record may have been read by the caught-up clock, or later: two steps of it."""
+        """How much earlier or later than it came a record may have been read, by the caught-up clock: two of its steps."""
         return 20_000 if self.jump else 0
 
 
@@ -31,7 +31,7 @@ NO_CLOCK_DANGERS = ClockDangers()
 
 
 class WorldClock(FakeClock):
-    """The right one. What has to be remembered depends on what goes by."""
+    """The right clock. It reports the time that passes, because what must be remembered depends on it."""
 
     def __init__(self, remembered: Remembered) -> None:
         super().__init__()
@@ -42,12 +42,12 @@ class WorldClock(FakeClock):
         self._remembered.passed(milliseconds)
 
     def pass_by(self, random: Random) -> None:
-        """While workers work."""
+        """Let some time pass while workers work."""
         self.advance(random.choice(_WHILE_WORKING_MS))
 
 
 class MachineClock:
-    """That of the machine that a worker runs on: it is `ahead_ms` of the world's, or behind it."""
+    """The clock of a worker's machine. It is `ahead_ms` ahead of the world's clock, or behind it if negative."""
 
     def __init__(self, world: FakeClock, remembered: Remembered) -> None:
         self._world = world
@@ -58,7 +58,7 @@ class MachineClock:
         return self._world.now() + self.ahead_ms
 
     def jump(self, random: Random) -> None:
-        """Somebody sets it."""
+        """Set the clock to a random difference from the world's clock."""
         self.set(random.choice((-1, 1)) * random.choice(_JUMPS_MS))
 
     def set(self, ahead_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""What befalls workers on their way to the servers, by chance: at each step, and between the steps of anybody."""
+"""Random faults of the workers' calls to the servers: at each step, and between the steps of all workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from domain.errors import ResequencerError
 Answer = TypeVar("Answer")
 _STANDS_STILL = (1, 2, 4, 8, 16, 32)
 FOR_LONG = 1 << 60
-"""Turns that never come: whoever stands still for so long goes on when it is called back."""
+"""More turns than a run has. A worker that stands still for so long continues when it is called back."""
 
 _WHERE_IT_HURTS = frozenset(("open", "committed", "init_transactions", "add_offsets", "produce", "commit", "commit_transaction"))
 _HOW_MUCH_MORE_OFTEN = 6
@@ -24,17 +24,17 @@ _OF_THE_STORAGE = frozenset(("open", "load", "waiting", "pending", "commit", "ha
 
 
 class Server(StrEnum):
-    """What a worker asks."""
+    """The servers that a worker calls."""
 
     BROKER = "broker"
     STORAGE = "storage"
 
 
 class Dangers(msgspec.Struct, frozen=True):
-    """How likely each fault is at a step; `eviction` is so between two stretches of work. `long_pause` is the share of the
-    pauses that are `FOR_LONG`.
+    """The probability of each fault at a step; that of `eviction` counts between two stretches of work.
 
-    At steps that change something, or that what follows relies upon, it is more likely.
+    `long_pause` is the share of the pauses that are `FOR_LONG`. Faults are more likely at steps that change something, or that
+    later steps rely on.
     """
 
     crash: float = 0.0
@@ -56,33 +56,33 @@ class Dangers(msgspec.Struct, frozen=True):
 
     @classmethod
     def few(cls, random: Random) -> Dangers:
-        """Nobody is killed and no answer is lost: the next kill would mend what takes long to do harm."""
+        """Draw only pauses: no kills and no lost answers. A kill would repair damage that takes long to show."""
         return cls(pause=random.choice((0.0, 0.015, 0.05)))
 
 
 class Stricken(Protocol):
-    """Who can be struck: a worker."""
+    """A worker, as the faults see it."""
 
     slot: int
 
     def stand_still(self, turns: int) -> None:
-        """Let the others go on, for so many turns. Raises Crash if it is killed where it stands."""
+        """Let the other workers continue for so many turns. Raises Crash if this worker is killed meanwhile."""
         ...
 
 
 class Losses(Protocol):
-    """What a storage loses."""
+    """The losses of a storage."""
 
     def look(self, when: str, name: str) -> int:
-        """Called at each step, `when` is before or after it: how many turns whoever is there stands still then."""
+        """Return for how many turns the worker at this step stands still. Called `before` and `after` each step (`when`)."""
         ...
 
 
 class InjectedFaults:
-    """Nothing happens while it is not `armed`. `trace` names what did, in order, `count` says how much it was.
+    """No fault happens while this is not `armed`. `trace` names the faults in order, `count` is their number.
 
-    `away` is the server that answers no request at the moment, whether armed or not. `late` are requests that were given up and
-    are still on their way; `losses` are those of a storage, at the steps at which they hurt.
+    `away` is the server that answers no request at the moment, whether armed or not. `late` are requests that their callers gave
+    up and that are still on their way. `losses` are the losses of a storage, at the steps where they do the most harm.
     """
 
     def __init__(self, random: Random) -> None:
@@ -109,7 +109,7 @@ class InjectedFaults:
     def ask(
         self, who: Stricken, name: str, call: Callable[[], Answer], failure: Exception, *, may_come_late: bool = False
     ) -> Answer:
-        """What `call` answers, if it gets there and its answer gets back; else `failure`, whatever became of it."""
+        """Return the answer of `call`. If request or answer is lost, raise `failure`, whether or not `call` took effect."""
         if self.away is not None and (self.away is Server.STORAGE) == (name in _OF_THE_STORAGE):
             raise failure
         try:
@@ -125,12 +125,12 @@ class InjectedFaults:
         return answer
 
     def leave_on_its_way(self, call: Callable[[], object]) -> None:
-        """Nobody waits for it any more; it may arrive all the same."""
+        """Keep a request that its caller gave up; it may still arrive."""
         if self.armed and self.random.random() < 0.5:
             self.late.append(call)
 
     def let_one_arrive(self) -> None:
-        """A request that was given up; its answer goes nowhere."""
+        """Run one request that its caller gave up, and drop its answer."""
         if not self.late:
             return
         call = self.late.pop(self.random.randrange(len(self.late)))

@@ -1,4 +1,4 @@
-"""Who writes the input: with offsets that are left out, and with transactions that hang."""
+"""The producers of the input: they leave out offsets, and their transactions hang."""
 
 from collections.abc import Collection, Sequence
 from random import Random
@@ -13,9 +13,10 @@ _COMMIT = 0.7
 
 
 class Producers:
-    """What comes is told to `remembered` when a reader may get it; of an aborted transaction nobody ever gets anything.
+    """Each record is reported to `remembered` when it is sent, except the records of a transaction that will abort.
 
-    `may_abort` is whether some transactions end like that. Their records come again.
+    No reader ever gets the records of an aborted transaction. `may_abort` is whether some transactions
+    abort; their records are sent again.
     """
 
     def __init__(self, broker: FakeBroker, remembered: Remembered, random: Random, *, may_abort: bool) -> None:
@@ -26,9 +27,9 @@ class Producers:
         self._open: dict[int, _Transaction] = {}
 
     def send(self, lines: Sequence[tuple[int, bytes]]) -> None:
-        """To these partitions; now and then an offset is left out, as a transaction's marker or a compaction does.
+        """Send the lines to their partitions. Now and then leave out an offset, as a transaction's marker or a compaction does.
 
-        Where a transaction hangs, some are in it, and some before it or behind it.
+        In a partition with a hanging transaction, some lines are in the transaction, and some before or after it.
         """
         for number, line in lines:
             record, partition = to_stored(line), TopicPartition(TOPIC, number)
@@ -41,7 +42,7 @@ class Producers:
                 self._broker.append(partition, None)
 
     def hang(self, partitions: Collection[int]) -> None:
-        """In these, and in no others, a transaction is open from the next record on."""
+        """Keep a transaction open in these partitions, from their next record on, and end the transactions of all others."""
         for number in sorted(self._open.keys() - partitions):
             transaction = self._open.pop(number)
             self._broker.decide(TopicPartition(TOPIC, number), transaction.entries, is_commit=transaction.is_commit)

@@ -1,4 +1,4 @@
-"""Lines as records of the fake broker, and what left as the judges know it."""
+"""Lines as records of the fake broker, and the output in the form that the judges read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def to_stored(line: bytes) -> Stored:
 
 
 class SourcedTeller(Teller):
-    """Tells by which record each notification was caused, too. `takes_ms` says how long that takes."""
+    """Adds to each notification the position of the record that caused it. `takes_ms` returns how long the handler takes."""
 
     takes_ms: Callable[[], int] = staticmethod(lambda: 0)
 
@@ -41,7 +41,10 @@ class SourcedTeller(Teller):
 
 
 def find_false_mark(world: World) -> str | None:
-    """Only what a record caused that lay there when something was forgotten may be marked as a possible duplicate."""
+    """Find an output that is wrongly marked as a possible duplicate.
+
+    The mark is allowed only if the record that caused the output was in its log when something was forgotten.
+    """
     told = [(each, "source-position") for each in world.broker.decided(NOTIFICATIONS)]
     dead = [(each, "dead-letter-source-position") for each in world.broker.decided(DEAD_LETTERS)]
     for record, source in (*told, *dead):
@@ -54,7 +57,7 @@ def find_false_mark(world: World) -> str | None:
 
 
 def read_outcome(broker: FakeBroker, injected_faults: InjectedFaults) -> Outcome:
-    """What a `read_committed` reader gets; without a judgement."""
+    """Return what a `read_committed` reader gets, without a judgement."""
     told = tuple(_told(each) for each in broker.decided(NOTIFICATIONS))
     dead = tuple(_dead(each) for each in broker.decided(DEAD_LETTERS))
     return Outcome(

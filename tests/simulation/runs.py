@@ -1,6 +1,6 @@
-"""A deterministic simulation of one to three workers on Kafka: one seed gives what comes in and all that befalls them.
+"""A deterministic simulation of one to three workers on Kafka: one seed determines the input and all faults.
 
-Whatever happens, what leaves must be what leaves when nothing happens. Replay a seed by hand with
+The output of a run with faults must equal the output of the same run without faults. Replay a seed by hand with
 
     PYTHONPATH=tests:. .venv/bin/python -m simulation.runs SEED [crashes | database | …] [--fault NAME]
 """
@@ -41,15 +41,15 @@ _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError,
 
 
 class SimulatedRun(StrEnum):
-    """What may happen beside the exits of workers, and where they keep their units."""
+    """What may happen besides the exits of workers, and where workers keep their units."""
 
     CRASHES = "crashes"
     DATABASE = "database"
-    """The storage that they share forgets once."""
+    """The storage that the workers share forgets."""
     POSITIONS = "positions"
-    """The group's positions are reset once."""
+    """The group's positions are reset."""
     CLOCKS = "clocks"
-    """The workers' clocks are set, forth and back, and handlers are slow."""
+    """The workers' clocks are set forward and back, and handlers are slow."""
     SERVERS = "servers"
     """Handlers call a server that is away for a while."""
     NONE = "none"
@@ -61,7 +61,7 @@ class SimulatedRun(StrEnum):
 
 
 def simulate(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, expected: Outcome | None = None) -> Outcome:
-    """One run; `problem` of the outcome says what is wrong with it."""
+    """Do one run. `problem` of the outcome is what is wrong with the run."""
     work = prepared(seed, run)
     expected = expected or reference(seed, run)
     random = Random(f"lives {seed} {run}")  # Another label would give every seed of the catalogue another run.
@@ -80,7 +80,7 @@ def simulate(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, expected: Outc
 
 
 def reference(seed: int, run: SimulatedRun = SimulatedRun.CRASHES) -> Outcome:
-    """What leaves when nothing happens to a single worker, no unit is ever forgotten, and no turn is cut."""
+    """Return the output of a single worker without faults, where no unit is ever forgotten and no turn is cut."""
     work = uncut(without_retention(prepared(seed, run)))
     return _done(_world(seed, work, run, workers=1), work, None, run)
 
@@ -120,7 +120,7 @@ def _world(seed: int, work: Workload, run: SimulatedRun, workers: int) -> World:
 
 
 def _clock_dangers(work: Workload) -> ClockDangers:
-    """Each time that a clock is set forward may count as ten seconds: where it happens often, nothing has to be remembered."""
+    """Each jump of a clock forward may count as ten seconds. If jumps were frequent, nothing would have to be remembered."""
     return ClockDangers(jump=0.02, passing=0.05) if _has_absences(work) else ClockDangers(jump=0.3)
 
 
@@ -143,10 +143,10 @@ def _done(world: World, work: Workload, random: Random | None, run: SimulatedRun
 
 
 class _Losses(NamedTuple):
-    """In which phases, and in which half of each, the storage is backed up, goes back to that, and the group is reset.
+    """In which phases, and in which half of each, the storage is backed up, goes back to its backup, and the group is reset.
 
-    `is_early` backs it up before what is due in that half has happened. Between a backup and the return to it are `turns`.
-    Or they `are_aimed` at single steps.
+    With `is_early` the backup is made before the work of that half. `turns` is the time between a backup and the return to it.
+    With `are_aimed` the losses happen at single steps instead.
     """
 
     backup_at: frozenset[int] = frozenset()
@@ -172,7 +172,7 @@ class _Losses(NamedTuple):
 
 
 class _Finished:
-    """A run, phase by phase. Nothing happens without `random`."""
+    """A run, phase by phase. Without `random` it has no faults."""
 
     def __init__(self, world: World, work: Workload, random: Random | None, run: SimulatedRun) -> None:
         self._world = world
@@ -185,17 +185,17 @@ class _Finished:
             self._aimed = world.injected_faults.losses = AimedLosses(random, world.keep_backup, world.forget)
 
     def problem(self) -> str | None:
-        """Why the run may not end like this, if so."""
+        """Do the run. Return why its end is wrong, or None."""
         for at, phase in enumerate(self._work.phases):
             if problem := self._live(at, phase):
                 return problem
         self._world.call_back()
-        # Who read everything again needs some time more, and so does who began to wait by a clock that was ahead.
+        # A worker that read everything again needs more time, and so does one that began to wait by a clock that was ahead.
         for _ in range(10 if self._is_struck and self._run_of is not SimulatedRun.CRASHES else 0):
             self._world.clock.advance(MOST_MS if self._run_of is SimulatedRun.CLOCKS else 60_000)
             if problem := self._world.calm():
                 return problem
-        # Who stood still until now comes back as a zombie, and has yet to hear that its partitions are another's.
+        # A worker that stood still until now comes back as a zombie: it does not know yet that it lost its partitions.
         if problem := self._world.calm():
             return problem
         if waiting := self._world.waiting():
@@ -206,7 +206,7 @@ class _Finished:
         return f"{active} units are still in memory" if active else self._forget_all()
 
     def _forget_all(self) -> str | None:
-        """Where the retention is short, what is idle is forgotten after it."""
+        """Check, in runs with a short retention, that idle units are forgotten after it."""
         if not _has_absences(self._work):
             return None
         for _ in range(self._work.plan.retention_ms // STEP_MS + 3):
@@ -217,11 +217,11 @@ class _Finished:
         return f"{kept} units are still kept though nothing came for long" if kept else None
 
     def _live(self, at: int, phase: Phase) -> str | None:
-        """Time goes by and lines come: some at once, then, when nothing is due any more, the others little by little. What came
-        in an outage is all there when it ends.
+        """Let time pass and lines come: some at once, then, when nothing is due any more, the others one by one.
 
-        An attempt that is due and a record that comes at the same instant may be taken in either order, for a poll may bring
-        nothing though something is there. Where there are retries, they come one after the other.
+        All lines of an outage are there when the outage ends. A due attempt and a record that comes at the same instant may be
+        handled in either order, because a poll may return nothing though a record is there. So in workloads with retries the due
+        attempts come first, and then the records.
         """
         world = self._world
         self._begin(phase)
@@ -239,7 +239,11 @@ class _Finished:
         return self._pass(at, 1) if world.coming else None
 
     def _begin(self, phase: Phase) -> None:
-        """With storage none deadlines begin anew with each exit, which must be the same ones where the order is judged."""
+        """Begin the phase: an outage, if it has one, and perhaps the return of workers that stand still.
+
+        With storage `none` each exit restarts the deadlines. So, where the order is judged, the exits must be those of the
+        reference.
+        """
         judges_exits = self._run_of is SimulatedRun.NONE and self._world.done_characters != TIGHT_ROOM
         if phase.is_outage and self._is_struck and _has_absences(self._work) and not judges_exits:
             self._world.go_out()
@@ -253,7 +257,11 @@ class _Finished:
         return self._world.calm()
 
     def _pass(self, at: int, half: int) -> str | None:
-        """A while of faults, then calm. When positions and storage are lost at once nobody can know that anything was."""
+        """Let a period of faults pass, then calm.
+
+        If positions and storage were lost at once, no trace of the earlier state would be left. So calm comes between the
+        two losses.
+        """
         world, losses = self._world, self._losses
         if at in losses.reset_at and half == losses.half:
             world.reset_group()
@@ -282,7 +290,7 @@ def replay_command(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, fault: s
 
 
 def main(arguments: list[str]) -> int:
-    """Tell the run of a seed."""
+    """Print the run of a seed."""
     from pytest import MonkeyPatch  # noqa: PT013
     from simulation.catalogue import find_fault
 

@@ -1,4 +1,4 @@
-"""A storage that several workers share, durable but for what a test lets it forget. It passes the storages' contract."""
+"""A storage that several workers share. It is durable except for what a test makes it forget. It passes the contract."""
 
 from collections.abc import Callable, Collection
 from copy import deepcopy
@@ -12,7 +12,7 @@ _EMPTY = KeptPartition(Header("", 0))
 
 
 class SharedPartitionStore(NonePartitionStore):
-    """Looks afresh at what is kept, each time: it may have been forgotten."""
+    """Reads the kept partition anew each time, because the storage may have forgotten it."""
 
     @property
     def _kept(self) -> KeptPartition:
@@ -20,17 +20,17 @@ class SharedPartitionStore(NonePartitionStore):
 
     @_kept.setter
     def _kept(self, _: KeptPartition) -> None:
-        """It is looked at afresh."""
+        """Do nothing: each read gets the kept partition anew."""
 
     def commit(self, commit: Commit) -> None:
-        """See that what is stored builds on what its owner knew, and not on what only looks like it after the storage forgot."""
+        """Commit, and check that it builds on the header that its owner knew, not on a similar one after the storage forgot."""
         before, known = self._kept.header, self._header
         super().commit(commit)
         assert before.commit != commit.number - 1 or before == known, f"stored on {before}, and its owner knew {known}"
 
 
 class SharedStorage(NoneStorage):
-    """As one worker sees it. What one commits, all see; nothing goes with a process."""
+    """The storage as one worker sees it. All workers see every commit, and nothing is lost when a worker dies."""
 
     def __init__(self, memory: Memory, random_token: Callable[[], str]) -> None:
         super().__init__(NoneSettings(1 << 40), random_token)
@@ -45,17 +45,17 @@ class SharedStorage(NoneStorage):
         return SharedPartitionStore(partition, self._memory, self._settings)
 
     def give_up(self, partition: Partition) -> None:
-        """Nothing of it is this worker's alone."""
+        """Do nothing: the partition's data is shared by all workers."""
 
 
 class Backup:
-    """What a storage held at an instant."""
+    """The contents of a storage at an instant."""
 
     def __init__(self, memory: Memory) -> None:
         self._partitions = deepcopy(memory.partitions)
 
     def restore(self, memory: Memory, partitions: Collection[Partition]) -> None:
-        """All that came later in these is forgotten."""
+        """Forget everything that came later in these partitions."""
         for partition in partitions:
             memory.give_up(partition)
             if partition in self._partitions:

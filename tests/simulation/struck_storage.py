@@ -1,4 +1,4 @@
-"""A storage whose answers get lost, and whose requests arrive when nobody waits for them any more."""
+"""A storage whose answers get lost, and whose requests may arrive after their callers gave them up."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ Answer = TypeVar("Answer")
 
 
 class StorageLine(Protocol):
-    """What lies between a worker and its storage."""
+    """The connection between a worker and its storage."""
 
     def ask(self, name: str, call: Callable[[], Answer], failure: Exception, *, may_come_late: bool = False) -> Answer:
-        """What `call` answers, if it gets there and its answer gets back; else `failure`, whatever became of it."""
+        """Return the answer of `call`. If request or answer is lost, raise `failure`, whether or not `call` took effect."""
         ...
 
     def leave_on_its_way(self, call: Callable[[], object]) -> None:
-        """A request that nobody waits for; it may arrive."""
+        """Keep a request that its caller gave up; it may still arrive."""
         ...
 
     def choose(self, count: int) -> int:
-        """Below `count`, by chance."""
+        """Return a random number below `count`."""
         ...
 
 
 class StruckPartitionStore(StruckStore):
-    """As its owner sees it: who had no answer knows no new header, whether it was stored or not."""
+    """The store as its owner sees it. An owner that got no answer knows no new header, whether the commit was stored or not."""
 
     def __init__(self, inner: SharedPartitionStore, line: StorageLine) -> None:
         super().__init__(inner, line, lambda: None)  # type: ignore[arg-type]  # Of the steps, `around` alone is asked for.
         self._line = line
 
     def commit(self, commit: Commit) -> None:
-        """Now and then it is sent twice."""
+        """Commit. Now and then the request is sent twice."""
         if self._line.choose(10) == 0:
             self._line.leave_on_its_way(partial(copy(self._inner).commit, commit))
         sent = copy(self._inner)
@@ -52,7 +52,7 @@ class StruckPartitionStore(StruckStore):
 
 
 class StruckSharedStorage(SharedStorage):
-    """As one worker sees it."""
+    """The storage as one worker sees it."""
 
     line: StorageLine
 

@@ -1,4 +1,4 @@
-"""Every fault of the protocol, planted in the real code: the simulation must notice it, or it is decoration."""
+"""Every fault of the protocol, planted in the real code: the simulation must notice it, or the simulation proves nothing."""
 
 import re
 from functools import cache
@@ -37,7 +37,7 @@ def test_wrong_marks_are_noticed_where_what_is_expected_has_them_too(
 
 
 def _find_noticing(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> int | None:
-    """A seed that goes wrong with the fault: the one that is known, or the first. What is expected was found without it."""
+    """Return a seed whose run fails with the fault: the known one, or the first. The expected output has no fault."""
     for seed in (planted.seed, *range(_MOST_SEEDS)):
         expected = _expected(seed, planted.run)
         with monkeypatch.context() as patch:

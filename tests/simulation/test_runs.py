@@ -1,4 +1,4 @@
-"""Workers on Kafka, killed, paused, thrown out of the group and left without answers: what leaves is what would anyway."""
+"""Workers on Kafka, killed, paused, removed from the group, without answers: the output is that of a run without faults."""
 
 import os
 from itertools import count
@@ -14,7 +14,7 @@ _CHUNK = 22
 
 
 class Finished(NamedTuple):
-    """`injected_faults` are all but the kills."""
+    """`injected_faults` are all faults except the kills."""
 
     kills: int
     injected_faults: int
@@ -50,13 +50,13 @@ def test_some_runs_are_free_of_loss_double_and_disorder(run: SimulatedRun) -> No
 @pytest.mark.parametrize("run", SimulatedRun)
 @pytest.mark.parametrize("chunk", range(4))
 def test_many_runs_are_free_of_loss_double_and_disorder(chunk: int, run: SimulatedRun) -> None:
-    """Twenty-four of these are more than ten thousand kills, and seven times as much else that goes wrong."""
+    """Twenty-four of these tests have more than ten thousand kills, and seven times as many other faults."""
     assert live_through(range(100 + _CHUNK * chunk, 100 + _CHUNK * (chunk + 1)), run).kills > 100
 
 
 @pytest.mark.slow
 def test_runs_are_free_of_it_for_as_long_as_one_likes() -> None:
-    """By itself one of each kind; `make soak` goes on for half an hour (SIMULATION_MINUTES, from SIMULATION_SEED on)."""
+    """Do one run of each kind; `make soak` continues for half an hour (SIMULATION_MINUTES, from SIMULATION_SEED on)."""
     ends_at, first = monotonic() + 60 * MINUTES, FIRST_SEED
     kills = injected_faults = 0
     for seed in count(first):

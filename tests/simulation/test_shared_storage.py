@@ -1,4 +1,4 @@
-"""The simulation's storage passes the contract suite of the real ones; and what it forgets."""
+"""The simulation's storage passes the contract suite of the real storages, and forgets what a test lets it forget."""
 
 from itertools import count
 

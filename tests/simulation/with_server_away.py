@@ -1,7 +1,7 @@
 """Runs in which handlers call a server that is away for a while, and how they are judged.
 
-Who tries first when the server is back depends on who has called it lately, which a worker that dies forgets. So what leaves is
-judged as where clocks jump; and whoever waits for the server waits as long as that takes: nothing of it becomes a dead letter.
+When the server is back, the unit that tries first depends on the latest calls, which a worker that dies forgets. So the output
+is judged as in runs where clocks jump. Envelopes wait for the server as long as it is away: none of them becomes a dead letter.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,7 +21,7 @@ _CONFLICT = DeadLetterReason.CONFLICTING_DUPLICATE
 
 
 def prepared_with_server_away(work: Workload, random: Random) -> Workload:
-    """Many envelopes need it. Units leave memory early."""
+    """Add the server to the workload: many envelopes need it, and units leave memory early."""
     identities = {f"uow-{unit}#{flow}#{number}" for unit in range(20) for flow in "AB" for number in range(1, 8)}
     share = random.choice((0.1, 0.5, 1.0))
     needs = frozenset(each for each in sorted(identities) if random.random() < share)
@@ -42,7 +42,10 @@ def judged_with_server_away(outcome: Outcome, expected: Outcome, work: Workload)
 
 
 def _letters(dead: Iterable[Dead], forgettable: Collection[str]) -> set[str]:
-    """A unit that was forgotten knows of no conflict with what came before."""
+    """Return the identities of the dead letters, without conflicts of units that may have been forgotten.
+
+    A forgotten unit does not know its earlier envelopes, so it notices no conflict with them.
+    """
     return {identity_of(each) for each in dead if each.reason != _CONFLICT or _unit_of(each) not in forgettable}
 
 

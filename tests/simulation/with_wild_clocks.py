@@ -1,10 +1,10 @@
-"""What is promised where clocks jump and handlers are slow, and how a run is judged by it.
+"""What the service promises where clocks jump and handlers are slow, and how a run is judged by it.
 
-When something is released depends on the clock, so what leaves is not what leaves when nothing happens. But
+The time of a release depends on the clock, so the output differs from the output of a run without faults. But
 
-* nothing is lost, nothing is told or dead-lettered twice, nothing is marked as a possible duplicate, no payment data go missing;
-* a notification that follows a later one of its unit (of its flow, with a numbering per flow) says so, and no other does; what
-  it is said to lack it lacks;
+* nothing is lost, nothing is notified or dead-lettered twice, nothing is marked as a possible duplicate, no payment data is lost;
+* a notification that follows a later one of its unit (of its flow, with a numbering per flow) is marked late, and no other is;
+  what a notification is marked to lack, it lacks;
 * but units that may have been forgotten between two envelopes may begin anew.
 """
 

@@ -1,11 +1,11 @@
-"""What is promised with storage `none` and `acknowledge = when-handled`, and how a run is judged by it (decision 14).
+"""What the service promises with storage `none` and `acknowledge = when-handled`, and how a run is judged by it (decision 14).
 
-* Nothing is lost: what is told or dead_lettered when nothing happens is told or dead_lettered, whatever does.
-* Nothing repeats of a unit that never goes idle between its envelopes: none of its envelopes is told twice. Of any other, one
-  is told at most as often as it came. No record is dead-lettered twice.
-* Such a unit of which nothing was released by a deadline or a bound, tried again or dead-lettered (it may
-  have been released), is told exactly as it is when nothing happens: who reads it again comes to the same, and in time. Released
-  units are read again with new deadlines.
+* Nothing is lost: each envelope that a run without faults notifies or dead-letters is notified or dead-lettered.
+* A unit that never goes idle between its envelopes repeats nothing: none of its envelopes is notified twice. An envelope of
+  another unit is notified at most as often as it came. No record is dead-lettered twice.
+* Take a unit that never goes idle between its envelopes, and of which nothing was released by a deadline or a bound, retried or
+  dead-lettered (a dead-lettered unit may have been released). Its notifications are exactly those of a run without faults: a
+  worker that reads its envelopes again comes to the same result, and in time. Released units are read again with new deadlines.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _LAST_PHASES = 5
 
 
 def prepared_without_storage(work: Workload, random: Random) -> Workload:
-    """Mostly no unit ever goes idle; some envelopes come once more, long after their units may have been released."""
+    """Change the workload: mostly no unit ever goes idle, and some envelopes come again long after a possible release."""
     registry = replace(work.plan.registry, can_reload=False, stash_bytes=1 << 20)
     if random.random() < 0.6:
         registry = replace(registry, idle_timeout_ms=_NEVER_MS)
@@ -33,7 +33,7 @@ def prepared_without_storage(work: Workload, random: Random) -> Workload:
 
 
 def _repeating(phases: Sequence[Phase], random: Random) -> Iterator[Phase]:
-    """Those of the last phases bring nothing new."""
+    """Repeat earlier envelopes in the phases before the last ones."""
     came: list[tuple[int, bytes]] = []
     for at, phase in enumerate(phases):
         some = came[: random.choice((2, 6, len(came)))] if at < len(phases) - _LAST_PHASES else []
@@ -43,7 +43,7 @@ def _repeating(phases: Sequence[Phase], random: Random) -> Iterator[Phase]:
 
 
 def done_characters(seed: int, work: Workload) -> int:
-    """How much a position can say of what is done ahead. It may be little only where units let it go again."""
+    """How many characters a position has for the offsets done ahead. Few are allowed only if units go idle."""
     is_tight = work.plan.registry.idle_timeout_ms < _NEVER_MS and Random(f"ahead {seed}").random() < 0.5
     return TIGHT_ROOM if is_tight else _ROOM
 
@@ -59,8 +59,9 @@ def judged_without_storage(outcome: Outcome, expected: Outcome, work: Workload, 
 
 
 class _Came:
-    """How often each envelope came, and which units may have gone idle between two of theirs: one comes too late after the last
-    that was new.
+    """How often each envelope came, and which units may have gone idle between two of their envelopes.
+
+    A unit may have gone idle if an envelope comes later than the idle timeout after the last new one.
     """
 
     def __init__(self, work: Workload) -> None:
@@ -75,7 +76,7 @@ class _Came:
                 self._note(to_stored(line).value, now)
 
     def rests(self, unit: str) -> bool:
-        """It may go idle before the last of its envelopes has come."""
+        """Whether the unit may go idle before the last of its envelopes has come."""
         return unit in self._rested
 
     def _note(self, value: bytes | None, now: int) -> None:
@@ -98,7 +99,7 @@ def _find_repetition(outcome: Outcome, came: _Came) -> str | None:
 
 
 def _find_difference(outcome: Outcome, expected: Outcome, work: Workload, came: _Came) -> str | None:
-    """Of the units that nothing happened to but what comes of their order."""
+    """Compare the notifications of units that were not released early, retried, dead-lettered or idle."""
     rested = {each.unit for each in (*outcome.told, *expected.told) if came.rests(each.unit)}
     released = {each.unit for each in expected.told if each.incomplete is not None or each.is_late}
     dead_lettered = {names[0] for each in expected.dead if (names := names_in(each.value)) is not None}

@@ -1,4 +1,4 @@
-"""A worker's slot: whoever dies in it is started again in it. Its work can be left standing in the middle of any step."""
+"""A worker's slot: a worker that dies is started again in its slot. Its work can be paused in the middle of any step."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _SESSION_TURNS = 6
 
 
 class Worker:
-    """`cycle`, `actors` and `transport` are None while it is dead.
+    """`cycle`, `actors` and `transport` are None while the worker is dead.
 
-    Before the turn `stands_until` it does nothing.
+    Before the turn `stands_until` the worker does nothing.
     """
 
     def __init__(self, world: World, slot: int) -> None:
@@ -59,18 +59,18 @@ class Worker:
 
     @property
     def consumer(self) -> FakeConsumer | None:
-        """Its group member, once it has one."""
+        """The worker's group member, or None before it has one."""
         member = self.transport._member if self.transport is not None else None
         return member._consumer if member is not None else None
 
     @property
     def member(self) -> str:
-        """Its name in the group, empty if it is in none."""
+        """The worker's name in the group, empty if it is not a member."""
         return self.consumer.group_metadata().member_id if self.consumer is not None else ""
 
     @property
     def is_midway(self) -> bool:
-        """It stands, or waits, in the middle of a cycle."""
+        """Whether the worker stands still, or waits, in the middle of a cycle."""
         return self._stretch is not None
 
     @property
@@ -79,17 +79,17 @@ class Worker:
 
     @property
     def is_unavailable(self) -> bool:
-        """It stands still until it is called back."""
+        """Whether the worker stands still until it is called back."""
         return self.stands_until == FOR_LONG
 
     @property
     def has_something_due(self) -> bool:
-        """Not everybody whose time has come was woken or stopped yet: a cycle takes as many as it takes records."""
+        """Whether units are due that were not woken or stopped yet: a cycle wakes at most as many units as it reads records."""
         wakes_at = self.cycle._next_wake_at if self.cycle is not None else None
         return wakes_at is not None and wakes_at <= self.clock.now()
 
     def go_on(self) -> bool:
-        """With its cycle, or with the next one, until it ends, stands still or waits: whether anything was committed."""
+        """Continue the current cycle, or run the next one, until it ends, stands still or waits. Return whether it committed."""
         self._stretch = self._stretch or greenlet(self._live)
         has_committed = self._stretch.switch()
         if self._stretch is not None and self._stretch.dead:
@@ -97,7 +97,10 @@ class Worker:
         return bool(has_committed)
 
     def stand_still(self, turns: int) -> None:
-        """Let the others go on. The group misses it if that takes longer than a session may. The last one is back soon."""
+        """Let the other workers continue.
+
+        The group removes the worker if that takes longer than a session. The last available worker never stands still for long.
+        """
         if turns == FOR_LONG and all(each.is_unavailable or each is self for each in self._world.workers):
             turns = _SESSION_TURNS
         self.stands_until = FOR_LONG if turns == FOR_LONG else self._world.turn + turns
@@ -106,11 +109,11 @@ class Worker:
         getcurrent().parent.switch()
 
     def wait(self, _: int) -> None:
-        """Something is away: the others go on meanwhile."""
+        """Wait for a server that is away: the other workers continue meanwhile."""
         self.stand_still(1)
 
     def die(self) -> None:
-        """As by `kill -9`: the brokers do not hear of it."""
+        """Die as by `kill -9`: the brokers do not notice."""
         stretch, self._stretch, self.stands_until = self._stretch, None, 0
         if stretch is not None and stretch is not getcurrent() and not stretch.dead:
             stretch.throw(Crash("killed where it stood"))

@@ -1,7 +1,7 @@
 """One to three whole workers over one fake broker and one storage, in one thread, by one seed.
 
-A worker may stand still in the middle of any step while the others go on, is thrown out of the group meanwhile, and goes on as a
-zombie; it may be killed where it stands.
+A worker may stand still in the middle of any step while the others continue. The group may remove it meanwhile, and it then
+continues as a zombie. It may be killed where it stands still.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _SKEW_MS = 1_000
 
 
 class World:
-    """`may_repeat_below` is where each log ended when the storage forgot last, or when a reset was healed: when a position of
-    ours stood there again. `coming` are lines that have not been sent yet, by partition; `wrong` is the first invariant that
-    broke.
+    """`may_repeat_below` is where each log ended when the storage forgot last, or when a reset was healed: when the group had a
+    position of ours again. `coming` are lines that have not been sent yet, with their partitions. `wrong` is the first invariant
+    that broke.
 
-    `turn` counts the stretches of work. `clocks` is how clocks are set, if they are, and handlers take their time then.
-    `done_characters` are those that a position's metadata has for what is done beyond it. `remembered` is what had to be known
-    all the time, `forgotten` counts the units that were idle for long enough.
+    `turn` counts the stretches of work. `clocks` is how clocks are set; if they are set, handlers take time, too.
+    `done_characters` is how many characters a position's metadata has for what is done beyond it. `remembered` is what the
+    service had to know all the time. `forgotten` counts the units that were idle for long enough.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class World:
     # What happens
 
     def live(self, turns: int) -> None:
-        """So many stretches of work of anybody, and what befalls them; fewer if there is nothing more to do."""
+        """Run so many stretches of work of any worker, with faults; fewer if there is nothing more to do."""
         self.injected_faults.armed = True
         for _ in range(turns):
             self.turn += 1
@@ -93,8 +93,9 @@ class World:
         self.injected_faults.armed, self.injected_faults.away = False, None
 
     def calm(self, rounds: int = 400) -> str | None:
-        """All that is coming has come, clocks are right, no more injected_faults: all go on until nothing moves. Why it does not
-        end, or may not be so, if so.
+        """Send all lines, set all clocks right, and let all workers continue without faults until nothing moves.
+
+        Return why this does not end, or what is wrong at its end, or None.
         """
         quiet = 0
         for each in self.workers:
@@ -109,17 +110,17 @@ class World:
         return f"not quiet after {rounds} rounds: {[each.words() for each in self.workers]}"
 
     def kill_all(self) -> None:
-        """And nobody comes back before the group has noticed."""
+        """Kill all workers. None comes back before the group has noticed."""
         for each in self.workers:
             each.die()
         self._reap_the_dead()
 
     def send(self, lines: Sequence[tuple[int, bytes]]) -> None:
-        """They come; in partitions in which a transaction hangs, some in it and some behind it."""
+        """Send the lines. In a partition with a hanging transaction, some are in it and some after it."""
         self.producers.send(lines)
 
     def go_out(self) -> None:
-        """An outage begins: all are killed, or stand still, or one of the servers is away."""
+        """Begin an outage: all workers are killed, or all stand still, or one of the servers is away."""
         kind = self._outages.choice((*Server, "standing", "dead", "dead"))
         self.injected_faults.note(f"an outage: {kind}")
         if kind == "dead":
@@ -132,30 +133,30 @@ class World:
             self._try_in_vain()
 
     def come_back(self) -> None:
-        """It ends, once all that are there have noticed that it is one."""
+        """End the outage after all available workers have noticed it."""
         if self.injected_faults.away is not None:
             self._try_in_vain()
         self.injected_faults.away = None
 
     def call_back(self, likely: float = 1.0) -> None:
-        """Those that stand still for long."""
+        """Call back the workers that stand still for long."""
         for each in self.workers:
             if each.is_unavailable and self._outages.random() < likely:
                 self.injected_faults.note(f"worker {each.slot} is back")
                 each.stands_until = 0
 
     def throw_out(self, member: str) -> None:
-        """The group does not hear of this one for a session."""
+        """Remove the member from the group, as if it had been silent for a session."""
         if member in self.broker.group.members:
             self.broker.group.remove(member)
             self.injected_faults.note("somebody is thrown out of the group")
 
     def keep_backup(self) -> None:
-        """What `forget` will go back to."""
+        """Keep the state to which `forget` goes back."""
         self._backup = Backup(self.memory)
 
     def forget(self) -> None:
-        """The storage goes back to its backup, in all partitions or in one. What is marked before that is judged before that."""
+        """Restore the storage's backup in all partitions or in one. Marks that were set before are judged before."""
         self.wrong = self.wrong or find_false_mark(self)
         partitions = [Partition(*each) for each in INPUT]
         partitions = self.random.choice((partitions, partitions[:1], partitions[1:]))
@@ -165,7 +166,7 @@ class World:
         self.injected_faults.note(f"the storage forgets {', '.join(map(str, partitions))}")
 
     def reset_group(self) -> None:
-        """An operator sets the group's positions, or deletes them. That is possible only when nobody is in the group."""
+        """Set or delete the group's positions, as an operator does. That is possible only while the group has no members."""
         self.kill_all()
         for each in INPUT:
             end = OffsetAndMetadata(self.broker.stable_end(each), "", -1)
@@ -174,11 +175,15 @@ class World:
         self.injected_faults.note("the group is reset")
 
     def waiting(self) -> list[str]:
-        """The units in which something waits, as the workers know them."""
+        """Return the units in which something waits, as the workers know them."""
         return [key.unit for _, report_units in self._unit_reports() for key, _ in report_units.oldest]
 
     def _is_turn_of(self, waits: Waits) -> bool:
-        """Of those that wait for a server one tries at a time, until it is back: then it takes another pause at most."""
+        """Whether the unit should have been woken by now.
+
+        Of the units that wait for a server only one tries at a time. When the server is back, the others wait one more pause
+        at most.
+        """
         return waits.kind is not WaitKind.DEPENDENCY or self.clock.now() >= self.handler.server_away.stop + _LONGEST_PAUSE_MS
 
     def _most_stashed(self, waits: Waits) -> int:
@@ -187,8 +192,10 @@ class World:
         return 4 * settings.stash_limit if is_dependent else settings.stash_limit + settings.max_attempts
 
     def find_excess(self) -> str | None:
-        """What is in memory and should not be, now that all are quiet: stashes of workers or units beyond their bound, units of a
-        partition that is another's, or that should have been woken.
+        """Find what is in memory and should not be, now that all workers are quiet.
+
+        That is: stashes of a worker or a unit beyond their bound, units of another worker's partition, units that should have
+        been woken, and units that wait since an instant in the future.
         """
         for worker, report_units in self._unit_reports():
             if report_units.stashed_bytes > self.plan.registry.stash_bytes:
@@ -210,14 +217,14 @@ class World:
         return None
 
     def active(self) -> int:
-        """Units with an actor."""
+        """Count the units with an actor."""
         return sum(report_units.active for _, report_units in self._unit_reports())
 
     def _unit_reports(self) -> list[tuple[Worker, UnitsReport]]:
         return [(each, each.actors.report_units(ReportUnits(oldest=100))) for each in self._awake() if each.actors is not None]
 
     def kept_units(self) -> int:
-        """In the storage that all share, or in those of the workers."""
+        """Count the units in the shared storage, or in the storages of the workers."""
         memories = [self.memory]
         if self.plan.storage == "none":
             memories = list(
@@ -237,7 +244,7 @@ class World:
         return worker.go_on()
 
     def _befall(self) -> None:
-        """What happens between two stretches of anybody."""
+        """Let events happen between two stretches of work."""
         drawn = self.random.random
         if drawn() < 0.1:
             self.injected_faults.let_one_arrive()
@@ -262,7 +269,7 @@ class World:
             worker.die()
 
     def _let_time_pass(self) -> None:
-        """And servers go away and come back; while one is away more of it passes."""
+        """Let time pass, and servers go away and come back. While a server is away, more time passes."""
         drawn = self.random.random
         if drawn() < self.clocks.passing:
             self.clock.pass_by(self.random)
@@ -273,11 +280,11 @@ class World:
             self.injected_faults.away = None
 
     def _handling_ms(self) -> int:
-        """Now and then longer than an attempt should take."""
+        """Return how long the handler takes: now and then longer than an attempt should."""
         return self.random.choice((0, 0, 0, 20, 4_000)) if self.injected_faults.armed else 0
 
     def _reap_the_dead(self) -> None:
-        """Those that are dead are missed by the group, their transactions time out."""
+        """Remove dead workers from the group and time their transactions out."""
         ours = {each.member for each in self.workers}
         for name in sorted(self.broker.group.members.keys() - ours):
             self.broker.group.remove(name)
@@ -309,17 +316,17 @@ class World:
             self.wrong = self.wrong or f"the position of {at} is {after.offset}, and what is stored ends at {settled_to}"
 
     def _settled_to(self, at: TopicPartition) -> int | None:
-        """None where it cannot be told: the source is the store, or something was forgotten."""
+        """Return the next offset in the storage; None if it is unknown: with storage `none`, or after something was forgotten."""
         if self.plan.storage == "none" or self.may_repeat_below[at]:
             return None
         kept = self.memory.partitions.get(Partition(*at))
         return (kept.header.next_offset or 0) if kept is not None else 0
 
     def patched(self) -> AbstractContextManager[None]:
-        """Within it, kafka-python's clients are the fakes and time is the world's."""
+        """Replace kafka-python's clients by the fakes, within the context."""
         return fake_kafka(self.broker, lambda: self._at_work)
 
 
 def _is_ours(position: OffsetAndMetadata) -> bool:
-    """It says what it stands on. The transport's own words come first, three of them."""
+    """Whether the position's metadata has the commit that it builds on. Three words of the transport's own come before."""
     return find_metadata(position.metadata.split(" ", 3)[-1]) is not None

@@ -1,8 +1,8 @@
-"""A broker without a network: logs, transactions, a consumer group, as far as the exactly-once protocol leans on them.
+"""A broker without a network: logs, transactions and a consumer group, as far as the exactly-once protocol relies on them.
 
-Its rules are those of a real one, with what was seen on it and is not in any book: offsets under generation -1 are taken,
-and who commits under the current generation is not asked whether the partition is his.
-Everything happens at once and in one thread; who loses requests and answers is `tests/simulation/fakes/clients.py`.
+Its rules are those of a real broker, including observed ones that are not documented: it accepts offsets under generation -1,
+and it does not check whether a member that commits under the current generation owns the partition.
+Everything happens at once and in one thread. `tests/simulation/fakes/clients.py` loses requests and answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOBODY = ""
 
 
 class Stored(NamedTuple):
-    """What was sent, as it lies in a log."""
+    """A sent record, as a log holds it."""
 
     key: bytes | None
     value: bytes | None
@@ -27,7 +27,7 @@ class Stored(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """One offset of a log. `record` is None for the markers of transactions; `is_aborted` is None while that is open."""
+    """One offset of a log. `record` is None for the marker of a transaction; `is_aborted` is None while it is undecided."""
 
     record: Stored | None
     is_aborted: bool | None = False
@@ -35,7 +35,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Transaction:
-    """What a transactional id has open."""
+    """The open transaction of a transactional id."""
 
     epoch: int = 0
     is_open: bool = False
@@ -45,8 +45,9 @@ class Transaction:
 
 @dataclass(slots=True)
 class Member:
-    """A member as the group knows it. `owned` is what it said it had when it joined, `assigned` what it is to have from
-    `generation` on.
+    """A member as the group knows it.
+
+    `owned` are the partitions that the member named when it joined, `assigned` those that it has from `generation` on.
     """
 
     generation: int = 0
@@ -56,7 +57,7 @@ class Member:
 
 
 class Group:
-    """Cooperative: what moves is first taken away in one generation, and given in the next."""
+    """A group with cooperative rebalances: a partition that moves is revoked in one generation and assigned in the next."""
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         self._partitions = partitions
@@ -74,7 +75,7 @@ class Group:
         return name
 
     def remove(self, name: str) -> None:
-        """It left, or was not heard of for a session."""
+        """Remove a member that left or was silent for a session."""
         if self.members.pop(name, None) is not None:
             self.is_rebalancing = True
             self._finish_when_all_are_here()
@@ -86,7 +87,7 @@ class Group:
         self._finish_when_all_are_here()
 
     def check(self, group: ConsumerGroupMetadata) -> None:
-        """Whether offsets are taken from a member that says this of itself."""
+        """Raise CommitFailedError if the group refuses offsets from a member with this metadata."""
         if group.generation_id < 0 and group.member_id == NOBODY:
             return
         if group.member_id not in self.members or group.generation_id != self.generation:
@@ -101,14 +102,14 @@ class Group:
             member.generation, member.has_joined = self.generation, False
 
     def _assign(self) -> bool:
-        """Whether something was taken away, that is to be given in another rebalance."""
+        """Assign the partitions. Return whether one was revoked, so that another rebalance must assign it."""
         if not self.members:
             return False
         fair = -(-len(self._partitions) // len(self.members))
         kept: dict[str, list[TopicPartition]] = {}
         owned: set[TopicPartition] = set()
         for name, member in self.members.items():
-            # Who was away may still believe that he has what somebody else got meanwhile.
+            # A member that was away may still name partitions that another member received meanwhile.
             kept[name] = sorted(member.owned - owned)[:fair]
             owned |= member.owned
         free = [each for each in self._partitions if each not in owned]
@@ -120,8 +121,8 @@ class Group:
 
 
 class FakeBroker:
-    """`watch` is called with each position that becomes effective, before and after. Of a transaction, `most_at_once` records
-    arrive in time. `is_damaged` says whether what is read next of a partition cannot be read at the moment.
+    """`watch` is called with the position before and after each one that becomes effective. At most `most_at_once` records of a
+    transaction arrive in time. `is_damaged` is whether the next records of a partition cannot be read at the moment.
     """
 
     def __init__(self, partitions: Mapping[str, int], group_topic: str) -> None:
@@ -138,35 +139,35 @@ class FakeBroker:
     # What producers of the input and readers of the output do
 
     def append(self, partition: TopicPartition, record: Stored | None) -> None:
-        """A record outside of any transaction; None is an offset that nobody is given, as compaction leaves behind."""
+        """Append a record outside of any transaction. None appends an offset without a record, as compaction leaves behind."""
         self.logs[partition].append(Entry(record))
 
     def append_undecided(self, partition: TopicPartition, record: Stored) -> Entry:
-        """A record of a producer's transaction, which is open until `decide` is told of all of them."""
+        """Append a record of a producer's transaction, which is open until `decide` gets all of its records."""
         entry = Entry(record, is_aborted=None)
         self.logs[partition].append(entry)
         return entry
 
     def decide(self, partition: TopicPartition, entries: Sequence[Entry], *, is_commit: bool) -> None:
-        """That transaction ends."""
+        """End the transaction of these records."""
         for each in entries:
             each.is_aborted = not is_commit
         self.logs[partition].append(Entry(None))
 
     def decided(self, topic: str) -> list[Stored]:
-        """What a `read_committed` reader of all its partitions gets."""
+        """Return what a `read_committed` reader of all partitions of the topic gets."""
         logs = [log for each, log in self.logs.items() if each.topic == topic]
         return [entry.record for log in logs for entry in log if entry.record is not None and entry.is_aborted is False]
 
     def stable_end(self, partition: TopicPartition) -> int:
-        """The last stable offset."""
+        """Return the last stable offset."""
         log = self.logs[partition]
         return next((at for at, entry in enumerate(log) if entry.is_aborted is None), len(log))
 
     # Transactions
 
     def init(self, transactional_id: str) -> int:
-        """Whatever was open under this id is aborted, its owner fenced; the new epoch."""
+        """Abort the open transaction of this id, fence its owner, and return the new epoch."""
         transaction = self.transactions.setdefault(transactional_id, Transaction())
         self._end(transaction, is_commit=False)
         transaction.epoch += 1
@@ -197,24 +198,24 @@ class FakeBroker:
         self._end(self._checked(transactional_id, epoch), is_commit=is_commit)
 
     def time_out(self, transactional_id: str) -> None:
-        """The transaction was open for too long."""
+        """Abort a transaction that was open for too long."""
         transaction = self.transactions[transactional_id]
         if transaction.is_open:
             self._end(transaction, is_commit=False)
             transaction.epoch += 1
 
     def committed(self, partition: TopicPartition, *, is_stable: bool = True) -> OffsetAndMetadata | None:
-        """The group's position; as it stands, where a stable one is not asked for.
+        """Return the group's position. Without `is_stable`, return it even while a transaction is about to change it.
 
         Raises:
-            KafkaTimeoutError: A transaction that holds it is undecided.
+            KafkaTimeoutError: A transaction with this position is undecided.
         """
         if is_stable and any(partition in each.offsets for each in self.transactions.values()):
             raise errors.KafkaTimeoutError("UNSTABLE_OFFSET_COMMIT")
         return self.group.committed.get(partition)
 
     def reset(self, partition: TopicPartition, position: OffsetAndMetadata | None) -> None:
-        """As an operator does while the group has no members; None deletes it."""
+        """Set the position, as an operator does while the group has no members. None deletes the position."""
         assert not self.group.members
         self.group.committed.pop(partition, None)
         if position is not None:

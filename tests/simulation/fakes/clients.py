@@ -1,7 +1,7 @@
-"""kafka-python's clients over the fake broker: what the transport calls of them, with the traps that were found in them.
+"""kafka-python's clients over the fake broker: the methods that the transport calls, with the known traps of the real clients.
 
-Each call goes through `Line`, which may lose the request, lose the answer, deliver the request late, kill the caller, or let
-other workers run meanwhile.
+Each call goes through `Line`. It may lose the request, lose the answer, deliver the request late, kill the caller, or let other
+workers run meanwhile.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ Answer = TypeVar("Answer")
 
 
 class Line(Protocol):
-    """What lies between a worker and the servers."""
+    """The connection between a worker and the servers."""
 
     def ask(self, name: str, call: Callable[[], Answer], failure: Exception, *, may_come_late: bool = False) -> Answer:
-        """What `call` answers, if it gets there and its answer gets back; else `failure`, whatever became of it."""
+        """Return the answer of `call`. If request or answer is lost, raise `failure`, whether or not `call` took effect."""
         ...
 
     def leave_on_its_way(self, call: Callable[[], object]) -> None:
-        """A request that nobody waits for any more; it may arrive all the same."""
+        """Keep a request that its caller gave up; it may still arrive."""
         ...
 
     def choose(self, count: int) -> int:
-        """Below `count`, by chance."""
+        """Return a random number below `count`."""
         ...
 
 
@@ -42,7 +42,7 @@ class Delivered(NamedTuple):
 
 
 class FakeConsumer:
-    """A group member if it subscribes; else it only looks at logs and positions."""
+    """A group member if it subscribes; else it only reads logs and positions."""
 
     def __init__(self, broker: FakeBroker, line: Line, options: Mapping[str, Any]) -> None:
         self._broker = broker
@@ -64,7 +64,7 @@ class FakeConsumer:
         self._listener = listener
 
     def poll(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Delivered]]:
-        """Broker gone: an empty answer, no error."""
+        """Poll. If the broker is away, return nothing and raise no error."""
         try:
             self._line.ask("heartbeat", self._follow_group, errors.KafkaTimeoutError("no answer"))
             fetched, moved = self._line.ask("fetch", lambda: self._fetch(max_records), errors.KafkaTimeoutError("no answer"))
@@ -74,7 +74,7 @@ class FakeConsumer:
         return fetched
 
     def is_joining(self) -> bool:
-        """No join is answered between two polls here."""
+        """Return False: this fake answers no join between two polls."""
         return False
 
     def take_unreadable(self) -> dict[TopicPartition, errors.KafkaError]:
@@ -93,7 +93,7 @@ class FakeConsumer:
             self._member = NOBODY
 
     def hear(self) -> None:
-        """What the client's own thread learns between two polls: that it was thrown out, or that its join was answered.
+        """Learn what the client's own thread learns between two polls: that it was removed, or that its join was answered.
 
         Callbacks wait for the next poll.
         """
@@ -113,7 +113,7 @@ class FakeConsumer:
             self._member, self._state = group.add(), MemberState.REBALANCING
         member = group.members[self._member]
         if member.generation > max(0, self._generation) and self._line.choose(2):
-            # In mid-rebalance the new generation goes with the old assignment.
+            # During a rebalance the client has the new generation with the old assignment.
             self._generation = member.generation
             return
         if self._state == MemberState.REBALANCING and member.generation and not member.has_joined:
@@ -139,7 +139,10 @@ class FakeConsumer:
         self._generation, self._member, self._state = -1, NOBODY, MemberState.UNJOINED
 
     def _tell_of_the_loss(self) -> None:
-        """As lost, as revoked, or not at all: all three were seen; and what is kept may have been somebody else's since."""
+        """Report the partitions as lost, as revoked, or not at all: the real client was seen to do all three.
+
+        If it does not report them, it keeps partitions that may have had another owner meanwhile.
+        """
         if not self._assigned:
             return
         how = self._line.choose(3)
@@ -153,7 +156,7 @@ class FakeConsumer:
     # Reading
 
     def _fetch(self, max_records: int) -> tuple[dict[TopicPartition, list[Delivered]], dict[TopicPartition, int]]:
-        """The records, and where each partition that is read stands then."""
+        """Return the records, and the position of each partition that was read."""
         fetched: dict[TopicPartition, list[Delivered]] = {}
         moved: dict[TopicPartition, int] = {}
         left = max_records
@@ -207,9 +210,10 @@ class FakeConsumer:
         return self._broker.stable_end(partition) if self._is_stable else len(self._broker.logs[partition])
 
     def committed(self, partition: TopicPartition, **_: Any) -> OffsetAndMetadata | None:
-        """A question that was not answered in time stays: whoever asks next gets its answer, however old.
+        """Return the committed position.
 
-        While the position is undecided the question is repeated, and the last one may be answered when nobody waits for it.
+        A request that was not answered in time is kept: the next call gets its answer, however old. While the position is
+        undecided the client repeats the request, and the last one may be answered after the call has ended.
         """
         if old := self._unanswered.pop(partition, None):
             return old[0]
@@ -234,7 +238,7 @@ class FakeConsumer:
 
 
 class FakeFuture:
-    """Of a record that was sent."""
+    """The future of a sent record."""
 
     def __init__(self) -> None:
         self.is_done = False
@@ -245,7 +249,7 @@ class FakeFuture:
 
 
 class FakeProducer:
-    """A transactional one. Records leave with the flush."""
+    """A transactional producer. Records leave with the flush."""
 
     def __init__(self, broker: FakeBroker, line: Line, transactional_id: str) -> None:
         self._broker = broker
@@ -262,12 +266,12 @@ class FakeProducer:
         self._line.ask("init_transactions", init, errors.KafkaTimeoutError("no answer"), may_come_late=True)
 
     def begin_transaction(self) -> None:
-        """Nobody is asked."""
+        """Do nothing: the client asks no broker here."""
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        """What the group refused stays here, and goes along with the next ones."""
+        """Send the offsets. Offsets that the group refused stay here, and are sent with the next ones."""
         self._offsets.update(offsets)
         asked = dict(self._offsets)
 
@@ -284,7 +288,7 @@ class FakeProducer:
         return future
 
     def flush(self) -> None:
-        """Returns without an error, whatever became of the records."""
+        """Send the waiting records. Raises no error, whether or not they arrived."""
         waiting, self._waiting = self._waiting, []
         for partition, record, future in waiting:
             self._produce(partition, record, future)
@@ -302,7 +306,7 @@ class FakeProducer:
         self._line.ask("abort", abort, errors.KafkaTimeoutError("no answer"), may_come_late=True)
 
     def close(self, **_: Any) -> None:
-        """What is open stays open until its time is up, or the id is used again."""
+        """Do nothing: an open transaction stays open until it times out, or until its id is used again."""
 
     def _produce(self, partition: TopicPartition, record: Stored, future: FakeFuture) -> None:
         def produce(epoch: int = self._epoch) -> None:
@@ -318,7 +322,7 @@ class FakeProducer:
 
 
 class FakeAdmin:
-    """Describes the topics, which are as they should be."""
+    """Describes the topics, which have no problems."""
 
     DEFAULT_CONFIG: Mapping[str, object] = {}
 

@@ -1,4 +1,4 @@
-"""kafka-python's clients replaced by the fakes, and the transport's clock by one that never stands still."""
+"""Replaces kafka-python's clients by the fakes, and the transport's clock by one that never stands still."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,9 +20,10 @@ _PER_SECOND = 10
 
 @contextmanager
 def fake_kafka(broker: FakeBroker, line: Callable[[], Line]) -> Iterator[None]:
-    """`line` is asked, whenever a client is made, whose it is.
+    """Patch the clients and the clock within the context. For each new client, `line` returns the line of its worker.
 
-    A tenth of a second goes by with each look at the clock: whoever waits by it comes to an end. Nobody is taken for a twin.
+    Each look at the clock takes a tenth of a second, so every wait ends. Repeated fencing
+    is never taken for a second worker with the same transactional id.
     """
     looks = count()
 

@@ -1,4 +1,4 @@
-"""The stage of the transport's tests, on the fakes: workers, and an outsider who writes and reads."""
+"""The stage of the transport's tests, on the fakes: workers, and an outside client that writes and reads."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,20 +22,20 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class SafeLine:
-    """Everything arrives."""
+    """A line on which everything arrives."""
 
     def ask(self, _: str, call: Callable[[], Answer], __: Exception, *, may_come_late: bool = False) -> Answer:
         return call()
 
     def leave_on_its_way(self, _: Callable[[], object]) -> None:
-        """What was not answered never is."""
+        """Drop the request: it never arrives."""
 
     def choose(self, count: int) -> int:
         return count - 1
 
 
 class FakeStage(KafkaStage):
-    """Time goes by with the polls: a worker that stalls is thrown out when others are polled and it is not."""
+    """Time passes with the polls: the group removes a stalling worker when others are polled and it is not."""
 
     def __init__(self, partitions: int = 2) -> None:
         self.bootstrap = "nowhere:9092"
@@ -54,7 +54,7 @@ class FakeStage(KafkaStage):
         return worker
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
     def poll_until(self, question: Callable[[], object], what: str, *workers: KafkaWorker) -> None:
         for _ in range(_ROUNDS):

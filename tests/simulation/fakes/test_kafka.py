@@ -1,4 +1,4 @@
-"""The fake broker and the fake clients under the very tests that the transport passes on a real broker."""
+"""The fake broker and the fake clients, under the same tests that the transport passes on a real broker."""
 
 from collections.abc import Iterator
 
