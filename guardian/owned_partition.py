@@ -175,7 +175,7 @@ class OwnedPartition:
         """Whether everything committed is published, with a position beyond this offset."""
         return not self.unpublished and not self.positions.has_moved() and self.positions.acknowledged > offset
 
-    def fitting(self, room: int) -> tuple[int, int]:
+    def fits_within(self, room: int) -> tuple[int, int]:
         """Return how many unpublished records, from the first on, fit into `room` bytes, and how many bytes they take.
 
         The output of one input record is never split. The output of the first input record is always included.

@@ -54,7 +54,7 @@ class PublicationSize:
         outputs, taken = dict[OwnedPartition, PartitionOutput](), 0
         for at, owned in enumerate(sorted(news, key=lambda each: len(each.unpublished))):
             if taken < self.size or not owned.unpublished:
-                count, size = owned.fitting((self.size - taken) // (len(news) - at))
+                count, size = owned.fits_within((self.size - taken) // (len(news) - at))
                 outputs[owned] = owned.output(count)
                 taken += size
         return outputs, taken

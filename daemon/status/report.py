@@ -64,10 +64,10 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 
 class UntakenPartition(msgspec.Struct, frozen=True):
-    """One that is assigned to `slot` and cannot be taken over yet: what is away, in which words, when it is tried again."""
+    """A partition that is assigned to `slot` but not taken over yet: what is unavailable, why, and when the next try is."""
 
     partition: str
-    away: str
+    unavailable: str
     reason: str
     next_try_at: str
     slot: int = 0

@@ -86,9 +86,8 @@ def _partition(each: PartitionStatus, holder: str) -> str:
 
 
 def _untaken(each: UntakenPartition, holder: str) -> str:
-    return (
-        f"{each.partition}: {holder}not taken over yet: {each.away} unavailable: {each.reason}; tried again at {each.next_try_at}"
-    )
+    why = f"{each.unavailable} unavailable: {each.reason}"
+    return f"{each.partition}: {holder}not taken over yet: {why}; next try at {each.next_try_at}"
 
 
 def _last_cycle(report: StatusReport, *, is_alone: bool) -> str:

@@ -23,14 +23,14 @@ def of(undone: set[int], end: int) -> DoneOffsets:
 
 
 @st.composite
-def aheads(draw: st.DrawFn) -> tuple[int, DoneOffsets]:
+def positions_with_done_offsets(draw: st.DrawFn) -> tuple[int, DoneOffsets]:
     position = draw(OFFSETS)
     length = draw(st.one_of(st.integers(1, 300), st.integers(1, 10**9)))
     undone = draw(st.sets(st.integers(0, length - 1), max_size=60))
     return position, of({position + each for each in undone}, position + length)
 
 
-@given(aheads())
+@given(positions_with_done_offsets())
 def test_what_is_encoded_comes_back(drawn: tuple[int, DoneOffsets]) -> None:
     position, done = drawn
     text = encode(position, done)
@@ -74,7 +74,7 @@ def test_twenty_two_thousand_offsets_fit_whatever_they_look_like(every: int) -> 
     assert decode(0, text) == done
 
 
-@given(aheads(), st.integers(0, 2**29))
+@given(positions_with_done_offsets(), st.integers(0, 2**29))
 def test_one_more_record_adds_no_more_than_it_may(drawn: tuple[int, DoneOffsets], gap: int) -> None:
     position, done = drawn
     after = done.advanced(done.end + gap + 1, [*done.undone, range(done.end + gap, done.end + gap + 1)])
@@ -82,7 +82,7 @@ def test_one_more_record_adds_no_more_than_it_may(drawn: tuple[int, DoneOffsets]
     assert len(encode(position, after)) <= max(len(encode(position, done)), 9) + CHARACTERS_PER_RECORD + 6
 
 
-@given(aheads(), st.randoms(use_true_random=False), st.floats(0, 1))
+@given(positions_with_done_offsets(), st.randoms(use_true_random=False), st.floats(0, 1))
 def test_whatever_of_it_gets_done_it_takes_no_more_than_the_longest(
     drawn: tuple[int, DoneOffsets], random: Random, share: float
 ) -> None:
@@ -109,7 +109,7 @@ def test_what_was_done_once_stays_done(undone: set[int], end: int, read_to: int,
         assert after.is_done(offset) == (before.is_done(offset) or is_settled_now), offset
 
 
-@given(aheads(), st.integers(0, 2**41))
+@given(positions_with_done_offsets(), st.integers(0, 2**41))
 def test_what_is_not_done_before_an_offset_is_what_is_not_done_before_it(drawn: tuple[int, DoneOffsets], offset: int) -> None:
     _, done = drawn
     undone = done.undone_before(offset)

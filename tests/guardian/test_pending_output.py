@@ -17,7 +17,7 @@ NOTIFICATION = Notification("ID", "ünit", "ACCP", b"{}", (("notification-id", b
 RECORD = Record(Origin(P, 70), b"\xff\x00", b"\xfe", (("a", b"1"), ("a", b"\xff")))
 LETTER = DeadLetter(RECORD, DeadLetterReason.UNDECODABLE, "not JSON: \ud800", 1_774_740_835_941)
 
-outgoings = st.builds(
+output_records = st.builds(
     OutputRecord,
     number=st.integers(1, 2**53),
     channel=st.sampled_from(Channel),
@@ -76,6 +76,6 @@ def test_what_gets_a_new_number_is_marked_once() -> None:
     assert [name for name, _ in left.headers].count(POSSIBLE_DUPLICATE) == 1
 
 
-@given(outgoings)
+@given(output_records)
 def test_whatever_is_pending_leaves_with_the_same_bytes(each: OutputRecord) -> None:
     assert from_pending(to_pending(each)) == each
