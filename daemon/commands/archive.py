@@ -20,18 +20,18 @@ from domain.record import Partition
 
 
 class ArchivingUnderWay(ResequencerError):
-    """Somebody else archives at this moment."""
+    """Another `archive` command is running."""
 
     def __init__(self) -> None:
         super().__init__("another `archive` command is running here; try again when it has ended")
 
 
 def archive(arguments: Namespace) -> ExitCode:
-    """A line per partition: what was moved, and what keeps the rest. Nothing is ever deleted.
+    """Archive, and print a line per partition: what was moved, and what keeps the rest. Nothing is ever deleted.
 
     Raises:
-        ArchivingUnderWay: By somebody else.
-        TransportUnavailable: No room, or a disk fails. What was told is moved; the same call again goes on.
+        ArchivingUnderWay: Another `archive` command is running.
+        TransportUnavailable: No room, or a disk fails. All that was printed is moved; the same call again continues.
     """
     configuration = load(arguments.config, arguments.overrides)
     unsupported = configuration.only_with_files("archive")

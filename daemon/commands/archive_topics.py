@@ -38,12 +38,12 @@ class ArchiveInUse(ResequencerError):
 
 
 def archive_topics(arguments: Namespace) -> ExitCode:
-    """Exit code 0: all that was there is archived or compacted; with --continuous, it was told to end.
+    """Archive or compact topics. Exit code 0: all that was there is done; with --continuous, a stop was requested.
 
     Raises:
         ConfigurationError: The transport is not Kafka, or Spark or its connector is not installed.
-        TransientError: Brokers or file system are away; with --continuous they are waited for.
-        ResequencerError: Somebody else is at it, or a person has to do something.
+        TransientError: Brokers or file system are away; with --continuous the command waits for them instead.
+        ResequencerError: Another process does the same, or a person must act.
     """
     configuration = load(arguments.config, arguments.overrides)
     if configuration.ingress.transport is not TransportType.KAFKA:

@@ -29,8 +29,10 @@ _log = logging.getLogger("resequencer.daemon")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """A supervisor gives its worker a slot and the descriptors of a pipe and of memory that they share, and tells it how those
-    before it ended; nobody else has to know.
+    """Add the arguments of `run`. Some are hidden in the help, because only a supervisor uses them.
+
+    A supervisor gives its worker a slot, the descriptors of a pipe and of memory that they share, and the exits of earlier
+    workers.
     """
     parser.add_argument("--alone", action="store_true", help="run in one process without a supervisor, for debuggers")
     parser.add_argument("--slot", type=int, default=0, help=SUPPRESS)

@@ -40,9 +40,9 @@ def supervise(arguments: Namespace) -> int:
 
 
 def supervise_in_sight(arguments: Namespace, configuration: Configuration, is_told: Callable[[], bool]) -> int:
-    """The same for somebody who looks on: what is said goes to stderr, and it ends with the terminal, or with its only worker.
+    """Supervise in the foreground: logs go to stderr, and the service ends with the terminal, or with its only worker.
 
-    `is_told` says whether it was told to stop already.
+    `is_told` returns whether a stop was requested already.
     """
     locks = _acquire_patiently(configuration)
     log = ServiceLog(None, configuration.logging)

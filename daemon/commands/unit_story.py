@@ -78,7 +78,10 @@ def read_output(unit: str, notifications: Path) -> Output:
 
 
 def agrees(telling: Telling, output: Output) -> bool:
-    """Whether the service let out, in this order, what the telling handled; events without a setting notify nobody."""
+    """Whether the service sent, in this order, the notifications of what the telling handled.
+
+    Events without a setting cause no notification.
+    """
     told = [
         notification_id(envelope.unit, envelope.envelope_id, index)
         for envelope in telling.handled

@@ -12,7 +12,7 @@ def find_shipped(path: Path) -> Path:
         if path.parent != Path("conf") or path.exists():
             return path
     except PermissionError:
-        return path  # Whoever reads it says so.
+        return path  # The reader of the file reports it.
     installed = _SHIPPED / path.name
     return installed if installed.is_file() else path
 

@@ -12,12 +12,12 @@ _PLACES = ("unit", "partition", "position")
 
 
 def configure_logs(settings: Logging) -> None:
-    """Everything goes to stderr; whoever runs the service keeps it."""
+    """Send all logs to stderr; the process that runs the service keeps them."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter_of(settings))
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.getLogger("Thespian").setLevel(logging.ERROR)
-    # It says each try of each connection, as warnings and errors; what matters of it is told once, by whoever waits.
+    # kafka-python logs each try of each connection as a warning or an error. The part that waits logs what matters, once.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     logging.getLogger("kafka").propagate = False
     logging.getLogger("kafka").setLevel(logging.WARNING)

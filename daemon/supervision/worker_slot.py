@@ -24,10 +24,11 @@ _LONGEST_LINE_BYTES = 1024 * 1024
 
 
 class WorkerSlot:
-    """Starts workers, keeps what they say, and knows when the next one is due. Nothing here waits.
+    """Starts workers, keeps their output, and knows when the next one is due. No method waits.
 
-    `command` starts a worker when its slot, `--lifeline` and `--in-flight` with a descriptor each, and what it is told of exits
-    before are appended; `descriptors` are the locks, which it holds too so that nobody takes its place before it has ended.
+    `command` starts a worker after these are appended: its slot, `--lifeline` and `--in-flight` with a descriptor each, and the
+    arguments about earlier exits. `descriptors` are the locks. The worker holds them, too, so that no other service can take its
+    place before it has ended.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class WorkerSlot:
         code = None if self._worker is None else self._worker.poll()
         if code is None:
             return None
-        # What it started may hold the other end for longer; nobody waits for that.
+        # Processes that the worker started may hold the other end for longer; the supervisor does not wait for that.
         self.listen()
         self._keep(b"")
         if self._said is not None:

@@ -148,7 +148,7 @@ class Worker:
         self._tell(state)
 
     def _tell(self, state: State) -> None:
-        """Each time that it becomes ready. What it was not ready for has been said by whoever missed it."""
+        """Log each time that the worker becomes ready. The part that had to wait has logged the reason before."""
         if state is State.READY and self._told is not State.READY:
             _log.info("ready")
         self._told = state

@@ -94,7 +94,7 @@ def _content(envelope: DataEnvelope) -> tuple[object, ...]:
 
 
 def _written_otherwise(draw: st.DrawFn, wire: dict[str, Any]) -> dict[str, Any]:
-    """The same envelope, its keys in another order and with fields that nobody knows beside them; bodies as they were."""
+    """The same envelope with its keys in another order and with additional unknown fields; the bodies are unchanged."""
     fields = list(wire.items()) + [(f"x-{number}", draw(ANYTHING)) for number in range(draw(st.integers(0, 2)))]
     return {name: _otherwise(draw, name, value) for name, value in draw(st.permutations(fields))}
 

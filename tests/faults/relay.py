@@ -36,7 +36,7 @@ class Relay:
         self._delay_seconds = seconds
 
     def fall_silent(self) -> None:
-        """Nothing passes any more, and nobody is told: connections stay, new ones are taken."""
+        """Let nothing pass any more, without a sign to either side: connections stay open, new ones are accepted."""
         self._loop.call_soon_threadsafe(self._passes.clear)
 
     def cut(self) -> None:

@@ -55,7 +55,7 @@ def kill_storage(stage: Stage, chance: Random) -> None:
 
 
 def kill_storage_and_worker(stage: Stage, chance: Random) -> None:
-    """Whoever takes over finds out what the storage has forgotten."""
+    """Kill a worker and the storage. The worker that takes over finds out what the storage has forgotten."""
     kill_worker(stage, chance)
     kill_storage(stage, chance)
 

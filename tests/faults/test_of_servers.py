@@ -15,7 +15,7 @@ from tests.faults.strikes import kill_broker, kill_storage, kill_storage_and_wor
 pytestmark = pytest.mark.slow
 
 PATIENT = "payment-status-notification.resequencer.stash-timeout=3m"
-"""What waits does so for as long as whoever feeds is held up."""
+"""A stash time-out that is longer than a strike can delay the feeder, so that no wait ends before its envelope comes."""
 
 AWAY_SECONDS = 120
 ROOM_BYTES = 1 << 18

@@ -217,7 +217,7 @@ def test_another_strategy_is_refused_where_something_waits_in_a_unit(new_asked: 
 def test_a_guardian_that_raises_ends_the_worker_even_if_it_would_not_raise_again(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, part: str, times: int
 ) -> None:
-    """What it knows may be half done: a deadline taken from the heap, a decision that nobody kept."""
+    """The guardian's state may be half changed: a deadline taken from the heap, a decision that was not kept."""
     right, left = getattr(UnitRegistry, part), [times]
 
     def fail(self: UnitRegistry, *arguments: Any) -> Any:

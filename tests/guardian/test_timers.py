@@ -1,4 +1,4 @@
-"""One heap for whoever wants to be woken."""
+"""One heap for all keys that have an instant to wake at."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A pytest plugin for Thespian's own tests: whoever asks for `simpleSystemBase` gets ours."""
+"""A pytest plugin for Thespian's own tests: a test that asks for `simpleSystemBase` gets our base."""
 
 import sys
 from types import ModuleType

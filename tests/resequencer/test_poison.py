@@ -56,7 +56,7 @@ def driven(strategy: str, mistakes: Mistakes, stash_limit: int = 1_000, *, reinc
 
 
 def left(unit: Driven) -> list[tuple[str, int]]:
-    """What left in its order, dead letters apart: where those stand among the others is nobody's promise."""
+    """Return the output in its order, dead letters apart: their place among the notifications is not promised."""
     told = [("told", each.origin.offset) for each in unit.left if isinstance(each, Notification)]
     return told + sorted(("dead", each.record.origin.offset) for each in unit.left if isinstance(each, DeadLetter))
 

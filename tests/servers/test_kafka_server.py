@@ -71,7 +71,7 @@ def test_users_may_do_what_they_were_given_and_nothing_else(own_server: OwnServe
             produce(bootstrap, "forbidden", b"value", **options)
         assert not is_accepted(bootstrap, "allowed", **options | {"sasl_plain_password": "wrong"})
     produce(broker.tls_bootstrap, "forbidden", b"value", security_protocol="SSL", **tls)  # Without a name one may do all.
-    assert not is_accepted(broker.tls_bootstrap, "allowed", security_protocol="SSL")  # Trusting nobody.
+    assert not is_accepted(broker.tls_bootstrap, "allowed", security_protocol="SSL")  # A client without trusted certificates.
 
 
 def leaders(broker: KafkaServer, topic: str) -> list[int]:

@@ -34,7 +34,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def redis_port_is_taken() -> Iterator[None]:
-    """By us, if nobody else has it."""
+    """Take the Redis port, unless another process has it already."""
     with ExitStack() as stack:
         if is_free(PORTS["redis"]):
             stack.enter_context(socket.create_server((LOOPBACK, PORTS["redis"])))

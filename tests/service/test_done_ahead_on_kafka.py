@@ -46,7 +46,7 @@ def test_where_retention_took_only_what_was_done_reading_goes_on_behind_it(kafka
 
 
 def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(own_server: Callable[..., Any]) -> None:
-    """Else what came since would be taken for what was done, and nobody be told."""
+    """Else records that came since would be taken for done ones, and no notification would be sent for them."""
     broker: KafkaServer = own_server(KafkaServer).start()
     with closing(KafkaStage(broker, partitions=1)) as stage:
         stage.send(envelope("held", 2))

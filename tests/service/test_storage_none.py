@@ -260,7 +260,7 @@ def cut(service: Service, length: int) -> None:
 
 
 def test_a_file_that_was_cut_and_appended_to_is_refused_where_what_was_done_ahead_was_cut_off(service: Service) -> None:
-    """Else what was appended would be taken for what was done, and nobody be told."""
+    """Else the appended lines would be taken for done ones, and no notification would be sent for them."""
     first = eight_ahead_of_one_that_waits(service)
     read_to = service.input_size()
     cut(service, first)

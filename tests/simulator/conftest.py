@@ -72,7 +72,7 @@ def run(tmp_path: Path) -> Callable[..., Run]:
 
 @pytest.fixture
 def known_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """The same without a directory: whoever asks for the same fields gets the same run, which nobody may change."""
+    """The same without a directory. Tests that ask for the same fields share one run and must not change it."""
 
     def known_run(**fields: Any) -> Run:
         plan = Plan(**({"units": 60, "seed": 7} | fields))

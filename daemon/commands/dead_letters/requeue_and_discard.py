@@ -1,4 +1,4 @@
-"""`dead-letters requeue` and `discard`: each dead letter is told what became of it."""
+"""`dead-letters requeue` and `discard`, with a report of what happened to each dead letter."""
 
 import sys
 from argparse import Namespace
@@ -20,11 +20,13 @@ from daemon.exit_code import ExitCode
 
 
 def requeue(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
-    """In the order in which they were set aside, however they are named; before that, what a crash left begun is ended.
+    """Requeue dead letters in the order in which they were set aside, however they are named.
+
+    Before that, finish the requeueing that a crash interrupted.
 
     Raises:
-        DeadLettersInUse: By somebody else.
-        TransportUnavailable: No room, or no answer. What was told is done; the same call again does the rest, once.
+        DeadLettersInUse: Another command uses them.
+        TransportUnavailable: No room, or no answer. Reported dead letters are done; the same call again does the rest, once.
     """
     if not _says_which(arguments):
         return _refused("give numbers, --reason or --all (exactly one of these); --again needs numbers")
@@ -36,7 +38,7 @@ def requeue(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
 
 
 def discard(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
-    """Note who says that nothing is to be done, and why. Raises as `requeue`."""
+    """Note that nothing is to be done, who decided it, and why. Raises as `requeue`."""
     with DeadLetterReport(as_json=arguments.json) as report:
         decisions = _Decisions(store, report)
         decisions.begin()

@@ -115,7 +115,7 @@ class Substitutions:
 
 
 class _Unresolvable(Exception):
-    """Says why; whoever knows the key makes a refusal of it."""
+    """The reason why a value cannot be resolved. The caller, which knows the key, turns it into a refusal."""
 
 
 def _text(value: ConfigValues) -> str:

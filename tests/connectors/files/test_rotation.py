@@ -1,4 +1,4 @@
-"""Full outputs get another name, and nothing is lost or doubled by it: whoever reads them all has everything once, in order."""
+"""Full outputs get another name, and this loses and doubles nothing: all files together hold everything once, in order."""
 
 import errno
 import json

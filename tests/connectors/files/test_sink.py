@@ -150,7 +150,7 @@ IMPOSSIBLE = [
     ENTRY % b'"offset":1,"beyond":[[1,1000000000000000]]',
     b'{"format":1,"lengths":{"notifications.jsonl":-1},"partitions":[]}',
 ]
-"""Nobody but a person's hand writes these."""
+"""Contents that the service never writes; only a person can."""
 
 
 @pytest.mark.parametrize(

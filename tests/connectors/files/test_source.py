@@ -205,7 +205,7 @@ def test_a_poll_is_bounded_in_bytes_too(transport, write):
 
 def test_an_end_is_that_of_the_last_complete_line_before_the_records_were_read(settings, write):
     class Growing(SystemFiles):
-        """Somebody appends a line whenever the source reads a chunk."""
+        """Appends a line whenever the source reads a chunk."""
 
         grows = False
 

@@ -224,7 +224,7 @@ class KafkaStage:
     def undecided_position(
         self, partition: Partition, offset: int, metadata: str = "", transactional_id: str = "", *, is_killed: bool = False
     ) -> Iterator[None]:
-        """Decided at the end, unless whoever began it is killed."""
+        """Leave the position undecided within the context. Its transaction commits at the end, unless `is_killed`."""
         options = {"transactional_id": transactional_id or uuid4().hex, "retry_backoff_ms": 5}
         with closing(KafkaProducer(bootstrap_servers=self.bootstrap, **options)) as producer:
             producer.init_transactions()

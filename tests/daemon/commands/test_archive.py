@@ -1,4 +1,4 @@
-"""`resequencer archive`: only what nobody needs any more goes, and afterwards everything works as before."""
+"""`resequencer archive` moves only what is not needed any more, and afterwards everything works as before."""
 
 import gzip
 import json

@@ -10,7 +10,7 @@ from daemon.supervision.stop_signal import StopSignal
 
 
 class Failing:
-    """Archives so many records each time before the brokers are away once more; at the end of its list somebody stops it."""
+    """Archives so many records in each run before the brokers are away again. The last run also sets the stop signal."""
 
     def __init__(self, stop: "Waitless", *records: int) -> None:
         self.records = 0
@@ -40,7 +40,7 @@ class Waitless(StopSignal):
         return self.is_over
 
     def wait(self, milliseconds: int) -> None:
-        """Nobody has to."""
+        """Return at once: no test has to wait."""
 
 
 def test_brokers_that_are_away_are_told_of_once_and_again_once_they_were_back(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`resequencer simulate` and `verify`: what nobody worked on is lost, and that is said."""
+"""`resequencer simulate` and `verify`: input that no service processed is reported as lost."""
 
 import json
 from pathlib import Path

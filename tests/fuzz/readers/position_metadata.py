@@ -1,4 +1,4 @@
-"""Target `position-metadata`: what stands beside a committed offset is ours as it was written, or taken for somebody else's."""
+"""Target `position-metadata`: the metadata of a committed offset is ours exactly as written, or counts as another program's."""
 
 from pathlib import Path
 from random import Random

@@ -211,7 +211,7 @@ def test_additional_information_follows_the_reason(transaction_of: Callable[...,
 def test_a_narrative_reason_is_followed_by_a_narrative(
     reason: str | None, own: tuple[str, ...], transaction_of: Callable[..., Any], data_of: Callable[..., Any]
 ) -> None:
-    """ISO's StatusReasonRule. Nobody has to have said one; then that is what it says."""
+    """ISO's StatusReasonRule. Without a narrative in the settings, the report has NOTPROVIDED."""
     settings = NotificationSettings([NotificationSetting("PaymentInitiationFlow", "E", "RJCT", reason, own)])
     for said in ("NARR", None):
         (information,) = transaction_of(data_of(), "E", said, settings=settings).get("StsRsnInf", [{}])

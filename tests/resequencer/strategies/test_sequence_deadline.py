@@ -1,4 +1,4 @@
-"""SEQUENCE when numbers are lost: only the deadline moves on, and it strands nobody."""
+"""SEQUENCE when numbers are lost: only the deadline releases the next envelopes, and it leaves none behind."""
 
 import pytest
 from harness.driving import Envelopes, drive

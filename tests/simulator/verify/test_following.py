@@ -29,7 +29,7 @@ ROUGH: dict[str, Any] = {"losses": 0.05, "late": 0.05, "garbage": 0.02, "duplica
 
 
 class Followed:
-    """A faultless run that is written bit by bit, and whoever follows it."""
+    """A run without faults that is written bit by bit, and the reader that follows it."""
 
     def __init__(self, directory: Path, run: Any, output: Any) -> None:
         directory.mkdir()

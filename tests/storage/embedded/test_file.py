@@ -161,7 +161,10 @@ def test_a_directory_in_the_place_of_the_file_is_refused(embedded):
 
 @contextmanager
 def without_roots_rights(directory: Path):
-    """Root may do everything: as root, be nobody meanwhile, whom the directory and what lies in it belong to."""
+    """Drop root's rights within the context, because root may do everything.
+
+    The directory and its files then belong to the user without rights (id `NOBODY`) that the process becomes.
+    """
     if os.geteuid() != 0:
         yield
         return

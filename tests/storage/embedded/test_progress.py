@@ -1,4 +1,4 @@
-"""What somebody who owns nothing sees of a partition, and that he leaves no trace."""
+"""What a reader that owns nothing sees of a partition, and that the reader leaves no trace."""
 
 import pytest
 

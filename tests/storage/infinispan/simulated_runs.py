@@ -1,7 +1,7 @@
 """Random runs of a partition on a cache in memory: owners that come, go, die in the midst of a request, and come late.
 
-A run follows from its seed. Whatever an owner is told is compared with a simple model, and whatever lies in the cache in the end
-must be needed by somebody. Partitions that share a cache have clocks that differ.
+A run follows from its seed. Each answer to an owner is compared with a simple model, and each entry that is in the cache at the
+end must still be needed. Partitions that share a cache have clocks that differ.
 """
 
 from collections.abc import Callable
@@ -62,9 +62,9 @@ class Connection(MemoryCache):
 
 
 class Owner:
-    """Somebody who opened the partition.
+    """A worker that opened the partition.
 
-    `in_memory` are the units that it knows, `refused` are units that it was told do not exist although the model has them.
+    `in_memory` are the units that it knows. `refused` are units that the storage reported as missing although the model has them.
     """
 
     def __init__(self, connection: Connection, store: InfinispanPartitionStore, storage: InfinispanStorage) -> None:
@@ -131,7 +131,7 @@ class SimulatedRun:
         self.owner.connection.dies_in = None
 
     def clear_up(self) -> None:
-        """Until nothing is left that could be deleted; as somebody who never fails."""
+        """Commit, as an owner whose requests never fail, until nothing is left that could be deleted."""
         self._look_at_everything()
         self.failing = 0.0
         self.owner = self._come()
@@ -139,7 +139,7 @@ class SimulatedRun:
             self._store(self._next(()))
 
     def leaked(self) -> set[str]:
-        """What nobody needs."""
+        """Return the names in the cache that no part of the partition needs."""
         contents = self.owner.store._contents
         prefix = f"{self.owner.store._link.name}:"
         needed = {prefix + name for name in everything(contents.as_root())}

@@ -43,7 +43,7 @@ class InfinispanHarness:
         return storage
 
     def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:
-        """The counter moves, but whoever moved it never hears of it."""
+        """Commit so that the counter moves, but lose the answer to the request that moved it."""
         cache = store._link._cache
         moving = cache.compare_and_set
 

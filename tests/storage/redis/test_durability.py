@@ -1,4 +1,7 @@
-"""What a Redis server promises: warned of at the takeover, refused where nobody would notice, and waited for with replicas."""
+"""What a Redis server promises about durability.
+
+The service warns at the takeover, refuses settings whose losses would go unnoticed, and waits for replicas.
+"""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""`resequencer audit` as an operator has it: what a running service let out, and what somebody took away from it."""
+"""`resequencer audit` as an operator runs it: on the output of a running service, whole and with a part taken away."""
 
 import json
 from pathlib import Path

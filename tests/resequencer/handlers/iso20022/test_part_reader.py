@@ -24,7 +24,7 @@ def assert_same(reader: PartReader, body: bytes) -> None:
 
 
 def test_a_payment_that_the_schema_accepts_is_read_at_once(sample_payments: dict[str, list[Payment]]) -> None:
-    """Otherwise the fast way would be there for nobody."""
+    """Otherwise no payment would take the fast way."""
     current = [each for payments in sample_payments.values() for each in payments if "MsgNmId" not in each[0]]
     parts = [
         (reader, json.dumps(part, ensure_ascii=False).encode())
