@@ -1,4 +1,4 @@
-"""A campaign: a service is fed and struck, then drained, and what left is verified by the project's own means."""
+"""A campaign: a service is fed and struck by faults, then drained, and `resequencer verify` checks its output."""
 
 import json
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from tests.faults.storages import STORAGES
 from tests.faults.strikes import Strike
 
 _IDLE_SECONDS = 2 * LONGEST_WAIT_SECONDS
-"""With storage none what is rebuilt after a fault may wait for its deadline, in silence."""
+"""With storage `none`, units that are rebuilt after a fault may wait for their deadlines without any output."""
 
 DEVIATIONS = ("lost", "doubled", "out of order")
 QUIET = ("--losses", "0", "--late", "0", "--garbage", "0.5%", "--conflicts", "0.2%")
 
 
 class Campaign:
-    """Strikes at moments that chance picks: in the middle of the work, or of the recovery from the strike before."""
+    """Strikes at random moments: in the middle of the work, or of the recovery from the strike before."""
 
     def __init__(self, stage: Stage, fault: str, seed: int, *arguments: str) -> None:
         self.stage = stage
@@ -34,12 +34,12 @@ class Campaign:
         self._feeder = Feeder(stage, *QUIET, *arguments)
 
     def begin(self) -> None:
-        """Until the service has something to do."""
+        """Wait until the service has read its first records."""
         self.wait_for(lambda: self._feeder.has_failed or any(self.stage.read_to().values()), "it is fed")
         self._feeder.check()
 
     def strike(self, strike: Strike, chance: Random) -> None:
-        """And, the first time and about every other one, see to it that the service recovers."""
+        """Strike. After the first strike, and after about every second one, wait until the service has recovered."""
         sleep(chance.uniform(0.2, 3))
         self._feeder.check()
         began_at = self._tell(strike.__name__)
@@ -52,14 +52,14 @@ class Campaign:
         self._tell(f"{strike.__name__} took {monotonic() - began_at:.1f} s")
 
     def wait_for(self, question: Callable[[], object], what: str, seconds: float = LONGEST_WAIT_SECONDS) -> None:
-        """Fails with the end of the service's log."""
+        """Wait until the answer is true; a failure shows the end of the service's log."""
         try:
             wait_until(question, what, seconds, 0.05)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self._last_words()}") from error
 
     def finish(self) -> Row:
-        """Feed to the end, drain, verify. What it returns is to be noted before it is judged."""
+        """Feed to the end, drain, verify. Record the returned row before `judge`, which may fail."""
         self._feeder.stop()
         self._feeder.check()
         ends = self.stage.ends()
@@ -82,7 +82,7 @@ class Campaign:
         )
 
     def judge(self, row: Row) -> None:
-        """Nothing may be wrong, and what repeats only where the storage really lost something."""
+        """Check that nothing is wrong, and that notifications are marked as repeated only if the storage can lose data."""
         assert self.verdict["good"], (self.verdict["counts"], self.verdict["examples"])
         assert STORAGES[row.storage].forgets or row.possible_duplicates == 0
 
@@ -90,7 +90,7 @@ class Campaign:
         self._feeder.stop()
 
     def _verify(self) -> Any:
-        """Asked again if the broker does not answer: a busy machine may keep it waiting."""
+        """Run `resequencer verify`, again if the broker does not answer, as on a busy machine."""
         said = wait_until(
             lambda: self.stage.verb("verify", "--json", seconds=600).stdout, "it is verified", LONGEST_WAIT_SECONDS, 1
         )

@@ -1,4 +1,4 @@
-"""How often each storage's service is struck, in `make faults` and in `make test`."""
+"""How often the service with each storage is struck, in `make faults` and in `make test`."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def each_storage(**times: int | tuple[int, int]) -> list[Any]:
-    """Parameters: storages by name, each with its strikes in `make faults`, and in `make test` if there are any."""
+    """Return test parameters: storages by name, each with its strikes in `make faults`, and in `make test` if there are any."""
     return [_parameter(storage, *(given if isinstance(given, tuple) else (given, 0))) for storage, given in times.items()]
 
 

@@ -1,4 +1,4 @@
-"""Campaigns of faults: all of them with FAULTS=all, else a short choice. FAULT_SEED=N picks their moments."""
+"""Campaigns of faults: all of them with FAULTS=all, else a short choice. FAULT_SEED=N determines the moments of the strikes."""
 
 import os
 import zlib
@@ -17,10 +17,10 @@ from tests.faults.stage import Stage
 IS_ALL = os.environ.get("FAULTS") == "all"
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
 SEED = int(os.environ.get("FAULT_SEED") or zlib.crc32(RUN.encode()) % 1_000_000)
-"""The same in all processes of a run."""
+"""The seed of the strikes, the same in all processes of a run."""
 
 UNITS, RATE = ("250", "200/s") if IS_ALL else ("60", "150/s")
-"""Of each simulation. Its last lines are what a campaign waits for at its end."""
+"""The size and the rate of each simulation. A campaign waits at its end for the last lines of a simulation."""
 
 
 class Opens(Protocol):
@@ -28,7 +28,7 @@ class Opens(Protocol):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A campaign without a short form is left out, unless all were asked for."""
+    """Leave out the campaigns without a short form, unless FAULTS=all."""
     left_out = [each for each in items if not IS_ALL and _times(each) == 0]
     if left_out:
         items[:] = [each for each in items if each not in left_out]
@@ -43,9 +43,9 @@ def times(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def campaign(own_server: Callable[..., Any], tmp_path: Path, record_property: Callable[[str, object], None]) -> Opens:
-    """Opens a campaign; when that is left, everything is drained, verified, noted and judged.
+    """A maker of campaigns. At the end of its context a campaign is drained, verified, recorded and judged.
 
-    `overrides` are the service's, `arguments` the simulator's beyond what it does in each campaign.
+    `overrides` are for the service. `arguments` are for the simulator, in addition to those of every campaign.
     """
 
     @contextmanager
@@ -63,7 +63,7 @@ def campaign(own_server: Callable[..., Any], tmp_path: Path, record_property: Ca
             finally:
                 campaign.give_up()
             print("\n".join(render([row])), flush=True)
-            record_property(PROPERTY, list(row))  # Which, unlike a row, finds its way from one process to another.
+            record_property(PROPERTY, list(row))  # A list can go from one process to another; a row cannot.
             campaign.judge(row)
         finally:
             stage.close()
@@ -73,11 +73,11 @@ def campaign(own_server: Callable[..., Any], tmp_path: Path, record_property: Ca
 
 @pytest.fixture
 def chance(request: pytest.FixtureRequest) -> Random:
-    """What the test itself draws from."""
+    """The random numbers of the test itself."""
     return Random(f"{SEED}/{request.node.nodeid}")
 
 
 def _times(item: pytest.Item) -> int | None:
-    """None of a test that is no campaign."""
+    """Return how often the test strikes; None if it is no campaign."""
     marker = item.get_closest_marker("faults")
     return None if marker is None else marker.kwargs["all" if IS_ALL else "short"]

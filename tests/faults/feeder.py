@@ -1,4 +1,4 @@
-"""Feeds a service at a rate for as long as it is struck: one simulation after the other, each with a seed of its own."""
+"""Feeds a service at a rate while it is struck: one simulation after the other, each with a seed of its own."""
 
 import json
 from itertools import count
@@ -13,7 +13,7 @@ _SECONDS = 900
 
 
 class Feeder:
-    """`stop` lets the simulation that is under way come to its end, for only then is it known what to expect."""
+    """`stop` lets the current simulation finish, because only then is the expected output known."""
 
     def __init__(self, stage: "Stage", *arguments: str) -> None:
         self.lines = 0
@@ -30,7 +30,7 @@ class Feeder:
         return self._failure is not None
 
     def check(self) -> None:
-        """Fails if it could not go on."""
+        """Fail if the feeder could not continue."""
         assert self._failure is None, self._failure
 
     def stop(self) -> None:
@@ -44,7 +44,7 @@ class Feeder:
                 seed = next(self._seeds)
 
     def _simulate(self, seed: int) -> bool:
-        """Whether it was written; not where the broker was away from the beginning."""
+        """Return whether the simulation was written. It was not if the broker was away from the beginning."""
         before = self._expected_bytes()
         done = self._stage.verb("simulate", "--json", "--seed", str(seed), *self._arguments, seconds=_SECONDS)
         if done.returncode == 0:

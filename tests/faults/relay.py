@@ -1,4 +1,4 @@
-"""A port in front of another one, which does to what passes what a bad network does."""
+"""A port in front of another port, which treats the traffic as a bad network does."""
 
 import asyncio
 import socket
@@ -32,7 +32,7 @@ class Relay:
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     def slow_down(self, seconds: float) -> None:
-        """From now on each piece waits up to twice as long before it passes; those behind it wait with it."""
+        """Delay each piece of data, from now on, by up to twice as many seconds; the pieces behind it wait with it."""
         self._delay_seconds = seconds
 
     def fall_silent(self) -> None:
@@ -40,11 +40,11 @@ class Relay:
         self._loop.call_soon_threadsafe(self._passes.clear)
 
     def cut(self) -> None:
-        """Every connection is reset; new ones are taken."""
+        """Reset every connection. New ones are accepted."""
         self._do(self._cut())
 
     def half_close(self) -> None:
-        """Every client hears that the server will say nothing more, and may go on talking to it."""
+        """Close every connection on the server's side: clients read its end, but may continue to write."""
         self._do(self._half_close())
 
     def mend(self) -> None:
@@ -76,7 +76,7 @@ class Relay:
                 each.transport.abort()
 
     async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        with suppress(OSError, RuntimeError):  # The latter: what was half closed already is written to.
+        with suppress(OSError, RuntimeError):  # RuntimeError: the other side is half closed already.
             while data := await source.read(_AT_ONCE):
                 if self._delay_seconds:
                     await asyncio.sleep(self._chance.uniform(0, 2 * self._delay_seconds))
@@ -88,7 +88,7 @@ class Relay:
     async def _cut(self) -> None:
         for pair in list(self._connections.items()):
             for each in pair:
-                with suppress(OSError):  # It has just ended by itself.
+                with suppress(OSError):  # The connection has just ended by itself.
                     each.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
                 each.transport.abort()
 

@@ -24,14 +24,14 @@ from tests.faults.storages import STORAGES, prepare
 PARTITIONS = 4
 SESSION_SECONDS = 6
 LONGEST_WAIT_SECONDS = 240
-"""For whatever has to happen some time: a machine may be very busy."""
+"""The time-out for everything that must happen at some time: a machine may be very busy."""
 
 _CONSUMER = f"{INGRESS}.kafka.consumer"
 _CLIENTS = f"{_CONSUMER}.kafka-clients"
 
 
 class Stage:
-    """`relays` stand between the workers and each server if it `is_relayed`; who feeds and who verifies goes straight there."""
+    """With `is_relayed`, `relays` stand between the workers and each server. Feeder and verifier connect directly."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Stage:
         wait_until(self.holds_all, "every partition is held", LONGEST_WAIT_SECONDS, 0.1)
 
     def another(self) -> Daemon:
-        """A second service of the same group, as on another machine, not started yet."""
+        """Return another service of the same group, as on another machine, not started yet."""
         name = f"other-{len(self._others)}"
         own = f"{_CLIENTS}.group.instance.id={self._name}-{name}"
         self._others.append(Daemon(OperatedService(self.directory / name, *self._overrides, own)))
@@ -77,11 +77,11 @@ class Stage:
         for relay in self.relays:
             relay.close()
 
-    # What is known of it
+    # The state of the service
 
     @property
     def report(self) -> ServiceReport:
-        """Of the first service."""
+        """The report of the first service."""
         reports = wait_until(lambda: find_reports(self.service.run_directory), "it reports")
         return service_report(reports, SystemClock().now(), is_running=True)
 
@@ -90,7 +90,7 @@ class Stage:
         return report.state == State.READY and len(report.whole.partitions) == PARTITIONS
 
     def read_to(self) -> dict[str, int]:
-        """How far any worker of any service says it has read; what a dead one said stays true."""
+        """Return how far the workers of all services have read, by their reports. The last report of a dead worker is valid."""
         found: dict[str, int] = {}
         for each in (self.daemon, *self._others):
             for report in find_reports(each.service.run_directory):
@@ -103,29 +103,29 @@ class Stage:
         return all(read_to.get(partition, 0) >= end for partition, end in ends.items())
 
     def is_idle(self, ends: dict[str, int]) -> bool:
-        """Whether everything up to `ends` was read, has left, and nothing waits."""
+        """Whether everything up to `ends` was read, its output has left, and nothing waits."""
         report = self.report.whole
         unpublished = sum(each.unpublished for each in report.partitions)
         return self.holds_all() and self.has_read(ends) and report.units.waiting == 0 and unpublished == 0
 
     def ends(self) -> dict[str, int]:
-        """How far the input goes by now; waits for the broker."""
+        """Return the ends of the input partitions; wait for the broker."""
 
         names = [TopicPartition(self.topics[0], number) for number in range(PARTITIONS)]
         ends = self._ask(lambda reader: reader.end_offsets(names, timeout_ms=5_000))
         return {f"{each.topic}-{each.partition}": end for each, end in ends.items()}
 
     def possible_duplicates(self) -> int:
-        """So many notifications carry the mark."""
+        """Count the notifications with the mark."""
         found = self._ask(lambda reader: read_to_end(reader, self.topics[1]))
         return sum(any(name == "possible-duplicate" for name, _ in each.headers) for each in found)
 
     def verb(self, *arguments: str, seconds: float) -> Any:
-        """Another verb with the service's configuration, straight at the broker."""
+        """Run another command with the service's configuration, connected directly to the broker."""
         return self.service.verb(*arguments, "--set", _at(self.broker.bootstrap), seconds=seconds)
 
     def _ask(self, question: Callable[[KafkaConsumer], Any]) -> Any:
-        """What a reader of committed records is told; a broker that does not answer is asked again."""
+        """Return the answer to a reader of committed records; repeat the question if the broker does not answer."""
         options = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
 
         def ask() -> tuple[Any] | None:
@@ -138,7 +138,7 @@ class Stage:
         (answer,) = wait_until(ask, "the broker answers", LONGEST_WAIT_SECONDS, 0.1) or (None,)
         return answer
 
-    # Its making
+    # Setup
 
     def _start_servers(self) -> None:
         for relay in self.relays[:1]:
@@ -179,7 +179,7 @@ def _at(bootstrap: str) -> str:
 
 
 def _relayed(ports: Any, relay: Relay) -> KafkaSettings:
-    """A listener that calls itself by the relay's port, beside the one that calls itself by its own."""
+    """Return settings with a second listener. It advertises the relay's port; the first one advertises its own."""
     own, behind, controller = (f"127.0.0.1:{ports[name]}" for name in ("kafka", "tls", "controller"))
     relay.target = ports["tls"]
     return KafkaSettings(

@@ -16,7 +16,7 @@ _INFINISPAN = f"{NOTIFICATION}.storage.infinispan"
 
 
 class Storage(NamedTuple):
-    """`port` is the name of the server's port. What it loses with its process is given by `forgets`."""
+    """`port` is the name of the server's port. `forgets` is whether the server loses data when its process dies."""
 
     overrides: tuple[str, ...]
     kind: Callable[..., Server] | None = None
@@ -26,12 +26,12 @@ class Storage(NamedTuple):
     forgets: bool = False
 
     def overrides_on(self, port: int | None) -> list[str]:
-        """For a service that finds the server at this port."""
+        """Return the overrides for a service that finds the server at this port."""
         return [*self.overrides, *([self.url.format(port)] if self.url else [])]
 
 
 def prepare(name: str, server: Any) -> None:
-    """Once it runs: what an operator has done to it by then."""
+    """Prepare the running server as an operator does before the service starts."""
     if name == "infinispan in memory":
         server.create_cache(CACHE, _IN_MEMORY)
 

@@ -1,4 +1,4 @@
-"""What is done to a service and its servers, by the real means. Each returns when all that it took away is back."""
+"""The strikes against a service and its servers, by real means. Each returns when everything that it stopped is back."""
 
 import os
 import signal
@@ -16,13 +16,13 @@ from tests.faults.stage import LONGEST_WAIT_SECONDS, SESSION_SECONDS, Stage
 Strike = Callable[[Stage, Random], None]
 
 _MOST_EXITS, _WITHIN_SECONDS = 8, 61
-"""A supervisor gives up at the tenth exit in a slot within a minute."""
+"""Fewer exits than a supervisor tolerates: it gives up at the tenth exit in a slot within a minute."""
 
 _exits: defaultdict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=_MOST_EXITS))
 
 
 def kill_worker(stage: Stage, chance: Random) -> None:
-    """One that may just have been started, too."""
+    """Kill a worker, perhaps one that was just started."""
     slot, now = chance.randrange(2), monotonic()
     recent = _exits[str(stage.directory), slot]
     if len(recent) == _MOST_EXITS and now - recent[0] < _WITHIN_SECONDS:
@@ -35,7 +35,7 @@ def kill_worker(stage: Stage, chance: Random) -> None:
 
 
 def pause_worker(stage: Stage, chance: Random) -> None:
-    """Longer than its session lasts: the group gives its partitions away, and then it goes on where it stood."""
+    """Pause a worker for longer than its session: the group reassigns its partitions, and then the worker continues."""
     slot = chance.randrange(2)
     worker = _send(stage.daemon, slot, signal.SIGSTOP)
     sleep(SESSION_SECONDS + chance.uniform(1, 5))
@@ -65,7 +65,7 @@ def pause_storage(stage: Stage, chance: Random) -> None:
 
 
 def join_and_leave(stage: Stage, chance: Random) -> None:
-    """Two rebalances: another service comes, and goes in good order or dies with all its workers."""
+    """Cause two rebalances: another service joins, and then stops normally or dies with all its workers."""
     other = stage.another()
     other.start()
     sleep(chance.uniform(0, 4))
@@ -94,7 +94,7 @@ def slow_down(stage: Stage, chance: Random) -> None:
 
 
 def fall_silent(stage: Stage, chance: Random) -> None:
-    """And then what was sent is lost, or comes late."""
+    """Let a connection fall silent. The data that was sent meanwhile is lost, or comes late."""
     relay = chance.choice(stage.relays)
     relay.fall_silent()
     sleep(chance.uniform(1, 12))
@@ -112,7 +112,7 @@ NETWORK: Mapping[str, Strike] = {
 
 
 def _send(daemon: Daemon, slot: int, number: signal.Signals) -> int:
-    """To the worker in the slot, once there is one."""
+    """Send the signal to the worker in the slot, as soon as there is one. Return its process id."""
     while True:
         worker = wait_until(lambda: daemon.find_worker(slot), f"a worker in slot {slot}", LONGEST_WAIT_SECONDS)
         assert worker is not None

@@ -1,4 +1,4 @@
-"""Everything that may happen, one thing on top of the other."""
+"""All strikes together, one on top of another."""
 
 from random import Random
 
@@ -20,7 +20,7 @@ from tests.faults.strikes import (
 pytestmark = pytest.mark.slow
 
 FIRST = (kill_worker, kill_broker, kill_storage, pause_worker, NETWORK["connections reset"])
-"""What the short form has, in an order of its own each time."""
+"""The strikes of the short form, in a random order each time."""
 
 REST = (join_and_leave, pause_broker, pause_storage, *NETWORK.values(), kill_worker, kill_worker, kill_worker)
 OF_STORAGES = (kill_storage, pause_storage)

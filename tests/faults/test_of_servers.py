@@ -85,7 +85,7 @@ def says_it_is_full(stage: Stage) -> bool:
 
 
 def limit_memory(server: RedisServer, leaves: int | None) -> None:
-    """To what is used and `leaves` bytes; to no limit if that is None."""
+    """Limit the memory to what is used plus `leaves` bytes; remove the limit if `leaves` is None."""
     client = server.client()
     try:
         used = int(client.info("memory")["used_memory"])

@@ -1,4 +1,4 @@
-"""Workers that are killed, paused, and joined and left by others under load."""
+"""Workers that are killed and paused under load, and that other workers join and leave."""
 
 from random import Random
 
@@ -17,7 +17,7 @@ WAITS = "payment-status-notification.resequencer.stash-timeout=30s"
 
 @pytest.mark.parametrize("storage", each_storage(redis=50, infinispan=30, none=(30, 2)))
 def test_killed_workers_lose_double_and_misplace_nothing(campaign: Opens, times: int, chance: Random, storage: str) -> None:
-    """On Redis they are static members, who have their partitions again as soon as they are back."""
+    """On Redis the workers are static members: they have their partitions again as soon as they are back."""
     member = (STATIC,) if storage == "redis" else ()
     with campaign("kill -9 of a worker", storage, WAITS, *member, arguments=LOSSES) as under_way:
         for _ in range(times):

@@ -1,4 +1,4 @@
-"""The relay does to what passes what it was told, so that a campaign that finds nothing has not merely done nothing."""
+"""The relay disturbs the traffic as requested. Otherwise a campaign without findings would prove nothing."""
 
 import socket
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def relay(server: socket.socket) -> Iterator[Relay]:
 
 @pytest.fixture
 def ends(relay: Relay, server: socket.socket) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Of one connection: the client's and the server's."""
+    """The two ends of one connection: the client's and the server's."""
     with socket.create_connection(("127.0.0.1", relay.port), 60) as client:
         accepted, _ = server.accept()
         accepted.settimeout(60)

@@ -1,4 +1,4 @@
-"""A service in a directory of its own, in main memory where the system has such a place."""
+"""A service in a directory of its own, in main memory if the system has such a directory."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,5 +28,5 @@ def new_service() -> Iterator[Callable[..., Service]]:
 
 @pytest.fixture
 def service(new_service: Callable[..., Service]) -> Service:
-    """SEQUENCE on the embedded storage."""
+    """A service with strategy SEQUENCE and the embedded storage."""
     return new_service()

@@ -1,4 +1,4 @@
-"""Retention counts only time in which a partition was caught up: a long absence forgets nothing that is still needed."""
+"""Retention counts only the time in which a partition was caught up, so a long absence forgets no unit that is needed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def tell_second(service: Service) -> None:
 
 
 def read_one_by_one(service: Service) -> None:
-    """As the worker does: it looks for what is to be forgotten after its first cycle."""
+    """Read as the worker does: it expires idle units after each cycle, from its first cycle on."""
     for _ in range(2 * len(UNITS) + 10):
         service.cycle.run_once()
         service.cycle.expire()
@@ -84,7 +84,7 @@ def test_a_clock_that_jumps_ahead_while_all_is_read_moves_the_caught_up_clock_by
 
 @pytest.mark.parametrize("storage", ["embedded", "none"])
 def test_what_is_in_memory_is_kept_while_a_cycle_is_held_up(new_service: Callable[..., Service], storage: str) -> None:
-    """The output is away for longer than the retention; what the next cycle goes on from must be there."""
+    """The output is away for longer than the retention. The units that the next cycle needs must still be in memory."""
     service = new_service(storage=storage, acknowledge_handled=storage == "none", batch_size=1)
     publishing = []
 

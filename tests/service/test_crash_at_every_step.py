@@ -1,4 +1,4 @@
-"""The worker is killed at every step, and loses answers and partitions: what leaves is what leaves when nothing happens."""
+"""The worker is killed at every step, and loses answers and partitions: the output is that of a run without faults."""
 
 import re
 
@@ -9,11 +9,11 @@ from harness.crashes.simulation import crash_at, reference, replay_command, simu
 from harness.workloads.shuffled import workload
 
 SMALL = 11
-"""The seed of the workload that is struck at each of its steps in turn."""
+"""The seed of the workload whose steps are all struck, one per run."""
 
 
 def assert_all_is_well(seeds: range, forgets: Forgets) -> int:
-    """How often the worker was killed."""
+    """Check the run of each seed. Return how often the worker was killed."""
     crashes = 0
     for seed in seeds:
         outcome = simulate(seed, forgets)
@@ -23,7 +23,7 @@ def assert_all_is_well(seeds: range, forgets: Forgets) -> int:
 
 
 def find_identity(line: bytes) -> str | None:
-    """The envelope id in a line or a value, None in garbage."""
+    """Return the envelope id in a line or a value, None in garbage."""
     found = re.search(rb'"uniqueId":"(uow-[^"]+)"', line)
     return found[1].decode() if found else None
 

@@ -1,4 +1,4 @@
-"""What is done ahead of a position, and a log of which something is gone, on a real broker with storage `none`."""
+"""Records done ahead of a position, and a log that lost a part of them, on a real broker with storage `none`."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def told(stage: KafkaStage) -> list[str]:
-    """Of which units, in order."""
+    """Return the units of the notifications, in order."""
     return [each.key.decode() for each in stage.outputs()]
 
 
@@ -26,7 +26,7 @@ def envelope(unit: str, sequence: int) -> bytes:
 
 
 def live(stage: KafkaStage) -> None:
-    """Until everything is read; then the worker is killed."""
+    """Run a worker until everything is read, then kill it."""
     with closing(KafkaWorker(stage)) as run:
         run.live_until_read()
 

@@ -1,4 +1,4 @@
-"""Workers that die of an envelope, in one process: whatever the order, it alone is set aside, and whatever else dies besides."""
+"""Workers that die of an envelope, in one process. Only this envelope is set aside, in any order and beside other exits."""
 
 from itertools import permutations
 
@@ -16,7 +16,7 @@ KILLER = "uow-1#A#2"
 
 
 class Exited(KeyboardInterrupt):
-    """The process is gone: nothing that catches errors sees it."""
+    """The exit of the process. No handler of errors catches it."""
 
     def __init__(self, code, held):
         self.code = code
@@ -24,7 +24,7 @@ class Exited(KeyboardInterrupt):
 
 
 class Deadly:
-    """A handler around another that ends its worker on one envelope, with these codes; then it does no more."""
+    """A handler that ends its worker on one envelope, once with each of these codes. Otherwise it calls the inner handler."""
 
     def __init__(self, handler, memory, codes):
         self._handler = handler
@@ -40,7 +40,7 @@ class Deadly:
 
 
 class Workers:
-    """A service whose worker is started again by a supervisor that counts."""
+    """A service with a supervisor that restarts its worker and counts the exits."""
 
     def __init__(self, directory, storage, codes=(SIGSEGV,) * 100, **plan):
         self.service = Service(directory, storage=storage, acknowledge_handled=storage == "none", **plan)
@@ -50,7 +50,7 @@ class Workers:
         self.begin()
 
     def live(self, cycles=100):
-        """Until nothing moves any more."""
+        """Run cycles until nothing moves any more."""
         quiet = 0
         for _ in range(cycles):
             try:
@@ -106,7 +106,7 @@ def test_so_it_is_at_its_deadline(tmp_path, storage):
     workers.service.tell("uow-1", 2, 3)
     workers.service.tell("uow-2", 1)
     workers.live()
-    for _ in range(6):  # With none a unit begins to wait anew after each exit.
+    for _ in range(6):  # With storage none a unit begins to wait again after each exit.
         workers.pass_time(60_000)
     assert [each.reason for each in workers.service.dead] == ["ended-its-worker"]
     assert (workers.service.sequences("uow-1"), workers.service.sequences("uow-2")) == ([3], [1])

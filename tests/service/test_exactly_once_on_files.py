@@ -1,4 +1,4 @@
-"""Exactly once on files and SQLite: what restarts, outages, forgetting and other strategies may and may not do."""
+"""Exactly once on files and SQLite: the allowed effects of restarts, outages, forgetting and other strategies."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -167,7 +167,7 @@ def test_a_forgotten_dead_letter_repeats_marked(service: Service) -> None:
 
 
 def test_after_a_crash_before_the_storage_was_lost_what_left_beyond_the_position_repeats_marked(service: Service) -> None:
-    """It left, but its position did not; then the storage is lost too."""
+    """The notification left, but its position did not; then the storage is lost, too."""
     service.tell("u", 1)
     service.run()
     positions = service.directory / "out" / "positions.json"
@@ -223,7 +223,7 @@ def test_forty_takeovers_after_one_that_published_are_no_loss_of_memory(service:
     service.tell("u", 2, 5)
     service.run()
     service.kill()
-    # As if it had been killed between the commit and what leaves with it.
+    # As if the worker had been killed between the commit and the publication of its output.
     positions.write_bytes(before[0])
     notifications.write_bytes(before[1])
     for _ in range(40):

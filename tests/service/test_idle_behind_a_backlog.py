@@ -1,4 +1,4 @@
-"""With storage none: after an outage all units have been idle for long, while what comes next for them lies unread."""
+"""With storage none: after an outage all units have been idle for long, while their next envelopes are still unread."""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -56,7 +56,7 @@ def test_a_unit_that_was_heard_of_in_the_backlog_holds_the_position_until_it_is_
 
 
 def test_a_unit_that_is_idle_lets_the_position_go_where_nothing_more_may_be_read(new_service: Callable[..., Service]) -> None:
-    """Else both would wait for each other for ever."""
+    """Else the unit would wait for the position, and the position for the unit, for ever."""
     service = new_service(storage="none", acknowledge_handled=True, batch_size=1, done_characters=24)
     service.tell("u", 1)
     service.run()
@@ -69,7 +69,7 @@ def test_a_unit_that_is_idle_lets_the_position_go_where_nothing_more_may_be_read
 
 
 class Hanging:
-    """A transport behind whose position a producer's transaction hangs: what is there cannot be read yet."""
+    """A transport with a hanging producer's transaction after the position: the records there cannot be read yet."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner

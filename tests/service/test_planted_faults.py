@@ -1,4 +1,4 @@
-"""Every fault that the exactly-once protocol guards against, planted: the simulation must notice, or it is decoration."""
+"""Every fault that the exactly-once protocol prevents, planted: the simulation must notice it, or it proves nothing."""
 
 import re
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_the_simulation_notices(fault: Fault, forgets: Forgets, monkeypatch: Pat
 
 
 def _first_noticed(fault: Fault, forgets: Forgets, monkeypatch: Patch) -> int | None:
-    """The first seed that goes wrong with the fault. What is expected was found without it."""
+    """Return the first seed whose run fails with the fault. The expected output is one without the fault."""
     for seed in range(_MOST_SEEDS):
         expected = reference(prepared(seed))
         with monkeypatch.context() as patch:

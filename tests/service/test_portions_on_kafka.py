@@ -1,4 +1,4 @@
-"""More is pending than one transaction can take, on a real broker."""
+"""More pending records than one transaction can hold, on a real broker."""
 
 from collections.abc import Iterator
 from contextlib import closing

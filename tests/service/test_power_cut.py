@@ -1,4 +1,4 @@
-"""The power goes at any moment, and what was not synced with it: nothing is lost, nothing told twice, nothing out of order."""
+"""The power fails at any moment and takes unsynced data with it: no envelope is lost, notified twice or out of order."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ CUTS = int(os.environ.get("CUTS", "12"))
 
 
 class Machine:
-    """Runs a workload on a disk that is watched; then the power goes, and another run goes on with what is left."""
+    """Runs a workload on a traced disk; then the power fails, and another run continues with what is left."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.root = directory / "root"
@@ -45,7 +45,7 @@ class Machine:
         return int((self.root / "phase").read_bytes())
 
     def problems(self, survival: float) -> Iterator[str]:
-        """What is wrong after a cut at some of the events. The input, whose writer is not ours, is always there."""
+        """Yield what is wrong after a cut at some of the events. The input survives, because another program writes it."""
         model, phase = Disk(self.root), 0
         events = [each for each in read_trace(self.disk.trace) if each.path.parent.name != "in"]
         random = Random(self._seed)
@@ -80,7 +80,7 @@ def test_the_power_may_go_at_any_moment(machine: Machine, survival: float) -> No
 
 @pytest.mark.parametrize("name", ["out/notifications.jsonl", "out/dead-letters.jsonl", "out/positions.json.tmp", "state.db-wal"])
 def test_it_may_go_after_a_sync_failed_and_the_worker_died_of_it(machine: Machine, name: str) -> None:
-    """What that sync was to write will never be on the disk, though the next worker can read it."""
+    """The data of that sync will never be on the disk, though the next worker can read it."""
     fault = machine.disk.kill(name, Call.SYNC, skip=5)
     assert machine.live() == (-SIGKILL if fault.struck else 0)
     fault.lift()

@@ -1,6 +1,6 @@
-"""The promises of the service, each by name and number, over a whole worker on real files and a real database.
+"""The promises of the service, each by name and number, for a whole worker on real files and a real database.
 
-What stands behind each of them in detail is elsewhere: every step's crash in `test_crash_at_every_step.py`, real kills in
+The detailed proofs are elsewhere: every step's crash in `test_crash_at_every_step.py`, real kills in
 `tests/process/`, every bound and every refusal beside the code that makes it.
 """
 
@@ -77,7 +77,7 @@ def test_promise_2_without_a_storage_the_source_is_read_again_and_nothing_is_los
     assert service.sequences("u") == [1, 2, 3, 4]
 
 
-# 3. Exactly once: what is to leave is stored as pending and numbered, and leaves with the position that says so.
+# 3. Exactly once: output is stored as pending and numbered, and leaves together with its position.
 
 
 def test_promise_3_whatever_crashes_each_number_leaves_once_and_none_is_left_out() -> None:
@@ -88,7 +88,7 @@ def test_promise_3_whatever_crashes_each_number_leaves_once_and_none_is_left_out
         assert not [number for number, times in left.items() if times > 1], seed
 
 
-# 4. A zombie can do no harm, and a storage that has forgotten is noticed and healed.
+# 4. A zombie can do no harm, and the service notices and heals a storage that has forgotten.
 
 
 def test_promise_4_what_a_zombie_writes_late_has_no_effect(new_service: NewService) -> None:

@@ -1,4 +1,4 @@
-"""Storage none: late is worthless, yet nothing is lost where the source is the store."""
+"""Storage none: late notifications are worthless, yet nothing is lost if the source is the store."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ IDLE_MS = 40_000
 
 
 def find_done(service: Service) -> str:
-    """What the last position says is done beyond it."""
+    """Return what is done beyond the last position, as its metadata has it."""
     position = service.servers.transport.position(P0)
     metadata = find_metadata(position.metadata) if position else None
     assert metadata is not None
@@ -27,7 +27,7 @@ def find_done(service: Service) -> str:
 
 @pytest.fixture
 def service(new_service: Callable[..., Service]) -> Service:
-    """The position waits for what is stashed."""
+    """A service whose position waits for stashed envelopes."""
     return new_service(storage="none", acknowledge_handled=True)
 
 
@@ -55,7 +55,7 @@ def test_the_position_waits_for_the_oldest_stashed_envelope(service: Service) ->
 
 
 def test_the_position_waits_for_the_first_record_of_each_active_unit(service: Service) -> None:
-    """A duplicate of what lies before the position would meet a unit that knows nothing."""
+    """After a restart the unit does not know the records before the position, so it would not notice their duplicates."""
     service.tell("idle", 1)
     service.run()
     at = service.input_size()
@@ -243,7 +243,7 @@ def test_at_the_bound_of_the_worker_the_oldest_stash_is_released_marked(new_serv
 
 
 def eight_ahead_of_one_that_waits(service: Service) -> int:
-    """Where the line ends that waits."""
+    """Let one envelope wait while eight after it are done, and kill the worker. Return where the waiting line ends."""
     service.tell("held", 2)
     first = service.input_size()
     for number in range(8):
@@ -295,7 +295,7 @@ def test_a_file_that_is_cut_while_what_was_done_ahead_is_read_again_is_refused(n
 
 
 def rewrite_position(service: Service, **changes: Any) -> None:
-    """As a person does who edits positions.json."""
+    """Change positions.json, as a person may edit it."""
     path = service.directory / "out" / "positions.json"
     document = json.loads(path.read_bytes())
     document["partitions"][0].update(changes)
@@ -313,7 +313,7 @@ def test_a_position_that_was_moved_without_what_is_done_beyond_it_is_refused(ser
 
 
 def test_what_an_earlier_version_wrote_of_what_is_done_ahead_is_read(service: Service) -> None:
-    """It did not say from which position that counts."""
+    """An earlier version did not store from which position its offsets count."""
     eight_ahead_of_one_that_waits(service)
     path = service.directory / "out" / "positions.json"
     metadata = json.loads(json.loads(path.read_bytes())["partitions"][0]["metadata"])
@@ -326,7 +326,7 @@ def test_what_an_earlier_version_wrote_of_what_is_done_ahead_is_read(service: Se
 
 
 class Shortened:
-    """A transport whose log begins later than it did."""
+    """A transport whose log now begins at a later offset."""
 
     def __init__(self, inner: Any, start: int) -> None:
         self._inner, self._start = inner, start
@@ -340,7 +340,7 @@ class Shortened:
 
 @pytest.fixture
 def retained(service: Service) -> Service:
-    """One whose position waits for a unit of which everything is done, at the first line; behind it lie others."""
+    """A service whose position waits, at the first line, for a unit whose envelopes are all done; other units follow."""
     service.tell("active", 1)
     service.tell("done", 1)
     service.run_after(2_000)

@@ -1,4 +1,4 @@
-"""A server that the handler calls is away for long: who needs it waits, through restarts too, and everybody else goes on."""
+"""A server that the handler calls is away for long: units that need it wait, through restarts, too; all others continue."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ API = "server"
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
-    """Its server is away from the beginning, for what needs it."""
+    """A maker of services whose server is away from the beginning, for the envelopes that need it."""
     made: list[Service] = []
 
     def make(*needs: str, hours: int = 1, **plan: Any) -> Service:
@@ -32,7 +32,7 @@ def service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
 
 
 def let_pass(service: Service, milliseconds: int) -> None:
-    """Time goes by in steps of ten seconds."""
+    """Let time pass in steps of ten seconds."""
     for _ in range(0, milliseconds, 10_000):
         service.run_after(10_000)
 

@@ -1,4 +1,4 @@
-"""A worker's run on a workload of the crash simulation; as a program on a faulty disk, which writes down all that it does to it.
+"""A worker's run on a workload of the crash simulation. As a program it runs on a faulty disk, which records all its calls.
 
 tests/service/watched_run.py DIRECTORY SEED PHASE        from this phase to the last; the file `phase` says which one it is in
 """
@@ -17,7 +17,7 @@ _MOST_CYCLES = 3_000
 
 
 def live(directory: Path, work: Workload, first: int, mark: int | None = None) -> Outcome:
-    """The phases from `first` on, over what an earlier run left."""
+    """Run the phases from `first` on, with the files that an earlier run left."""
     service = Service(directory, work.plan)
     service.handler.away_until.update(work.away_until)
     service.handler.never |= work.never
@@ -39,7 +39,7 @@ def live(directory: Path, work: Workload, first: int, mark: int | None = None) -
 
 
 def feed(directory: Path, work: Workload, phase: int) -> None:
-    """Let the input hold all lines up to this phase; what an earlier run was given is there already."""
+    """Let the input hold all lines up to this phase; the lines of an earlier run are there already."""
     lines = [each for phase in work.phases[: phase + 1] for each in phase.lines]
     (directory / "in").mkdir(exist_ok=True)
     for partition in {partition for partition, _ in lines}:
