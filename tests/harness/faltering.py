@@ -17,7 +17,7 @@ from resequencer.strategies.port import Strategy
 
 
 class Place(StrEnum):
-    """Where it fails: when the envelope comes, when it is handled, or when it is counted after that."""
+    """Where the code fails: when the envelope comes, when it is handled, or when it is counted after that."""
 
     OBSERVED = "observed"
     HANDLED = "handled"
@@ -25,7 +25,7 @@ class Place(StrEnum):
 
 
 class Mistakes(NamedTuple):
-    """By envelope id."""
+    """The places of failure by envelope id."""
 
     places: Mapping[str, Place] = {}
     is_foreseen: bool = False
@@ -36,7 +36,7 @@ class Mistakes(NamedTuple):
 
 
 def drawn_mistakes(random: Random, identities: list[str]) -> dict[str, Place]:
-    """In every second run, on one envelope of twelve."""
+    """Draw mistakes: in every second run, on one envelope of twelve."""
     if random.random() < 0.5:
         return {}
     places = (Place.OBSERVED, Place.HANDLED, Place.HANDLED, Place.COUNTED)
@@ -44,7 +44,7 @@ def drawn_mistakes(random: Random, identities: list[str]) -> dict[str, Place]:
 
 
 def faltering(strategy: Strategy, mistakes: Mistakes) -> Strategy:
-    """The same, with these mistakes; the very same where there are none."""
+    """Return the strategy with these mistakes; without mistakes, return the strategy itself."""
     return _Faltering(strategy, mistakes) if mistakes.places else strategy
 
 

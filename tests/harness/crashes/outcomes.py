@@ -14,7 +14,7 @@ from harness.workloads.shuffled import Workload
 
 
 class Forgets(StrEnum):
-    """What is lost once beside the worker."""
+    """What a run loses once, besides its workers."""
 
     NOTHING = "crashes"
     DATABASE = "database"
@@ -22,9 +22,9 @@ class Forgets(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """What came out, whether it may be, and how the worker was struck on the way.
+    """The output of a run, whether it is allowed (`problem`), and how the worker was struck.
 
-    `remembered` is what had to be known on the way, `forgotten` how many units were forgotten as being idle for long enough.
+    `remembered` is what the service had to know during the run. `forgotten` counts the units that were idle for long enough.
     """
 
     told: tuple[Told, ...]
@@ -39,8 +39,9 @@ class Outcome(NamedTuple):
 
 
 def judged(outcome: Outcome, expected: Outcome, forgets: Forgets) -> Outcome:
-    """What is expected is what leaves where nothing happens and no unit is ever forgotten: of units that may have been forgotten
-    between two envelopes, less is asked.
+    """Compare the outcome with the expected one: that of a run without faults in which no unit is ever forgotten.
+
+    Units that may have been forgotten between two envelopes have to meet fewer conditions.
     """
     if outcome.problem is not None:
         return outcome
@@ -54,13 +55,13 @@ def judged(outcome: Outcome, expected: Outcome, forgets: Forgets) -> Outcome:
 
 
 def with_true_marks(outcome: Outcome, work: Workload) -> Outcome:
-    """What leaves when nothing happens may be marked wrongly, too."""
+    """Check the marks by themselves, because the output of the run without faults may be marked wrongly, too."""
     told = [each for each in outcome.told if each.unit not in outcome.remembered.forgettable]
     return outcome._replace(problem=outcome.problem or find_wrong_mark(told, work.plan.strategy))
 
 
 def find_repetition(outcome: Outcome) -> str | None:
-    """What repeats is marked, unless its unit may have been forgotten."""
+    """Find a repetition without a mark. It is allowed only if its unit may have been forgotten."""
     dead: set[str] = set()
     for letter in outcome.dead:
         if letter.position in dead and not letter.is_possible_duplicate:
@@ -70,7 +71,7 @@ def find_repetition(outcome: Outcome) -> str | None:
 
 
 def find_loss(outcome: Outcome, expected: Outcome) -> str | None:
-    """What was told or dead-lettered must be, in one way or the other."""
+    """Find an expected envelope that was neither notified nor dead-lettered."""
     known, wanted = (
         {each.identity for each in which.told} | {identity_of(each) for each in which.dead} for which in (outcome, expected)
     )
@@ -87,7 +88,7 @@ def _find_difference(outcome: Outcome, expected: Outcome) -> str | None:
 
 
 def _find_difference_but_for_marked_ones(outcome: Outcome, expected: Outcome) -> str | None:
-    """The units' states were kept: once what repeats is left out, nothing differs."""
+    """Find a difference beyond repetitions. The units' states were kept, so there must be none."""
     told: dict[str, Told] = {}
     for each in outcome.told:
         told.setdefault(each.identity, each)
@@ -103,7 +104,7 @@ def _find_difference_but_for_marked_ones(outcome: Outcome, expected: Outcome) ->
 
 
 def identity_of(letter: Dead) -> str:
-    """By what an envelope is known whether it was told or dead-lettered; other records by where they lay."""
+    """Return the identity of an envelope, the same in notifications and dead letters; for other records, their position."""
     names = names_in(letter.value)
     return letter.position if names is None else names[1]
 
@@ -122,7 +123,7 @@ def first_difference(
     expected_dead: Iterable[Dead] = (),
     but_for: Collection[str] = (),
 ) -> str | None:
-    """Between what came out and what should have, but for these units."""
+    """Find the first difference between output and expected output, except for the units in `but_for`."""
     units, wanted_units = by_unit(told), by_unit(expected_told)
     for unit in sorted((units.keys() | wanted_units.keys()) - set(but_for)):
         if units.get(unit) != wanted_units.get(unit):

@@ -19,11 +19,11 @@ Answer = TypeVar("Answer")
 
 
 class Crash(BaseException):
-    """The process ends here, as by `kill -9`: nothing of ours may catch it."""
+    """The process ends here, as by `kill -9`. Our code must not catch it."""
 
 
 class Fate(Enum):
-    """What becomes of a step, asked once before and once after it."""
+    """The fate of a step, drawn once before and once after it."""
 
     GOES_WELL = auto()
     CRASH = auto()
@@ -32,13 +32,13 @@ class Fate(Enum):
 
 
 class Fates(Protocol):
-    """Says what becomes of the step of this number (from 1); each step has two numbers, before and after."""
+    """Returns the fate of the step of this number (from 1). Each step has two numbers: before and after."""
 
     def __call__(self, step: int) -> Fate: ...
 
 
 class Steps:
-    """Counts what the worker does to the outside, and strikes. Nothing happens while it is not `armed`."""
+    """Counts the I/O steps of the worker, and strikes them. It does nothing while it is not `armed`."""
 
     def __init__(self, fates: Fates, random: Random) -> None:
         self.count = 0
@@ -79,7 +79,7 @@ class Steps:
 
 
 class StruckFiles(SystemFiles):
-    """Operations that change something; a write that is struck leaves any beginning of its data behind."""
+    """File operations that change something, with faults. A struck write leaves any beginning of its data behind."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -141,7 +141,7 @@ class StruckTransport:
         self._around("seek", lambda: self._inner.seek(partition, offset))
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
-        """A poll whose answer got lost would have moved on: only a crash may follow it."""
+        """Poll. A poll without an answer would have moved the position, so only a crash may strike after it."""
         self._steps.strike("before poll", TransportUnavailable("no answer to poll"))
         polled = self._inner.poll(max_records, timeout_ms, resting)
         if self._steps.fate("after poll") is Fate.CRASH:
@@ -160,7 +160,7 @@ class StruckTransport:
 
 
 class StruckStorage:
-    """A storage whose answers get lost, and whose partitions not_owned open."""
+    """A storage whose answers get lost, and whose partitions other owners open."""
 
     def __init__(self, inner: Storage, steps: Steps) -> None:
         self._inner = inner
@@ -186,7 +186,7 @@ class StruckStorage:
 
 
 class StruckStore:
-    """One partition of it."""
+    """One partition of the storage."""
 
     def __init__(self, inner: PartitionStore, steps: Steps, other_owner: Callable[[], object]) -> None:
         self._inner = inner
@@ -211,7 +211,7 @@ class StruckStore:
         try:
             self._around("commit", lambda: self._inner.commit(commit))
         except StorageUnavailable:
-            # Who had no answer knows no new header, whether it was stored or not.
+            # An owner that got no answer knows no new header, whether the commit was stored or not.
             self._inner._header = before  # type: ignore[attr-defined]
             raise
 

@@ -17,11 +17,11 @@ _FOR_EVER_MS = 1 << 60
 
 
 class Remembered:
-    """A unit's epoch ends where it may have been forgotten before its next envelope came. Within an epoch it is forgotten once at
-    most, and not after the first envelope that was new.
+    """A unit's epoch ends where the unit may have been forgotten before its next envelope came. Within an epoch the unit is
+    forgotten at most once, and not after the first new envelope.
 
-    `slack_ms` is how much earlier than its offset a record may have been read, or later, in all: by clocks that move while
-    workers work.
+    `slack_ms` is how much earlier or later than it came a record may have been read, in all, by clocks that move while workers
+    work.
     """
 
     def __init__(self, retention_ms: int = _FOR_EVER_MS, slack_ms: int = 0) -> None:
@@ -36,7 +36,7 @@ class Remembered:
     # What happens
 
     def passed(self, milliseconds: int) -> None:
-        """At once, or by a clock that is set forward."""
+        """Note that time passed at once, or that a clock was set forward."""
         counted = min(milliseconds, _STEP_MS)
         self._passed_ms += counted
         for partition, left in self._left_ms.items():
@@ -44,11 +44,11 @@ class Remembered:
             self._left_ms[partition] = max(0, left - counted)
 
     def hangs(self, partition: int) -> None:
-        """A producer's transaction is open at the end of this log."""
+        """Note that a producer's transaction is open at the end of this log."""
         self._left_ms.setdefault(partition, self._hang_ms)
 
     def is_decided(self, partition: int) -> None:
-        """It is not any more."""
+        """Note that this transaction has ended."""
         self._left_ms.pop(partition, None)
 
     def came(self, partition: int, value: bytes | None) -> None:
@@ -70,11 +70,11 @@ class Remembered:
 
     @property
     def forgettable(self) -> frozenset[str]:
-        """The units that may have been forgotten between two envelopes."""
+        """Return the units that may have been forgotten between two envelopes."""
         return frozenset(name for name, unit in self._units.items() if unit.epoch)
 
     def find_forgotten(self, told: Sequence[Told]) -> str | None:
-        """What was told again though it had to be known. Marked as a possible duplicate it may be told as often as one likes."""
+        """Find a repetition though the unit had to be known. If it is marked possible-duplicate, any number is allowed."""
         times: Counter[str] = Counter()
         for each in told:
             if each.is_possible_duplicate:
@@ -86,7 +86,7 @@ class Remembered:
         return None
 
     def find_missing_data(self, told: Sequence[Told]) -> str | None:
-        """What was told without payment data that its unit had before, and had to know still."""
+        """Find a notification without payment data that its unit had before and still had to know."""
         last: dict[str, Told] = {}
         for each in (each for each in told if not each.is_possible_duplicate):
             before = last.get(each.unit, each)
@@ -96,7 +96,7 @@ class Remembered:
         return None
 
     def _times(self, identity: str) -> int:
-        """How often this envelope may have been new."""
+        """Return how often this envelope may have been new."""
         return max(1, len(self._epochs.get(identity, ())))
 
     def _may_forget_between(self, earlier: str, later: str) -> bool:
@@ -104,7 +104,7 @@ class Remembered:
 
 
 class _Unit:
-    """As of its last envelope; `identities` are those of the epoch, `changed_at` when the last of them was new."""
+    """A unit at its last envelope. `identities` are those of the epoch, `changed_at` is when the last of them was new."""
 
     def __init__(self, now: int) -> None:
         self.changed_at = now
@@ -113,7 +113,7 @@ class _Unit:
 
 
 def names_in(value: bytes | None) -> tuple[str, str] | None:
-    """The unit of an envelope and the id that it is known by; None if the record is no envelope."""
+    """Return the unit and the id of an envelope; None if the record is no envelope."""
     try:
         envelope = msgspec.json.decode(value or b"")
         return envelope["processingContext"]["unitOfWorkId"], envelope["processObjects"][0]["uniqueId"]

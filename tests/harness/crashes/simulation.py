@@ -25,22 +25,22 @@ from domain.errors import ResequencerError
 _MOST_CYCLES = 3_000
 _HAVE_ABSENCES = 0.4
 _DIES_IN_AN_OUTAGE = 0.6
-"""Or it stands still between two cycles."""
+"""The probability that the worker dies in an outage; otherwise it stands still between two cycles."""
 
 
 def prepared(seed: int) -> Workload:
-    """In some runs the retention is short."""
+    """Return the workload of the seed. In some runs the retention is short."""
     work, random = workload(seed), Random(f"absences {seed}")
     return with_absences(work, random, transactions_hang=False) if random.random() < _HAVE_ABSENCES else work
 
 
 def reference(work: Workload) -> Outcome:
-    """What leaves when nothing happens, no unit is ever forgotten, and no turn is cut."""
+    """Return the output of a run without faults, where no unit is ever forgotten and no turn is cut."""
     return _play(uncut(without_retention(work)), Steps(lambda _: Fate.GOES_WELL, Random(0)), Forgets.NOTHING, is_reference=True)
 
 
 def simulate(seed: int, forgets: Forgets = Forgets.NOTHING, expected: Outcome | None = None) -> Outcome:
-    """One run of many exits; `problem` of the outcome says what is wrong with it."""
+    """Do one run with many exits. `problem` of the outcome is what is wrong with the run."""
     work = prepared(seed)
     expected = expected or reference(work)
     random = Random(f"fates {seed} {forgets}")
@@ -49,7 +49,7 @@ def simulate(seed: int, forgets: Forgets = Forgets.NOTHING, expected: Outcome | 
 
 
 def crash_at(work: Workload, step: int, expected: Outcome) -> Outcome:
-    """One crash, at the step of this number."""
+    """Do one run with one crash, at the step of this number."""
     steps = Steps(lambda number: Fate.CRASH if number == step else Fate.GOES_WELL, Random(step))
     return judged(_play(work, steps, Forgets.NOTHING), expected, Forgets.NOTHING)
 
@@ -99,7 +99,7 @@ def _play(work: Workload, steps: Steps, forgets: Forgets, *, is_reference: bool 
 
 
 class _SimulatedRun:
-    """A worker that is started again whenever it died, in the same directory, while the clock stands still."""
+    """A worker that is restarted after each exit, in the same directory, while the clock stands still."""
 
     def __init__(self, service: Service, steps: Steps, forgets: Forgets) -> None:
         self.remembered = Remembered(service.plan.retention_ms)
@@ -126,7 +126,10 @@ class _SimulatedRun:
         self._steps.armed = armed
 
     def end(self) -> str | None:
-        """Drain; why it may not end like this, if so. Who read everything again needs some time more, and forgets no more."""
+        """Drain. Return what is wrong with the end of the run, or None.
+
+        A worker that read everything again needs more time. Nothing is lost from now on.
+        """
         self._forgets_at = 0
         for _ in range(0 if self._forgets is Forgets.NOTHING else 10):
             self.live(Phase(25_000, (), is_outage=False))
@@ -140,7 +143,10 @@ class _SimulatedRun:
         return f"{kept} units are still kept though nothing came for long" if kept else None
 
     def _let_all_expire(self) -> int:
-        """Where the retention is short: how many units are left. A restart would go back to the clock of the last commit."""
+        """Let all units expire, if the retention is short. Return how many are left.
+
+        No fault happens meanwhile, because a restart would go back to the clock of the last commit.
+        """
         retention_ms = self._service.plan.retention_ms
         if retention_ms > LONGEST_RETENTION_MS:
             return 0

@@ -10,10 +10,10 @@ _SEQUENCES = ("SEQUENCE", "STRICT_SEQUENCE")
 
 
 def find_wrong_mark(told: Iterable["Told"], strategy: str) -> str | None:
-    """The first mark that says what is not so, or is not there. With SEQUENCE a unit's flows share one numbering.
+    """Find the first mark that is wrong or missing. With SEQUENCE a unit's flows share one numbering.
 
-    `late` says that a later one was told before. `incomplete` names nothing that the notification holds, and no number that was
-    told before or that does not come before its own.
+    `late` means that a later notification was sent before. `incomplete` must name nothing that the notification holds, and only
+    numbers below its own that were not notified before.
     """
     before: dict[str, list[int]] = {}
     for each in told:

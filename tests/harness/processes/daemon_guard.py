@@ -14,7 +14,7 @@ from daemon.supervision.run_lock import find_holder
 
 
 def end_with_this_process(run_directory: Path) -> None:
-    """Whatever daemon is there when this process has ended, however it did, is killed."""
+    """Kill every daemon that is left when this process has ended, in whatever way it ended."""
     guard = _guard()
     assert guard.stdin is not None
     guard.stdin.write(f"{run_directory.absolute()}\n".encode())
@@ -23,7 +23,7 @@ def end_with_this_process(run_directory: Path) -> None:
 
 @cache
 def _guard() -> "subprocess.Popen[bytes]":
-    """It reads from a pipe whose other end the kernel closes with this process. No signal of the terminal reaches it."""
+    """Start the guard. It reads from a pipe that the kernel closes with this process. No signal of the terminal reaches it."""
     command = [sys.executable, "-P", __file__]  # Beside this file lies a directory of the name of a package that it needs.
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     atexit.register(guard.communicate)

@@ -15,7 +15,7 @@ from daemon.status.report import State, StatusReport
 
 
 class Daemon:
-    """A service that is started and stopped by the verbs; it ends with the process that started it."""
+    """A service that the commands start and stop. It ends with the process that started it."""
 
     def __init__(self, service: OperatedService) -> None:
         self.service = service
@@ -41,7 +41,7 @@ class Daemon:
         return int(children[0]) if children else None
 
     def find_worker(self, slot: int) -> int | None:
-        """The process that is in the slot now; None while it is being started again."""
+        """Return the worker process in the slot; None while it is being restarted."""
         for child in Path(f"/proc/{self.supervisor}/task/{self.supervisor}/children").read_text().split():
             with suppress(FileNotFoundError, ProcessLookupError):
                 command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")

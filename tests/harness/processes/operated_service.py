@@ -36,9 +36,9 @@ def envelope_line(unit: str, sequence: int, **objects: Any) -> bytes:
 
 
 class OperatedService:
-    """`python -m daemon …` in `directory`, with these overrides for every verb; one `run` at a time.
+    """`python -m daemon …` in `directory`, with these overrides for every command; one `run` at a time.
 
-    All of it is started with `environment`, or else with ours.
+    All processes are started with `environment`, or else with ours.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class OperatedService:
     def start(self, *overrides: str, largest_file: int | None = None, alone: bool = True) -> OperatedService:
         """Begin `run`, with more overrides if there are any; it cannot make a file grow beyond `largest_file` bytes.
 
-        By itself it is `alone`: its process is the worker, so that a kill strikes that.
+        By default it runs `--alone`: its process is the worker, so a kill hits the worker.
         """
         assert self.process is None or self.process.poll() is not None, "it still runs"
         with self.log_file.open("ab") as log:
@@ -85,7 +85,7 @@ class OperatedService:
         self.process.send_signal(number)
 
     def has_ended_after(self, number: int) -> Callable[[], bool]:
-        """A question that sends the signal and tells whether the process has ended."""
+        """Return a question that sends the signal and returns whether the process has ended."""
 
         def ask() -> bool:
             self.signal(number)
@@ -94,16 +94,16 @@ class OperatedService:
         return ask
 
     def has_died(self) -> bool:
-        """As by `kill -9`."""
+        """Whether the process died as by `kill -9`."""
         return self.process is not None and self.process.poll() == -signal.SIGKILL
 
     def wait(self, seconds: float = 60) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for the end of the process, and return its exit code."""
         assert self.process is not None
         return self.process.wait(seconds)
 
     def stop(self) -> int:
-        """SIGTERM; the exit code, which must come within 30 s (docs/contract.md, section 2)."""
+        """Send SIGTERM and return the exit code, which must come within 30 s (docs/contract.md, section 2)."""
         self.signal(signal.SIGTERM)
         return self.wait(30)
 
@@ -113,35 +113,35 @@ class OperatedService:
             self.process.wait()
 
     def clear_away(self) -> None:
-        """At the end of a test, however it ended: no process of its own is left, not even a stopped one."""
+        """End all processes of the service after a test, even suspended ones."""
         self.kill()
         for each in self._beside:
             each.kill()
             each.wait()
 
     def allow_files_of(self, size: int) -> None:
-        """Room again, given from outside."""
+        """Raise the limit on file sizes from outside."""
         assert self.process is not None
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
     # What is asked of it
 
     def verb(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        """Another verb with the same configuration, waited for."""
+        """Run another command with the same configuration, and wait for its end."""
         command = self._command(*arguments)
         return subprocess.run(
             command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=seconds, check=False
         )
 
     def begin_verb(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Another verb beside the service; what it says is in `<verb>.log`."""
+        """Start another command beside the service. Its output goes to `<verb>.log`."""
         with (self.directory / f"{arguments[0]}.log").open("ab") as log:
             command = self._command(*arguments)
             self._beside.append(subprocess.Popen(command, cwd=self.directory, env=self.environment, stdout=log, stderr=log))
         return self._beside[-1]
 
     def wait_for_report(self, is_so: Callable[[StatusReport], bool], what: str, seconds: float = 60) -> StatusReport:
-        """The first report of the process that runs now of which this is so."""
+        """Wait for the first report of the running process that satisfies the question."""
 
         def find() -> StatusReport | None:
             assert self.process is not None
@@ -154,7 +154,7 @@ class OperatedService:
         return found
 
     def wait_until_idle(self) -> StatusReport:
-        """Until everything that was written has been read and nothing waits; the counts are those of this process only."""
+        """Wait until everything written has been read and nothing waits. The counts are those of this process only."""
         ends = {
             int(file.stem.removeprefix("partition-")): file.stat().st_size for file in self.in_directory.glob("partition-*.jsonl")
         }
@@ -178,19 +178,19 @@ class OperatedService:
         self.append(*(envelope_line(unit, sequence) for sequence in sequences))
 
     def notifications(self) -> list[dict[str, Any]]:
-        """What left, in order; a line without its end has not."""
+        """Return the notifications in order, without a last line that is incomplete."""
         return _lines(self.out_directory / "notifications.jsonl")
 
     def dead_letters(self) -> list[dict[str, Any]]:
         return _lines(self.out_directory / "dead-letters.jsonl")
 
     def sequences(self, unit: str) -> list[int]:
-        """Which of the unit's envelopes were notified of, in the order in which they left."""
+        """Return the sequences of the unit's notifications, in their order."""
         told = (each["headers"]["event-name"] for each in self.notifications() if each["key"] == unit)
         return [EVENTS.index(event) + 1 for event in told]
 
     def wait_for(self, unit: str, *sequences: int) -> None:
-        """Until these have left."""
+        """Wait until these notifications have left."""
         self.wait_for_report(lambda _: len(self.sequences(unit)) >= len(sequences), f"{sequences} of {unit} leave")
         assert self.sequences(unit) == [*sequences]
 
@@ -200,7 +200,7 @@ class OperatedService:
 
     @property
     def output_bytes(self) -> int:
-        """Of notifications, also of those that were rotated."""
+        """The size of all notifications, with the rotated ones."""
         return sum(file.stat().st_size for file in self.out_directory.glob("notifications.*jsonl"))
 
     @property

@@ -7,7 +7,7 @@ from harness.workloads.shuffled import Phase, Workload
 from msgspec.structs import replace
 
 STEP_MS = 10_000
-"""The caught-up clock counts no more of what goes by between two cycles."""
+"""The most that the caught-up clock counts between two cycles."""
 
 _RETENTIONS_MS = (45_000, 60_000, 90_000)
 LONGEST_RETENTION_MS = max(_RETENTIONS_MS)
@@ -17,7 +17,7 @@ _STASH_TIMEOUTS_MS = (None, None, 200_000)
 
 
 def with_absences(work: Workload, random: Random, *, transactions_hang: bool) -> Workload:
-    """The same envelopes and a short retention, which some units outlive in memory, and some in which something waits."""
+    """Return the same envelopes with a short retention. Some units outlive it in memory, or because an envelope waits in them."""
     plan = work.plan
     retention_ms = random.choice(_RETENTIONS_MS)
     registry = replace(plan.registry, idle_timeout_ms=random.choice(_IDLE_TIMEOUTS_MS))
@@ -29,7 +29,7 @@ def with_absences(work: Workload, random: Random, *, transactions_hang: bool) ->
 
 
 def without_retention(work: Workload) -> Workload:
-    """No unit is ever forgotten."""
+    """Return the same workload in which no unit is ever forgotten."""
     return work._replace(plan=replace(work.plan, retention_ms=_FOR_EVER_MS))
 
 
@@ -39,7 +39,7 @@ def _count(phases: Sequence[Phase]) -> int:
 
 
 def _lengthened(phases: Sequence[Phase], random: Random, retention_ms: int, hangs_at: int | None) -> Iterator[Phase]:
-    """Some lines are put off, some come once more."""
+    """Lengthen the phases: some lines come later, some come twice."""
     last = _count(phases) - 1
     stretches_at = {random.randrange(last + 1) for _ in range(random.choice((1, 1, 2)))}
     came: list[tuple[int, bytes]] = []
@@ -67,7 +67,7 @@ def _lengthened(phases: Sequence[Phase], random: Random, retention_ms: int, hang
 def _parted(
     lines: Sequence[tuple[int, bytes]], random: Random, share: float
 ) -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]]:
-    """About this share of them, and the others."""
+    """Split the lines: about this share of them, and the others."""
     drawn = [(random.random() < share, line) for line in lines]
     return [line for is_in, line in drawn if is_in], [line for is_in, line in drawn if not is_in]
 

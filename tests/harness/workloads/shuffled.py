@@ -18,10 +18,10 @@ _PARTS = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACT
 
 
 class Phase(NamedTuple):
-    """The clock moves on, lines come (by partition), and the worker runs until nothing moves; in an outage it was down then.
+    """The clock advances, lines come (by partition), and the worker runs until nothing moves. In an outage it was down before.
 
-    In the partitions that are `hung` some of the lines lie in a transaction that stays open until the first phase in which they
-    are not. In a calm phase nothing befalls the worker.
+    In the `hung` partitions some of the lines are in a transaction. It stays open until the first phase in which the partition is
+    not hung. In a calm phase the worker has no faults.
     """
 
     advance_ms: int
@@ -32,10 +32,10 @@ class Phase(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """What comes in, and how the handler fares: it is away for these ids until then, and never tells those.
+    """The input, and the failures of the handler: temporary ones until `away_until`, permanent ones for the ids in `never`.
 
-    Where `mistakes` are, our own code fails; in a reference it says that it does. What `needs_server` is told by a server that
-    is `server_away` for a while.
+    At `mistakes` our own code fails; in a reference it raises `PermanentError` there. Envelopes in `needs_server` need a server
+    that is away during `server_away`.
     """
 
     plan: Plan
@@ -75,14 +75,14 @@ def workload(seed: int, most_units: int = 7) -> Workload:
         away = {each: BEGINNING + random.randint(0, 40_000) for each in identities if random.random() < 0.1}
         never = frozenset(each for each in identities if random.random() < 0.04)
     else:
-        # What is tried again meets a poll in the middle of its batches only where there are any.
+        # Small batches only without retries: otherwise a retry could come due between two batches of one input.
         plan = msgspec.structs.replace(plan, batch_size=random.choice((1, 3)))
     mistakes = drawn_mistakes(Random(f"mistakes {seed}"), identities)
     return Workload(plan, tuple(_phases(random, arrivals)), away, never, mistakes)
 
 
 def uncut(work: Workload) -> Workload:
-    """The same, where no turn is cut."""
+    """Return the same workload in which no turn is cut."""
     registry = msgspec.structs.replace(work.plan.registry, share_bytes=1 << 40)
     return work._replace(plan=msgspec.structs.replace(work.plan, registry=registry))
 
@@ -97,7 +97,7 @@ _GARBAGE = (
 
 
 def _unit(random: Random, unit: str, strategy: str) -> tuple[list[bytes], list[str]]:
-    """Its lines in the order of their making, some lost, some doubled, and the ids of those that were not lost."""
+    """Return the lines of a unit in the order of their events, some lost, some doubled, and the ids of those not lost."""
     flows = ("A", "B")[: random.randint(1, 2)]
     numbers: Counter[str] = Counter()
     lines, ids = [], []
@@ -136,7 +136,7 @@ def _phases(random: Random, arrivals: Sequence[tuple[int, bytes]]) -> Iterator[P
         del rest[:count]
     for _ in range(6):
         yield Phase(random.choice((12_000, 25_000)), (), is_outage=random.random() < 0.2)
-    # Until then everybody is served.
+    # After this time all retries and deadlines are due.
     yield Phase(600_000, (), is_outage=False)
     for _ in range(4):
         yield Phase(25_000, (), is_outage=False)
