@@ -104,7 +104,7 @@ class Recorder:
 
 
 class NoChance:
-    """Jitter that is always in the middle."""
+    """Random numbers that are always in the middle of their range."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
@@ -112,7 +112,7 @@ class NoChance:
 
 @dataclass
 class Driven:
-    """A unit with its clock, its handler and all that came of it; every turn goes through storage and back if asked to."""
+    """A unit with its clock, its handler and its output. With `reincarnates` it is restored before each turn."""
 
     strategy: Strategy
     settings: ResequencerSettings = field(default_factory=ResequencerSettings)
@@ -134,7 +134,7 @@ class Driven:
         return TurnContext(self.strategy, self.handler, self.settings, self.chance, self.profiles)
 
     def arrive(self, *envelopes: DataEnvelope) -> Decision:
-        """Each envelope in a turn of its own; the last decision."""
+        """Let each envelope arrive in a turn of its own. Return the last decision."""
         for each in envelopes:
             self._turn((each,), ())
         assert self.last is not None
@@ -148,7 +148,7 @@ class Driven:
         return self._turn((), (wake,))
 
     def expire(self) -> Decision:
-        """Its deadline comes."""
+        """Let the unit's deadline come."""
         assert self.last is not None
         assert self.last.waits is not None
         self.now = self.last.waits.wakes_at
@@ -156,11 +156,11 @@ class Driven:
 
     @property
     def has_remainder(self) -> bool:
-        """Its last turn left something over."""
+        """Whether the last turn left a remainder."""
         return self.last is not None and self.last.waits is not None and self.last.waits.kind is WaitKind.REMAINDER
 
     def let_out_the_rest(self, turns: int = 1_000_000) -> None:
-        """What its last turn left over leaves, a share at a time."""
+        """Release the remainder of the last turn, one share per turn."""
         while self.has_remainder and turns:
             self.wake(Wake.REMAINDER)
             turns -= 1
@@ -186,7 +186,7 @@ class Driven:
         return [marks for _, _, marks, _ in self.handler.seen]
 
     def reincarnate(self) -> None:
-        """Its actor stops and the next one inherits what was stored."""
+        """Restore the unit from what was stored, as the next actor does."""
         if self.stored is not None:
             self.unit = UnitCodec(self.strategy, decoder().decode).restore(PARTITION, self.stored)
 

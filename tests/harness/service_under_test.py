@@ -50,7 +50,7 @@ DEADLINE_MS = 21_000
 
 
 class FakeClock:
-    """Stands still until it is told."""
+    """A clock that moves only on request."""
 
     def __init__(self, at: Instant = BEGINNING) -> None:
         self.at = at
@@ -63,7 +63,7 @@ class FakeClock:
 
 
 STEP_MS = 5_000
-"""Between two looks for what is to be forgotten."""
+"""The time between two expiries of idle units."""
 
 
 class Teller:
@@ -117,7 +117,7 @@ class Told(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> tuple[object, ...]:
-        """All that may not depend on crashes."""
+        """Everything that must not depend on crashes."""
         return self.identity, self.sequence, self.data, self.incomplete, self.is_late
 
 
@@ -149,7 +149,7 @@ class Plan(msgspec.Struct, frozen=True):
 class Service:
     """A worker and its directory. `start`, `stop` and `kill` may follow each other as often as one likes.
 
-    `around_transport` and `around_storage` are put around the real ones at each start, `files` stands for the system's;
+    `around_transport` and `around_storage` wrap the real ones at each start. `files` replaces the system's file operations;
     `forgotten` counts the units that were idle for long enough while it ran.
     """
 
@@ -211,7 +211,7 @@ class Service:
         self.kill()
 
     def kill(self) -> None:
-        """Nothing is drained; what the system would close at the end of the process is closed."""
+        """Close without draining what the system would close at the end of the process."""
         if self._servers is not None:
             for each in self._servers:
                 each.close()
@@ -222,7 +222,7 @@ class Service:
         self.start()
 
     def run(self, cycles: int = 200, *, expires: bool = False) -> None:
-        """Cycles until nothing moves any more; after each it may look for what is to be forgotten."""
+        """Run cycles until nothing moves any more. With `expires`, expire idle units after each cycle."""
         quiet = 0
         for _ in range(cycles):
             quiet = 0 if self.cycle.run_once() or self._has_to_go_on() else quiet + 1
@@ -236,7 +236,7 @@ class Service:
         self.run()
 
     def live(self, milliseconds: int) -> int:
-        """Time goes by in which nothing new comes: cycles, and what is idle is forgotten. How many units were."""
+        """Let time pass without new input: run cycles and expire idle units. Return how many units expired."""
         gone = 0
         for _ in range(milliseconds // STEP_MS):
             self.run_after(STEP_MS)
@@ -244,7 +244,7 @@ class Service:
         return gone
 
     def _has_to_go_on(self) -> bool:
-        """Something is to be taken over, or to leave, as soon as it can."""
+        """Whether a partition waits for its takeover, or output waits for its publication."""
         partitions = self.cycle.partitions
         return bool(partitions.put_off_takeovers.untaken) or any(owned.unpublished for owned in partitions.owned.values())
 
@@ -254,7 +254,7 @@ class Service:
     # What goes in
 
     def put(self, *lines: bytes, partition: int = 0) -> None:
-        """Lines as they stand."""
+        """Append lines as they are."""
         with (self.directory / "in" / f"partition-{partition}.jsonl").open("ab") as file:
             file.writelines(line + b"\n" for line in lines)
 
@@ -277,7 +277,7 @@ class Service:
 
     @property
     def numbers(self) -> list[str]:
-        """Of everything that left, over both outputs, in no order."""
+        """The numbers of all output, notifications and dead letters, in no order."""
         return [line["number"] for channel in ("notifications", "dead-letters") for line in self._lines(channel)]
 
     @property
@@ -289,17 +289,17 @@ class Service:
         return (self.directory / "in" / f"partition-{partition}.jsonl").stat().st_size
 
     def kept_units(self) -> int:
-        """In the database."""
+        """Count the units in the database."""
         with closing(sqlite3.connect(self.state_file)) as connection:
             return int(connection.execute("SELECT count(*) FROM units").fetchone()[0])
 
     def forget_database(self) -> None:
-        """The storage is gone, as after a lost disk."""
+        """Delete the storage, as after a lost disk."""
         for path in self.directory.glob("state.db*"):
             path.unlink()
 
     def _lines(self, channel: str) -> Iterator[dict[str, Any]]:
-        """With those that were rotated."""
+        """Return the lines of the output, with those of rotated files."""
         path = self.directory / "out" / f"{channel}.jsonl"
         return (json.loads(line.content) for _, line in scan_output(path, SystemFiles()))
 
@@ -320,7 +320,7 @@ def envelope_line(unit: str, sequence: int | None, flow: str = "A", identity: st
 
 
 def value_of(line: bytes) -> bytes | None:
-    """Of the record that a line holds, None if it holds none."""
+    """Return the value of the line's record, None if the line holds no record."""
     decoded = decode_line(line)
     return decoded.value if isinstance(decoded, Line) else None
 

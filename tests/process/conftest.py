@@ -11,7 +11,7 @@ from harness.processes.operated_service import OperatedService
 
 @pytest.fixture
 def new_service(tmp_path: Path) -> Iterator[Callable[..., OperatedService]]:
-    """Makes services in `directory`, a fresh one; all else goes to the `OperatedService`, which is not started yet."""
+    """A maker of services in fresh directories. Its arguments go to `OperatedService`; the service is not started yet."""
     made: list[OperatedService] = []
 
     def make(*overrides: str, directory: Path = tmp_path, **what: Any) -> OperatedService:
@@ -25,7 +25,7 @@ def new_service(tmp_path: Path) -> Iterator[Callable[..., OperatedService]]:
 
 @pytest.fixture
 def service(new_service: Callable[..., OperatedService]) -> OperatedService:
-    """What runs when nothing is configured: SEQUENCE, files, the embedded storage."""
+    """A service with the defaults: SEQUENCE, files, the embedded storage."""
     return new_service()
 
 

@@ -1,4 +1,4 @@
-"""What one payment lets out, in a real worker: hundreds of megabytes that come loose at once leave in little memory."""
+"""The output of one payment in a real worker: hundreds of megabytes that are released at once need little memory."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def line(sequence: int, events: int, **objects: object) -> bytes:
 
 
 def lines() -> Iterator[bytes]:
-    """The first comes last: it holds the payment, and lets all others loose."""
+    """Return lines whose first envelope comes last: it holds the payment, and releases all others."""
     bodies: list[dict[str, object]] = [{"GrpHdr": {"MsgId": "M"}, "Unknown": "x" * PAYMENT_BYTES}, {}, {}]
     mds = [{"objectType": part, "object": body} for part, body in zip(PAIN_001_PARTS, bodies, strict=True)]
     for sequence in range(ENVELOPES, 1, -1):

@@ -1,4 +1,4 @@
-"""The service as a daemon: started, watched, killed, stopped, by the verbs that an operator has."""
+"""The service as a daemon: started, watched, killed and stopped by the commands of an operator."""
 
 import os
 import signal

@@ -77,7 +77,7 @@ def deadly(new_daemon: Callable[..., Daemon]) -> Callable[..., Daemon]:
 
 
 def kill_with(daemon: Daemon, *events: tuple[str, int]) -> None:
-    """From now on these, each a unit and a sequence."""
+    """Set the envelopes that kill a worker from now on, each as unit and sequence."""
     identities = [notification_id(unit, f"{unit}#{sequence}", 0) for unit, sequence in events]
     (daemon.service.directory / "killers").write_text(" ".join(identities))
 

@@ -1,4 +1,4 @@
-"""Every file that the real process writes fails in every way: it waits, says what is away and why, and goes on by itself."""
+"""Every file that the real process writes fails in every way: the process waits, reports the problem, and continues by itself."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def test_an_input_that_fails_is_away_until_it_does_not(struck: Struck, blow: Blo
 
 
 def test_what_it_says_of_itself_may_fail_without_it(struck: Struck) -> None:
-    """Nothing of the service waits for its status file."""
+    """The service does not wait for its status file."""
     service, before = struck.service, struck.service.input_lines // 2
     fault = struck.disk.fail("application/status.json.new", Call.OPEN | Call.WRITE, ENOSPC)
     in_place = struck.disk.fail("application/status.json", Call.WRITE, EIO)

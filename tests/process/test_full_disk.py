@@ -73,7 +73,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Until there is no room for another block; what fills it."""
+    """Fill the disk until there is no room for another block. Return the file that fills it."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while True:

@@ -28,7 +28,7 @@ AT_ONCE = 2_000
 AHEAD = 20_000
 """So many records may lie unread: a backlog holds deadlines back, and what waits is not what is asked about here."""
 WARM = min(300_000, RECORDS // 3)
-"""Until caches are full and as many actors stop as begin."""
+"""The records until caches are full and as many actors stop as begin."""
 ENOUGH_TO_JUDGE = 700_000
 """Records after that, for a growth of nothing to be told from a warm-up."""
 
@@ -63,7 +63,7 @@ def test_any_garbage_is_an_envelope_or_a_dead_letter_with_its_bytes_and_the_work
 
 
 def append(daemon: Daemon, lines: list[tuple[int, bytes]]) -> int:
-    """How many records that makes."""
+    """Append lines. Return how many records they make."""
     daemon.service.in_directory.mkdir(parents=True, exist_ok=True)
     for number in {partition for partition, _ in lines}:
         with (daemon.service.in_directory / f"partition-{number}.jsonl").open("ab") as file:

@@ -1,4 +1,4 @@
-"""The service on Kafka as an operator has it: checked, started, fed, killed, verified, stopped."""
+"""The service on Kafka as an operator runs it: checked, started, fed, killed, verified, stopped."""
 
 import json
 import os

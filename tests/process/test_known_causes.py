@@ -1,4 +1,4 @@
-"""What a person has to mend is told before anything starts, and waited for by a service that runs; on real servers."""
+"""Problems that a person must fix, on real servers: reported before the start, and waited for by a running service."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_two_run_directories_with_one_output_directory_are_refused(new_service: 
 
 
 def test_two_run_directories_with_one_input_directory_are_refused(new_service: NewService, tmp_path: Path) -> None:
-    """Also where nothing is in it yet, and where it has another name."""
+    """This also holds for an empty directory, and for another name of the same directory."""
     (tmp_path / "alias").symlink_to(tmp_path / "shared")
     first = new_service(f'{INGRESS}.file.directory="{tmp_path}/shared"').start_and_wait()
     assert first.process is not None

@@ -18,13 +18,13 @@ SOON = f"{NOTIFICATION}.lookups.check-every=100ms"
 
 
 def publish_settings(directory: LookupsDirectory, text: str, now: int = NOW) -> str:
-    """A release in which every event's additional information is this text; its version."""
+    """Publish a release in which every event's additional information is this text. Return its version."""
     rows = {(ANY, FLOW, event): ["ACCP", None, text, None] for event in EVENTS}
     return publish(directory, {SETTINGS: shaped(rows)}, now=now).version
 
 
 def said(service: OperatedService) -> list[tuple[str, str | None]]:
-    """Of each notification, its text and the version that its header names."""
+    """Return each notification's text and the version that its header names."""
     told = []
     for each in service.notifications():
         value = each["value"] if isinstance(each["value"], dict) else json.loads(each["value"])
@@ -36,7 +36,7 @@ def said(service: OperatedService) -> list[tuple[str, str | None]]:
 
 @pytest.fixture
 def lookups(service: OperatedService) -> LookupsDirectory:
-    """Where the service looks for them when nothing else is configured."""
+    """The directory where the service looks for lookups by default."""
     return LookupsDirectory(service.run_directory / "lookups")
 
 

@@ -1,4 +1,4 @@
-"""Foreign code that raises no Exception, and mistakes of our own, in a real worker: each costs its envelope, nothing else."""
+"""Foreign code that raises no Exception, and bugs of our own, in a real worker: each costs its envelope, nothing else."""
 
 from collections.abc import Callable
 

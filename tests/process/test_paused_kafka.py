@@ -1,4 +1,4 @@
-"""Kafka does not answer for a while: who feeds and who compares wait, as the service does, and say so."""
+"""Kafka does not answer for a while: `simulate` and `verify` wait, as the service does, and report it."""
 
 from __future__ import annotations
 

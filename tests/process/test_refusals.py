@@ -1,4 +1,4 @@
-"""What the real process does with what it cannot use: one clear line, an exit code, and nothing lost."""
+"""Inputs and settings that the real process cannot use: one clear line, an exit code, and nothing lost."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The service where every server asks who comes: TLS, logins and rights, configured as the operations page shows it."""
+"""The service with servers that all require TLS, logins and rights, configured as the operations page shows it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _is_idle(service: OperatedService) -> bool:
 
 
 def _assert_all_was_archived(service: OperatedService) -> None:
-    """What the service left to the last call is moved too, and the pieces join without a gap."""
+    """Check that the last call archives the rest, too, and that the pieces join without a gap."""
     archived = service.verb("archive", "--json", seconds=300)
     assert archived.returncode == 0, archived.stderr
     for file in service.in_directory.glob("*.jsonl"):

@@ -1,4 +1,4 @@
-"""Several workers of one service on a real broker and a real Redis, as an operator has them."""
+"""Several workers of one service on a real broker and a real Redis, as an operator runs them."""
 
 from __future__ import annotations
 

@@ -24,19 +24,19 @@ from guardian.publication_size import PublicationSize
 
 
 def _group_as_of_now(member: GroupMember) -> Snapshot:
-    """Stable or not."""
+    """Return the group's membership and assignment of this moment, whether the group is stable or not."""
     found = member._consumer.group_metadata()
     return Snapshot(Membership(found.generation_id, found.member_id, found.group_instance_id), member._assigned())
 
 
 def _do_not_look_again(patch: Patch) -> None:
-    """What is owned moves to the new generation without a second look at its position."""
+    """Keep owned partitions in a new generation without a second look at their positions."""
     patch.setattr(Fencing, "suspects", lambda _: [])
     patch.setattr(Fencing, "is_ours", lambda self, partition: partition in self._known)
 
 
 def generation_minus_one_accepted(patch: Patch) -> None:
-    """A transaction names no generation, as that of a member that was thrown out: the brokers take its offsets."""
+    """A transaction names no generation, like that of a removed member, and the brokers accept its offsets."""
 
     def nobody(group_id: str, _: Membership) -> ConsumerGroupMetadata:
         return ConsumerGroupMetadata(group_id, -1, "", None)
@@ -45,7 +45,7 @@ def generation_minus_one_accepted(patch: Patch) -> None:
 
 
 def snapshot_in_mid_rebalance(patch: Patch) -> None:
-    """The group is believed while it is not stable: the new generation with the old assignment."""
+    """The worker believes the group while it is not stable: the new generation with the old assignment."""
 
     def faulty(self: GroupMember) -> Snapshot | None:
         found = _group_as_of_now(self)
@@ -56,7 +56,10 @@ def snapshot_in_mid_rebalance(patch: Patch) -> None:
 
 
 def metadata_taken_when_committing(patch: Patch) -> None:
-    """Instead of with the poll: the generation of now for the assignment of then. Now may be none, after an eviction."""
+    """The group metadata is read at the commit, not at the poll: the present generation with the assignment of the poll.
+
+    After an eviction there is no present generation.
+    """
 
     def commit(self: KafkaTransport, *arguments: Any) -> None:
         self._publisher.consumer = self._member._consumer  # type: ignore[attr-defined, union-attr]
@@ -77,7 +80,7 @@ def metadata_taken_when_committing(patch: Patch) -> None:
 
 
 def positions_read_while_undecided(patch: Patch) -> None:
-    """As of before a transaction that is still open and may yet be committed."""
+    """Positions are read as they were before an open transaction, which may still commit."""
 
     def faulty(self: LogReader, settings: Any) -> None:
         right(self, settings)
@@ -93,7 +96,7 @@ def no_second_look_after_a_new_generation(patch: Patch) -> None:
 
 
 def positions_committed_when_revoked(patch: Patch) -> None:
-    """In the callback, as consumers like to do it: a current generation may commit anybody's partition."""
+    """Positions are committed in the callback, as many consumers do: a current generation may commit any partition."""
 
     def faulty(self: Any, revoked: Sequence[Any]) -> None:
         right(self, revoked)
@@ -135,7 +138,10 @@ def unknown_outcome_taken_as_done(patch: Patch) -> None:
 
 
 def position_read_before_the_predecessor_is_fenced(patch: Patch) -> None:
-    """And not stable: two layers guard it. A stable position is not told while the predecessor may still commit."""
+    """The position is read before the predecessor is fenced, and while undecided: two layers guard against this fault.
+
+    A stable position is not returned while the predecessor may still commit.
+    """
 
     def faulty(self: Publisher) -> None:
         if not self._undecided:
@@ -166,7 +172,7 @@ def another_transactional_id_each_time(patch: Patch) -> None:
 
 
 def nothing_leaves_with_an_offset_that_stands(patch: Patch) -> None:
-    """A deadline's notification moves no position: without one, a transaction is not fenced."""
+    """A deadline's notification moves no position. A transaction without a position is not fenced."""
 
     def faulty(self: TransactionalProducer, records: Any, positions: Mapping[Any, Committed], group: Any) -> None:
         broker = self._producer._broker  # type: ignore[attr-defined]
@@ -179,7 +185,7 @@ def nothing_leaves_with_an_offset_that_stands(patch: Patch) -> None:
 
 
 def a_refused_publication_is_forgotten(patch: Patch) -> None:
-    """What was to leave does not stay pending."""
+    """The output of the refused publication does not stay pending."""
 
     def faulty(self: Cycle, error: PublishRefused) -> None:
         right(self, error)
@@ -191,7 +197,7 @@ def a_refused_publication_is_forgotten(patch: Patch) -> None:
 
 
 def a_refused_producer_used_again(patch: Patch) -> None:
-    """After an abort, as one does with other clients: kafka-python sends the refused offsets along with the next ones."""
+    """The producer is used again after an abort, as with other clients. kafka-python sends refused offsets with the next ones."""
 
     def faulty(self: Publisher, producer: TransactionalProducer) -> None:
         try:
@@ -205,7 +211,7 @@ def a_refused_producer_used_again(patch: Patch) -> None:
 
 
 def portion_cut_anew_before_its_outcome_is_known(patch: Patch) -> None:
-    """Where the brokers stay away so long that it is never known at once."""
+    """The brokers stay away for so long that the outcome is never known at once."""
 
     def not_known(self: Publisher, positions: Mapping[Partition, Committed], error: Exception) -> None:
         raise to_transport_error("the output", error)

@@ -24,7 +24,7 @@ def stash_bound_of_a_unit_rests_under_retry(patch: Patch) -> None:
 
 
 def idle_units_stay(patch: Patch) -> None:
-    """No actor is ever told to stop."""
+    """No actor is ever stopped."""
 
     def faulty(self: UnitRegistry, *arguments: Any) -> Dues:
         return Dues(right(self, *arguments).wakes, ())
@@ -44,7 +44,7 @@ def units_stay_when_their_partition_goes(patch: Patch) -> None:
 
 
 def deadline_lost_when_the_clock_is_set_back(patch: Patch) -> None:
-    """One that was due, and is not any more once its backlog has been read."""
+    """The lost deadline was due, and is not due any more when its backlog has been read."""
 
     def faulty(self: UnitRegistry, *arguments: Any) -> Dues:
         with pytest.MonkeyPatch.context() as within:

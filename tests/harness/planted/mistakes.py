@@ -34,7 +34,7 @@ def whole_poll_dead_lettered(patch: Patch) -> None:
 
 
 def innocent_one_dead_lettered(patch: Patch) -> None:
-    """That which let the poison loose: of what came, the last ones are set aside until nothing is raised."""
+    """The envelope that released the poison becomes a dead letter: the last arrivals are set aside until nothing is raised."""
 
     def faulty(unit: Unit, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], *rest: Any) -> Turned:
         for count in range(len(envelopes), 0, -1):

@@ -11,11 +11,11 @@ from domain.notification import notification_id
 from pipeline.audit.finding import Deviation
 
 Plant = Callable[[list[Line]], str | None]
-"""Changes lines, and says in which unit, None where it is of no unit."""
+"""Changes lines and returns the unit of the change, None if it belongs to no unit."""
 
 
 class OutputFault(NamedTuple):
-    """`is_of_letters` where the lines are those of the dead letters."""
+    """With `is_of_letters` the lines are those of the dead letters."""
 
     name: str
     deviation: Deviation
@@ -31,7 +31,7 @@ class OutputFault(NamedTuple):
 
 
 def _pick(lines: list[Line], is_fit: Callable[[Line], bool] = lambda line: True) -> int:
-    """One in the middle of those that are fit, of a unit that nothing ails."""
+    """Pick a line from the middle of the fit ones, of a unit without marks."""
     ailing = {line["key"] for line in lines if {"late", "incomplete"} & line["headers"].keys()}
     fit = [at for at, line in enumerate(lines) if line["key"] not in ailing and is_fit(line)]
     return fit[len(fit) // 2]
@@ -46,7 +46,7 @@ def _drop(lines: list[Line]) -> str:
 
 
 def _drop_incomplete(lines: list[Line]) -> str:
-    """The second that a release let out of a unit, so that the release itself is still to be seen."""
+    """Drop the second notification of a release, so that the release itself is still visible."""
     seen = set[str]()
     for at, line in enumerate(lines):
         if "incomplete" in line["headers"]:
@@ -57,7 +57,7 @@ def _drop_incomplete(lines: list[Line]) -> str:
 
 
 def _drop_release(lines: list[Line]) -> str:
-    """All that was let out of a unit of which everything waited."""
+    """Drop all released notifications of a unit in which everything waited."""
     units = dict.fromkeys(line["key"] for line in lines if "incomplete" in line["headers"])
     unit = next(unit for unit in units if all("incomplete" in line["headers"] for line in lines if line["key"] == unit))
     lines[:] = [line for line in lines if line["key"] != unit]
@@ -70,7 +70,7 @@ def _double(lines: list[Line]) -> str:
 
 
 def _swap(lines: list[Line]) -> str:
-    """With the next one of the unit."""
+    """Swap a line with the next line of its unit."""
     one = _pick(lines, lambda line: sum(each["key"] == line["key"] for each in lines) > 2)
     unit = [at for at, line in enumerate(lines) if line["key"] == lines[one]["key"]]
     first, second = unit[0], unit[1]
@@ -114,7 +114,7 @@ def _invent_in_a_unit(lines: list[Line]) -> str:
 
 
 def _notify_of_nothing(lines: list[Line]) -> str:
-    """Of a process object that the envelope does not have."""
+    """Add a notification of a process object that the envelope does not have."""
     line = _copy(lines[_pick(lines)])
     line["headers"]["notification-id"] = notification_id(line["key"], line["headers"]["envelope-id"], 99)
     lines.append(line)
@@ -146,7 +146,7 @@ def _change_mark(lines: list[Line]) -> str:
 
 
 def _move_position(lines: list[Line]) -> str:
-    """To that of another notification of the unit."""
+    """Change a source position to that of another notification of the unit."""
     line = lines[_pick(lines)]
     positions = {each["headers"]["source-position"] for each in lines if each["key"] == line["key"]}
     line["headers"]["source-position"] = min(positions - {line["headers"]["source-position"]})

@@ -31,7 +31,7 @@ Fault = Callable[[Patch], None]
 
 
 def is_misplaced(problem: str) -> bool:
-    """The plant does not fit the code any more: what was noticed is that, and not the fault."""
+    """Whether the planted fault does not fit the code any more. Then the run noticed that, and not the fault."""
     return "TypeError" in problem or "AttributeError" in problem
 
 
@@ -81,12 +81,12 @@ def watermark_one_too_high(patch: Patch) -> None:
 
 
 def watermark_of_the_whole_with_a_portion(patch: Patch) -> None:
-    """What is left over counts as published."""
+    """Records beyond the portion count as published."""
     patch.setattr(OwnedPartition, "_published_before", lambda self, _: self._highest_number)
 
 
 def portion_from_the_end(patch: Patch) -> None:
-    """What leaves is no beginning of what is pending."""
+    """The published records are not the first pending ones."""
     right = OwnedPartition.output
 
     def faulty(self: OwnedPartition, count: int) -> PartitionOutput:
@@ -204,7 +204,7 @@ def unstashed_twice(patch: Patch) -> None:
 
 
 def attempts_counted_for_a_server(patch: Patch) -> None:
-    """That a server is unavailable is taken for a failure like any other."""
+    """An unavailable server counts as a failure like any other."""
     patch.setattr("resequencer.handling.DependencyUnavailable", type("NeverRaised", (Exception,), {}))
 
 
@@ -213,28 +213,28 @@ def servers_never_tried_again(patch: Patch) -> None:
 
 
 def one_that_tried_in_vain_is_never_followed(patch: Patch) -> None:
-    """Who is at it is not noted to have ended."""
+    """The end of the unit's try for the server is not noted."""
     patch.setattr(Dependencies, "note", lambda self, key, name, now: None)
 
 
 def a_try_that_was_cut_counts_as_failed(patch: Patch) -> None:
-    """Its turn had let out its share before it came to call the server."""
+    """The try fails though its turn had used up its share before it called the server."""
     patch.setattr(Dependencies, "put_back", lambda self, key, now: self.note(key, self._tried_for.get(key), now))
 
 
 def stash_released_while_its_server_is_away(patch: Patch) -> None:
-    """At its bound a unit gives up the one that waits for the server."""
+    """At its bound a unit releases the envelope that waits for the server."""
     patch.setattr("resequencer.release._UNAVAILABLE", 1)
 
 
 def dead_letters_count_as_handled(patch: Patch) -> None:
-    """What comes again after a later dead letter is marked `late`."""
+    """An envelope that comes again after a later dead letter is marked `late`."""
     for module in ("sequence", "strict_sequence"):
         patch.setattr(f"resequencer.strategies.{module}.with_handled_to", lambda observed, dead_ends, flow, highest: dead_ends)
 
 
 def a_release_goes_on_as_it_began(patch: Patch) -> None:
-    """Its head and all that follows it say what was missing at the deadline, whatever has come since."""
+    """A release is marked throughout with what was missing at the deadline, though it may have come since."""
 
     def faulty(copy: WorkingCopy, head: Stashed) -> None:
         assert copy.tried is not None
@@ -278,7 +278,7 @@ def rotated_without_noting_what_left(patch: Patch) -> None:
 
 
 def begun_anew_without_noting_it(patch: Patch) -> None:
-    """What is appended to the new file lies below the length of the old one."""
+    """Lines that are appended to the new file are below the noted length of the old one."""
 
     def faulty(self: FileSink) -> None:
         for output in self._outputs.values():

@@ -21,7 +21,7 @@ from storage.port import Commit
 
 
 def retention_counted_by_the_wall_clock(patch: Patch) -> None:
-    """The old rule: a unit is forgotten when its last change is long ago, whatever lies unread."""
+    """The old rule: a unit is forgotten when its last change is long ago, even if records are unread."""
 
     def faulty(self: OwnedPartition, _: int, now: Instant) -> None:
         self.caught_up_ms = max(self.caught_up_ms, now)
@@ -30,7 +30,7 @@ def retention_counted_by_the_wall_clock(patch: Patch) -> None:
 
 
 def a_step_without_bound(patch: Patch) -> None:
-    """A clock that is set forward, or a worker that stood still, counts in full."""
+    """The time of a clock that is set forward, or of a worker that stood still, counts in full."""
     patch.setattr("guardian.owned_partition._LONGEST_STEP_MS", 1 << 60)
 
 
@@ -40,7 +40,7 @@ def time_behind_a_backlog_counts(patch: Patch) -> None:
 
 
 def time_behind_a_hanging_transaction_counts(patch: Patch) -> None:
-    """What is not decided is taken for what is not there."""
+    """Undecided records count as missing ones."""
     right = Cycle._note_reach
 
     def faulty(self: Cycle, polled_at: Instant, polled: Polled) -> None:
@@ -59,7 +59,7 @@ def deadlines_wait_for_a_hanging_transaction(patch: Patch) -> None:
 
 
 def idle_units_let_the_position_go_behind_a_hanging_transaction(patch: Patch) -> None:
-    """More of such a unit may lie where it cannot be read yet."""
+    """More records of such a unit may be in the transaction, where they cannot be read yet."""
     right = Cycle._decide
 
     def faulty(self: Cycle, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[TurnTaken]:
@@ -69,7 +69,7 @@ def idle_units_let_the_position_go_behind_a_hanging_transaction(patch: Patch) ->
 
 
 def no_ends_where_nothing_may_be_read(patch: Patch) -> None:
-    """A deadline that waits for its backlog waits for ever, and the room for what is done ahead is never free again."""
+    """A deadline that waits for its backlog waits for ever, and the room for offsets done ahead is never free again."""
     right = KafkaTransport.poll
 
     def faulty(self: KafkaTransport, max_records: int, timeout_ms: int) -> Polled:
@@ -80,7 +80,7 @@ def no_ends_where_nothing_may_be_read(patch: Patch) -> None:
 
 
 def units_in_memory_expire(patch: Patch) -> None:
-    """Behind the backs of their actors, whose next commit writes only what changed."""
+    """Units expire in the storage while their actors live. The next commit of such an actor writes only changes."""
     patch.setattr(ActorGateway, "active", lambda _: Active({}))
 
 
@@ -127,7 +127,7 @@ def the_clock_is_not_stored(patch: Patch) -> None:
 
 
 def expired_by_the_clock_of_another_partition(patch: Patch) -> None:
-    """By the one of the worker's partitions that is furthest."""
+    """Units expire by the furthest clock of all partitions of the worker."""
 
     def faulty(self: Cycle) -> int:
         helds = list(self.partitions.owned.values())
@@ -145,7 +145,7 @@ def expired_by_the_clock_of_another_partition(patch: Patch) -> None:
 
 
 def waiting_units_expire_in_the_database(patch: Patch) -> None:
-    """As if they were idle."""
+    """Waiting units expire as if they were idle."""
     every = "SELECT id, unit FROM units WHERE partition = ? AND changed_at <= ? ORDER BY changed_at"
     patch.setattr(storage.embedded.partition, "_OLD", every)
 

@@ -27,7 +27,7 @@ def what_was_cut_off_is_not_stored(patch: Patch) -> None:
 
 
 def later_arrivals_overtake_the_rest(patch: Patch) -> None:
-    """They join the stash that is being let out."""
+    """Later arrivals join the stash while it is being released."""
 
     def faulty(copy: WorkingCopy, envelope: DataEnvelope) -> None:
         if copy.remainder is None or find_known(copy, envelope) is not None:

@@ -32,7 +32,7 @@ def no_compare_and_set(patch: Patch) -> None:
 
 
 def owner_compared_without_the_number(patch: Patch) -> None:
-    """An epoch without a commit number: a late commit of the owner's own counts."""
+    """The owner's epoch has no commit number, so a late commit of the same owner is accepted."""
 
     def check_owner(stored: LastCommit, header: Header) -> None:
         if stored.token != header.token:
@@ -47,7 +47,7 @@ def owner_compared_without_the_number(patch: Patch) -> None:
 
 
 def token_counted_instead_of_drawn(patch: Patch) -> None:
-    """After the storage went back in time a number comes again."""
+    """After the storage went back in time the same number is used again."""
 
     def faulty(self: SharedStorage, partition: Partition) -> SharedPartitionStore:
         kept = self._memory.partitions.get(partition)
@@ -73,7 +73,7 @@ def published_though_the_commit_was_refused(patch: Patch) -> None:
 
 
 def a_commit_stored_in_two_steps(patch: Patch) -> None:
-    """First the units, then the header and what is pending."""
+    """The units are stored first, then the header and the pending output."""
 
     def faulty(self: StruckPartitionStore, commit: Commit) -> None:
         sent: SharedPartitionStore = copy(self._inner)
@@ -91,13 +91,13 @@ def a_commit_stored_in_two_steps(patch: Patch) -> None:
 
 
 def decided_anew_after_a_time_out(patch: Patch) -> None:
-    """Under the same number, in a storage that takes the number for the commit: two layers guard it."""
+    """The new decision has the same number, in a storage that compares only numbers: two layers guard against this fault."""
 
     def is_done(stored: LastCommit, header: Header, commit: Commit) -> bool:
         return right_is_done(stored._replace(attempt=commit.attempt), header, commit)
 
     def commit_partition(self: Cycle, owned: OwnedPartition, letters: Any, decided: Any) -> bool:
-        """What was not answered joins what the next poll brings."""
+        """Decisions of the unanswered commit join those of the next poll."""
         old_letters, old_decisions = carried.pop(id(owned), ((), ()))
         letters, decisions = (*old_letters, *letters), (*old_decisions, *decided.get(owned.partition, ()))
         left = [*letters, *(each for decision in decisions for each in decision.output)]
@@ -120,7 +120,7 @@ def decided_anew_after_a_time_out(patch: Patch) -> None:
 
 
 def dead_letters_without_numbers(patch: Patch) -> None:
-    """They leave with their cycle or never: nothing of them is pending."""
+    """Dead letters are never pending: they leave with their cycle or are lost."""
 
     def faulty(self: OwnedPartition, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:
         commit = right(self, attempt, changes)
@@ -132,13 +132,13 @@ def dead_letters_without_numbers(patch: Patch) -> None:
 
 
 def what_left_in_part_is_taken_for_done(patch: Patch) -> None:
-    """Where the source is the store, the position passes records of which something has not left."""
+    """If the source is the store, the position passes records whose output has not left completely."""
     right = OwnedPartition._position
     patch.setattr(OwnedPartition, "_position", lambda self, _: right(self, ()))
 
 
 def waiting_units_expire(patch: Patch) -> None:
-    """As if they were idle."""
+    """Waiting units expire as if they were idle."""
 
     def file(self: Memory, kept: KeptPartition, change: UnitChange, caught_up_ms: int) -> None:
         right_file(self, kept, change, caught_up_ms)
@@ -154,7 +154,7 @@ def waiting_units_expire(patch: Patch) -> None:
 
 
 def no_first_position(patch: Patch) -> None:
-    """The first commit comes before a position that it could be compared with."""
+    """The first commit comes before there is a position to compare it with."""
 
     def faulty(*arguments: Any, **named: Any) -> Takeover:
         return replace(right(*arguments, **named), is_new=False)
@@ -184,7 +184,7 @@ def stopped_by_one_that_owns_nothing(patch: Patch) -> None:
 
 
 def forgetting_noticed_by_the_offset_alone(patch: Patch) -> None:
-    """A storage that knows an offset as high as the position's is believed to know everything."""
+    """A storage whose offset is as high as the position's counts as complete."""
 
     def faulty(
         header: Header, pending: Sequence[Pending], position: Position | None, log: range, *, is_durable: bool
@@ -211,7 +211,7 @@ def healed_by_whoever_comes(patch: Patch) -> None:
 
 
 def numbers_kept_when_healing(patch: Patch) -> None:
-    """What is pending may have left already: it leaves again, and nothing says so."""
+    """Pending output may have left already. It leaves again without a mark."""
 
     def faulty(self: OwnedPartition, attempt: str) -> Commit:
         return self._commit(attempt)
@@ -230,12 +230,12 @@ def position_goes_back_when_healing(patch: Patch) -> None:
 
 
 def position_waits_for_stashes_only(patch: Patch) -> None:
-    """And not for the first record of each active unit: a duplicate behind it meets a unit that knows nothing."""
+    """The position does not wait for the first record of each active unit. A restarted unit then misses duplicates."""
     patch.setattr(OwnedPartition, "note_active", lambda *_: None)
 
 
 def what_was_released_lets_the_position_go(patch: Patch) -> None:
-    """At once, as where a storage remembers it: a duplicate of it meets a unit that knows nothing."""
+    """The position passes released envelopes at once, as with a storage. A restarted unit then misses their duplicates."""
 
     def faulty(self: UnitRegistry, decided: TurnTaken, now: int) -> None:
         right(self, decided, now)
@@ -247,7 +247,7 @@ def what_was_released_lets_the_position_go(patch: Patch) -> None:
 
 
 def what_waits_is_taken_for_done(patch: Patch) -> None:
-    """The position waits, but what it says is done ahead includes what is stashed."""
+    """The position waits, but its list of offsets done ahead includes stashed envelopes."""
 
     def faulty(self: OwnedPartition, _: Sequence[range]) -> DoneOffsets:
         return DoneOffsets(max(self.read_to, before.end)) if (before := self._done) else DoneOffsets(self.read_to)
@@ -266,7 +266,7 @@ def done_offsets_forgotten(patch: Patch) -> None:
 
 
 def done_offsets_forgotten_by_the_second_crash(patch: Patch) -> None:
-    """What was done and the first replay had not come to."""
+    """Offsets are forgotten that were done and that the first replay had not reached."""
 
     def faulty(self: OwnedPartition, unsettled: Sequence[range]) -> DoneOffsets:
         return DoneOffsets(self.positions.acknowledged).advanced(self.read_to, unsettled)
@@ -275,7 +275,7 @@ def done_offsets_forgotten_by_the_second_crash(patch: Patch) -> None:
 
 
 def a_full_position_is_not_read_again(patch: Patch) -> None:
-    """Where what is done ahead takes all the room that a position's metadata has."""
+    """The position is not read again though the offsets done ahead fill its metadata."""
 
     def faulty(self: OwnedPartition) -> int | None:
         room = right(self)
