@@ -10,7 +10,7 @@ REFERENCE, DOCUMENT = "conf/reference.conf", "docs/configuration.md"
 
 
 def find_gaps(schema: Schema, reference: str, document: str) -> list[str]:
-    """What has to be written where, given the texts of both files; for a row of the table, the row itself."""
+    """Return what must be written where, given the texts of both files; for a row of the table, the row itself."""
     found = comments_of(reference)
     comments = {path: text for path, text in found.items() if path in schema.keys or schema.is_option(path)}
     missing = [path for path in schema.keys if path not in found]
@@ -34,7 +34,7 @@ def _gaps_of_rows(expected: list[str], rows: list[str]) -> Iterator[str]:
 
 
 def comments_of(reference: str) -> dict[str, str]:
-    """For each key its comment as one text, found by following the braces."""
+    """Return the comment of each key as one text, found by following the braces."""
     comments: dict[str, str] = {}
     sections: list[str] = []
     comment: list[str] = []

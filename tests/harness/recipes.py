@@ -15,7 +15,7 @@ COPIED = (
 
 
 class Recipe:
-    """The section `Add …` of that name. Code that is to be written names its file in its first line: `# payments/desks.py`."""
+    """The section `Add …` of that name. A block of code names its file in its first line: `# payments/desks.py`."""
 
     def __init__(self, name: str) -> None:
         page = PAGE.read_text(encoding="utf-8")
@@ -24,19 +24,19 @@ class Recipe:
 
     @property
     def files(self) -> dict[str, str]:
-        """What it shows whole, by path."""
+        """The files that the recipe shows completely, by path."""
         shown = [named for language in ("python", "csv", "hocon") for named in self._named(language)]
         return {path: content for path, content in shown if "." in path and " " not in path}
 
     @property
     def setting(self) -> str:
-        """The only line of configuration that it shows."""
+        """The only line of configuration in the recipe."""
         (line,) = [block for block in _fenced("hocon", self.text) if not block.startswith("# ")]
         return line.strip()
 
     @property
     def paths(self) -> set[str]:
-        """The files of the project that it names."""
+        """The files of the project that the recipe names."""
         named = re.findall(r"`([a-z_0-9./]+/[a-z_0-9.]+\.[a-z]+)`|\(\.\./([^)#]+)\)", self.text)
         return {one or other for one, other in named} - set(self.files) | {path for path, _ in self._named("diff")}
 
@@ -47,7 +47,7 @@ class Recipe:
             target.write_text(content, encoding="utf-8")
 
     def follow(self, checkout: Path) -> None:
-        """Write its files into a copy of the project, and make its edits."""
+        """Write the files of the recipe into a copy of the project, and make its edits."""
         self.write(checkout)
         edits = self._named("diff")
         assert edits, "it shows no edit"
@@ -61,7 +61,7 @@ class Recipe:
 
 
 def copied_checkout(directory: Path) -> Path:
-    """The project, to be changed."""
+    """Return a copy of the project that a test may change."""
     for name in COPIED:
         shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.cfg", "pyproject.toml", "README.md", "CONTRIBUTING.md"):
@@ -74,7 +74,7 @@ def _fenced(language: str, text: str) -> list[str]:
 
 
 def _edited(text: str, edit: str, path: str) -> str:
-    """As a patch does it: the lines without `+` have to stand in the file, one below the other, exactly once."""
+    """Edit as a patch does: the lines without `+` must be in the file, one below the other, exactly once."""
     lines = edit.splitlines()
     before = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("+"))
     after = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("-"))

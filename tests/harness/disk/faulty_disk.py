@@ -22,7 +22,7 @@ _ALWAYS = 1 << 62
 
 
 class Call(IntFlag):
-    """What a program asks of the disk, as `faulty_disk.c` numbers it. OPEN in a trace means: made."""
+    """The calls of a program to the disk, as `faulty_disk.c` numbers them. OPEN in a trace means that the file was created."""
 
     OPEN = 1
     READ = 2
@@ -35,7 +35,7 @@ class Call(IntFlag):
 
 
 class Fault(NamedTuple):
-    """A rule that stands until it is lifted. `struck` tells how often it has struck."""
+    """A rule that is in force until it is lifted. `struck` is how often it has struck."""
 
     disk: FaultyDisk
     place: int
@@ -49,9 +49,9 @@ class Fault(NamedTuple):
 
 
 class FaultyDisk:
-    """Steers the faults of all processes that were started with `environment`. Nothing fails until it is told to.
+    """Controls the faults of all processes that were started with `environment`. Without a rule nothing fails.
 
-    A rule names a file by the end of its path, and calls on it; `skip` of these pass first, then `times` are struck.
+    A rule names a file by the end of its path, and the calls on it. The first `skip` calls pass, the next `times` are struck.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -61,7 +61,7 @@ class FaultyDisk:
 
     @classmethod
     def make(cls, directory: Path, trace_of: Path | None = None) -> FaultyDisk:
-        """Built in `directory`; with `trace_of` all that changes anything below it is written down in `trace`."""
+        """Build the library in `directory`. With `trace_of`, `trace` records every call that changes something below it."""
         directory.mkdir(parents=True, exist_ok=True)
         board = directory / "board"
         board.write_bytes(bytes(_RULE.size * _RULES))
@@ -76,15 +76,15 @@ class FaultyDisk:
 
     @classmethod
     def under_this_process(cls) -> FaultyDisk:
-        """That with whose environment this process was started."""
+        """Return the disk with whose environment this process was started."""
         return cls(os.environ)
 
     def fail(self, name: str, calls: Call, error: int, *, skip: int = 0, times: int = _ALWAYS, torn: int = 0) -> Fault:
-        """The calls end with this errno; a write leaves its first `torn` bytes behind."""
+        """Let the calls fail with this errno. A write leaves its first `torn` bytes behind."""
         return self._add(name, calls, error, skip, times, torn)
 
     def hold(self, name: str, calls: Call, *, skip: int = 0) -> Fault:
-        """The calls do not come back before the fault is lifted."""
+        """Let the calls block until the fault is lifted."""
         return self._add(name, calls, _HOLD, skip, _ALWAYS, 0)
 
     def kill(self, name: str, calls: Call, *, skip: int = 0, torn: int = 0) -> Fault:

@@ -32,7 +32,7 @@ class Event(NamedTuple):
 
 
 def read_trace(file: Path) -> Iterator[Event]:
-    """In the order in which it happened; a record without its end was cut by the exit of its writer."""
+    """Yield the events in their order. A record without its end was cut by the exit of its writer."""
     data, at = file.read_bytes(), 0
     while at + _HEAD.size <= len(data):
         call, went_well, path_bytes, data_bytes, offset = _HEAD.unpack_from(data, at)
@@ -71,9 +71,9 @@ class _Inode:
 
 
 class Disk:
-    """Takes the events below `root` one by one; `cut` writes what would be left if the power went now.
+    """Takes the events below `root` one by one. `cut` writes the files that a power cut would leave at this point.
 
-    What it begins with is `durable`, by path.
+    `durable` are the contents at the beginning, by path.
     """
 
     def __init__(self, root: Path, durable: Mapping[Path, bytes] = MappingProxyType({})) -> None:
@@ -99,7 +99,7 @@ class Disk:
             self._change(self._inodes[path], event)
 
     def cut(self, directory: Path, random: Random, survival: float) -> None:
-        """Each sector that was not synced survives with this probability."""
+        """Write what a power cut leaves. Each unsynced sector survives with this probability."""
         kept = random.randint(0, len(self._names)) if survival else 0
         names = self._names[kept - 1] if kept else self._durable_names
         for path, inode in names.items():
@@ -125,7 +125,7 @@ class Disk:
 
 
 def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
-    """A write, or with no data a cut to `offset`; what lies between is zeros."""
+    """Apply a write, or, without data, a cut to `offset`. A gap is filled with zeros."""
     if len(content) < offset:
         content.extend(bytes(offset - len(content)))
     if data is None:
@@ -135,7 +135,7 @@ def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
 
 
 def _sectors(offset: int, size: int) -> Iterator[int]:
-    """Where each sector's part of a write begins."""
+    """Yield where each sector's part of a write begins."""
     return iter({offset, *range(offset - offset % _SECTOR + _SECTOR, offset + size, _SECTOR)})
 
 

@@ -19,9 +19,9 @@ _ENOUGH_MINUTES = 5
 
 
 class Allowance(NamedTuple):
-    """How far the last median may lie above the first: by this share of it, and by so much more.
+    """How far the last median may be above the first: by this share of it, plus this amount.
 
-    What `follows_load` at the moment is as uneven as a busy machine makes the load, unless it is seen over minutes.
+    A metric that `follows_load` is as uneven as the load on a busy machine, unless it is measured over minutes.
     """
 
     share: float
@@ -62,7 +62,7 @@ class SteadyState:
             self._samples[name].append(value)
 
     def grown(self, minutes: float) -> list[str]:
-        """The metrics whose median in the last quarter of these minutes lies above what the first allows."""
+        """Return the metrics whose last quarter has a median above what the first allows, in a run of so many minutes."""
         grown = []
         for name, (first, _, _, last) in self.medians().items():
             share, slack, follows_load = FIGURES[name]
@@ -71,7 +71,7 @@ class SteadyState:
         return grown
 
     def medians(self) -> dict[str, list[float]]:
-        """Of each quarter of the samples."""
+        """Return the medians of each quarter of the samples."""
         quarter = len(next(iter(self._samples.values()))) // 4
         assert quarter, "too few samples"
         return {
@@ -115,7 +115,7 @@ def _resident_bytes(process: int) -> int:
 
 
 def _size(path: Path) -> int:
-    """0 where it is being replaced at this moment."""
+    """Return the size of the file; 0 while it is being replaced."""
     with suppress(FileNotFoundError):
         return path.stat().st_size
     return 0

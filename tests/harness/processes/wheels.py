@@ -13,7 +13,7 @@ _LEFT_BEHIND = {"__pycache__", "build", "dist", "run"}
 
 
 def project_files() -> list[PurePosixPath]:
-    """All that the working directory's project consists of: as git knows it, or else all that was not left behind there."""
+    """Return the files of the working directory's project: as git lists them, or else all files that are not by-products."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     asked = subprocess.run(command, capture_output=True, check=False) if Path(".git").exists() else None
     if asked is not None and asked.returncode == 0:
@@ -30,7 +30,7 @@ def packages_of(files: Collection[PurePosixPath]) -> set[str]:
 
 
 def runtime_files() -> set[str]:
-    """What a wheel must hold beside its description: all that lies in the packages, modules and data."""
+    """Return the files that a wheel must hold besides its description: all modules and data in the packages."""
     files = project_files()
     packages = packages_of(files)
     return {str(each) for each in files if each.parts[0] in packages}
@@ -64,13 +64,13 @@ def the_wheel_in(directory: Path) -> Path:
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
-    """Of the packages: all but its description and the record of itself."""
+    """Return the files of the packages in the wheel: all except its description and its record."""
     with ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
 
 
 def description(wheel: Path) -> set[str]:
-    """The names in its `dist-info`."""
+    """Return the names in the `dist-info` of the wheel."""
     with ZipFile(wheel) as archive:
         return {name.partition(".dist-info/")[2] for name in archive.namelist() if ".dist-info/" in name}
 

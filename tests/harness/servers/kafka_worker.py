@@ -37,9 +37,9 @@ def token() -> str:
 
 
 class KafkaWorker:
-    """Strategy SEQUENCE. Without a storage the source is the store. To be closed, which is an exit: nothing is drained.
+    """A worker with strategy SEQUENCE. Without a storage the source is the store. `close` is an exit: nothing is drained.
 
-    `failures` counts the calls that were not answered.
+    `failures` counts the calls without an answer.
     """
 
     def __init__(self, stage: KafkaStage, storage: Storage | None = None, producer: Mapping[str, Any] = {}) -> None:
@@ -59,12 +59,12 @@ class KafkaWorker:
         return list(self.cycle.partitions.owned.values())
 
     def run_until_owned(self) -> OwnedPartition:
-        """The partition that it was given first."""
+        """Run until a partition is assigned, and return the first one."""
         wait_until(lambda: self.owned or (self.cycle.run_once() and None), "a partition")
         return self.owned[0]
 
     def live_until_read(self) -> None:
-        """Everything, and what that let out has left, with the positions."""
+        """Run until everything is read and its output has left, with the positions."""
 
         def is_through() -> bool:
             has_committed = self.cycle.run_once()

@@ -16,7 +16,7 @@ _SECONDS = 120
 
 
 def find_programs() -> Path | None:
-    """Where initdb and postgres are: on PATH, or where Debian puts them."""
+    """Return the directory of initdb and postgres: on PATH, or where Debian puts them."""
     found = shutil.which("initdb")
     places = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return next((place for place in places if (place / "postgres").exists()), None)
@@ -77,7 +77,7 @@ class PostgreSql:
 
 
 def _find_owner() -> str | None:
-    """None where we may run it ourselves."""
+    """Return the user that runs the server; None if this process can run it."""
     if os.getuid() != 0:
         return None
     known = {each.pw_name for each in pwd.getpwall()}

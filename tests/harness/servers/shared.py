@@ -16,7 +16,7 @@ RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid4().hex
 
 
 class SharedServers:
-    """Handles on the set. None runs before it is launched by one of the processes, whichever is first."""
+    """Handles on the set. A server runs from the first launch by any of the processes."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -26,7 +26,7 @@ class SharedServers:
         self.infinispan = InfinispanServer(directory / "infinispan")
 
     def launch(self, fixtures: Collection[str]) -> None:
-        """Those whose fixtures are among these, all at once; each is waited for by its own fixture."""
+        """Launch all servers whose fixtures are among these at once. Each fixture waits for its own server."""
         servers = {
             "redis_server": self.redis,
             "redis_cluster": self.redis_cluster,

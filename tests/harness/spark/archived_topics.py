@@ -26,7 +26,7 @@ Told = tuple[object, ...]
 
 
 class ArchivedTopics:
-    """The topics of a stage; `location` is the archive. `consumer` says how the archiver comes to the broker, if otherwise."""
+    """The topics of a stage; `location` is the archive. `consumer` has other connection settings for the archiver, if given."""
 
     def __init__(self, spark: SparkSession, stage: KafkaStage, location: str, consumer: Mapping[str, str] = {}) -> None:
         self.spark = spark
@@ -36,7 +36,7 @@ class ArchivedTopics:
         self.settings = ArchiveSettings(location, stage.topics.all, java_options(self.kafka.consumer), every_ms=200)
 
     def archive(self, tell: Callable[[str], None] = print, **settings: Any) -> int:
-        """All that there is now; how many records were new."""
+        """Archive everything that is there. Return how many records were new."""
         with closing(self.archiver(**settings)) as archiver:
             archiver.run(tell, lambda: False, is_continuous=False)
             return archiver.records
@@ -56,7 +56,7 @@ class ArchivedTopics:
         return rows_of(self.snapshot().read(topic).collect())
 
     def held(self, topic: str) -> list[Told]:
-        """What a reader of committed records sees."""
+        """Return what a reader of committed records sees."""
         with closing(self.stage.reader()) as reader:
             return sorted(_told_by_client(record) for record in read_to_end(reader, topic))
 
@@ -66,7 +66,7 @@ class ArchivedTopics:
 
 
 class Continuing(Thread):
-    """Archives on and on, in a thread, until `end`; `failure` is what it ended with by itself."""
+    """Archives continuously, in a thread, until `end`. `failure` is the error that ended it before."""
 
     def __init__(self, archiver: Archiver) -> None:
         super().__init__(daemon=True)

@@ -28,7 +28,7 @@ TABLE = (Path(conf.__file__).parent / "notification-settings.csv").read_text(enc
 
 
 class AuditedService:
-    """Its files lie under `directory`."""
+    """A service whose files are in `directory`."""
 
     def __init__(
         self, directory: Path, strategy: str = "SEQUENCE", target_type: str = "report", handler: str | None = None, **plan: Any
@@ -41,11 +41,11 @@ class AuditedService:
         self.service.handler = make_handler(self.handler_settings, parse_notification_settings(StringIO(TABLE), "settings"))
 
     def live(self, **plan: Any) -> None:
-        """Simulated payments come, all deadlines pass, late ones come and everything is worked off."""
+        """Process simulated payments: all deadlines pass, late envelopes come, and everything is processed."""
         self.live_with(_let_be, **plan)
 
     def live_with(self, trouble: Callable[[Service], object], **plan: Any) -> None:
-        """The same with trouble after the first cycle, before the late ones come and at the end."""
+        """The same with `trouble` after the first cycle, before the late envelopes come, and at the end."""
         self._trouble = trouble
         service = self.service
         service.start()
@@ -87,7 +87,7 @@ class AuditedService:
         return [*told, *overdue(waiting, timing_of(told), rules.settings)]
 
     def findings(self) -> list[tuple[str | None, str | None]]:
-        """What deviates, and in which unit."""
+        """Return the deviations, each with its unit."""
         return [(each.deviation, each.unit) for each in self.audit() if each.kind == FINDING]
 
     def open(self) -> int:

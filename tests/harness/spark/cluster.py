@@ -17,7 +17,7 @@ from servers.process import Process
 
 _SECONDS = 600
 _JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dspark.worker.timeout=600")
-"""A worker that gets no core for a while is not given up."""
+"""The master does not give up a worker that gets no core for a while."""
 _DEPLOY = "org.apache.spark.deploy"
 
 
@@ -30,7 +30,7 @@ class SparkCluster:
         self._processes: list[Process] = []
 
     def start(self, workers: int = 2) -> None:
-        """It is up when the master knows all workers."""
+        """Start the cluster, and wait until the master knows all workers."""
         self._launch("master.Master", "--port", str(self._port), "--webui-port", str(self._page))
         for _ in range(workers):
             self._launch_worker()
@@ -38,7 +38,7 @@ class SparkCluster:
 
     @contextmanager
     def another_worker(self) -> Iterator[None]:
-        """It is up from the beginning to the end of it."""
+        """Run another worker within the context."""
         before = self._count()
         self._launch_worker()
         self._wait_for(before + 1)
@@ -52,7 +52,7 @@ class SparkCluster:
         return f"spark://{LOOPBACK}:{self._port}"
 
     def kill(self) -> None:
-        """Harmless where it did not start. Executors end by themselves when their worker is gone."""
+        """Kill the cluster, even one that did not start. Executors end by themselves when their worker is gone."""
         for process in reversed(self._processes):
             process.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -76,7 +76,7 @@ class SparkCluster:
         self._processes.append(Process.launch(command, log, environment))
 
     def _count(self) -> int:
-        """Of the workers that the master can use; while it starts, its page is no JSON yet."""
+        """Count the workers that the master can use. While the master starts, its page is no JSON yet."""
         assert all(process.is_running for process in self._processes), self._said()
         try:
             answer = httpx.get(f"http://{LOOPBACK}:{self._page}/json/", trust_env=False, timeout=10)

@@ -10,7 +10,7 @@ from resequencer.payment_data import PaymentData
 
 
 class OddOnes:
-    """Tells of every other envelope, and refuses some of those that come in time."""
+    """Notifies of every second envelope, and refuses some of those that come in time."""
 
     def __init__(self, settings: HandlerSettings) -> None:
         del settings

@@ -33,7 +33,7 @@ LONGEST_WAIT_SECONDS = 300
 
 
 class ProcessedTopics(NamedTuple):
-    """A service that has worked off simulated payments, and has ended."""
+    """A service that has processed simulated payments, and has ended."""
 
     spark: SparkSession
     stage: KafkaStage
@@ -47,7 +47,7 @@ class ProcessedTopics(NamedTuple):
         return topics_scope(self.spark, self.settings(**topics), pause)
 
     def settings(self, **topics: str) -> KafkaSettings:
-        """With other topics in the place of those that are named."""
+        """Return the settings with other topics in place of the named ones."""
         settings = self.stage.settings()
         names = {"input": settings.topics.input, "notifications": settings.topics.notifications} | topics
         return replace(settings, topics=KafkaTopics(**names, dead_letters=settings.topics.dead_letters))
@@ -55,7 +55,7 @@ class ProcessedTopics(NamedTuple):
 
 @contextmanager
 def live(spark: SparkSession, kafka: KafkaServer, directory: Path) -> Iterator[ProcessedTopics]:
-    """Its run takes seconds; it is there to be looked at by any number of tests."""
+    """Run the service. The run takes seconds, so all tests share its output and only read it."""
     stage = KafkaStage(kafka)
     fast_sources(directory)
     names, clients = stage.topics, f'{{ bootstrap.servers = "{stage.bootstrap}", group.id = {stage.group} }}'
