@@ -1,4 +1,4 @@
-"""A transport on temporary directories, and the faults that can be planted under it."""
+"""A transport on temporary directories, and the faults that a test can plant under it."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Guardians that are asked by hand."""
+"""Guardians that tests call by hand."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""An unexpected error of ours in a turn costs the one envelope that it concerns: the unit goes on, and so does the worker."""
+"""An unexpected error of ours in a turn costs the one envelope that it concerns. The unit and the worker continue."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What our actor system promises. What it has in common with Thespian's plain base is tested on both, lest they drift apart."""
+"""The promises of our actor system. Those that Thespian's simple base shares are tested on both, so that they stay equal."""
 
 import gc
 import logging

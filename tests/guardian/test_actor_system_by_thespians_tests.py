@@ -1,4 +1,4 @@
-"""Thespian's own test suite, as installed with it, judges our system base: what passes on the plain one must pass on ours.
+"""Thespian's own test suite on our system base: every test that passes on the simple base must pass on ours.
 
 Left out are four tests that sleep for two minutes between them, and those of the bases that spread over processes.
 """

@@ -1,4 +1,4 @@
-"""Trying the same again until it is answered."""
+"""Repeating a call until it is answered."""
 
 import logging
 from collections.abc import Callable

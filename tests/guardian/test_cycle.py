@@ -1,4 +1,4 @@
-"""The cycle over stubborn servers: in which order it asks them, and what it says again."""
+"""The cycle with failing servers: the order of its calls, and which calls it repeats."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

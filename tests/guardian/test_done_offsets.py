@@ -1,4 +1,4 @@
-"""What is done beyond a position: guardian/done_offsets.py."""
+"""The offsets that are done beyond a position: guardian/done_offsets.py."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""How often a mishap is in the log."""
+"""How often the log repeats a problem."""
 
 import logging
 

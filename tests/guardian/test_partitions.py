@@ -1,4 +1,4 @@
-"""Whose a partition is, and what may be done with it: guardian/partitions.py over a whole worker."""
+"""The ownership of a partition, and what it permits: guardian/partitions.py in a whole worker."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What leaves: as a record, and as the bytes that are pending."""
+"""Output as a record, and as the pending bytes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What is pending leaves in portions: guardian/publication_size.py over a whole worker."""
+"""Pending output leaves in portions: guardian/publication_size.py in a whole worker."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a turn leaves over gets its turns: one share in each cycle, in line, and without holding up anything else."""
+"""The remainder of a turn gets more turns: one share in each cycle, in order, and without delaying anything else."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator

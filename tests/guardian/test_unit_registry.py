@@ -1,4 +1,4 @@
-"""Who is woken and who is stopped: idle time-outs, deadlines, retries, and the bound of what is held in memory."""
+"""Which units are woken and which are stopped: idle time-outs, deadlines, retries, and the bound of memory."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The beginning of an input moves into an archive: whatever fails, every line is in one of the two, and where it was."""
+"""The beginning of an input moves into an archive. After any failure, every line is in one of the two, at its old position."""
 
 import errno
 import gzip

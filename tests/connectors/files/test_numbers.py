@@ -1,4 +1,4 @@
-"""The numbers that records lines are known by."""
+"""The numbers that identify the lines of records."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A dead letter goes back to its input once, whatever fails and whenever: every operation is struck, in every way it can be."""
+"""A dead letter returns to its input once, after any failure at any time: every operation fails in every possible way."""
 
 import errno
 import itertools

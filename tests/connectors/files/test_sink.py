@@ -1,4 +1,4 @@
-"""What is written, in which order, and what a second look at the files tells."""
+"""What the sink writes, in which order, and what a second look at the files finds."""
 
 import errno
 import json

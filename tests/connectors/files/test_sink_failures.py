@@ -1,4 +1,4 @@
-"""Exactly once, whatever fails and whenever: every operation of the sink is struck once, in every way it can be."""
+"""Exactly once, after any failure at any time: every operation of the sink fails once, in every possible way."""
 
 import errno
 import itertools

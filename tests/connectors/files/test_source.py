@@ -1,4 +1,4 @@
-"""Reading partition files: what is a record, in which order, how far, and what is refused."""
+"""Reading partition files: which lines are records, their order, how far the source reads, and what it refuses."""
 
 import errno
 import hashlib

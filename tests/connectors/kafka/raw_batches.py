@@ -1,4 +1,4 @@
-"""Batches of Kafka's message format 2, byte by byte: what other clients send, what a disk spoils, and what no client sends."""
+"""Batches of Kafka's message format 2, byte by byte: from other clients, damaged by a disk, and ones that no client sends."""
 
 import struct
 from collections.abc import Sequence

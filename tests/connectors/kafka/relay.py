@@ -1,4 +1,4 @@
-"""A process that lets every record of the input leave as a notification: what a worker is without its state.
+"""A process that publishes every record of the input as a notification: a worker without its state.
 
     python -m tests.connectors.kafka.relay SETTINGS     # JSON: bootstrap, topics, group, slot
 

@@ -1,4 +1,4 @@
-"""Topics and a group of their own on a real broker, workers on them, and an outsider who writes and reads."""
+"""Topics and a group of their own on a real broker, workers on them, and an outside client that writes and reads."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Brokers that are away: every call ends in time and says so, nothing is left behind, and all goes on when they are back."""
+"""Brokers that are away: every call ends in time with an error, leaves nothing behind, and works again when they are back."""
 
 import gc
 import threading

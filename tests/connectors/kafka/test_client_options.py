@@ -1,4 +1,4 @@
-"""Options of Kafka's clients by Kafka's names: what they become, what is refused and why."""
+"""Options of Kafka's clients by Kafka's names: how they are translated, and which are refused and why."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every compression that Kafka has comes in and goes out, also in batches that are larger than a client's buffers."""
+"""Every compression of Kafka is read and written, also in batches that are larger than a client's buffers."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A member of a group, on a client that only says whether it is joining and notes how long it was let do so."""
+"""A member of a group, on a client that only reports whether it is joining and notes how long it was allowed to."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The Kafka client's errors as the transport's: what a person must mend, and what may go away by itself."""
+"""The Kafka client's errors as the transport's: which ones a person must fix, and which may go away by themselves."""
 
 import pytest
 from kafka import errors

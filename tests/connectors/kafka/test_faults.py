@@ -1,4 +1,4 @@
-"""Each record leaves exactly once and in order while workers are killed, paused and joined by others, and the broker dies."""
+"""Each record leaves exactly once and in order while workers are killed and paused, others join, and the broker dies."""
 
 import json
 import os

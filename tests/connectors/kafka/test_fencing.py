@@ -1,4 +1,4 @@
-"""Which partitions are ours to read and to publish for, by what the group says and by their positions."""
+"""Which partitions a worker may read and publish for, by the group's answers and by their positions."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What stands in a committed offset's metadata: both ways, and against what others write there."""
+"""The metadata of a committed offset: encoding, decoding, and the refusal of other programs' metadata."""
 
 from contextlib import suppress
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""When a partition that a transaction holds up is told of."""
+"""When the log reports a partition that a transaction holds up."""
 
 import logging
 

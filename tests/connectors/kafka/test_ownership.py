@@ -1,4 +1,4 @@
-"""Who owns a partition on Kafka: what a worker must notice, what it may do no more, what it may go on with."""
+"""Ownership of a partition on Kafka: what a worker must notice, must stop, and may continue."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing

@@ -1,4 +1,4 @@
-"""What leaves on Kafka when something goes wrong: all of it once, or none of it."""
+"""The output on Kafka when something fails: all of it leaves once, or none of it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress

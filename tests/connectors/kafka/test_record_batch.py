@@ -1,4 +1,4 @@
-"""What a batch costs that has a record in it which the client cannot read: that record."""
+"""A batch with a record that the client cannot read costs only this record."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""TLS, SASL/SCRAM and rights against a real broker that asks for all of them."""
+"""TLS, SASL/SCRAM and rights against a real broker that requires all of them."""
 
 import gc
 import re

@@ -1,4 +1,4 @@
-"""What a topic does not take: a notification becomes a dead letter, a dead letter is cut, whatever is in it."""
+"""Records that a topic refuses: a notification becomes a dead letter, and a dead letter is cut, whatever its content."""
 
 from hashlib import sha256
 

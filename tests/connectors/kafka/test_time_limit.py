@@ -1,4 +1,4 @@
-"""Calls with a limit that the client itself would wait in for ever."""
+"""Time limits for calls in which the client itself would wait for ever."""
 
 from threading import Event
 

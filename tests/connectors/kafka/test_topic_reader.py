@@ -1,4 +1,4 @@
-"""Reading topics up to an end, and on from there."""
+"""Reading topics up to an end, and continuing from there."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Topics on Kafka that are not as they should be: what is refused, what is noted, and that nothing is skipped in silence."""
+"""Topics on Kafka with problems: what is refused, what is logged, and that nothing is skipped silently."""
 
 from collections.abc import Iterator
 from contextlib import closing

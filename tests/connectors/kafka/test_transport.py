@@ -1,4 +1,4 @@
-"""The Kafka transport on a real broker: what it reads, what leaves, what it remembers."""
+"""The Kafka transport on a real broker: its input, its output, and its positions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
