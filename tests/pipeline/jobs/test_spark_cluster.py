@@ -214,7 +214,7 @@ def test_what_a_user_runs_where_he_is_works_on_a_cluster_too(cluster: SparkClust
         service.clear_away()
     audited = service.verb("audit", "--master", cluster.master, seconds=LONGEST_WAIT_SECONDS)
     assert audited.returncode == 0, audited.stdout + audited.stderr
-    assert "3 notifications of 1 units compared with 3 envelopes" in audited.stdout
+    assert "3 notifications of 1 unit compared with 3 envelopes" in audited.stdout
 
 
 def test_a_master_that_is_none_is_told_by_name(tmp_path: Path) -> None:
