@@ -108,7 +108,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         storage.position_goes_back_when_healing: 1,
         storage.token_counted_instead_of_drawn: 764,
         storage.forgetting_noticed_by_the_offset_alone: 14,
-        storage.healed_by_whoever_comes: 1,
+        storage.healed_by_any_worker: 1,
     },
     SimulatedRun.POSITIONS: {
         storage.numbers_kept_when_healing: 0,

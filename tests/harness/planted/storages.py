@@ -198,7 +198,7 @@ def forgetting_noticed_by_the_offset_alone(patch: Patch) -> None:
     patch.setattr(guardian.partitions, "plan_takeover", faulty)
 
 
-def healed_by_whoever_comes(patch: Patch) -> None:
+def healed_by_any_worker(patch: Patch) -> None:
     """A zombie may heal, because the worker does not ask the group before."""
 
     def faulty(self: Partitions, owned: OwnedPartition, _: Position) -> None:
