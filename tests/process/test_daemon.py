@@ -103,7 +103,7 @@ def test_a_worker_that_dies_again_and_again_ends_the_service_which_says_why(daem
 
     wait_until(is_over, "the supervisor gave up", seconds=90)
     assert "the 10th exit within 60 s: no further restart" in daemon.log_file.read_text()
-    assert "it ended with: the worker was killed by SIGKILL" in daemon.service.verb("status").stdout
+    assert "the service ended with: the worker was killed by SIGKILL" in daemon.service.verb("status").stdout
 
 
 def test_a_start_that_fails_says_why(daemon: Daemon) -> None:

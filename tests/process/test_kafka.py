@@ -114,7 +114,7 @@ def test_check_connect_tells_of_a_topic_that_is_missing_and_of_brokers_that_are_
 ) -> None:
     mistyped = new_daemon(*on_kafka, f"{NOTIFICATION}.kafka.producer.topic=mistyped").service.verb("check", "--connect")
     assert mistyped.returncode == 4
-    assert mistyped.stderr.startswith("resequencer: topic mistyped: this output topic does not exist, or may not")
+    assert mistyped.stderr.startswith("resequencer: topic mistyped: this output topic does not exist, or the user may not")
     assert mistyped.stderr.count("\n") == 1
     away = new_daemon(*on_kafka, f'{CLIENTS}.bootstrap.servers="127.0.0.1:1"', f"{CLIENTS}.default.api.timeout.ms=1000")
     checked = away.service.verb("check", "--connect")

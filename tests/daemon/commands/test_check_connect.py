@@ -129,7 +129,7 @@ def test_an_infinispan_cache_is_looked_at_and_none_is_made(check, infinispan, fr
     infinispan.create_cache(name, {"local-cache": {"expiration": {"max-idle": 1_000}}})
     code, said = check(*on_infinispan)
     assert code == 4
-    assert "take its max-idle away" in said
+    assert "remove its max-idle" in said
     code, said = check(*on_infinispan[:-1], f'{I}.url="http://127.0.0.1:1"')
     assert code == 4
     assert "Connection refused" in said
