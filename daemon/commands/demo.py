@@ -15,13 +15,13 @@ from daemon.commands.simulate import draw_seed
 from daemon.commands.verify import refuse_foreign_handler, verify_output
 from daemon.configuration.configuration import Configuration, load
 from daemon.exit_code import ExitCode
-from daemon.status.file import StatusFile
-from daemon.status.report import State, StatusReport
 from daemon.supervision.service_process import ServiceProcess
 from domain.errors import ResequencerError
 from simulator import argument_types
 from simulator.generate.plan import SAMPLES, Plan
 from simulator.generate.simulation import Summary, simulate
+from status.file import StatusFile
+from status.report import State, StatusReport
 
 _UNITS = 3_000
 _STASH_TIMEOUT = "3s"

@@ -12,12 +12,12 @@ from rich.table import Table
 
 from daemon.commands.unit_story import agrees, read_output, tell
 from daemon.configuration.configuration import Configuration
-from daemon.status.report import StatusReport
 from resequencer.handlers.iso20022.report_xml import render_report_xml
 from simulator.expectation import ExpectedUnit
 from simulator.generate.simulation import Summary
 from simulator.verify.story import arrivals_of, find_unit, render_story
 from simulator.verify.verdict import Verdict, render_text
+from status.report import StatusReport
 
 
 def show_table(console: Console, summary: Summary, status: StatusReport, envelopes_per_second: float) -> None:

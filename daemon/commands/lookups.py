@@ -11,7 +11,6 @@ import msgspec
 from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.exit_code import ExitCode
-from daemon.status.service_report import find_reports
 from daemon.supervision.run_lock import find_holder
 from domain.errors import ConfigurationError
 from enrichment.directory import LookupsDirectory
@@ -19,6 +18,7 @@ from enrichment.errors import ReleaseRefused
 from enrichment.publication import roll_back
 from enrichment.release import open_release, read_manifest
 from enrichment.shapes import CUSTOMERS, account_of, key_of, shown_value
+from status.service_report import find_reports
 
 
 def lookups(arguments: Namespace) -> ExitCode:

@@ -13,7 +13,6 @@ from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Sections
 from daemon.exit_code import ExitCode
-from daemon.status.report import Identity
 from daemon.supervision.in_flight_memory import InFlightMemory
 from daemon.supervision.lifeline import Lifeline
 from daemon.supervision.locks import acquire_locks
@@ -24,6 +23,7 @@ from daemon.worker.scheduled_archive import Archiving, add_archive_flag
 from daemon.worker.worker import Worker
 from domain.errors import ConfigurationError
 from guardian.gc_tuning import calm_collector
+from status.report import Identity
 
 _log = logging.getLogger("resequencer.daemon")
 

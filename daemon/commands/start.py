@@ -15,12 +15,12 @@ from daemon.commands.preflight import look_around
 from daemon.composition import refuse_unusable
 from daemon.configuration.configuration import Configuration, load
 from daemon.exit_code import ExitCode
-from daemon.status.report import State
-from daemon.status.service_report import find_reports, service_report
 from daemon.supervision.run_lock import NAME as LOCK
 from daemon.supervision.run_lock import UNKNOWN, AlreadyRunning, find_holder
 from daemon.supervision.service_log import NAME
 from daemon.system_clock import SystemClock
+from status.report import State
+from status.service_report import find_reports, service_report
 
 _START_SECONDS = 60
 _STOP_SECONDS = 40

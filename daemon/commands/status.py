@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
+from daemon.commands.disk_use import Taken, disk_use, in_words
 from daemon.configuration.configuration import load
 from daemon.exit_code import ExitCode
-from daemon.status.disk_use import Taken, disk_use, in_words
-from daemon.status.report import State
-from daemon.status.service_report import ServiceReport, find_reports, service_report, state_of
-from daemon.status.text import status_lines
 from daemon.supervision.run_lock import UNKNOWN, find_holder
 from daemon.system_clock import SystemClock
 from domain.printable import printable
+from status.report import State
+from status.service_report import ServiceReport, find_reports, service_report, state_of
+from status.text import status_lines
 
 
 def status(arguments: Namespace) -> ExitCode:

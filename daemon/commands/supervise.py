@@ -12,8 +12,6 @@ import msgspec
 from daemon.commands.command import told_again
 from daemon.composition import refuse_unusable
 from daemon.configuration.configuration import Configuration, load
-from daemon.status.file import StatusFile
-from daemon.status.report import Identity
 from daemon.supervision.exits import Exits
 from daemon.supervision.locks import acquire_locks
 from daemon.supervision.run_lock import AlreadyRunning
@@ -23,6 +21,8 @@ from daemon.supervision.suspects import Suspects
 from daemon.supervision.watchdog import Watchdog
 from daemon.supervision.worker_slot import WorkerSlot
 from daemon.system_clock import SystemClock
+from status.file import StatusFile
+from status.report import Identity
 
 _ORPHAN_SECONDS = 35
 """The workers of a supervisor that was killed end their cycles first; so long they may hold the locks."""

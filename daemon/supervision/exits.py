@@ -4,10 +4,10 @@ import signal
 
 import msgspec
 
-from daemon.status.file import StatusFile
-from daemon.status.report import Identity, State, report
 from daemon.supervision.restart_policy import MOST_EXITS, WITHIN_MS
 from domain.clock import Clock, instant_text
+from status.file import StatusFile
+from status.report import Identity, State, report
 
 
 class Exits:

@@ -7,17 +7,18 @@ import msgspec
 
 from daemon.composition import Parts, compose, resequencer_settings
 from daemon.configuration.configuration import Configuration
-from daemon.status.deadline_text import deadline_words
-from daemon.status.file import StatusFile
-from daemon.status.report import Identity, State, report, with_metrics
 from daemon.supervision.in_flight_memory import InFlightMemory
 from daemon.supervision.suspects import Suspects
 from daemon.system_clock import SystemClock
+from daemon.worker.deadline_text import deadline_words
 from daemon.worker.in_flight import WorkerInFlight
+from daemon.worker.worker_report import with_metrics
 from domain.clock import Instant
 from guardian.actor_gateway import ActorsFailed
 from guardian.backoff import Stopped
 from guardian.messages import ReportUnits
+from status.file import StatusFile
+from status.report import Identity, State, report
 
 _log = logging.getLogger("resequencer.daemon")
 _REPORT_MS = 500

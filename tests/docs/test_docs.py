@@ -14,13 +14,13 @@ import pytest
 from connectors.line_format import Line, decode_line
 from daemon.configuration.configuration import load
 from daemon.exit_code import ExitCode
-from daemon.status.report import State
-from daemon.status.service_report import NOT_RUNNING, STALE
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
 from domain.record import Origin, Partition, Record
 from guardian.supervision import SUPERVISION
 from resequencer.unit import REMEMBERED_ENVELOPES, Tally
+from status.report import State
+from status.service_report import NOT_RUNNING, STALE
 
 ROOT = Path(__file__).parents[2]
 PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

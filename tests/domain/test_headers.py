@@ -13,7 +13,19 @@ from domain.dead_letter import DeadLetterReason
 from domain.headers import dead_letter_headers, mark_headers, texts_of
 from domain.record import Cut, Origin, Partition
 
-ROOMS = ("domain", "storage", "enrichment", "connectors", "resequencer", "guardian", "simulator", "pipeline", "daemon")
+ROOMS = (
+    "domain",
+    "storage",
+    "enrichment",
+    "connectors",
+    "resequencer",
+    "guardian",
+    "status",
+    "console",
+    "simulator",
+    "pipeline",
+    "daemon",
+)
 NAMES = {value for name, value in vars(domain.headers).items() if name.isupper() and isinstance(value, str) and "-" in value}
 ORIGINS = st.builds(Origin, st.builds(Partition, st.text(), st.integers(0, 999_999_999)), st.integers(0, 2**63 - 1))
 

@@ -13,10 +13,10 @@ from harness.waiting import wait_until
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from daemon.status.report import State
-from daemon.status.service_report import ServiceReport, find_reports, service_report
 from daemon.system_clock import SystemClock
 from servers.kafka.server import KafkaServer, KafkaSettings
+from status.report import State
+from status.service_report import ServiceReport, find_reports, service_report
 from tests.connectors.kafka.stage import read_to_end
 from tests.faults.relay import Relay
 from tests.faults.storages import STORAGES, prepare

@@ -10,7 +10,20 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extending.md"
 COPIED = (
     *("conf", "docs", "tests"),
-    *("connectors", "daemon", "domain", "enrichment", "guardian", "pipeline", "resequencer", "servers", "simulator", "storage"),
+    *(
+        "connectors",
+        "console",
+        "daemon",
+        "domain",
+        "enrichment",
+        "guardian",
+        "pipeline",
+        "resequencer",
+        "servers",
+        "simulator",
+        "status",
+        "storage",
+    ),
 )
 
 

@@ -12,7 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("domain", "storage", "enrichment", "connectors", "resequencer", "guardian", "simulator", "pipeline", "daemon")
+ROOMS = (
+    "domain",
+    "storage",
+    "enrichment",
+    "connectors",
+    "resequencer",
+    "guardian",
+    "status",
+    "console",
+    "simulator",
+    "pipeline",
+    "daemon",
+)
 
 
 def sources() -> dict[str, str]:

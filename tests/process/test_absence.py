@@ -7,7 +7,7 @@ import pytest
 from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
-from daemon.status.report import State, StatusReport
+from status.report import State, StatusReport
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from harness.processes.operated_daemon import Daemon, has_ended
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER
 from harness.waiting import wait_until
 
-from daemon.status.report import State
+from status.report import State
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from harness.disk.faulty_disk import Call, FaultyDisk
 from harness.processes.operated_service import RESEQUENCER, OperatedService, envelope_line
 from harness.waiting import wait_until
 
-from daemon.status.report import State
+from status.report import State
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, RESEQUENCER, OperatedService, envelope_line
 from harness.waiting import wait_until
 
-from daemon.status.report import State
+from status.report import State
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from harness.processes.operated_service import RESEQUENCER
 from harness.processes.steady_state import SteadyState
 from harness.waiting import wait_until
 
-from daemon.status.report import StatusReport
+from status.report import StatusReport
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
-from daemon.status.report import State
 from servers.infinispan.server import InfinispanServer
+from status.report import State
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ import pytest
 from harness.processes.operated_daemon import Daemon
 from kafka import KafkaProducer
 
-from daemon.status.report import StatusReport
 from servers.kafka.server import KafkaServer
+from status.report import StatusReport
 from tests.connectors.kafka.raw_batches import batch, record, segment, send_batch, spoil
 
 pytestmark = pytest.mark.slow

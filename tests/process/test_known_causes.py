@@ -10,9 +10,9 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER
 from harness.waiting import wait_until
 
-from daemon.status.report import State
 from servers.kafka.server import KafkaServer
 from servers.redis.server import RedisServer, RedisSettings
+from status.report import State
 
 pytestmark = pytest.mark.slow
 

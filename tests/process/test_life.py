@@ -13,7 +13,7 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
-from daemon.status.report import UnitWait
+from status.report import UnitWait
 
 pytestmark = pytest.mark.slow
 

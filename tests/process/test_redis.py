@@ -10,8 +10,8 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
-from daemon.status.report import State
 from servers.redis.server import RedisServer, RedisSettings
+from status.report import State
 
 pytestmark = pytest.mark.slow
 

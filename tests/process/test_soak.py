@@ -14,8 +14,8 @@ from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCE
 from harness.processes.steady_state import SteadyState
 from harness.waiting import wait_until
 
-from daemon.status.file import StatusFile
-from daemon.status.report import State
+from status.file import StatusFile
+from status.report import State
 
 pytestmark = pytest.mark.slow
 

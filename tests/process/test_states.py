@@ -18,8 +18,8 @@ from harness.processes.operated_service import OperatedService, envelope_line
 from harness.waiting import wait_until
 
 from daemon.command_line import main
-from daemon.status.file import StatusFile
-from daemon.status.report import State
+from status.file import StatusFile
+from status.report import State
 
 pytestmark = pytest.mark.slow
 

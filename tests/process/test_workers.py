@@ -15,9 +15,9 @@ from harness.processes.operated_daemon import Daemon, has_ended
 from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
-from daemon.status.report import State
-from daemon.status.service_report import ServiceReport, find_reports, service_report
 from daemon.system_clock import SystemClock
+from status.report import State
+from status.service_report import ServiceReport, find_reports, service_report
 
 if TYPE_CHECKING:
     from servers.kafka.server import KafkaServer

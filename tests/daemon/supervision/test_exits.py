@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from daemon.status.file import StatusFile
-from daemon.status.report import Identity, State, report
 from daemon.supervision.exits import Exits
+from status.file import StatusFile
+from status.report import Identity, State, report
 
 NOW = 1_774_740_835_941
 OURS = Identity(17, "conf/application.conf", NOW)

@@ -14,8 +14,6 @@ from harness.waiting import wait_until
 
 from daemon.configuration.sections import LogFormat, Logging
 from daemon.exit_code import ExitCode
-from daemon.status.file import StatusFile
-from daemon.status.report import Identity, State
 from daemon.supervision import restart_policy
 from daemon.supervision.exits import Exits
 from daemon.supervision.in_flight_memory import InFlightMemory
@@ -26,6 +24,8 @@ from daemon.supervision.watchdog import Watchdog
 from daemon.supervision.worker_slot import WorkerSlot
 from daemon.system_clock import SystemClock
 from resequencer.in_flight import CallKind
+from status.file import StatusFile
+from status.report import Identity, State
 
 BEGIN = """
 import os, select, sys

@@ -10,15 +10,15 @@ from harness.waiting import wait_until
 
 from daemon.composition import load_notification_settings, resequencer_settings
 from daemon.configuration.configuration import Configuration
-from daemon.status.deadline_text import deadline_words
-from daemon.status.report import Identity, State, report
-from daemon.status.service_report import service_report
-from daemon.status.text import status_lines
+from daemon.worker.deadline_text import deadline_words
 from daemon.worker.enriched_handler import EnrichedHandler, make_enriched_handler
 from enrichment.directory import LookupsDirectory
 from enrichment.shapes import ANY, PROFILES, SETTINGS
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.settings import LearnedTimeout
+from status.report import Identity, State, report
+from status.service_report import service_report
+from status.text import status_lines
 
 N = "payment-status-notification"
 R = f"{N}.resequencer"

@@ -11,8 +11,6 @@ from harness.processes.operated_service import envelope_line
 from connectors.line_format import Line, decode_line
 from connectors.port import PublishRefused, TransportRefused, TransportStatus, TransportUnavailable
 from daemon.configuration.configuration import Configuration
-from daemon.status.file import StatusFile
-from daemon.status.report import Identity, State, StatusReport, UntakenPartition
 from daemon.supervision.in_flight_memory import InFlightEnvelope, identity_of
 from daemon.supervision.suspects import Suspects
 from daemon.worker import worker
@@ -23,6 +21,8 @@ from domain.record import Origin, Partition, Record
 from guardian.actor_gateway import ActorsFailed
 from guardian.metrics import CycleTimes
 from resequencer.in_flight import CallKind
+from status.file import StatusFile
+from status.report import Identity, State, StatusReport, UntakenPartition
 
 NOW = 1_774_740_835_941
 

@@ -10,8 +10,8 @@ from harness.processes.daemon_guard import end_with_this_process
 from harness.processes.operated_service import OperatedService
 from harness.waiting import wait_until
 
-from daemon.status.file import StatusFile
-from daemon.status.report import State, StatusReport
+from status.file import StatusFile
+from status.report import State, StatusReport
 
 
 class Daemon:

@@ -15,8 +15,8 @@ from harness.driving import wire
 from harness.waiting import wait_until
 
 from connectors.line_format import Line, encode_line
-from daemon.status.file import StatusFile
-from daemon.status.report import State, StatusReport
+from status.file import StatusFile
+from status.report import State, StatusReport
 
 FLOW = "PaymentInitiationFlow"
 EVENTS = ("PaymentReceived", "PaymentValidated", "PaymentAccepted", "SettlementStarted", "PaymentSettled", "PaymentCompleted")

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from harness.processes.operated_service import OperatedService
 
-from daemon.status.file import StatusFile
-from daemon.status.report import StatusReport
+from status.file import StatusFile
+from status.report import StatusReport
 
 MB = 1_000_000
 _ENOUGH_MINUTES = 5

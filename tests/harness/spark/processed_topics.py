@@ -17,13 +17,13 @@ from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.settings import KafkaSettings
 from daemon.commands.audit import audit_settings
 from daemon.configuration.configuration import load
-from daemon.status.report import State, StatusReport
 from pipeline.audit.counting import summarize
 from pipeline.audit.job import audit_records
 from pipeline.audit.kafka_scope import topics_scope
 from pipeline.audit.scope import Scope
 from pipeline.audit.summary import AuditSummary
 from servers.kafka.server import KafkaServer
+from status.report import State, StatusReport
 from tests.connectors.kafka.stage import KafkaStage
 
 if TYPE_CHECKING:

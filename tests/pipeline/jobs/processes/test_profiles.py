@@ -10,10 +10,10 @@ from harness.spark.options import fast_sources
 from kafka import KafkaProducer
 
 from connectors.line_format import decode_line
-from daemon.status.report import StatusReport
 from daemon.system_clock import SystemClock
 from enrichment.shapes import ANY, PROFILES
 from servers.kafka.server import KafkaServer
+from status.report import StatusReport
 
 LONGEST_WAIT_SECONDS = 600
 LATE_BY_MS = 1_700

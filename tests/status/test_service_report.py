@@ -8,8 +8,12 @@ import msgspec
 import pytest
 
 from daemon.command_line import main
-from daemon.status.file import StatusFile
-from daemon.status.report import (
+from daemon.supervision.run_lock import RunLock
+from daemon.system_clock import SystemClock
+from domain.clock import instant_text
+from guardian.metrics import CycleTimes
+from status.file import StatusFile
+from status.report import (
     Identity,
     PartitionStatus,
     State,
@@ -19,12 +23,8 @@ from daemon.status.report import (
     UntakenPartition,
     report,
 )
-from daemon.status.service_report import STALE_MS, find_reports, service_report
-from daemon.status.text import status_lines
-from daemon.supervision.run_lock import RunLock
-from daemon.system_clock import SystemClock
-from domain.clock import instant_text
-from guardian.metrics import CycleTimes
+from status.service_report import STALE_MS, find_reports, service_report
+from status.text import status_lines
 
 NOW = 1_774_740_835_941
 

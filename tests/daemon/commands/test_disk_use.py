@@ -4,8 +4,8 @@ import pytest
 
 from connectors.files.input_archive import InputArchive
 from connectors.files.operations import SystemFiles
+from daemon.commands.disk_use import Taken, disk_use, in_words
 from daemon.configuration.configuration import load
-from daemon.status.disk_use import Taken, disk_use, in_words
 
 
 @pytest.fixture

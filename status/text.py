@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from daemon.status.report import PartitionStatus, State, StatusReport, UntakenPartition
-from daemon.status.service_report import NOT_RUNNING, STALE, ServiceReport
 from domain.printable import counted
 from guardian.metrics import CycleTimes
+from status.report import PartitionStatus, State, StatusReport, UntakenPartition
+from status.service_report import NOT_RUNNING, STALE, ServiceReport
 
 
 def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:

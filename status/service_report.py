@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from daemon.status.file import StatusFile
-from daemon.status.report import Identity, PartitionStatus, State, StatusReport, Units, report
 from domain.clock import Instant, instant_of
+from status.file import StatusFile
+from status.report import Identity, PartitionStatus, State, StatusReport, Units, report
 
 NOT_RUNNING, STALE = "not running", "stale"
 STALE_MS = 10_000

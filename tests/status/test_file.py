@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from daemon.status.file import StatusFile
-from daemon.status.report import Identity, State, Units, UnitWait, report
+from status.file import StatusFile
+from status.report import Identity, State, Units, UnitWait, report
 
 IDENTITY = Identity(17, "conf/application.conf", 1_774_740_000_000)
 

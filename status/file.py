@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from daemon.status.report import StatusReport
+from status.report import StatusReport
 
 _log = logging.getLogger("resequencer.daemon")
 

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from daemon.command_line import main
-from daemon.status.file import StatusFile
-from daemon.status.report import Identity, State, StatusReport, UnitWait, report
-from daemon.status.service_report import STALE_MS, state_of
 from daemon.supervision.run_lock import NAME, RunLock
 from daemon.system_clock import SystemClock
+from status.file import StatusFile
+from status.report import Identity, State, StatusReport, UnitWait, report
+from status.service_report import STALE_MS, state_of
 
 NOW = 1_774_740_835_941
 

@@ -1,0 +1,72 @@
+"""What a worker's report says of its cycle, its partitions and its units."""
+
+from collections.abc import Mapping
+from heapq import nlargest
+from operator import itemgetter
+
+import msgspec
+
+from connectors.port import TransportStatus
+from domain.clock import instant_text
+from domain.record import Partition
+from guardian.cycle import Cycle
+from guardian.messages import UnitsReport
+from guardian.owned_partition import OwnedPartition
+from guardian.takeover_backoff import Untaken
+from resequencer.messages import UnitKey
+from status.report import PartitionStatus, StatusReport, Units, UnitWait, UntakenPartition
+from storage.port import Waits
+
+_SERVERS = 10
+"""How many unavailable servers of handlers are named: those for which most units wait."""
+
+
+def with_metrics(
+    plain: StatusReport, cycle: Cycle, units_report: UnitsReport, standing: TransportStatus, overruns: int
+) -> StatusReport:
+    metrics, partitions = cycle.metrics, cycle.partitions
+    counts = {
+        **metrics.counts,
+        "heals": partitions.heals,
+        "ownership_lost": partitions.losses,
+        "overruns": overruns,
+        "misplaced_records": standing.misplaced,
+    }
+    return msgspec.structs.replace(
+        plain,
+        units=Units(
+            units_report.active, units_report.waiting, units_report.stashed, units_report.stashed_bytes, units_report.backlogged
+        ),
+        oldest_waits=tuple(_unit_wait(key, waits) for key, waits in units_report.oldest),
+        partitions=tuple(_partition_status(owned, plain.slot, metrics.log_ends) for owned in partitions.owned.values()),
+        counts=counts,
+        notifications=dict(metrics.notifications),
+        dead_letters=dict(metrics.dead_letters),
+        longest_wait_ms=metrics.longest_wait_ms,
+        untaken=tuple(_untaken_partition(name, each, plain.slot) for name, each in partitions.put_off_takeovers.untaken.items()),
+        last_cycle=metrics.last_cycle,
+        unavailable=dict(nlargest(_SERVERS, units_report.unavailable.items(), key=itemgetter(1))),
+        notes=standing.notes,
+    )
+
+
+def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
+    since, until = instant_text(waits.since), instant_text(waits.wakes_at)
+    return UnitWait(key.unit, str(key.partition), waits.waits_for, waits.kind.value, since, until, waits.stashed)
+
+
+def _partition_status(owned: OwnedPartition, slot: int, log_ends: Mapping[Partition, int]) -> PartitionStatus:
+    positions, head, end = owned.positions, owned.positions.head, log_ends.get(owned.partition)
+    return PartitionStatus(
+        str(owned.partition),
+        owned.read_to,
+        positions.acknowledged,
+        len(owned.unpublished),
+        head.offset if head else None,
+        slot,
+        None if end is None else max(0, end - owned.read_to),
+    )
+
+
+def _untaken_partition(partition: Partition, untaken: Untaken, slot: int) -> UntakenPartition:
+    return UntakenPartition(str(partition), untaken.what, untaken.reason, instant_text(untaken.next_at), slot)
