@@ -1,0 +1,78 @@
+"""The interface of views: what a storage holds, for programs that own nothing (the console, `resequencer units`).
+
+Every implementation passes `tests/storage/view_contract.py` on the real server. Storage `none` has no view, because its data are
+in its worker's memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from domain.record import Partition
+from storage.port import Header, Snapshot, Waits
+
+WaitingPortion = Sequence[tuple[str, Waits | None]]
+"""Units with their waits, None if the unit does not wait. A portion has some thousands of units at most."""
+
+
+class UnitView(msgspec.Struct, frozen=True):
+    """A unit as one commit left it: state, payment data and stash, and the waits of the same commit (None: it is idle)."""
+
+    snapshot: Snapshot
+    waits: Waits | None
+
+
+class WaitingChanges(NamedTuple):
+    """The waiting units of a partition, whole or as changes since a marker.
+
+    If `is_whole`, the portions list every waiting unit, and a unit that they do not list does not wait. Otherwise nothing changed
+    in a unit that they do not list. A unit may be listed several times, in one portion or in several: its last entry counts.
+
+    `marker` names the commit as of which the portions are complete. It is opaque, may be stored, and is valid in other processes.
+    Commits that follow while the portions are read may show in them or not. The next call with `marker` lists them all.
+
+    `portions` can be read once, and reads the storage while it is iterated, so it raises what the calls of the view raise. Then
+    the portions so far are void: begin again with the marker of before. It may be abandoned.
+    """
+
+    marker: str
+    is_whole: bool
+    portions: Iterator[WaitingPortion]
+
+
+class StorageView(Protocol):
+    """Reads what the storage holds. It needs no ownership, changes nothing, creates nothing, and never makes an owner wait.
+
+    Nothing is connected before the first call. A storage that does not exist yet has no partitions; once it exists, the next call
+    finds them. Used from one thread.
+
+    Each method raises:
+        StorageUnavailable: The storage did not answer, or the partition changed too fast to be read. The call may be repeated.
+        StorageRefused: The data are damaged, or of a format that this version cannot read without changing it.
+    """
+
+    def find_header(self, partition: Partition) -> Header | None:
+        """Return the header after the last commit or takeover, None if the partition was never opened."""
+        ...
+
+    def find_unit(self, partition: Partition, unit: str) -> UnitView | None:
+        """Return a unit as one commit left it, None if the storage does not have it: never seen, or expired.
+
+        It may be a few commits old when it returns. The first look at a partition may read an index of all its units.
+        """
+        ...
+
+    def find_waiting(self, partition: Partition, marker: str | None) -> WaitingChanges | None:
+        """Return what changed among the waiting units since `marker`. With None, or an unknown marker, it is the whole.
+
+        Returns None if nothing was committed since the marker: that is one cheap read. A takeover is no commit. With a marker of
+        None, it returns None if the partition was never opened. A partition that is gone since the marker has a whole of nothing.
+
+        Whether changes or the whole are returned is the storage's choice.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        ...
