@@ -146,5 +146,5 @@ $(RUNTIME): setup.cfg pyproject.toml
 	  fi; \
 	  $(PYTHON) -m venv --clear $(VENV) >/dev/null || { \
 	  echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }; }
-	@$(PIP) --editable .
+	@$(PIP) --editable ".[console]"
 	@touch $@

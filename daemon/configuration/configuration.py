@@ -1,14 +1,15 @@
 """The configuration of a service, loaded once at start."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from console.settings import HttpSettings, Listener, MetricsEndpoint, ProbesEndpoint
 from daemon.configuration.constraints import doubtful_constraints, find_learned_timeout, stash_timeout_ms
 from daemon.configuration.effective import EffectiveValue, effective_values
 from daemon.configuration.package_settings import settings_from
 from daemon.configuration.resolution import REFERENCE, ResolvedValues, resolve_values
 from daemon.configuration.schema import SCHEMA, path_of
-from daemon.configuration.sections import Http, Ingress, Lookup, Resequencers, Sections, TransportType
+from daemon.configuration.sections import Ingress, Lookup, Resequencers, Sections, TransportType
 from daemon.configuration.shipped import find_shipped
 from domain.errors import ConfigurationError
 
@@ -47,6 +48,7 @@ def load(file: Path = DEFAULT_FILE, overrides: Sequence[str] = ()) -> Configurat
     sections = SCHEMA.build(
         Sections,
         values,
+        http=_http(resolved),
         lookups=SCHEMA.build(Lookup, values, is_required=is_named),
         resequencer=SCHEMA.build(Resequencers, values, stash_timeout_ms=stash_timeout_ms(values), learned=learned),
     )
@@ -55,12 +57,21 @@ def load(file: Path = DEFAULT_FILE, overrides: Sequence[str] = ()) -> Configurat
         sections,
         file=found,
         effective=effective_values(resolved),
-        warnings=(*doubtful_constraints(values), *_unused(resolved)),
+        warnings=doubtful_constraints(values),
     )
 
 
-def _unused(resolved: ResolvedValues) -> Iterator[str]:
-    """What was set and has no effect."""
-    for path in (path_of(Http, "host"), path_of(Http, "port")):
-        if resolved.layers[path] != REFERENCE:
-            yield f"{path}: has no effect: this version has no HTTP server yet; use `resequencer status --json`"
+def _http(resolved: ResolvedValues) -> HttpSettings:
+    """With what only the layers tell: whether an operator has chosen a port."""
+
+    def is_port_chosen(listener: type[Listener]) -> bool:
+        return resolved.layers[path_of(listener, "port")] != REFERENCE
+
+    values = resolved.values
+    return SCHEMA.build(
+        HttpSettings,
+        values,
+        is_port_chosen=is_port_chosen(HttpSettings),
+        probes=SCHEMA.build(ProbesEndpoint, values, is_port_chosen=is_port_chosen(ProbesEndpoint)),
+        metrics=SCHEMA.build(MetricsEndpoint, values, is_port_chosen=is_port_chosen(MetricsEndpoint)),
+    )

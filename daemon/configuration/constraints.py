@@ -1,10 +1,12 @@
 """What must hold between keys, as data: each constraint is asked only if all of its keys are right by themselves."""
 
+import ipaddress
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from console.settings import HttpSettings, HttpTls, TrustedProxy
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, Resequencers, Sections
@@ -36,6 +38,11 @@ _RECORD_BYTES = path_of(Ingress, "max_record_bytes")
 _STASH_BYTES = path_of(Resequencers, "stash_limit_bytes_per_worker")
 _STASH_BYTES_PER_UNIT = path_of(Resequencers, "stash_bytes")
 _WORKERS = path_of(Sections, "worker_count")
+_AUTH = path_of(HttpSettings, "auth")
+_HOST = path_of(HttpSettings, "host")
+_PROXIES = path_of(TrustedProxy, "addresses")
+_CERTIFICATE = path_of(HttpTls, "certificate_file")
+_TLS_KEY = path_of(HttpTls, "key_file")
 POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
 
 
@@ -153,6 +160,21 @@ CONSTRAINTS = (
         f"is more than {_AT_MOST}: no value lies between them",
     ),
     Constraint(
+        (_AUTH, _HOST),
+        lambda values: values[_AUTH] != "none" or _is_loopback(values[_HOST]),
+        f"is none, which needs a loopback address in {_HOST}, such as 127.0.0.1: set basic, proxy or bearer",
+    ),
+    Constraint(
+        (_AUTH, _PROXIES),
+        lambda values: values[_AUTH] != "proxy" or bool(values[_PROXIES]),
+        f"is proxy, and {_PROXIES} is empty: list the addresses of the proxies that log people in",
+    ),
+    Constraint(
+        (_CERTIFICATE, _TLS_KEY),
+        lambda values: (values[_CERTIFICATE] is None) == (values[_TLS_KEY] is None),
+        f"and {_TLS_KEY} belong together: set both, or neither",
+    ),
+    Constraint(
         (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH, _AT_LEAST, _AT_MOST),
         lambda values: deadline_ms(values) <= MOST_DEADLINE_MS,
         f"makes, with {_PROCESSING} and {_BACKOFF}, a deadline of more than 30d: lower one of them or set {_STASH}",
@@ -172,7 +194,7 @@ def broken_constraints(values: Values) -> Iterator[ConfigurationError]:
 
 def doubtful_constraints(values: Values) -> tuple[str, ...]:
     """What is allowed, but may not be meant; a sentence each."""
-    return (*_long_deadline(values), *_nothing_learned(values), *_nothing_kept(values))
+    return (*_long_deadline(values), *_nothing_learned(values), *_nothing_kept(values), *_passwords_in_clear(values))
 
 
 def _long_deadline(values: Values) -> Iterator[str]:
@@ -207,3 +229,19 @@ def _nothing_kept(values: Values) -> Iterator[str]:
         )
     else:
         yield f"{_STORAGE_TYPE}: is none: after a restart unhandled records are read again; earlier state of units is lost"
+
+
+def _passwords_in_clear(values: Values) -> Iterator[str]:
+    is_open = values[_CERTIFICATE] is None and not _is_loopback(values[_HOST])
+    if is_open and values[_AUTH] in ("basic", "bearer"):
+        yield (
+            f"{_AUTH}: is {values[_AUTH]}, and {_CERTIFICATE} is null: passwords and tokens pass the network readable, "
+            "unless a proxy in front of the console speaks TLS"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from console.settings import HttpSettings
 from daemon.configuration.constraints import POLL_INTERVAL, broken_constraints
 from daemon.configuration.hocon.parser import Document, Plain, Resolved, parse_file, parse_text, resolve
 from daemon.configuration.kafka_client_options import poll_interval_ms, refused_options
@@ -142,6 +143,7 @@ def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
         path_of(Lookup, "directory"): run_directory / "lookups",
         path_of(RecordsArchive, "location"): str(run_directory / "records"),
         path_of(Storages, "embedded_file"): run_directory / "state.db",
+        path_of(HttpSettings, "users_file"): run_directory / "console-users.json",
         path_of(Resequencers, "stash_bytes"): max(values[_STASH_BYTES] // 8, 2 * values[_RECORD_BYTES]),
     }
     given = {_SETTINGS: find_shipped(values[_SETTINGS])}

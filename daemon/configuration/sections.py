@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+from console.settings import HttpSettings
 from domain.configuration_key import Key, OpenSection, Section
 from domain.value_types import Choice, Duration, FilePath, Foreign, Location, Names, Size, Text, Url, Whole
 from resequencer.handlers.target_types import TARGET_TYPES
@@ -134,13 +135,6 @@ class Storages(msgspec.Struct, frozen=True):
     infinispan: Annotated[ServerSettings, Section("infinispan")]
 
 
-class Http(msgspec.Struct, frozen=True):
-    """`port` 0 lets the system choose a free one."""
-
-    host: Annotated[str, Key(Text(r"[A-Za-z0-9.:_-]{1,255}", "a host name or an address"))]
-    port: Annotated[int, Key(Whole(0, 65_535))]
-
-
 class Logging(msgspec.Struct, frozen=True):
     """`level` is debug, info, warning or error."""
 
@@ -158,5 +152,5 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     resequencer: Annotated[Resequencers, Section(f"{_NOTIFICATION}.resequencer")]
     storage: Annotated[Storages, Section(f"{_NOTIFICATION}.storage")]
     worker_count: Annotated[int, Key(Whole(1, 256), f"{_NOTIFICATION}.worker.count")]
-    http: Annotated[Http, Section(f"{_NOTIFICATION}.http")]
+    http: Annotated[HttpSettings, Section(f"{_NOTIFICATION}.http")]
     logging: Annotated[Logging, Section(f"{_NOTIFICATION}.logging")]

@@ -241,12 +241,6 @@ def test_cache_is_another_name_for_infinispan(loaded, storage):
     assert loaded(f"{R}.storage-type = {storage}").resequencer.storage_type is StorageType.INFINISPAN
 
 
-def test_of_a_key_that_has_no_effect_yet_it_is_said_where_it_is_set(loaded):
-    assert loaded("").warnings == ()
-    (warning,) = loaded("payment-status-notification.http.port = 9090").warnings
-    assert warning.startswith("payment-status-notification.http.port: has no effect: this version has no HTTP server yet")
-
-
 def test_a_deadline_beyond_the_idle_timeout_is_allowed_with_a_warning(loaded):
     assert loaded(f"{R}.stash-timeout = 29s").warnings == ()
     (warning,) = loaded(f"{R}.stash-timeout = 5m").warnings

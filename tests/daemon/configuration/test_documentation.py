@@ -24,4 +24,5 @@ def test_the_reference_stands_by_itself():
 def test_the_only_keys_that_are_secret_by_their_names_are_the_passwords():
     storage = "payment-status-notification.storage"
     secret = [path for path in SCHEMA.keys if is_secret_name(path)]
-    assert secret == [f"{storage}.redis.password", f"{storage}.infinispan.password"]
+    peers = "payment-status-notification.http.peers-token"
+    assert secret == [f"{storage}.redis.password", f"{storage}.infinispan.password", peers]
