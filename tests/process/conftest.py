@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 from harness.processes.operated_daemon import Daemon
-from harness.processes.operated_service import OperatedService
+from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
+
+from servers.infinispan.server import InfinispanServer
+from servers.redis.server import RedisServer
 
 
 @pytest.fixture
@@ -27,6 +30,27 @@ def new_service(tmp_path: Path) -> Iterator[Callable[..., OperatedService]]:
 def service(new_service: Callable[..., OperatedService]) -> OperatedService:
     """A service with the defaults: SEQUENCE, files, the embedded storage."""
     return new_service()
+
+
+@pytest.fixture
+def service_on(new_service: Callable[..., OperatedService]) -> Callable[..., OperatedService]:
+    """A maker of services on files that keep their state on the given server. Deadlines and time-outs are short.
+
+    It takes a Redis or an Infinispan server, then further overrides.
+    """
+
+    def make(server: RedisServer | InfinispanServer, *overrides: str) -> OperatedService:
+        settings = f"{NOTIFICATION}.storage.{server.name}"
+        return new_service(
+            f"{RESEQUENCER}.storage-type={server.name}",
+            f'{settings}.url="{server.url}"',
+            f"{settings}.timeout=1s",
+            f"{RESEQUENCER}.stash-timeout=1s",
+            f"{INGRESS}.batch-size=50",
+            *overrides,
+        )
+
+    return make
 
 
 @pytest.fixture
