@@ -54,7 +54,7 @@ def _workers(service: ServiceReport) -> Iterator[str]:
 def _restarts(report: StatusReport) -> Iterator[str]:
     if report.restarts:
         times = "once" if report.restarts == 1 else f"{report.restarts} times"
-        before = "the worker before " if report.worker_count == 1 else ""
+        before = "the previous worker " if report.worker_count == 1 else ""
         yield f"started again {times}: {before}{report.last_exit}"
 
 

@@ -42,7 +42,7 @@ class DeadLettersInUse(ResequencerError):
     """Another process requeues or discards dead letters at this moment."""
 
     def __init__(self) -> None:
-        super().__init__("another `dead-letters requeue` or `discard` is under way here; try again when it has ended")
+        super().__init__("another `dead-letters requeue` or `discard` is running; try again when it has ended")
 
 
 class DeadLetterStore(Protocol):

@@ -35,7 +35,7 @@ class ActionsFile:
             try:
                 yield _DECODER.decode(line.content)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                problem = f"the line at byte {line.start} is no action ({error}). Put the file back as it was"
+                problem = f"the line at byte {line.start} is not an action ({error}). Restore the file"
                 raise TransportRefused(str(self.path), problem) from error
 
     def last(self) -> dict[LetterId, Action]:

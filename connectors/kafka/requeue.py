@@ -144,7 +144,7 @@ class KafkaRequeue:
         problem = to_transport_error(self._settings.topics.input, error)
         if isinstance(problem, TransportRefused):
             raise problem from error
-        text = f"it is unknown whether the last ones were done ({text_of(error)})"
+        text = f"it is unknown whether the last dead letters were done ({text_of(error)})"
         raise TransportUnavailable(f"{text}: repeat the command; it finds out, and does the rest once") from error
 
     def _begin(self) -> None:

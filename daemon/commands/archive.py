@@ -23,7 +23,7 @@ class ArchivingUnderWay(ResequencerError):
     """Another `archive` command is running."""
 
     def __init__(self) -> None:
-        super().__init__("another `archive` command is running here; try again when it has ended")
+        super().__init__("another `archive` command is running; try again when it has ended")
 
 
 def archive(arguments: Namespace) -> ExitCode:

@@ -58,11 +58,11 @@ class ArchiveLimit:
         # The storage first: what it has handled by now has left if a position that is read later says so.
         progress = find_progress(self._configuration.storage.embedded_file, partition)
         if progress is None:
-            yield Limit(0, "nothing of it was read yet")
+            yield Limit(0, "no record of it has been read yet")
             return
         position = self._position_once_left(partition, progress)
         if position is None:
-            yield Limit(0, "the last output has not left yet: start the service, which sends it")
+            yield Limit(0, "the last output is not sent yet: start the service, which sends it")
             return
         yield Limit(progress.next_offset, "the rest is not read yet")
         yield Limit(position.offset, "the rest is not acknowledged yet")

@@ -47,7 +47,7 @@ def archive_topics(arguments: Namespace) -> ExitCode:
     """
     configuration = load(arguments.config, arguments.overrides)
     if configuration.ingress.transport is not TransportType.KAFKA:
-        problem = f"{configuration.ingress.transport}: `archive-topics` reads topics; `archive` moves files that are done with"
+        problem = f"{configuration.ingress.transport}: `archive-topics` copies Kafka topics; for files, use `archive`"
         raise ConfigurationError(path_of(Ingress, "transport"), problem)
     if find_spec("pyspark") is None:
         raise ConfigurationError("pyspark", "is not installed; install it by `make archive-topics`, or pip install '.[pipeline]'")

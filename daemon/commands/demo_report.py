@@ -51,7 +51,7 @@ def show_story(console: Console, configuration: Configuration, expected: Path) -
     with expected.open("rb") as lines:
         unit = find_unit(lines)
     if unit is None:
-        console.print("no unit arrived out of order in a way that is short to show; try another seed")
+        console.print("no unit that arrived out of order has a story short enough to show; try another seed")
         return True
     return _show(console, configuration, unit)
 
@@ -64,7 +64,7 @@ def _show(console: Console, configuration: Configuration, unit: ExpectedUnit) ->
         console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
     does_agree = agrees(telling, output)
     if not does_agree:
-        console.print("the output of the service has another order than its own code decides", style="red")
+        console.print("the order of the service's output differs from the order that its own code decides", style="red")
     if output.values:
         console.print("\nIts last pain.002")
         text = _readable(output.values[-1], configuration.notification.target_type)

@@ -83,7 +83,7 @@ def restart(arguments: Namespace) -> ExitCode:
 def _can_start(configuration: Configuration) -> bool:
     """False where a person has to mend something first. Says what, and what is waited for."""
     found = look_around(configuration)
-    for each in (*found.refused, *(f"the service waits for it: {each}" for each in found.unreachable)):
+    for each in (*found.refused, *(f"unavailable, the service will wait for it: {each}" for each in found.unreachable)):
         sys.stderr.write(f"resequencer: {each}\n")
     return not found.refused
 

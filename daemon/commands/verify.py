@@ -152,8 +152,8 @@ def refuse_foreign_handler(configuration: Configuration) -> None:
     handler = configuration.notification.handler
     if handler is not None:
         problem = (
-            f"{handler!r} says itself what it tells of, so what has to come is not known; verify needs null. Ids, order and "
-            "marks of what came are judged by `resequencer audit`"
+            f"{handler!r} is a handler of your own, so the expected notifications are unknown; verify needs null. To check ids, "
+            "order and marks, use `resequencer audit`"
         )
         raise ConfigurationError(path_of(Notifications, "handler"), problem)
 

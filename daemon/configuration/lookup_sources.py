@@ -180,7 +180,7 @@ def _check(source: "SourceSettings", at: str) -> None:
 def _of_archive(source: "SourceSettings", name: str, at: str, configuration: Configuration) -> "SourceSettings":
     """With the archive that is configured, unless it names another."""
     if name != PROFILES:
-        raise ConfigurationError(at, f"archive: it tells of {PROFILES} alone; name another format")
+        raise ConfigurationError(at, f"archive: only {PROFILES} can be learned from an archive; name another format")
     if source.days < 1 or source.least_late < 1:
         raise ConfigurationError(at, "days and least-late are whole numbers from 1 on")
     if not source.path and configuration.ingress.transport is TransportType.FILE:

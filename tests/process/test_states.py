@@ -186,7 +186,7 @@ def test_a_worker_that_died_is_counted_and_what_it_died_of_is_said(daemon: Daemo
     worker = daemon.worker
     os.kill(worker, signal.SIGKILL)
     daemon.wait_for_another_worker(worker)
-    assert said(daemon.service)[2] == "started again once: the worker before was killed by SIGKILL at T"
+    assert said(daemon.service)[2] == "started again once: the previous worker was killed by SIGKILL at T"
     told = json.loads(daemon.service.verb("status", "--json").stdout)
     assert told["restarts"] == 1
     assert told["last_exit"].startswith("was killed by SIGKILL at ")

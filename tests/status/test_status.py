@@ -122,7 +122,7 @@ def test_workers_that_died_are_counted_with_the_last_ones_words(run_directory, i
     told = msgspec.structs.replace(said(at=SystemClock().now()), restarts=2, last_exit="ended with 1: no\nroom")
     StatusFile(run_directory).write(told)
     assert main(["status"]) == 0
-    assert capsys.readouterr().out.split("\n")[2] == r"started again 2 times: the worker before ended with 1: no\nroom"
+    assert capsys.readouterr().out.split("\n")[2] == r"started again 2 times: the previous worker ended with 1: no\nroom"
 
 
 def test_a_configuration_that_is_refused_is_exit_code_three(run_directory, capsys):

@@ -41,7 +41,7 @@ class FileDeadLetterStore:
     def where(self) -> str:
         """The file, and which others beside it are not read."""
         others = self._letters.find_others()
-        aside = f" (only that is read, not {', '.join(map(printable, others))})" if others else ""
+        aside = f" (only this file is read, not {', '.join(map(printable, others))})" if others else ""
         return f"{self._letters.path}{aside}"
 
     def letters(self) -> Iterator[StoredDeadLetter]:

@@ -69,7 +69,7 @@ class _Decisions:
             self._tell(outcome)
             choice.chosen.pop(outcome.number, None)
         for number in choice.chosen:
-            self._tell(Outcome(number, None, f"it is no longer in {self._store.where}; put that back"))
+            self._tell(Outcome(number, None, f"it is no longer in {self._store.where}; put it back there"))
 
     def discard(self, numbers: Iterable[str], because: str) -> None:
         wanted = list(dict.fromkeys(numbers))

@@ -15,7 +15,7 @@ class UnknownEscape(ConfigException):  # type: ignore[misc] # pyhocon ships no t
     """A backslash that begins no escape. The text shows nothing of what was written: it may be a secret."""
 
     def __init__(self) -> None:
-        super().__init__(r"a backslash begins one of \" \\ \/ \b \f \n \r \t \uXXXX; one that is meant itself is written \\")
+        super().__init__(r"a backslash begins one of \" \\ \/ \b \f \n \r \t \uXXXX; a literal backslash is written \\")
 
 
 class Escapes(dict[str, str]):

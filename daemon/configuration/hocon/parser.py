@@ -64,7 +64,7 @@ def parse_file(file: Path) -> Document:
         with file.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
-            raise ConfigurationError(str(file), f"is longer than {MAX_FILE_BYTES} bytes, no configuration is")
+            raise ConfigurationError(str(file), f"is longer than {MAX_FILE_BYTES} bytes, the most that is allowed")
         text = content.decode("utf-8-sig")
     except OSError as error:
         raise ConfigurationError(str(file), f"cannot be read: {error.strerror or error}") from error
@@ -118,20 +118,20 @@ def resolve(documents: Sequence[Document]) -> Resolved:
 def _reason(error: Exception) -> str:
     """What is wrong and where. What pyhocon itself says is not repeated: it quotes values, and any may be a secret."""
     if isinstance(error, ParseBaseException):
-        return f"line {error.lineno}, column {error.col}: {_excerpt(error.line)} (a text with other signs needs double quotes)"
+        return f"line {error.lineno}, column {error.col}: {_excerpt(error.line)} (put special characters in double quotes)"
     if isinstance(error, UnknownEscape):
         return str(error)
     if isinstance(error, ConfigWrongTypeException):
         place = _PLACE.findall(str(error))
         where = "line {}, column {}: ".format(*place[-1]) if place else ""
-        return f"{where}a text, a list or a section is joined with another kind (a text with other signs needs double quotes)"
+        return f"{where}a text, a list or a section is joined with another kind (put special characters in double quotes)"
     return f"a number, a duration or a key in it cannot be used ({type(error).__name__})"
 
 
 def _excerpt(line: str) -> str:
     """The key of the line that does not parse; its value may be a secret."""
     key = line.strip().partition("=")[0].partition(":")[0].strip()
-    return f"cannot read on from here, at {key[:60]!r}" if key else "cannot read on from here"
+    return f"cannot be parsed from here on, at {key[:60]!r}" if key else "cannot be parsed from here on"
 
 
 def _spread_quoted_keys(tree: ConfigTree, where: str) -> None:

@@ -228,7 +228,7 @@ def test_a_record_of_actions_that_was_edited_is_refused(settings, edited):
     DeadLetterStore(settings).call()
     path = settings.out_directory / "dead-letters-actions.jsonl"
     path.write_bytes(edited + path.read_bytes())
-    with pytest.raises(TransportRefused, match=r"actions.jsonl: the line at byte 0 is no action .* Put the file back"):
+    with pytest.raises(TransportRefused, match=r"actions.jsonl: the line at byte 0 is not an action .* Restore the file"):
         DeadLetterStore(settings).call()
 
 

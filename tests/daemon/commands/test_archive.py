@@ -69,7 +69,7 @@ def none_archivist(tmp_path, capsys):
 def test_before_anything_was_read_nothing_goes(archivist):
     archivist.service.tell("u", 1)
     told = archivist.archive()
-    assert told == {"partition": "IPF_PROCESSING_DATA-0", "moved": [], "stays_from": 0, "because": "nothing of it was read yet"}
+    assert told == {"partition": "IPF_PROCESSING_DATA-0", "moved": [], "stays_from": 0, "because": "no record of it has been read yet"}
     assert not (archivist.service.directory / "state.db").exists()
 
 
@@ -129,7 +129,7 @@ def test_what_was_decided_and_has_not_left_stays(archivist):
     with pytest.raises(Dead):
         service.run()
     service.kill()
-    assert archivist.archive()["because"] == "the last output has not left yet: start the service, which sends it"
+    assert archivist.archive()["because"] == "the last output is not sent yet: start the service, which sends it"
     service.start().run_after(1_000)
     assert archivist.archive()["stays_from"] == service.input_size()
 
@@ -279,7 +279,7 @@ def test_only_one_archives_at_a_time(archivist):
     lock.acquire()
     code, _, err = archivist.call()
     lock.release()
-    assert (code, err) == (1, "resequencer: another `archive` command is running here; try again when it has ended\n")
+    assert (code, err) == (1, "resequencer: another `archive` command is running; try again when it has ended\n")
 
 
 def test_a_storage_that_cannot_be_asked_what_waits_is_refused(archivist):

@@ -155,11 +155,11 @@ def test_files_that_were_moved_away_are_not_read_and_that_is_said(store):
     store("requeue", "--all")
     code, out, err = store("list")
     assert (code, out.count("\n")) == (0, 1)
-    assert "(only that is read, not dead-letters-2026-01.jsonl)" in err
+    assert "(only this file is read, not dead-letters-2026-01.jsonl)" in err
     code, out, _ = store("requeue", name(7))
     assert code == 1
     assert (
-        f"{name(7)}: refused: no dead letter has this number in run/application/out/dead-letters.jsonl (only that is read" in out
+        f"{name(7)}: refused: no dead letter has this number in run/application/out/dead-letters.jsonl (only this file is read" in out
     )
 
 
@@ -321,7 +321,7 @@ def test_two_people_at_once_are_refused(store):
     for arguments in (["requeue", "--all"], ["discard", name(1), "--because", "x"]):
         code, _, err = store(*arguments)
         assert code == 1
-        assert err == "resequencer: another `dead-letters requeue` or `discard` is under way here; try again when it has ended\n"
+        assert err == "resequencer: another `dead-letters requeue` or `discard` is running; try again when it has ended\n"
     assert store("list")[0] == 0
     lock.release()
     assert store("requeue", "--all")[0] == 0

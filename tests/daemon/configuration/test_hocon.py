@@ -144,7 +144,7 @@ def test_the_escapes_of_json_mean_what_they_mean_in_json(written, meant):
 
 @pytest.mark.parametrize("written", [r'"\x41"', r'"\u12"', r'"\ud800"', r'"\udc00\ud800"', r'"\u00g1"', r"C:\directory"])
 def test_a_backslash_that_begins_no_escape_is_refused_with_the_remedy(written):
-    assert refusal(_parse, f"x.a = {written}").endswith(r"\uXXXX; one that is meant itself is written \\")
+    assert refusal(_parse, f"x.a = {written}").endswith(r"\uXXXX; a literal backslash is written \\")
 
 
 @pytest.mark.parametrize(
