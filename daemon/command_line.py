@@ -62,11 +62,11 @@ FAILURES = {
     TransientError: ExitCode.OUT_OF_REACH,
     audit.NotJudged: ExitCode.NOT_JUDGED,
 }
-"""Families of errors; any other one means that it is not so."""
+"""The exit code of each family of errors. Any other error gives NOT_SO."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. What is raised on purpose becomes a line per problem on stderr, never a traceback."""
+    """Run one command and return its exit code. An expected error is one line per problem on stderr, never a traceback."""
     arguments = _parser().parse_args([*one_by_one(sys.argv[1:] if argv is None else argv)])
     try:
         code = COMMANDS[arguments.command].run(arguments)

@@ -1,4 +1,4 @@
-"""The one place that knows all the rooms: from a configuration to a worker's parts."""
+"""Makes a worker's parts from a configuration; the only module that knows all the rooms."""
 
 import os
 import secrets
@@ -51,13 +51,13 @@ from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage
 
 _IDLE_BYTES = 512 * 1024 * 1024
-"""With storage none: what the units that a process remembers take in memory, beside those in which something waits."""
+"""With storage none: the memory in bytes for idle units; units with stashed envelopes come on top of it."""
 
 _LEAST_OUTPUT_BYTES = 16 * 1024 * 1024
 
 
 class Parts(NamedTuple):
-    """A worker's parts; `servers` and `handler` are to be closed."""
+    """A worker's parts; the caller closes `servers` and `handler`."""
 
     cycle: Cycle
     servers: Servers
@@ -74,7 +74,7 @@ def compose(
     slot: int = 0,
     in_flight: InFlight | None = None,
 ) -> Parts:
-    """Make the worker of a slot; nothing is created or taken over yet, and nothing read but the settings or the lookups.
+    """Make the worker of a slot. It reads only the settings or the lookups, and creates and takes over nothing yet.
 
     What it gives to a handler, or to a user's own strategy, stands in `in_flight` meanwhile.
 
@@ -138,7 +138,7 @@ def refuse_unusable(configuration: Configuration) -> tuple[str, ...]:
 
 
 def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = None) -> Strategy:
-    """The configured strategy; a user's own is looked for in the working directory too."""
+    """Return the configured strategy; a user's own class is also looked for in the working directory."""
     _see_working_directory()
     return make_strategy(settings_from(StrategySettings, configuration.resequencer), in_flight)
 
@@ -158,16 +158,18 @@ def load_notification_settings(configuration: Configuration) -> NotificationSett
 
 
 def _waits_for_handled(configuration: Configuration) -> bool:
-    """Files keep what was written to them: with storage none they are the store, and what was stashed is read again."""
+    """Return whether the position waits for handled records. With storage none, files are the store, and stashed records are read
+    again.
+    """
     resequencer = configuration.resequencer
     is_file_the_store = resequencer.storage_type is StorageType.NONE and configuration.ingress.transport is TransportType.FILE
     return is_file_the_store or resequencer.acknowledge is Acknowledge.WHEN_HANDLED
 
 
 def make_handler_of(configuration: Configuration) -> Handler:
-    """The handler with the configured target type and settings; a user's own is looked for in the working directory too.
+    """Return the handler with the configured target type and settings; a user's own is also looked for in the working directory.
 
-    Where lookups were published, whose settings count instead, a handler that knows none.
+    If lookups were published, their settings count, and this handler has none.
     """
     is_published = find_current(configuration) is not None
     return _make_handler(configuration, NotificationSettings(()) if is_published else load_notification_settings(configuration))
@@ -179,7 +181,7 @@ def _make_handler(configuration: Configuration, known: NotificationSettings | En
 
 
 def handler_settings(configuration: Configuration) -> HandlerSettings:
-    """What handlers are told, those of an audit too."""
+    """Return the handler's settings; the audit uses them too."""
     return settings_from(
         HandlerSettings,
         configuration.resequencer,
@@ -190,12 +192,13 @@ def handler_settings(configuration: Configuration) -> HandlerSettings:
 
 
 def output_bytes(max_record_bytes: int) -> int:
-    """How many bytes of notifications one envelope may lead to: some that each repeat the largest payment whole."""
+    """Return how many bytes of notifications one envelope may cause: room for several that each repeat the largest payment data.
+    """
     return max(_LEAST_OUTPUT_BYTES, 4 * max_record_bytes)
 
 
 def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
-    """How a unit behaves in time, as configured."""
+    """Return the configured time-outs and limits of a unit."""
     return settings_from(ResequencerSettings, configuration.resequencer)
 
 
@@ -203,11 +206,11 @@ def _make_storage(configuration: Configuration) -> Storage:
     if configuration.resequencer.storage_type is StorageType.EMBEDDED:
         return EmbeddedStorage(EmbeddedSettings(configuration.storage.embedded_file), _random_token)
     if configuration.resequencer.storage_type is StorageType.REDIS:
-        from storage.redis.storage import RedisStorage  # Here, for its client takes a quarter of a second to import.
+        from storage.redis.storage import RedisStorage  # Imported here: its client takes a quarter of a second to import.
 
         return RedisStorage(redis_settings(configuration), _random_token)
     if configuration.resequencer.storage_type is StorageType.INFINISPAN:
-        from storage.infinispan.rest_client import InfinispanRest  # Here, for its client takes a fifth of a second to import.
+        from storage.infinispan.rest_client import InfinispanRest  # Imported here: its client takes a fifth of a second to import.
 
         cache = InfinispanRest(infinispan_server(configuration))
         return InfinispanStorage(infinispan_layout(configuration), cache, _random_token)
@@ -217,7 +220,7 @@ def _make_storage(configuration: Configuration) -> Storage:
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
     ingress, notification = configuration.ingress, configuration.notification
     if ingress.transport is TransportType.KAFKA:
-        from connectors.kafka.transport import KafkaTransport  # Here, for its client takes a third of a second to import.
+        from connectors.kafka.transport import KafkaTransport  # Imported here: its client takes a third of a second to import.
 
         return KafkaTransport(kafka_settings(configuration, slot), SystemClock())
     settings = FileSettings(
@@ -236,6 +239,6 @@ def _random_token() -> str:
 
 
 def _see_working_directory() -> None:
-    """`package.module:Class` names are resolved from the working directory too, as `python -m` does."""
+    """Let `package.module:Class` names resolve from the working directory, as `python -m` does."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

@@ -1,4 +1,4 @@
-"""The system's clock: the only place that asks it for an instant."""
+"""The system's clock, the only module that reads it."""
 
 from time import time_ns
 

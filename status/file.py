@@ -1,4 +1,4 @@
-"""Where a running service leaves its report for `resequencer status`."""
+"""The file in which a running service leaves its report for `resequencer status`."""
 
 import logging
 import os
@@ -38,7 +38,7 @@ class StatusFile:
                 self._note(error)
 
     def find(self) -> StatusReport | None:
-        """The last report, None if there is none that can be read (of another version, of another user)."""
+        """Return the last report; None if there is none that this version and user can read."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=StatusReport)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -54,7 +54,7 @@ class StatusFile:
             raise
 
     def _overwrite(self, content: bytes) -> bool:
-        """Only where that takes no further block: never a part of a report."""
+        """Write the report over the old one, only if it needs no further block: a report is never written in part."""
         try:
             with self._path.open("r+b", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size

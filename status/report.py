@@ -1,4 +1,4 @@
-"""What a service says of itself: the state, what waits and why, the partitions and the counts."""
+"""The report of a worker: its state, waiting units and their reasons, partitions, and counts."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,7 +10,7 @@ from guardian.metrics import CycleTimes
 
 
 class State(StrEnum):
-    """In the order of a life; the `… away` ones say that the service waits and goes on by itself."""
+    """The states in the order of a worker's life. In the `… away` states the service waits and continues by itself."""
 
     STARTING = "starting"
     READY = "ready"
@@ -23,7 +23,7 @@ class State(StrEnum):
 
 
 class UnitWait(msgspec.Struct, frozen=True):
-    """A unit in which something waits: since when, what for, and when it will wait no longer."""
+    """A unit in which something waits: since when, for what, and until when."""
 
     unit: str
     partition: str
@@ -107,12 +107,12 @@ class StatusReport(msgspec.Struct, frozen=True):
 
     @property
     def is_standing_by(self) -> bool:
-        """Ready, and no partition is left for it."""
+        """Return whether the worker is ready and has no partition, because others have them all."""
         return self.state is State.READY and not self.partitions
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Whose report it is. `process_id` is the one by which the service is known: its supervisor's, or its own.
+    """The identity in a report. `process_id` is the process id of the service: its supervisor's, or its own without one.
 
     `worker_process_id` is that of the worker which reports, if one does.
     """
@@ -128,7 +128,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 def report(identity: Identity, state: State, reason: str | None, now: Instant) -> StatusReport:
-    """A report without metrics: before there are any, and after the end."""
+    """Make a report without metrics: before they exist, and after the end."""
     return StatusReport(
         state,
         reason,

@@ -1,4 +1,4 @@
-"""What a service says of itself: the reports of all its workers, and what they come to together."""
+"""Combines the reports of all workers of a service."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,12 +25,12 @@ _BY_URGENCY = (
     State.READY,
     NOT_RUNNING,
 )
-"""A service is in the first of these that any of its workers is in: ready only when all are."""
+"""A service is in the first of these states that any of its workers is in, so it is ready only if all are."""
 _OLDEST = 10
 
 
 class ServiceReport(msgspec.Struct, frozen=True):
-    """`workers` by slot, each with the state that it is in by now; `whole` is all of them in one, counts and units added up."""
+    """`workers` by slot, each with its present state; `whole` combines all reports, with counts and units added up."""
 
     state: str
     whole: StatusReport
@@ -38,7 +38,7 @@ class ServiceReport(msgspec.Struct, frozen=True):
 
 
 def find_reports(run_directory: Path) -> tuple[StatusReport, ...]:
-    """The last report of each worker of the service that ran here last, by slot; none if there is none that can be read."""
+    """Return the last report of each worker of the service that ran here last, by slot; empty if none can be read."""
     first = StatusFile(run_directory).find()
     if first is None:
         return ()
@@ -46,7 +46,7 @@ def find_reports(run_directory: Path) -> tuple[StatusReport, ...]:
 
 
 def service_report(reports: Sequence[StatusReport], now: Instant, *, is_running: bool) -> ServiceReport:
-    """Of at least one report."""
+    """Combine at least one report."""
     states = [state_of(each, now, is_running=is_running) for each in reports]
     reports = [_without_lag(each) if state == STALE else each for state, each in zip(states, reports, strict=True)]
     state = min(states, key=_BY_URGENCY.index)
@@ -54,7 +54,7 @@ def service_report(reports: Sequence[StatusReport], now: Instant, *, is_running:
 
 
 def state_of(report: StatusReport | None, now: Instant, *, is_running: bool) -> str:
-    """What to say of a worker whose own last report this is; None if it has not made one yet."""
+    """Return the state of a worker whose last report this is; None if the worker has not reported yet."""
     if not is_running:
         return NOT_RUNNING
     if report is None:
@@ -65,13 +65,13 @@ def state_of(report: StatusReport | None, now: Instant, *, is_running: bool) -> 
 
 
 def _without_lag(stale: StatusReport) -> StatusReport:
-    """How far behind a worker is that says nothing more, is not known: records come all the same."""
+    """Remove the lag of a worker that no longer reports, because new records arrive meanwhile."""
     partitions = tuple(msgspec.structs.replace(each, lag=None) for each in stale.partitions)
     return msgspec.structs.replace(stale, partitions=partitions)
 
 
 def _find_beside(run_directory: Path, slot: int, first: StatusReport) -> StatusReport:
-    """What an earlier service left there is not this one's."""
+    """Return the report of this slot. A report that an earlier service left is replaced by one in state STARTING."""
     found = StatusFile(run_directory, slot).find()
     if found is not None and found.process_id == first.process_id:
         return found
@@ -81,7 +81,7 @@ def _find_beside(run_directory: Path, slot: int, first: StatusReport) -> StatusR
 
 
 def _first_reason(state: str, states: Iterable[str], reports: Iterable[StatusReport]) -> str | None:
-    """That of a worker that makes the service what it is; of those that have ended, of the one that did so first."""
+    """Return the reason of a worker in the service's state; if that is NOT_RUNNING, of the worker that reported first."""
     found = [each for its, each in zip(states, reports, strict=True) if its == state and each.reason]
     if not found:
         return None
@@ -91,7 +91,7 @@ def _first_reason(state: str, states: Iterable[str], reports: Iterable[StatusRep
 
 
 def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
-    """As of the oldest of the reports."""
+    """Combine the reports; the instant is that of the oldest."""
     if len(reports) == 1:
         return reports[0]
     waits = sorted((each for of_one in reports for each in of_one.oldest_waits), key=lambda each: each.since)
@@ -119,7 +119,7 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
 
 
 def _partitions(reports: Iterable[StatusReport]) -> tuple[PartitionStatus, ...]:
-    """Each once: a worker that says nothing more may still seem to hold what another one has taken over since."""
+    """Return each partition once. A worker that no longer reports may still list one that another worker has taken over."""
     latest = {each.partition: each for of_one in sorted(reports, key=_reported_at) for each in of_one.partitions}
     return tuple(sorted(latest.values(), key=lambda each: _place(each.partition)))
 
@@ -140,6 +140,6 @@ def _added(reports: Iterable[StatusReport], get: Callable[[StatusReport], Mappin
 
 
 def _place(partition: str) -> tuple[str, int]:
-    """Partition 10 comes after partition 9."""
+    """Return a sort key in which partition 10 comes after partition 9."""
     topic, _, number = partition.rpartition("-")
     return topic, int(number)

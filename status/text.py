@@ -9,7 +9,7 @@ from status.service_report import NOT_RUNNING, STALE, ServiceReport
 
 
 def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
-    """With several workers each line that is about one of them names it."""
+    """Return the lines of the report. With several workers, a line about one of them names it."""
     state, whole = service.state, service.whole
     if state == NOT_RUNNING:
         yield f"{state}: the service ended with: {whole.reason}" if whole.reason else state

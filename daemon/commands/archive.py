@@ -1,4 +1,4 @@
-"""`resequencer archive`: moves the input that is done with into the archive, beside a running service or without one."""
+"""`resequencer archive`: moves processed input into the archive, beside a running service or without one."""
 
 import json
 import sys
@@ -59,7 +59,7 @@ def _archive(partition: Partition, configuration: Configuration, *, as_json: boo
         for piece in InputArchive(ingress.archive_directory, SystemFiles()).move(file, limit.offset):
             pieces.append(piece)
     finally:
-        # Also what was moved before something failed.
+        # What was moved before a failure is reported too.
         told = _as_json(partition, pieces, limit) if as_json else _as_text(partition, pieces, limit)
         sys.stdout.write(told + "\n")
         sys.stdout.flush()

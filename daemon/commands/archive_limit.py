@@ -1,4 +1,4 @@
-"""Up to where the input of a partition is done with: nothing of it waits, and everything that it caused has left."""
+"""Finds how far the input of a partition may be archived: no record of it waits, and all its output is sent."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -19,14 +19,14 @@ _LOOK_MS = 100
 
 
 class Limit(NamedTuple):
-    """Records below `offset` are done with; `because` says what keeps the next one."""
+    """The offset below which a partition may be archived; `because` is the reason why the next record stays."""
 
     offset: int
     because: str
 
 
 class ArchiveLimit:
-    """Asks the storage and the transport's files, beside a service that may be running. `pause` sleeps for milliseconds.
+    """Finds limits from the storage and the transport's files; the service may be running. `pause` sleeps for milliseconds.
 
     A storage that is lost may be healed by reading the input again. So what waits in it must still be there: only what was
     handled, and whose notifications are in the output for good, is done with.
@@ -41,7 +41,7 @@ class ArchiveLimit:
         self._pause = pause
 
     def find(self, partition: Partition) -> Limit:
-        """As of now; it only ever grows, but where a storage has forgotten."""
+        """Return the limit as of now. It never decreases, unless a storage lost data."""
         return min(self._limits(partition), key=lambda limit: limit.offset)
 
     def _limits(self, partition: Partition) -> Iterator[Limit]:
@@ -55,7 +55,7 @@ class ArchiveLimit:
                 yield Limit(action.beyond, f"the requeue of {action.number} was interrupted: run it again to finish it")
 
     def _embedded_limits(self, partition: Partition) -> Iterator[Limit]:
-        # The storage first: what it has handled by now has left if a position that is read later says so.
+        # The storage is read first: its output is sent if a position that is read later covers it.
         progress = find_progress(self._configuration.storage.embedded_file, partition)
         if progress is None:
             yield Limit(0, "no record of it has been read yet")
@@ -83,6 +83,6 @@ class ArchiveLimit:
 
 
 def _tells_of(position: Position, highest_number: int) -> bool:
-    """Everything up to this number has left."""
+    """Return whether the position says that all numbers up to this one were sent."""
     metadata = find_metadata(position.metadata)
     return metadata is not None and metadata.published >= highest_number

@@ -31,7 +31,7 @@ _AGAIN_MS = 5_000
 
 
 class ArchiveInUse(ResequencerError):
-    """Another process works on it."""
+    """Another process archives into it or compacts it."""
 
     def __init__(self, location: str, what: str) -> None:
         super().__init__(f"{location}: another process {what}; wait until it has ended, or stop it")
@@ -79,7 +79,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _lock(held: ExitStack, location: str, *, is_compacting: bool) -> None:
-    """On this machine's file system. On others it is only when a batch is to be published that a second archiver is refused."""
+    """Lock the archive, if it is on a file system of this machine. On others, a second archiver is refused when it publishes a
+    batch.
+    """
     if "://" in location:
         return
     lock = RunLock(Path(location), "compacting" if is_compacting else "archiving")
@@ -117,7 +119,8 @@ def _settings(configuration: Configuration, location: str) -> "ArchiveSettings":
 
 
 def _go_on(archiver: "Archiver", stop: StopSignal) -> None:
-    """What is away is waited for, and told of once: again when it was back meanwhile, and something was archived."""
+    """Archive until stopped, and wait for unavailable servers. An outage is reported once; it is reported again after a success.
+    """
     told: tuple[str, int] | None = None
     while not stop.is_set:
         try:

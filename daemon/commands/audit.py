@@ -1,4 +1,4 @@
-"""`resequencer audit`: proves from the records that what was let out is what had to be, or names every deviation."""
+"""`resequencer audit`: proves from the records that the output is complete and right, or names every deviation."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -37,7 +37,7 @@ _SHOWN = 20
 
 
 class NotJudged(ResequencerError):
-    """The audit came to no end: nothing is known of what was let out."""
+    """The audit could not finish, so the output is neither proved nor refuted."""
 
 
 def audit(arguments: Namespace) -> ExitCode:
@@ -79,7 +79,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _run(configuration: Configuration, target: Path, master: str | None, *, is_archive: bool) -> "AuditSummary":
-    """Here are the imports of the jobs, for Spark takes a second to import and the service never needs it."""
+    """Run the audit. The jobs are imported here, because Spark takes a second to import and the service never needs it."""
     from pipeline.audit.counting import summarize
     from pipeline.audit.job import audit_records
     from pipeline.audit.output import PAGE, SUMMARY, begin, publish
@@ -104,7 +104,7 @@ def _run(configuration: Configuration, target: Path, master: str | None, *, is_a
 
 @contextmanager
 def _alone(target: Path) -> Iterator[None]:
-    """With the directory's lock."""
+    """Hold the lock of the output directory."""
     lock = RunLock(target, "audit")
     try:
         lock.acquire()
@@ -118,7 +118,7 @@ def _alone(target: Path) -> Iterator[None]:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Whatever keeps the audit from its end, but for what has an exit code of its own."""
+    """Turn errors that stop the audit into NotJudged, except for those with an exit code of their own."""
     from pipeline.spark.errors import SPARK_ERRORS, cause_of
 
     try:
@@ -149,7 +149,7 @@ def _scope(spark: Any, configuration: Configuration, *, is_archive: bool) -> "Sc
 
 
 def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "AuditSettings":
-    """What the service is configured with, as the tasks are told; `settled` is how far each partition is."""
+    """Return the service's configuration as the tasks get it; `settled` is how far each partition is settled."""
     from pipeline.audit.rules import AuditSettings
 
     notification = configuration.notification

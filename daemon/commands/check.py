@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def check(arguments: Namespace) -> ExitCode:
-    """Print the effective configuration, or with --json one object; what is refused is raised, after --json has told it too."""
+    """Print the effective configuration, or with --json one object. A refusal is raised; with --json it is printed before."""
     try:
         configuration = load(arguments.config, arguments.overrides)
         remarks = refuse_unusable(configuration)

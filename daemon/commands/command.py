@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 
 def no_more_arguments(parser: ArgumentParser) -> None:
-    """For a verb that takes only what every verb takes: --config, --set, --json."""
+    """Add no arguments: the command takes only --config, --set and --json, as every command does."""
     del parser
 
 
 def told_again(arguments: Namespace) -> list[str]:
-    """The arguments that every verb takes, for another process."""
+    """Return the arguments common to all commands, to pass them to another process."""
     return ["--config", str(arguments.config), *(said for each in arguments.overrides for said in ("--set", each))]
 
 
 class Command(NamedTuple):
-    """`run` gets the parsed arguments, `config` (a Path), `overrides` (a list of texts) and `json` among them.
+    """A command of the command line. `run` gets the parsed arguments: also `config` (a Path), `overrides` (texts) and `json`.
 
     It may raise what the command line turns into an exit code: a `ConfigurationError` (3) or a `TransientError` (4).
     """

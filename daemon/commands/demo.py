@@ -36,11 +36,11 @@ _ALL_IN_THE_RUN_DIRECTORY = (
     "payment-status-notification.file.directory=null",
     "payment-status-notification.storage.embedded.file=null",
 )
-"""Whatever the configuration names: simulated payments must not get among real ones."""
+"""Overrides of the demo: simulated payments must not get among real ones, whatever the configuration says."""
 
 
 class TookTooLong(ResequencerError):
-    """The service did not get on; the text says with what."""
+    """The service made no progress; the text says with what."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def demo(arguments: Namespace) -> ExitCode:
-    """Everything lies under run/demo-<seed>/ afterwards. Exit code 0 only if every promise held on this run."""
+    """Run the demo. All files are under run/demo-<seed>/ afterwards. Exit code 0 only if this run kept every promise."""
     seed = draw_seed() if arguments.seed is None else arguments.seed
     run_directory = _fresh_directory(seed)
     overrides = [
@@ -67,7 +67,7 @@ def demo(arguments: Namespace) -> ExitCode:
     ]
     configuration = load(arguments.config, overrides)
     refuse_foreign_handler(configuration)
-    # So that the service is stopped too.
+    # The service must be stopped on SIGTERM, too.
     signal(SIGTERM, default_int_handler)
     plan = Plan(arguments.units, seed, pain001=tuple(arguments.pain001), late_after_ms=0)
     console = Console()
@@ -93,7 +93,7 @@ class _Run:
         self._speed = 0.0
 
     def play(self) -> bool:
-        """Whether the service drained and ended as it should."""
+        """Run the demo; return whether the service drained and ended with 0."""
         with _progress(self._console) as progress:
             task = progress.add_task("writing envelopes", total=self._plan.units)
             try:
@@ -117,7 +117,7 @@ class _Run:
         return ExitCode.DONE if verdict.is_good and does_agree else ExitCode.NOT_SO
 
     def _feed(self, progress: Progress, task: TaskID) -> None:
-        """Simulate; the late envelopes follow when the deadlines of the rest have passed."""
+        """Write the simulated envelopes; late ones follow when the deadlines of the others have passed."""
         source = self._configuration.ingress.file_directory
 
         def show_written(done: int, total: int) -> None:
@@ -131,7 +131,7 @@ class _Run:
         self._work_off(progress, task)
 
     def _work_off(self, progress: Progress, task: TaskID) -> None:
-        """Until everything written so far has been read and nothing waits any more."""
+        """Wait until the service has read all input and no unit waits."""
         source = self._configuration.ingress.file_directory
         lines = sum(_count_lines(file) for file in source.glob("partition-*.jsonl"))
         begun = self._begin()
@@ -143,7 +143,7 @@ class _Run:
         self._watch(lambda report: report.units.waiting == 0, "deadlines")
 
     def _begin(self) -> float | None:
-        """Start the service if it is not running; the instant from which its speed counts."""
+        """Start the service if it is not running; return the instant from which its speed is measured."""
         if self._service is not None:
             return None
         self._service = ServiceProcess(self._arguments, self._directory / "service.log")
@@ -179,7 +179,7 @@ def _arguments(config: Path, overrides: list[str]) -> list[str]:
 
 
 def _fresh_directory(seed: int) -> Path:
-    """run/demo-<seed>, or with a number behind it where that exists: nothing of an earlier run is touched."""
+    """Return run/demo-<seed>. If it exists, a number is appended: no file of an earlier run is changed."""
     names = (f"demo-{seed}" if number == 1 else f"demo-{seed}-{number}" for number in count(1))
     return next(path for path in (Path("run") / name for name in names) if not path.exists())
 

@@ -1,4 +1,4 @@
-"""What the demo shows in the end: the table, one unit's story, and its last pain.002."""
+"""The output of the demo: the table, the story of one unit, and its last pain.002."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,7 +47,8 @@ def show_verdict(console: Console, verdict: Verdict) -> None:
 
 
 def show_story(console: Console, configuration: Configuration, expected: Path) -> bool:
-    """The story of one unit and its last report; whether what left agrees with what its own code decides."""
+    """Show the story of one unit and its last report; return whether the output agrees with the decisions of the unit's own code.
+    """
     with expected.open("rb") as lines:
         unit = find_unit(lines)
     if unit is None:
@@ -73,7 +74,7 @@ def _show(console: Console, configuration: Configuration, unit: ExpectedUnit) ->
 
 
 def _readable(value: bytes, target_type: str) -> str:
-    """The report as XML whatever target type it left as; what a user's own made of it as it is."""
+    """Return the report as XML, for either target type of the service; the output of a user's own target type is unchanged."""
     if target_type == "report-xml":
         return _indented(value.decode())
     if target_type not in ("report", "produced-report"):
@@ -83,7 +84,7 @@ def _readable(value: bytes, target_type: str) -> str:
 
 
 def _indented(xml: str) -> str:
-    """The document with a line per element, for people; what left has none."""
+    """Return the document with one element per line. The notification itself has no line breaks."""
     root = fromstring(xml.encode())
     register_namespace("", root.tag.removeprefix("{").partition("}")[0])
     indent(root)

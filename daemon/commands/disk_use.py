@@ -1,4 +1,4 @@
-"""How much a service's files take on the disk, by what they are; of an input whose beginning was archived, what is left."""
+"""Measures the disk space of a service's files by their purpose; of an input with an archived beginning, what is left."""
 
 import os
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ _BLOCK_BYTES = 512
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """`bytes` as the file system counts them, in whole blocks."""
+    """Disk space in `bytes`, as the file system counts it: in whole blocks."""
 
     files: int
     bytes: int
 
 
 def disk_use(configuration: Configuration) -> dict[str, Taken]:
-    """By what may grow; what is not there, or may not be read, takes nothing."""
+    """Return the disk space of each group of files that may grow; missing or unreadable files count as nothing."""
     ingress, notification, database = configuration.ingress, configuration.notification, configuration.storage.embedded_file
     run_directory = notification.run_directory
     places = {
@@ -36,7 +36,7 @@ def disk_use(configuration: Configuration) -> dict[str, Taken]:
 
 
 def in_words(use: dict[str, Taken]) -> str:
-    """On one line, without what takes nothing."""
+    """Return one line of text, without groups that take no space."""
     return ", ".join(
         f"{name} {each.bytes / 1e6:.1f} MB" + (f" in {each.files} files" if each.files > 1 else "")
         for name, each in use.items()

@@ -1,4 +1,4 @@
-"""What Spark has to be started with to read topics."""
+"""Adds Spark's connector for Kafka to a session."""
 
 from domain.errors import ConfigurationError
 from servers.errors import ServersError
@@ -6,7 +6,7 @@ from servers.java.jars import get_jars
 
 
 def with_kafka(options: dict[str, str]) -> dict[str, str]:
-    """The session's options with the jars of its connector for Kafka, which Maven brings when they are asked for first.
+    """Return the session's options with the jars of the Kafka connector. Maven downloads them at the first use.
 
     Raises:
         ConfigurationError: They are not there and cannot be had.

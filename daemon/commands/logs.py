@@ -1,4 +1,4 @@
-"""`resequencer logs`: the last lines of the service's log, and what follows."""
+"""`resequencer logs`: prints the last lines of the service's log, and follows it."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def show_logs(arguments: Namespace) -> ExitCode:
-    """1 if there is no log: the service was never started as a daemon."""
+    """Print the log. Exit code 1 if there is no log: the service was never started as a daemon."""
     path = load(arguments.config, arguments.overrides).notification.run_directory / NAME
     if not path.exists():
         sys.stderr.write(f"resequencer: {path} does not exist: the service has never run in the background\n")
@@ -45,7 +45,7 @@ def show_logs(arguments: Namespace) -> ExitCode:
 
 
 def _go_on(file: TextIO, path: Path, show: Callable[[Iterable[str]], None]) -> TextIO:
-    """Print what came; where the log was rotated meanwhile, go on in the new one."""
+    """Print new lines. If the log was rotated meanwhile, continue in the new file."""
     lines = file.readlines()
     show(lines)
     sys.stdout.flush()
@@ -61,7 +61,8 @@ def _open(path: Path) -> TextIO:
 
 
 def _show_as_json(lines: Iterable[str]) -> None:
-    """An object a line, whichever form the log has; what a library wrote past the log is the `message` of an object of its own.
+    """Print one object per line, whatever the format of the log. Output of libraries that is no log line is the `message` of an
+    object.
 
     The lines of a stack, which are set in, are the `exception` of the entry before them.
     """

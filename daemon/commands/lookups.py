@@ -1,4 +1,4 @@
-"""`resequencer lookups build | list | show | rollback`: what the handlers look up, and which version of it."""
+"""`resequencer lookups build | list | show | rollback`: builds, shows and switches the lookups of the handlers."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -22,12 +22,12 @@ from status.service_report import find_reports
 
 
 def lookups(arguments: Namespace) -> ExitCode:
-    """Exit code 0 only if it was done, or what was asked for is there."""
+    """Run one subcommand. Exit code 0 only if it succeeded, or if the value that was looked up exists."""
     return _SUBCOMMANDS[arguments.subcommand or "list"](arguments, load_for(arguments))
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """What each subcommand takes, `list` if there is none."""
+    """Add the arguments of each subcommand; without one it is `list`."""
     add_subcommands(
         parser,
         Subcommand("build", "build all lookups from their sources and publish them as a new version", _add_build),
@@ -52,7 +52,7 @@ def _add_rollback(parser: ArgumentParser) -> None:
 
 
 def _build(arguments: Namespace, configuration: Configuration) -> ExitCode:
-    from daemon.commands.lookups_build import build  # Here, for the service needs nothing of it.
+    from daemon.commands.lookups_build import build  # Imported here, because the service needs none of it.
 
     return build(arguments, configuration)
 
@@ -74,7 +74,7 @@ def _list(arguments: Namespace, configuration: Configuration) -> ExitCode:
 
 
 def _workers(configuration: Configuration) -> Mapping[str, list[int]]:
-    """Which workers of the service that runs with this configuration use which version, by slot."""
+    """Return, by version, the slots of the workers that use it; empty if no service with this configuration runs."""
     run_directory, found = configuration.notification.run_directory, defaultdict[str, list[int]](list)
     for report in find_reports(run_directory) if find_holder(run_directory) is not None else ():
         if report.lookups_version is not None:
@@ -90,7 +90,7 @@ def _line(release: dict[str, Any]) -> str:
 
 
 def _show(arguments: Namespace, configuration: Configuration) -> ExitCode:
-    """Each key without its value is told; the release is found whole before anything of it is shown."""
+    """Print the value of one key, or that the lookup lacks the key. A damaged release is refused before anything is printed."""
     directory = _directory(configuration)
     release = open_release(directory, directory.get_current())
     try:

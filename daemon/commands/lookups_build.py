@@ -1,4 +1,4 @@
-"""`resequencer lookups build`: starts the Spark job and tells what it read, refused and published."""
+"""`resequencer lookups build`: starts the Spark job and prints what it read, refused and published."""
 
 import sys
 from argparse import Namespace
@@ -32,12 +32,12 @@ def build(arguments: Namespace, configuration: Configuration) -> ExitCode:
     settings = load_job_settings(configuration)
     if find_spec("pyspark") is None:
         raise ConfigurationError("pyspark", "is not installed; install it by `make lookups`, or pip install '.[pipeline]'")
-    from pipeline.lookups.job import STEPS, build_lookups  # Here, for Spark takes a second to import.
+    from pipeline.lookups.job import STEPS, build_lookups  # Imported here, because Spark takes a second to import.
     from pipeline.lookups.own_specs import find_specs
     from pipeline.spark.session import spark_session
 
     let_tasks_see_working_directory()
-    find_specs(settings.specs)  # What is refused is refused before Spark is started.
+    find_specs(settings.specs)  # Refuse a wrong configuration before Spark is started.
     steps = len(STEPS) * sum(1 for sources in settings.sources.values() if sources)
     with _progress() as progress:
         bar = progress.add_task("starting Spark", total=steps + 1)

@@ -1,4 +1,4 @@
-"""What the service will need around it, tried beforehand and left as it is: by `check --connect`, and by `start`."""
+"""Checks the directories and servers that the service needs, without a change: for `check --connect` and `start`."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ _BUSY_TIMEOUT_MS = 5_000
 
 
 def directories_are_writable(configuration: Configuration) -> None:
-    """Raises OSError with the first directory in which nothing can be written. Creates none: the nearest existing one counts."""
+    """Raise OSError for the first directory that is not writable. None is created: the nearest existing parent is checked."""
     notification = configuration.notification
     for directory in (notification.run_directory, notification.output_directory, configuration.storage.embedded_file.parent):
         existing = next(each for each in (directory, *directory.absolute().parents) if each.exists())
@@ -35,7 +35,8 @@ def directories_are_writable(configuration: Configuration) -> None:
 
 
 def database_is_usable(configuration: Configuration) -> None:
-    """Begins to write to the embedded database, which a running service allows; one that is not there yet will be made.
+    """Begin a write to the embedded database, which a running service allows. A missing database is no error: the service makes
+    it.
 
     Raises:
         StorageUnavailable, StorageRefused: As the service would meet them.
@@ -56,14 +57,14 @@ def database_is_usable(configuration: Configuration) -> None:
 
 
 def redis_is_usable(configuration: Configuration) -> Sequence[str]:
-    """Looks at the Redis server as a takeover does, and whether the user has all rights.
+    """Check the Redis server as a takeover does, and that the user has all rights.
 
     Raises:
         StorageUnavailable, StorageRefused: As the service would meet them.
     """
     if configuration.resequencer.storage_type is not StorageType.REDIS:
         return ()
-    from storage.redis.storage import RedisStorage  # Here, for its client takes a quarter of a second to import.
+    from storage.redis.storage import RedisStorage  # Imported here, because its client takes a quarter of a second to import.
 
     storage = RedisStorage(redis_settings(configuration), str)
     try:
@@ -73,28 +74,28 @@ def redis_is_usable(configuration: Configuration) -> Sequence[str]:
 
 
 def infinispan_is_usable(configuration: Configuration) -> Sequence[str]:
-    """Looks at the Infinispan cache as a takeover does, but makes none.
+    """Check the Infinispan cache as a takeover does, but create none.
 
     Raises:
         StorageUnavailable, StorageRefused: As the service would meet them.
     """
     if configuration.resequencer.storage_type is not StorageType.INFINISPAN:
         return ()
-    from storage.infinispan.rest_client import InfinispanRest  # Here, for its client takes a fifth of a second to import.
+    from storage.infinispan.rest_client import InfinispanRest  # Imported here, because its client takes a fifth of a second to import.
 
     with closing(InfinispanRest(infinispan_server(configuration))) as cache:
         return cache.preflight()
 
 
 def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
-    """Looks at the topics and at the group's positions as a takeover does, but takes nothing over.
+    """Check the topics and the group's positions as a takeover does, but take nothing over.
 
     Raises:
         TransportUnavailable, TransportRefused: As the service would meet them.
     """
     if configuration.ingress.transport is not TransportType.KAFKA:
         return ()
-    from connectors.kafka.preflight import preflight  # Here, for its client takes a third of a second to import.
+    from connectors.kafka.preflight import preflight  # Imported here, because Kafka's client takes a third of a second to import.
 
     return preflight(kafka_settings(configuration))
 
@@ -110,7 +111,7 @@ PROBES: tuple[Probe, ...] = (
 
 
 class Surroundings(NamedTuple):
-    """Sentences: what a person has to mend, what may come by itself, and what the user should know."""
+    """The findings as sentences: what a person must fix, what is unavailable and may come back, and what the user should know."""
 
     refused: tuple[str, ...]
     unreachable: tuple[str, ...]
@@ -118,7 +119,7 @@ class Surroundings(NamedTuple):
 
 
 def look_around(configuration: Configuration) -> Surroundings:
-    """Try everything at once: a server that does not answer holds up no other answer."""
+    """Check everything at the same time, so that a server without an answer does not delay the others."""
     refused: list[str] = []
     unreachable: list[str] = []
     remarks: list[str] = []

@@ -44,7 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Until SIGTERM or SIGINT; the first drains and ends with 0, a second one ends at once.
+    """Run the service until SIGTERM or SIGINT. The first signal drains and ends with 0, a second one ends at once.
 
     The supervisor runs here; where it has one worker only, it ends like that, unless that died of a record. A worker is another
     process, of the same verb, with a lifeline: its locks are its supervisor's, and it drains when the lifeline is cut.
@@ -61,7 +61,7 @@ def run(arguments: Namespace) -> int:
             path_of(Sections, "worker_count"), "is more than 1, but `run --alone` is one process: use one or the other"
         )
     configure_logs(configuration.logging)
-    faulthandler.enable()  # So that the stack is in the log when native code dies.
+    faulthandler.enable()  # If native code crashes, the stack is in the log.
     if lifeline is None:
         acquire_locks(configuration)
     _log.info("starting with %s; run directory %s", configuration.file, configuration.notification.run_directory)

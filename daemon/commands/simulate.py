@@ -1,4 +1,4 @@
-"""`resequencer simulate`: envelopes of simulated payment flows into the configured source."""
+"""`resequencer simulate`: writes envelopes of simulated payment flows into the configured input."""
 
 import sys
 from argparse import Namespace
@@ -37,7 +37,7 @@ def simulate(arguments: Namespace) -> ExitCode:
     except ValueError as error:
         raise ConfigurationError("simulate", str(error)) from error
     if configuration.ingress.transport is TransportType.KAFKA:
-        # Brokers take no record as large as that, unless they are told to.
+        # Brokers refuse such a large record by default.
         plan = msgspec.structs.replace(plan, max_value_bytes=None)
     pacer = Pacer(steady_ms, pause)
     try:
@@ -50,17 +50,17 @@ def simulate(arguments: Namespace) -> ExitCode:
 
 
 def draw_seed() -> int:
-    """A new seed: short enough to be typed again."""
+    """Draw a new seed, short enough to be typed."""
     return randbelow(_SEEDS)
 
 
 def expected_file(given: Path | None, configuration: Configuration) -> Path:
-    """Where expectations are: where the arguments say, else beside the input directory."""
+    """Return the path of the expectations: from the arguments, or else beside the input directory."""
     return given or configuration.ingress.file_directory.parent / "expected.jsonl"
 
 
 def steady_ms() -> int:
-    """Milliseconds that never go back, whatever happens to the wall clock."""
+    """Return milliseconds of a clock that never goes back, even if the wall clock is changed."""
     return monotonic_ns() // 1_000_000
 
 
@@ -69,14 +69,14 @@ def pause(milliseconds: int) -> None:
 
 
 def new_retry() -> RetryWithBackoff:
-    """For verbs that wait for servers until they are back, or until Ctrl-C; what is away is said on stderr."""
+    """Make the retry of commands that wait until servers are back, or until Ctrl-C. An outage is reported on stderr."""
     return RetryWithBackoff(BackoffSettings(), pause, lambda: False)
 
 
 def _open_input(plan: Plan, configuration: Configuration) -> Input:
     if configuration.ingress.transport is TransportType.FILE:
         return InputFiles(configuration.ingress.file_directory, plan.partitions)
-    from simulator.generate.kafka_input import KafkaInput  # Here, for Kafka's client takes a third of a second to import.
+    from simulator.generate.kafka_input import KafkaInput  # Imported here, because Kafka's client takes a third of a second to import.
 
     return KafkaInput(kafka_settings(configuration), new_retry())
 

@@ -29,7 +29,7 @@ _LAST_WORDS = 5
 
 
 def start(arguments: Namespace) -> ExitCode:
-    """Return when the service is ready (0) or has failed, and say why.
+    """Start the service; return when it is ready (0) or has failed, with the reason on stderr.
 
     What a person has to mend is told before anything is started, all of it. What is only away is waited for, for a minute.
     """
@@ -46,7 +46,7 @@ def start(arguments: Namespace) -> ExitCode:
 
 
 def stop(arguments: Namespace) -> ExitCode:
-    """Let the service drain and end. One that does not run is stopped already."""
+    """Let the service drain and end. If none runs, it is already stopped."""
     run_directory = load(arguments.config, arguments.overrides).notification.run_directory
     holder = find_holder(run_directory)
     if holder is None:
@@ -58,7 +58,7 @@ def stop(arguments: Namespace) -> ExitCode:
             f"resequencer: the holder of {lock} could not write its process id (disk full); 'fuser {lock}' finds it\n"
         )
         return ExitCode.NOT_SO
-    # The worker of a supervisor that is gone ends by itself.
+    # If the supervisor is gone, its worker ends by itself.
     with suppress(ProcessLookupError):
         os.kill(int(holder), signal.SIGTERM)
     for _ in _looks(_STOP_SECONDS):
@@ -70,7 +70,7 @@ def stop(arguments: Namespace) -> ExitCode:
 
 
 def restart(arguments: Namespace) -> ExitCode:
-    """Stop, then start; a service that runs is left as it is where it could not be started again."""
+    """Stop, then start. If a start would be refused, the running service is left alone."""
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
     if not _can_start(configuration):
@@ -81,7 +81,7 @@ def restart(arguments: Namespace) -> ExitCode:
 
 
 def _can_start(configuration: Configuration) -> bool:
-    """False where a person has to mend something first. Says what, and what is waited for."""
+    """Report problems of the surroundings. Return False if a person must fix one of them before a start."""
     found = look_around(configuration)
     for each in (*found.refused, *(f"unavailable, the service will wait for it: {each}" for each in found.unreachable)):
         sys.stderr.write(f"resequencer: {each}\n")
@@ -89,7 +89,7 @@ def _can_start(configuration: Configuration) -> bool:
 
 
 def _spawn(arguments: Namespace, run_directory: Path) -> subprocess.Popen[bytes]:
-    """In a session of its own. What it says before it has a log of its own goes to that log too."""
+    """Start the supervisor in a session of its own. Its output before it opens its log goes to the log file, too."""
     run_directory.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "daemon", "supervise", *told_again(arguments)]
     with (run_directory / NAME).open("ab") as log:

@@ -1,4 +1,4 @@
-"""`resequencer status`: what the service says of itself, ready or not and why, or not running."""
+"""`resequencer status`: prints the service's report: ready or not and why, or not running."""
 
 import json
 import sys
@@ -19,10 +19,10 @@ from status.text import status_lines
 
 
 def status(arguments: Namespace) -> ExitCode:
-    """Exit code 0 only if the service is ready, which it is when all its workers are."""
+    """Print the status. Exit code 0 only if all workers are ready."""
     configuration = load(arguments.config, arguments.overrides)
     run_directory = configuration.notification.run_directory
-    # The holder first: a report that is read later is not an older one's.
+    # The lock's holder is read first, so that the report cannot be of an earlier service.
     holder, now = find_holder(run_directory), SystemClock().now()
     reports = find_reports(run_directory)
     if reports and holder is not None and holder not in (str(reports[0].process_id), UNKNOWN):
@@ -41,7 +41,7 @@ def status(arguments: Namespace) -> ExitCode:
 
 
 def _told(service: ServiceReport, use: dict[str, Taken]) -> dict[str, Any]:
-    """One worker's report, or with several all in one, and each under `workers`."""
+    """Return the report as a dict; with several workers all in one, and each under `workers`."""
     told = {**msgspec.to_builtins(service.whole), "disk": msgspec.to_builtins(use)}
     if len(service.workers) > 1:
         told["workers"] = [{**msgspec.to_builtins(each), "state": state} for state, each in service.workers]

@@ -10,7 +10,7 @@ from daemon.configuration.overrides import add_overrides
 
 
 class Subcommand(NamedTuple):
-    """`add_arguments` adds what it takes beside the options of every verb."""
+    """A subcommand; `add_arguments` adds its options to those of every command."""
 
     name: str
     summary: str
@@ -18,7 +18,7 @@ class Subcommand(NamedTuple):
 
 
 def add_subcommands(parser: ArgumentParser, *subcommands: Subcommand, is_required: bool) -> None:
-    """The subcommand's name is `subcommand` then, None if none was given."""
+    """Add the subcommands. The parsed name is `subcommand`, None if none was given."""
     names = " | ".join(subcommand.name for subcommand in subcommands)
     parsers = parser.add_subparsers(dest="subcommand", metavar=names, required=is_required)
     for subcommand in subcommands:
@@ -30,5 +30,5 @@ def add_subcommands(parser: ArgumentParser, *subcommands: Subcommand, is_require
 
 
 def load_for(arguments: Namespace) -> Configuration:
-    """With the settings before the subcommand, then those behind it."""
+    """Load the configuration with the settings before the subcommand, then those behind it."""
     return load(arguments.config, [*arguments.overrides, *getattr(arguments, "more_overrides", ())])

@@ -1,4 +1,4 @@
-"""`resequencer supervise`: the service with its supervisor in the foreground; what `start` runs in the background."""
+"""`resequencer supervise`: runs the service with its supervisor in the foreground; `start` runs it in the background."""
 
 import os
 import signal
@@ -25,12 +25,12 @@ from status.file import StatusFile
 from status.report import Identity
 
 _ORPHAN_SECONDS = 35
-"""The workers of a supervisor that was killed end their cycles first; so long they may hold the locks."""
+"""How long to wait for the locks: the workers of a killed supervisor finish their cycles before they release them."""
 _TRY_SECONDS = 0.2
 
 
 def supervise(arguments: Namespace) -> int:
-    """Until SIGTERM or SIGINT; 1 if a worker cannot be kept alive, and the status says why."""
+    """Run until SIGTERM or SIGINT. Exit code 1 if a worker cannot be kept alive; the status has the reason."""
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
     locks = _acquire_patiently(configuration)

@@ -1,4 +1,4 @@
-"""One unit's story: its arrivals taken through the pure core again, and held against what the service let out."""
+"""The story of one unit: runs its arrivals through the pure core again, and compares the result with the service's output."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,21 +26,21 @@ from simulator.verify.story import Arrival, Step, StepKind
 
 
 class Telling(msgspec.Struct, frozen=True):
-    """The steps, and the envelopes in the order in which they were handled."""
+    """The steps of the story, and the envelopes in the order in which they were handled."""
 
     steps: tuple[Step, ...]
     handled: tuple[DataEnvelope, ...]
 
 
 class Output(msgspec.Struct, frozen=True):
-    """A unit's notifications as they left: ids and values in order."""
+    """A unit's notifications in the order of the output: ids and values."""
 
     ids: tuple[str, ...]
     values: tuple[bytes, ...]
 
 
 class _Listener:
-    """A handler that only notes who was handled."""
+    """A handler that only records which envelopes were handled."""
 
     def __init__(self) -> None:
         self.heard: list[DataEnvelope] = []
@@ -52,7 +52,7 @@ class _Listener:
 
 
 def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
-    """What the unit's own pure code decides about these arrivals, one after the other."""
+    """Return the decisions of the unit's own pure code about these arrivals, one after the other."""
     strategy, listener = make_strategy_of(configuration), _Listener()
     context = TurnContext(strategy, listener, resequencer_settings(configuration), Random(0))  # noqa: S311 - nothing is retried here.
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence))
@@ -69,7 +69,7 @@ def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
 
 
 def read_output(unit: str, notifications: Path) -> Output:
-    """This unit's notifications, from the output file and what was rotated out of it."""
+    """Read this unit's notifications from the output file and its rotated files."""
     ids, values = [], []
     for line in _lines_of(unit, notifications):
         ids.append(dict(line.headers)[NOTIFICATION_ID].decode())
@@ -78,7 +78,7 @@ def read_output(unit: str, notifications: Path) -> Output:
 
 
 def agrees(telling: Telling, output: Output) -> bool:
-    """Whether the service sent, in this order, the notifications of what the telling handled.
+    """Return whether the service sent, in this order, the notifications of the envelopes that the story handled.
 
     Events without a setting cause no notification.
     """

@@ -35,7 +35,7 @@ class _Asking(Protocol):
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Of what is compared; the strategy and the output are the configuration's, unless given."""
+    """Add the arguments of a comparison. Strategy and output come from the configuration unless they are given."""
     parser.add_argument("--strategy", help="expect the order of this strategy (default: the configured one)")
     add_expected(parser)
     following = parser.add_argument_group("while the service runs")
@@ -58,7 +58,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def verify(arguments: Namespace) -> ExitCode:
-    """Exit code 0 only if every promise was held."""
+    """Compare output and expectations. Exit code 0 only if every promise was kept."""
     configuration = load(arguments.config, arguments.overrides)
     expected = expected_file(arguments.expected, configuration)
     if arguments.follow:
@@ -74,7 +74,7 @@ def verify(arguments: Namespace) -> ExitCode:
 
 
 def verify_output(configuration: Configuration, expected: Path, strategy: str | None = None) -> Verdict:
-    """What came out against these expectations."""
+    """Return the comparison of the output with these expectations."""
     with _output(configuration) as output:
         output.catch_up()
         return verify_files(_rules(configuration, strategy), *_compared(output, expected))
@@ -103,7 +103,7 @@ def _at_once(call: Callable[[], _Answer]) -> _Answer:
 
 
 class _Waiting:
-    """Waits for the brokers, says so, and does not count it as time in which nothing moved."""
+    """Waits for the brokers, reports it, and does not count that time as time without progress."""
 
     def __init__(self) -> None:
         self._retry = new_retry()
@@ -121,7 +121,7 @@ class _Waiting:
 
 
 class _Output(NamedTuple):
-    """The directory of what came out; on Kafka a copy, which `catch_up` brings up to date."""
+    """The directory of the output; on Kafka a copy of it, which `catch_up` brings up to date."""
 
     directory: Path
     catch_up: Callable[[], None]
@@ -129,12 +129,12 @@ class _Output(NamedTuple):
 
 @contextmanager
 def _output(configuration: Configuration, answered: _Asking = _at_once) -> Iterator[_Output]:
-    """`answered` makes each call that asks the brokers."""
+    """Open the output. `answered` repeats each call that asks the brokers."""
     notification = configuration.notification
     if notification.transport is TransportType.FILE:
         yield _Output(notification.output_directory, lambda: None)
         return
-    from connectors.kafka.topic_export import TopicExport  # Here, for Kafka's client takes a third of a second to import.
+    from connectors.kafka.topic_export import TopicExport  # Imported here, because Kafka's client takes a third of a second to import.
 
     with (
         TemporaryDirectory(prefix="resequencer-verify-") as directory,
@@ -148,7 +148,7 @@ def _compared(output: _Output, expected: Path) -> Compared:
 
 
 def refuse_foreign_handler(configuration: Configuration) -> None:
-    """Raises ConfigurationError where a user's own handler says what is notified of: the simulator cannot expect that."""
+    """Raise ConfigurationError if a user's own handler is configured: the simulator cannot expect its notifications."""
     handler = configuration.notification.handler
     if handler is not None:
         problem = (

@@ -27,7 +27,7 @@ class Configuration(Sections, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
     def only_with_files(self, verb: str) -> ConfigurationError | None:
-        """What a verb that works on files is told where there are none."""
+        """Return the text of a refusal: this command works on files only."""
         if self.ingress.transport is TransportType.FILE:
             return None
         text = f"{self.ingress.transport}: `{verb}` works on files; brokers remove old records of a topic by its retention"

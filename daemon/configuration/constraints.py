@@ -1,4 +1,4 @@
-"""What must hold between keys, as data: each constraint is asked only if all of its keys are right by themselves."""
+"""The rules that hold between keys, as data. A constraint is checked only if each of its keys has a valid value."""
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
@@ -55,18 +55,18 @@ class Constraint(msgspec.Struct, frozen=True):
 
 
 def stash_timeout_ms(values: Values) -> int | None:
-    """None where it is the sum of the delays of all attempts, or learned."""
+    """Return the fixed stash timeout; None if it is the sum of the delays of all attempts, or learned."""
     configured = values[_STASH]
     return configured if isinstance(configured, int) else None
 
 
 def find_learned_timeout(values: Values) -> LearnedTimeout | None:
-    """The bounds, where the stash timeout is learned."""
+    """Return the bounds of a learned stash timeout; None if it is not learned."""
     return LearnedTimeout(values[_AT_LEAST], values[_AT_MOST]) if values[_STASH] == LEARNED else None
 
 
 def deadline_ms(values: Values) -> int:
-    """How long a stashed envelope waits at most: `stash-timeout`, or the sum of the delays of all attempts."""
+    """Return how long a stashed envelope waits at most: `stash-timeout`, or the sum of the delays of all attempts."""
     settings = ResequencerSettings(
         processing_timeout_ms=values[_PROCESSING],
         max_attempts=values[_ATTEMPTS],
@@ -183,7 +183,7 @@ CONSTRAINTS = (
 
 
 def broken_constraints(values: Values) -> Iterator[ConfigurationError]:
-    """The constraints that do not hold; one of whose keys has no right value is not asked.
+    """Return the constraints that do not hold. A constraint is skipped if one of its keys has no valid value.
 
     `values` has the consumer's `POLL_INTERVAL`, too, in milliseconds.
     """
@@ -193,7 +193,7 @@ def broken_constraints(values: Values) -> Iterator[ConfigurationError]:
 
 
 def doubtful_constraints(values: Values) -> tuple[str, ...]:
-    """What is allowed, but may not be meant; a sentence each."""
+    """Return warnings, a sentence each: settings that are allowed but may not be intended."""
     return (*_long_deadline(values), *_nothing_learned(values), *_nothing_kept(values), *_passwords_in_clear(values))
 
 
@@ -214,7 +214,7 @@ def _nothing_learned(values: Values) -> Iterator[str]:
 
 
 def _nothing_kept(values: Values) -> Iterator[str]:
-    """What storage none gives up, by who keeps the input then."""
+    """Return what storage none does not guarantee, for the transport in use."""
     if values[_STORAGE_TYPE] != "none":
         return
     if values[_TRANSPORT] == "file":

@@ -19,13 +19,13 @@ class EffectiveValue(msgspec.Struct, frozen=True):
     layer: str
 
     def __str__(self) -> str:
-        """A line of HOCON; where it is no default, a comment says who set it."""
+        """Return a line of HOCON; if the value is no default, a comment names the layer that set it."""
         line = f"{self.path} = {_hocon(self.value)}"
         return line if self.layer == REFERENCE else f"{line}  # {self.layer}"
 
 
 def effective_values(resolved: ResolvedValues, schema: Schema = SCHEMA) -> tuple[EffectiveValue, ...]:
-    """In the order of reference.conf; the Kafka clients' options last."""
+    """Return the values in the order of reference.conf, with the Kafka clients' options last."""
     shown = {path: schema.keys[path].show(value) if path in schema.keys else value for path, value in resolved.values.items()}
     return tuple(EffectiveValue(path, _masked(value), resolved.layers[path]) for path, value in shown.items())
 

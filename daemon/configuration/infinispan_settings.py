@@ -1,4 +1,4 @@
-"""What the configuration says of the Infinispan storage."""
+"""Makes the settings of the Infinispan storage from the configuration."""
 
 import os
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ _URL = path_of(ServerSettings, "url")
 
 
 def infinispan_server(configuration: Configuration) -> ServerSettings:
-    """Where the cache is, and who logs in; nothing is connected.
+    """Return the address of the cache and the login; no connection is made.
 
     Raises:
         ConfigurationError: The url cannot be used, or the file of authorities is not there.
@@ -34,5 +34,5 @@ def infinispan_server(configuration: Configuration) -> ServerSettings:
 
 
 def infinispan_layout(configuration: Configuration) -> LayoutSettings:
-    """Under which names the state lies in the cache."""
+    """Return the names under which the state is stored in the cache."""
     return LayoutSettings(configuration.storage.namespace, configuration.resequencer.retention_ms)

@@ -1,4 +1,4 @@
-"""The options under the two `kafka-clients` sections: what of them is refused, by its full path."""
+"""Checks the options under the two `kafka-clients` sections."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _POLL_INTERVAL_MS = 300_000
 
 
 def refused_options(options: Mapping[str, Any]) -> Iterator[ConfigurationError]:
-    """Of all options by their full paths: texts, numbers and booleans."""
+    """Return the refused options, by their full paths. Options are texts, numbers and booleans."""
     _, consumer, producer = read_options(_section(options, CONSUMER_CLIENTS), _section(options, PRODUCER_CLIENTS))
     for section, problems in ((CONSUMER_CLIENTS, consumer), (PRODUCER_CLIENTS, producer)):
         for problem in problems:
@@ -23,7 +23,9 @@ def refused_options(options: Mapping[str, Any]) -> Iterator[ConfigurationError]:
 
 
 def poll_interval_ms(options: Mapping[str, Any]) -> int:
-    """The consumer's `max.poll.interval.ms`, by the options' full paths; Kafka's own default where it is not set, or wrong."""
+    """Return the consumer's `max.poll.interval.ms` from options by their full paths; Kafka's default if it is not set, or
+    invalid.
+    """
     read, _, _ = read_options(_section(options, CONSUMER_CLIENTS), {})
     interval_ms: int = read.consumer.get("max_poll_interval_ms", _POLL_INTERVAL_MS)
     return interval_ms

@@ -1,4 +1,4 @@
-"""What the configuration says of Kafka."""
+"""Makes the settings of the Kafka transport from the configuration."""
 
 import platform
 from hashlib import sha256
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
 
 
 def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSettings":
-    """Topics, options and identity of the worker in this slot; nothing is connected."""
+    """Return topics, options and identity of the worker in this slot; no connection is made."""
     from connectors.kafka.core.topic_names import KafkaTopics
     from connectors.kafka.settings import KafkaSettings
 
@@ -28,6 +28,8 @@ def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSetting
 
 
 def _service_id(configuration: Configuration) -> str:
-    """The same after each start, and another for any other service: a machine's run directory is one service's at a time."""
+    """Return an id that is the same after each start and differs between services, because one service at a time uses a run
+    directory.
+    """
     place = f"{platform.node()}:{configuration.notification.run_directory.absolute()}"
     return sha256(place.encode()).hexdigest()[:12]

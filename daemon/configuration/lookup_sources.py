@@ -1,4 +1,4 @@
-"""Reads the file that describes what lookups are built from."""
+"""Reads the file that describes the sources of the lookups."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ _COPY_TO, _QUARANTINE = "copy-to", "quarantine"
 
 
 class Job(StrEnum):
-    """The jobs, as their options are called in the file."""
+    """The jobs, by their names in the file."""
 
     LOOKUPS = "lookups"
     ARCHIVE_TOPICS = "archive-topics"
@@ -44,7 +44,7 @@ _OPTIONS = (_OF_ALL, *_OF_EACH.values())
 
 
 class SparkSettings(NamedTuple):
-    """`master` as `spark-submit` takes it, `application` the name under which it shows the job."""
+    """Spark's settings: `master` as for `spark-submit`; `application` is the name of the job in Spark's pages."""
 
     master: str
     options: dict[str, str]
@@ -57,7 +57,7 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
     Raises:
         ConfigurationError: The file cannot be read, or something in it is unknown or wrong.
     """
-    from pipeline.spark.job_settings import (  # Here, so that nothing of the service imports the jobs.
+    from pipeline.spark.job_settings import (  # Imported here, so that the service never imports the jobs.
         JobSettings,
         Limits,
         Quarantine,
@@ -82,7 +82,7 @@ def load_job_settings(configuration: Configuration) -> "JobSettings":
 
 
 def _own_specs(values: Mapping[str, Plain], file: Path) -> dict[str, str]:
-    """Of a user's own lookups: by name where each is described."""
+    """Return where each of the user's own lookups is described (`package.module:NAME`), by the lookup's name."""
     specs = {path.removeprefix(_SPECS): value for path, value in values.items() if path.startswith(_SPECS)}
     for name, place in specs.items():
         at = f"{file}: {_SPECS}{name}"
@@ -123,7 +123,7 @@ def _read(configuration: Configuration) -> tuple[Path, Mapping[str, Plain]]:
 
 
 def _spark_settings(values: Mapping[str, Plain], file: Path, job: Job) -> SparkSettings:
-    """Of options that are given for this job and for all, those of the job count."""
+    """Merge options for all jobs with those for this job, which win."""
     for path, value in values.items():
         if path.startswith(_OPTIONS) and isinstance(value, timedelta):
             problem = 'is read as a duration by HOCON; put it in quotes, as in "512m"'
@@ -178,7 +178,7 @@ def _check(source: "SourceSettings", at: str) -> None:
 
 
 def _of_archive(source: "SourceSettings", name: str, at: str, configuration: Configuration) -> "SourceSettings":
-    """With the archive that is configured, unless it names another."""
+    """Return a source that learns from the archive: the configured one, unless the source names another."""
     if name != PROFILES:
         raise ConfigurationError(at, f"archive: only {PROFILES} can be learned from an archive; name another format")
     if source.days < 1 or source.least_late < 1:

@@ -1,4 +1,4 @@
-"""`--set key=value …`: keys over the file, as every verb takes them."""
+"""`--set key=value …`: settings of the command line, which every command accepts."""
 
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ def add_overrides(parser: ArgumentParser, dest: str = "overrides", **more: Any) 
 
 
 def one_by_one(argv: Sequence[str]) -> Iterator[str]:
-    """With a flag before each of several settings, so that none takes what stands behind them for a further one.
+    """Repeat the flag before each setting, so that argparse cannot take an argument behind the settings for another setting.
 
     A setting has an equals sign; a subcommand (`list`) has none.
     """

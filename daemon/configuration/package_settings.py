@@ -1,4 +1,4 @@
-"""From a section of the configuration to the settings of a package."""
+"""Makes the settings of a package from a section of the configuration."""
 
 from typing import Any, TypeVar
 
@@ -8,7 +8,8 @@ _Settings = TypeVar("_Settings", bound=msgspec.Struct)
 
 
 def settings_from(settings: type[_Settings], section: msgspec.Struct, **computed: Any) -> _Settings:
-    """Each field is the one of the same name in the section, unless it is among the `computed`; no default is used.
+    """Copy each field from the field of the same name in the section, except for `computed` ones; defaults of fields are not
+    used.
 
     Raises:
         AttributeError: A field is neither.

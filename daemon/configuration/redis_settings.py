@@ -1,4 +1,4 @@
-"""What the configuration says of the Redis storage."""
+"""Makes the settings of the Redis storage from the configuration."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from storage.redis.url import read_place
 
 
 def redis_settings(configuration: Configuration) -> RedisSettings:
-    """Where the server is and how long it is waited for; nothing is connected.
+    """Return the server's address and the time limits; no connection is made.
 
     Raises:
         ConfigurationError: The url cannot be understood, or a file is not there.

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a configuration, at once."""
+"""The error that lists all problems of a configuration at once."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""From layers of HOCON to one typed value per key, or to everything that is wrong with them."""
+"""Makes one typed value per key from layers of HOCON, or a list of all problems."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ def resolve_values(
     problems.extend(refused_options(known))
     problems.extend(broken_constraints(values | {POLL_INTERVAL: poll_interval_ms(known)}))
     if not problems:
-        # A key can only be missing where something else was put in place of it or of its section, which is told above.
+        # A key can be missing only if another value replaces it or its section, which is reported above.
         problems.extend(ConfigurationError(path, "has no value") for path in schema.keys if path not in values)
     if problems:
         raise ConfigurationRefused(problems)
@@ -96,7 +96,7 @@ def _unknown_keys(resolved: Resolved, schema: Schema) -> Iterator[ConfigurationE
 
 
 def _is_variable(path: str, variables: frozenset[str]) -> bool:
-    """A key of the user's own, outside of ours, that a substitution refers to."""
+    """Return whether this is a user's own key, outside of the service's, that a substitution refers to."""
     return any(path == each or path.startswith(each + ".") for each in variables)
 
 
@@ -113,7 +113,7 @@ def _mismatch(path: str, raw: Plain, expected: ValueType) -> str:
 
 
 def _shown(path: str, raw: Plain) -> str:
-    """A refused value as the user may recognise it, unless it may be a secret; cut to a line."""
+    """Return a refused value as the user wrote it, cut to a line; a possible secret is not shown."""
     if is_secret_name(path) and raw is not None:
         return "***"
     if isinstance(raw, timedelta):
@@ -133,7 +133,7 @@ def _option(path: str, raw: Plain) -> Any:
 
 
 def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
-    """With what follows from other keys where they are null, and the shipped settings where there are none here."""
+    """Fill keys that are null with values derived from other keys, and with the shipped settings if there are none here."""
     run_directory = values[_RUN_DIRECTORY] or Path("run") / (file.name.removesuffix(".conf") or file.name)
     derived = {
         _RUN_DIRECTORY: run_directory,

@@ -47,7 +47,7 @@ class Schema:
                 self._describe(field.type, f"{field.path}.")
 
     def path_of(self, section: type[msgspec.Struct], name: str) -> str:
-        """The full path of what this field of a section is made of.
+        """Return the full path of the key or section of this field.
 
         Raises:
             LookupError: There is no such section, or no such field in it, or it is made of no key.
@@ -58,7 +58,8 @@ class Schema:
         return found
 
     def build(self, section: type[_Struct], values: Mapping[str, Any], **computed: Any) -> _Struct:
-        """The section, with those in it, of a typed value for every key; `computed` are fields that are made otherwise."""
+        """Build the section and the sections in it from typed values of all keys; `computed` are fields that are made otherwise.
+        """
         fields = (each for each in self.sections[section] if each.name not in computed)
         return section(**{each.name: self._value(each, values) for each in fields}, **computed)
 
@@ -72,16 +73,16 @@ class Schema:
         return field.type(values[field.path]) if is_enum else values[field.path]
 
     def is_section(self, path: str) -> bool:
-        """Whether keys lie under it."""
+        """Return whether keys are below this path."""
         return path in self.open_sections or any(key.startswith(path + ".") for key in (*self.keys, *self.open_sections))
 
     def is_option(self, path: str) -> bool:
-        """Whether it is a key in an open section."""
+        """Return whether this is a key in an open section."""
         return path.startswith(tuple(f"{each}." for each in self.open_sections))
 
 
 def find_nearest(path: str, known: Collection[str]) -> str | None:
-    """The known key (or option) that was probably meant: one of the same name elsewhere, else one that is spelt alike."""
+    """Return the known key or option that was probably meant: the same name elsewhere, else a similar spelling."""
     last = path.rpartition(".")[2]
     namesakes = [key for key in known if key.rpartition(".")[2] == last]
     return next(iter(get_close_matches(path, namesakes, 1, 0.0) or get_close_matches(path, known, 1, 0.6)), None)

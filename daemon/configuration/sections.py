@@ -68,7 +68,8 @@ class Ingress(msgspec.Struct, frozen=True):
 
 
 class Notifications(msgspec.Struct, frozen=True):
-    """`target_type` is report, report-xml, produced-report or `package.module:callable`; `handler` None is the service's own.
+    """`target_type` is report, report-xml, produced-report or `package.module:callable`; `handler` None is the service's own
+    handler.
 
     With `rotate_bytes` None outputs are never rotated, with `notifications_kept` None none of them is ever deleted.
     """
@@ -87,7 +88,8 @@ class Notifications(msgspec.Struct, frozen=True):
 
 
 class Lookup(msgspec.Struct, frozen=True):
-    """Where `is_required`, nothing starts without a release; otherwise the settings are read until there is one."""
+    """`is_required`: the service does not start without a release. Otherwise it reads the settings file until there is a release.
+    """
 
     directory: Annotated[Path, Key(FilePath("<run-directory>/lookups"))]
     is_required: bool
@@ -105,7 +107,7 @@ class RecordsArchive(msgspec.Struct, frozen=True):
 
 
 class Resequencers(ResequencerSettings, frozen=True, kw_only=True):
-    """What units are told, and what others are told of them. `strategy` may be `package.module:Class`."""
+    """The settings of units, and others of the same section. `strategy` may be `package.module:Class`."""
 
     storage_type: Annotated[StorageType, Key(Choice((*StorageType, "cache")))]
     strategy: Annotated[str, Key(Choice(tuple(STRATEGIES), "Class"))]
@@ -127,7 +129,7 @@ class Redis(RedisLogin, frozen=True, kw_only=True):
 
 
 class Storages(msgspec.Struct, frozen=True):
-    """The storages that can be chosen, each with what it is told."""
+    """The settings of each storage that can be chosen."""
 
     namespace: Annotated[str, Key(Text(r"[A-Za-z0-9._-]{1,100}", "1 to 100 letters, digits, dots, underscores and hyphens"))]
     embedded_file: Annotated[Path, Key(FilePath("<run-directory>/state.db"), "embedded.file")]
@@ -143,7 +145,7 @@ class Logging(msgspec.Struct, frozen=True):
 
 
 class Sections(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them."""
+    """All sections of the configuration."""
 
     ingress: Annotated[Ingress, Section("ipf.processing-data.ingress")]
     notification: Annotated[Notifications, Section(_NOTIFICATION)]

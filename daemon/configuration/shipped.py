@@ -1,22 +1,22 @@
-"""The files of `conf/` that come with the service, for where the working directory has none of its own."""
+"""Finds the files of `conf/` that are installed with the service, if the working directory has none of its own."""
 
 from pathlib import Path
 
 _SHIPPED = Path(__file__).parents[2] / "conf"
-"""Beside this package; by name, a directory `conf` of an operator would be found first."""
+"""The directory beside this package. By its name alone, an operator's directory `conf` would be found first."""
 
 
 def find_shipped(path: Path) -> Path:
-    """`path` as it is; but where `conf/…` does not exist here, the file of that name that was installed with the service."""
+    """Return `path`; if it is `conf/…` and does not exist here, the file of that name that is installed with the service."""
     try:
         if path.parent != Path("conf") or path.exists():
             return path
     except PermissionError:
-        return path  # The reader of the file reports it.
+        return path  # The caller, which reads the file, reports that it is missing.
     installed = _SHIPPED / path.name
     return installed if installed.is_file() else path
 
 
 def read_reference() -> str:
-    """The text of reference.conf, which always is that of the installed version."""
+    """Return the text of reference.conf of the installed version."""
     return (_SHIPPED / "reference.conf").read_text(encoding="utf-8")

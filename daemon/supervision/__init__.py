@@ -1,1 +1,1 @@
-"""The supervisor's process: worker slots, restarts, locks, logs, and what a worker died of."""
+"""The supervisor's process: worker slots, restarts, locks, logs, and the reasons of exits."""

@@ -1,8 +1,8 @@
-"""For how long the same call has been under way. Pure: instants are handed in."""
+"""Measures how long the same call has been running. Pure: instants are handed in."""
 
 _FEWEST_MS, _MOST_MS = 20, 1_000
 _LOOKS = 10
-"""Within a limit it is looked so often at least."""
+"""How many looks there are within a limit, at least."""
 
 
 class CallWatch:
@@ -14,19 +14,19 @@ class CallWatch:
     def __init__(self, limit_ms: int) -> None:
         self._limit_ms = limit_ms
         self.interval_ms = min(max(limit_ms // _LOOKS, _FEWEST_MS), _MOST_MS)
-        """How often to look."""
+        """How often to look, in milliseconds."""
         self.elapsed_ms = 0
-        """How long the call was seen to be under way."""
+        """How long the call was seen to run, in milliseconds."""
         self._call: int | None = None
         self._looked_at = 0
 
     @property
     def is_over(self) -> bool:
-        """It has been under way for longer than the limit."""
+        """Whether the call has run for longer than the limit."""
         return self.elapsed_ms > self._limit_ms
 
     def look(self, call: int | None, now: int) -> None:
-        """This call is under way now, None if none is."""
+        """Record the call that runs now; None if none does."""
         since, self._looked_at = now - self._looked_at, now
         if call is None or call != self._call:
             self._call, self.elapsed_ms = call, 0
@@ -34,5 +34,5 @@ class CallWatch:
             self.elapsed_ms += min(since, 2 * self.interval_ms)
 
     def forgive(self) -> None:
-        """What was seen so far does not count."""
+        """Start to count anew."""
         self.elapsed_ms = 0

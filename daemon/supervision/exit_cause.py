@@ -1,4 +1,4 @@
-"""Which envelope a worker that ended died of, if it died of one, and how that is told. Pure."""
+"""Decides which envelope, if any, caused the exit of a worker, and describes it. Pure."""
 
 import signal
 
@@ -9,20 +9,20 @@ from domain.dead_letter import DeadLetterReason
 _OF_ITS_OWN = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
 )
-"""What a process brings upon itself. SIGKILL and SIGTERM come from outside: from a person, or from a kernel without memory."""
+"""Signals that a process causes itself. SIGKILL and SIGTERM come from outside: from a person, or from a kernel without memory."""
 
 _REASON = DeadLetterReason.ENDED_ITS_WORKER.value
 _TOLD_TO_END = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT})
-"""With these codes a worker ends that was told twice to stop."""
+"""The exit codes of a worker that got a second signal."""
 
 
 def is_own_doing(code: int) -> bool:
-    """Whether a worker ended by itself: with an exit code, or by a signal (negative) that its own code raises."""
+    """Return whether a worker caused its own end: with an exit code, or by a signal (negative) that its own code raises."""
     return -code in _OF_ITS_OWN if code < 0 else code not in _TOLD_TO_END
 
 
 def blame(held: InFlightEnvelope, suspect: Suspect | None) -> str:
-    """What goes on after how the worker ended; `suspect` is None where the exit could not be counted."""
+    """Return the text that follows the description of the exit; `suspect` is None if the exit could not be counted."""
     told = f"while {held}"
     if suspect is None:
         return told

@@ -1,4 +1,4 @@
-"""How the workers of a slot ended, for the next one to report, and for `status` while there is none."""
+"""Records how the workers of a slot ended: for the report of the next worker, and for `status` until it reports."""
 
 import signal
 
@@ -11,7 +11,7 @@ from status.report import Identity, State, report
 
 
 class Exits:
-    """Kept by the supervisor. What a worker said of its own end is in its last report, before the next one begins."""
+    """The exits of a slot, kept by the supervisor. A worker's own reason is in its last report until the next worker starts."""
 
     def __init__(self, status: StatusFile, identity: Identity, clock: Clock) -> None:
         self._status = status
@@ -25,7 +25,7 @@ class Exits:
 
     @property
     def told_slot(self) -> int | None:
-        """The slot, where there is more than one to tell apart."""
+        """The slot, if the service has more than one worker."""
         return self._identity.slot if self._identity.worker_count > 1 else None
 
     @property
@@ -34,13 +34,15 @@ class Exits:
 
     @property
     def arguments(self) -> list[str]:
-        """What the next worker is told of those before it."""
+        """The arguments that tell the next worker about earlier exits."""
         identity = self._identity
         last = ("--last-exit", identity.last_exit) if identity.last_exit else ()
         return ["--restarts", str(identity.restarts), *last]
 
     def how(self, code: int, hung_seconds: float | None = None) -> str:
-        """How it ended just now (negative for a signal), in words that go on after its name; hung for so long, if it did."""
+        """Describe the exit that just happened; the worker's name stands before the text. A negative code is a signal;
+        `hung_seconds` is the limit that a hung worker exceeded.
+        """
         found = self._status.find()
         how = f"ended with {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
         if hung_seconds is not None:
@@ -51,25 +53,25 @@ class Exits:
         return told
 
     def note(self, told: str) -> None:
-        """This is how it ended: for the next worker, and for the status until that one has begun."""
+        """Record an exit, for the next worker, and for the status until that worker reports."""
         self._identity = msgspec.structs.replace(self._identity, restarts=self._identity.restarts + 1, last_exit=told)
         self._tell(State.STARTING, f"{self.name} {told}")
 
     def tell_slow(self, reason: str) -> None:
-        """The worker does not report while a call lasts: its last report gets this reason, and stays as old as it is."""
+        """Write this reason into the worker's last report, whose instant stays: the worker itself cannot report during a call."""
         found = self._status.find()
         if found is not None and found.process_id == self._identity.process_id and found.reason != reason:
             self._status.write(msgspec.structs.replace(found, reason=reason))
 
     def note_the_last(self) -> str:
-        """No worker is started any more; why."""
+        """Record that no worker is started any more, and return the reason."""
         often = f"the {MOST_EXITS}th exit within {WITHIN_MS // 1_000} s: no further restart"
         reason = f"{self.name} {self._identity.last_exit}; {often}"
         self._tell(State.STOPPED, reason)
         return reason
 
     def note_stopped(self) -> None:
-        """The service was told to stop before another worker was started: no failure."""
+        """Record that the service was stopped before another worker was started, which is no failure."""
         self._tell(State.STOPPED, None)
 
     def _tell(self, state: State, reason: str | None) -> None:

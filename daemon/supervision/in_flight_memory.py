@@ -23,7 +23,7 @@ _UNIT = 512
 
 
 class InFlightEnvelope(msgspec.Struct, frozen=True):
-    """An envelope that a worker was given to foreign code, in its `call`-th call.
+    """An envelope that a worker passed to a handler or to a user's code, in its `call`-th call.
 
     `identity` is of its id and its content: another record may have the same position once a topic was made anew.
     """
@@ -36,7 +36,7 @@ class InFlightEnvelope(msgspec.Struct, frozen=True):
 
     @property
     def places(self) -> dict[str, str]:
-        """For a log line."""
+        """The places for a log line."""
         return {"unit": self.unit, "partition": str(self.origin.partition), "position": str(self.origin)}
 
     def __str__(self) -> str:
@@ -44,12 +44,13 @@ class InFlightEnvelope(msgspec.Struct, frozen=True):
 
 
 def identity_of(envelope: DataEnvelope) -> str:
-    """In hexadecimal digits."""
+    """Return the identity in hexadecimal digits."""
     return (envelope.id_hash + envelope.digest).hex()
 
 
 class InFlightMemory:
-    """Not a file on a disk: a full or failing one must not end the worker, for that would look like the envelope's doing.
+    """Memory shared by a worker and its supervisor. It is no file: a full disk would end the worker, and the envelope would be
+    blamed.
 
     It is made by the supervisor, and passed on by its descriptor; without one it is this process's own.
     """
@@ -62,7 +63,9 @@ class InFlightMemory:
         self._call = 0
 
     def put(self, envelope: DataEnvelope, kind: CallKind) -> None:
-        """Nothing is in flight before. Called around every call of a handler: half a microsecond."""
+        """Put an envelope in flight; none may be in flight before. Called around every call of a handler; takes half a
+        microsecond.
+        """
         (topic, number), offset = envelope.record.origin
         if topic != self._topic:
             self._write_topic(topic)
@@ -76,12 +79,12 @@ class InFlightMemory:
 
     @property
     def call(self) -> int | None:
-        """The number of the call that is under way, None if none is."""
+        """The number of the running call; None if none runs."""
         call: int = _CALL.unpack_from(self._page)[0]
         return call if self._page[_IS_HELD] else None
 
     def find(self) -> InFlightEnvelope | None:
-        """What is in flight, None if nothing is. Right of a worker that has ended, or does not move."""
+        """Return the envelope in flight; None if there is none. Correct only for a worker that has ended, or does not move."""
         call, number, offset, id_hash, digest, unit_length, topic_length, code, is_held = _FIXED.unpack_from(self._page)
         if not is_held:
             return None
@@ -90,14 +93,14 @@ class InFlightMemory:
         return InFlightEnvelope(call, Origin(Partition(topic, number), offset), unit, CallKind(code), (id_hash + digest).hex())
 
     def _write_topic(self, topic: str) -> None:
-        """All records of a service are of one."""
+        """Write the topic once, because all records of a service have the same."""
         encoded = topic.encode()
         self._page[_TOPIC : _TOPIC + len(encoded)] = encoded
         self._topic = topic
 
 
 def new_descriptor() -> int:
-    """Of memory that other processes can share; it is gone with the last of them."""
+    """Return the descriptor of memory that processes can share; the last process that ends frees it."""
     descriptor = os.memfd_create("resequencer-in_flight")
     os.ftruncate(descriptor, _SIZE)
     return descriptor

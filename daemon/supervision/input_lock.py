@@ -1,4 +1,4 @@
-"""One service at a time on an input directory: two would each acknowledge and archive what the other still has to read."""
+"""The lock on an input directory: two services would each acknowledge and archive records that the other has not read."""
 
 import fcntl
 import os
@@ -9,10 +9,10 @@ from daemon.supervision.run_lock import UNKNOWN, AlreadyRunning
 
 
 class InputLock:
-    """Held on the directory itself: producers, and the service, find no file more in it than their own.
+    """A lock on the directory itself, so that producers and the service find no further file in it.
 
-    A directory that cannot be made or opened is not held; the service waits for it, and says so. Nor is one on a file system
-    that locks no directories, as NFS.
+    A directory that cannot be made or opened is not locked; the service waits for it and reports it. Nor is a directory locked on
+    a file system that cannot do so, such as NFS.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -20,7 +20,7 @@ class InputLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> int | None:
-        """The descriptor that holds it; a process that inherits it holds it too.
+        """Acquire the lock and return its descriptor; a process that inherits the descriptor holds the lock too.
 
         Raises:
             AlreadyRunning: Another process holds it.
@@ -49,7 +49,7 @@ class InputLock:
 
 
 def _find_holder(descriptor: int) -> str:
-    """By what the kernel says of its locks: proc_locks(5)."""
+    """Return the holder's process id from the kernel's list of locks: proc_locks(5)."""
     status = os.fstat(descriptor)
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a service holds alone: its run directory, its output directory, its database, and its input directory."""
+"""The locks of a service: on its run directory, its output directory, its database, and its input directory."""
 
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.sections import StorageType, TransportType
@@ -7,7 +7,7 @@ from daemon.supervision.run_lock import RunLock
 
 
 def acquire_locks(configuration: Configuration) -> list[int]:
-    """The descriptors of the locks; they are held while any process has one of each open.
+    """Acquire all locks and return their descriptors; they are held while any process has one of each open.
 
     The output and input directories and the database may be named by another service's configuration too.
 
@@ -20,7 +20,7 @@ def acquire_locks(configuration: Configuration) -> list[int]:
         RunLock(each) for each in dict.fromkeys((notification.run_directory.resolve(), notification.output_directory.resolve()))
     ]
     database = configuration.storage.embedded_file.resolve()
-    # Its directory is not made for it: one that is missing should have been mounted, and the storage says so.
+    # Its directory is not created: a missing directory is probably not mounted, and the storage reports it.
     if configuration.resequencer.storage_type is StorageType.EMBEDDED and database.parent.is_dir():
         locks.append(RunLock(database.parent, database.name))
     if configuration.ingress.transport is TransportType.FILE:

@@ -1,4 +1,4 @@
-"""Structured logs: a line each, as text or JSON, naming unit, partition and position where they have one."""
+"""Structured logs: one line per entry, as text or JSON, with unit, partition and position if they are known."""
 
 import json
 import logging
@@ -17,16 +17,17 @@ def configure_logs(settings: Logging) -> None:
     handler.setFormatter(formatter_of(settings))
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.getLogger("Thespian").setLevel(logging.ERROR)
-    # kafka-python logs each try of each connection as a warning or an error. The part that waits logs what matters, once.
+    # kafka-python logs each attempt of each connection as a warning or an error. The waiting part of the service logs an outage
+    # once.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     logging.getLogger("kafka").propagate = False
     logging.getLogger("kafka").setLevel(logging.WARNING)
-    # A line per request.
+    # It logs a line per request.
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def formatter_of(settings: Logging) -> logging.Formatter:
-    """As configured."""
+    """Return the configured formatter."""
     return JsonFormatter() if settings.format is LogFormat.JSON else TextFormatter()
 
 
@@ -40,13 +41,13 @@ class TextFormatter(logging.Formatter):
         return "\n".join([text, *self._traceback(record)])
 
     def _traceback(self, record: logging.LogRecord) -> list[str]:
-        """Set in, so that no line of it can be taken for a record of its own."""
+        """Return the traceback, indented, so that no line of it looks like an entry."""
         lines = self.formatException(record.exc_info).splitlines() if record.exc_info else []
         return [f"  {printable(line)}" for line in lines]
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: `at`, `level`, `logger`, `message`, and the places."""
+    """One JSON object per line: `at`, `level`, `logger`, `message`, and the places."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {

@@ -1,4 +1,4 @@
-"""When a worker that died is started again, and when no more. Pure: instants are handed in."""
+"""Decides when a worker that died is started again, and when it is not. Pure: instants are handed in."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -12,19 +12,21 @@ WITHIN_MS = 60_000
 
 
 class RestartPolicy:
-    """The pause before a restart doubles while exits follow each other; after too many within a minute there is none."""
+    """The pause before a restart doubles while exits follow each other; after too many exits within a minute, no restart follows.
+    """
 
     def __init__(self) -> None:
         self._exits: deque[Instant] = deque(maxlen=MOST_EXITS)
         self._explained: deque[Instant] = deque(maxlen=MOST_EXITS)
 
     def note_exit(self, now: Instant) -> int | None:
-        """Milliseconds to wait before the next start; None if it is to end instead."""
+        """Return the milliseconds to wait before the next start; None if no start follows."""
         self._exits.append(now)
         return None if _recent(self._exits, now) >= MOST_EXITS else self._pause_ms(now)
 
     def note_explained(self, now: Instant) -> int:
-        """The same of an exit that an envelope is counted for: it makes the pause longer, and ends nothing."""
+        """Return the milliseconds to wait after an exit that is counted for an envelope: it lengthens the pause and ends no slot.
+        """
         self._explained.append(now)
         return self._pause_ms(now)
 

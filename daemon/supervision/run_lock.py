@@ -1,4 +1,4 @@
-"""One service at a time on a directory or a file: a lock that the kernel releases when its holder dies."""
+"""The lock of a directory or a file, for one service at a time. The kernel releases it when its holder dies."""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ class AlreadyRunning(ResequencerError):
 
     @property
     def is_alive(self) -> bool:
-        """False for the worker of a supervisor that is gone: it still holds the lock, and will end."""
+        """Whether the service runs. False for the worker of a supervisor that is gone: it still holds the lock, and will end."""
         return self.holder == UNKNOWN or Path(f"/proc/{self.holder}").exists()
 
 
@@ -47,7 +47,7 @@ class RunLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> int:
-        """The descriptor that holds it; a process that inherits it holds it too. The directory is made if it is missing.
+        """Acquire the lock and return its descriptor; a process that inherits it holds the lock too. A missing directory is made.
 
         Raises:
             AlreadyRunning: Another process holds it.
@@ -61,7 +61,7 @@ class RunLock:
         if not _is_locked(descriptor):
             os.close(descriptor)
             raise AlreadyRunning(self._held, _find_holder(self._path) or UNKNOWN)
-        # A full disk must not keep the service from starting. It has room for this where there was an id before.
+        # A full disk must not prevent a start. There is room in the file if a process id was in it before.
         with suppress(OSError):
             written = os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
             os.ftruncate(descriptor, written)
@@ -75,7 +75,7 @@ class RunLock:
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Who asks for the holder holds the lock for an instant; that must not be taken for a service."""
+    """Return whether a service holds the lock. A search for the holder holds it for an instant; that is no service."""
     for _ in range(_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,7 +87,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def find_holder(directory: Path) -> str | None:
-    """The process id of the service that holds the directory (`UNKNOWN` if it could not be written), None if none does."""
+    """Return the process id of the service that holds the directory; `UNKNOWN` if it could not be written, None if none runs."""
     try:
         return _find_holder(directory / NAME)
     except OSError as error:

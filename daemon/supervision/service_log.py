@@ -1,4 +1,4 @@
-"""The log of a service in the background: a file that is rotated by size and survives a full disk."""
+"""The log of a service in the background: a file that is rotated by size; a full disk does not stop the service."""
 
 import logging
 import sys
@@ -27,7 +27,7 @@ class ServiceLog:
         logging.basicConfig(level=settings.level.upper(), handlers=[self._handler], force=True)
 
     def write(self, line: bytes, slot: int | None = None) -> None:
-        """A line of a worker's, which has its form already; it tells the slot, if there is one to be told."""
+        """Write a formatted line of a worker, with its slot if there are several."""
         text = line.rstrip(b"\r\n").decode("utf-8", "replace")
         told = text if slot is None else _with_slot(text, slot)
         self._handler.handle(logging.makeLogRecord({"msg": told, "is_formatted": True}))
@@ -40,7 +40,7 @@ def _rotating(run_directory: Path) -> RotatingFileHandler:
 
 
 def _with_slot(text: str, slot: int) -> str:
-    """A field of an object, also of a line that a library wrote past the log and that is no object of ours."""
+    """Return the line with the slot: as a field of a JSON entry, or behind any other line, such as one from a library."""
     if text.startswith('{"at": ') and text.endswith("}"):
         return f'{{"slot": {slot}, {text[1:]}'
     return f"{text} [slot={slot}]"

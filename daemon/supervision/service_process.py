@@ -11,11 +11,11 @@ _STOP_SECONDS = 30
 
 
 class ServiceDied(ResequencerError):
-    """The service ended by itself; the text ends with its last words."""
+    """The service ended by itself; the text ends with its last log lines."""
 
 
 class ServiceProcess:
-    """`resequencer run --alone` with these arguments; its log goes to `log`."""
+    """The child process `resequencer run --alone` with these arguments; its log goes to `log`."""
 
     def __init__(self, arguments: Sequence[str], log: Path) -> None:
         self._log = log
@@ -26,13 +26,13 @@ class ServiceProcess:
             )
 
     def check(self) -> None:
-        """Raises ServiceDied if it has ended."""
+        """Raise ServiceDied if the process has ended."""
         if self._process.poll() is not None:
             words = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
             raise ServiceDied("\n".join([f"the service ended with {self._process.returncode}:", *words]))
 
     def stop(self) -> int:
-        """Let it drain; its exit code. What does not end in time is killed."""
+        """Let the service drain and return its exit code. It is killed if it does not end in time."""
         if self._process.poll() is None:
             self._process.terminate()
         try:

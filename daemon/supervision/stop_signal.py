@@ -1,4 +1,4 @@
-"""Stopping on SIGTERM and SIGINT: the first drains, a second one ends at once. And when the supervisor is gone."""
+"""The request to stop: SIGTERM, SIGINT or the end of the supervisor. The first signal drains, a second one ends at once."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ _SLICE_MS = 100
 
 
 class StopSignal:
-    """Set by a signal, or by a lifeline that was cut; asked by the worker's loop. Waiting ends early when it is set."""
+    """A flag that a signal or a cut lifeline sets, and that the worker's loop asks. Setting it ends a wait early."""
 
     def __init__(self, lifeline: Lifeline | None = None) -> None:
         self._lifeline = lifeline
@@ -26,7 +26,7 @@ class StopSignal:
             signal.signal(each, self._receive)
 
     def wait(self, milliseconds: int) -> None:
-        """Sleep that long, in slices: a signal does not interrupt a sleep, but the next slice is not begun."""
+        """Sleep for this time, in slices: a signal does not interrupt a sleep, but no further slice begins."""
         while milliseconds > 0 and not self.is_set:
             slice_ms = min(milliseconds, _SLICE_MS)
             sleep(slice_ms / 1_000)

@@ -1,4 +1,4 @@
-"""The supervisor: starts a worker in each slot, starts it again when it dies, and lets all drain when told to stop."""
+"""The supervisor: starts a worker in each slot, restarts a worker that dies, and lets all drain when it gets a signal."""
 
 import logging
 import os
@@ -14,11 +14,11 @@ from daemon.supervision.worker_slot import WorkerSlot
 _log = logging.getLogger("resequencer.supervisor")
 _DRAIN_SECONDS = 30
 _FINAL = (ExitCode.USAGE, ExitCode.CONFIGURATION_REFUSED)
-"""Starting again cannot help."""
+"""Exit codes after which a restart cannot help."""
 
 
 class Supervisor:
-    """Watches over the slots of one service, all at once and in one thread.
+    """Supervises the slots of one service, all in one thread.
 
     A slot whose worker cannot be kept alive ends the whole service: the others drain. With `starts_again` false others start it
     again: it ends like its worker, unless that died of an envelope.
@@ -37,7 +37,7 @@ class Supervisor:
         self._last_codes: list[int] = []
 
     def run(self, *, is_told: Callable[[], bool] = lambda: False) -> int:
-        """Until SIGTERM or SIGINT, or until a worker cannot be kept alive; the exit code.
+        """Run until SIGTERM or SIGINT, or until a worker cannot be kept alive; return the exit code.
 
         The first signal lets the workers drain, for 30 s at most in all; a second one ends them at once. `is_told` says whether
         the first has come already.
@@ -51,7 +51,7 @@ class Supervisor:
             self._obey()
             self._reap()
         signal.alarm(0)
-        # All is over: one more signal must not change how it ends.
+        # All workers have ended: a further signal must not change the exit code.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         if self._failure is not None:
@@ -61,7 +61,7 @@ class Supervisor:
         return ExitCode.NOT_SO if any(self._last_codes) else ExitCode.DONE
 
     def _heed_signals(self) -> None:
-        """A signal only leaves its mark and wakes the loop: nothing is interrupted half-way."""
+        """Let signals only be counted and wake the loop: they interrupt nothing half-way."""
         for descriptor in (self._woken, self._waking):
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
@@ -95,7 +95,7 @@ class Supervisor:
                 slot.start()
 
     def _listen(self) -> None:
-        """Until a worker speaks or ends, a signal comes, or the next start or look is due."""
+        """Wait until a worker writes or ends, a signal comes, or the next start or look is due."""
         due = [slot.starts_at - monotonic() for slot in self._slots if slot.starts_at is not None]
         due += [slot.look_seconds for slot in self._slots if slot.look_seconds is not None]
         with selectors.DefaultSelector() as selector:

@@ -1,4 +1,4 @@
-"""The envelopes of which workers died on this machine: a small file for each, until it has left."""
+"""The envelopes that may have ended workers on this machine: a small file for each, until its output is sent."""
 
 import logging
 import os
@@ -15,16 +15,16 @@ from resequencer.in_flight import CallKind
 _log = logging.getLogger("resequencer.supervisor")
 
 EXITS_OF_ONE = 3
-"""After so many exits of workers the same envelope is set aside."""
+"""After this many exits of workers, the envelope becomes a dead letter."""
 
 REMEDY = "fix the cause, then requeue the record"
 
 _MOST = 100
-"""So many files are kept. One is left behind of what left at the very moment of a crash, or after its last attempt."""
+"""How many files are kept. A file is left behind if a crash came just after its envelope was sent, or after its last attempt."""
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """An envelope, what was done with it, how many workers ended meanwhile, and how the last of them did."""
+    """An envelope, the kind of call, how many workers ended during it, and how the last of them ended."""
 
     topic: str
     partition: int
@@ -41,12 +41,12 @@ class Suspect(msgspec.Struct, frozen=True):
 
     @property
     def is_condemned(self) -> bool:
-        """No worker is given to it any more."""
+        """Whether no worker may take the envelope any more."""
         return self.exits >= EXITS_OF_ONE
 
 
 class Suspects:
-    """The files in `suspects/` of the run directory. The supervisor counts, the workers look and forget.
+    """The files in `suspects/` of the run directory. The supervisor counts exits; workers read the files and delete them.
 
     A full disk is said, and does not end the service.
     """
@@ -55,7 +55,7 @@ class Suspects:
         self._directory = run_directory / "suspects"
 
     def count(self, held: InFlightEnvelope, how: str) -> Suspect | None:
-        """One more worker has ended with this envelope in flight. None if that could not be made durable."""
+        """Count one more exit of a worker with this envelope in flight. None if that could not be made durable."""
         known = self._read(self._path(held.origin))
         exits = known.exits if known is not None and known.identity == held.identity else 0
         (topic, number), offset = held.origin
@@ -68,7 +68,7 @@ class Suspects:
         return suspect
 
     def find_all(self) -> Mapping[Origin, Suspect]:
-        """Those that have not left; what cannot be read is none."""
+        """Return all suspects; unreadable files are skipped."""
         try:
             names = os.listdir(self._directory)
         except OSError:
@@ -81,7 +81,9 @@ class Suspects:
             self._path(suspect.origin).unlink(missing_ok=True)
 
     def _path(self, origin: Origin) -> Path:
-        """A topic may have 249 characters, and a file's name 255 bytes; all records of a service are of one topic."""
+        """Return the file of an envelope. Its name has 50 characters of the topic: a topic may have 249, a file's name 255 bytes,
+        and all records of a service are of one topic.
+        """
         (topic, number), offset = origin
         return self._directory / f"{topic[:50]}-{number}@{offset}.json"
 

@@ -1,4 +1,4 @@
-"""The watchdog of a worker: how long it has had an envelope in flight, and which envelope it died of."""
+"""The watchdog of a worker: how long an envelope has been in flight, and which envelope caused an exit."""
 
 from pathlib import Path
 from time import monotonic
@@ -9,11 +9,11 @@ from daemon.supervision.in_flight_memory import InFlightEnvelope, InFlightMemory
 from daemon.supervision.suspects import Suspect, Suspects
 
 _TOLD_MS = 5_000
-"""What has been in flight for so long is told in the status, which is stale soon."""
+"""An envelope in flight for this long is shown in the status, before the status becomes stale."""
 
 
 class Watchdog:
-    """Of one slot, for all workers in it, one after the other. `descriptor` is what a worker is given."""
+    """Watches a slot, with all its workers one after the other. `descriptor` is the shared memory that a worker is given."""
 
     def __init__(self, suspects: Suspects, handling_limit_ms: int) -> None:
         self.descriptor = new_descriptor()
@@ -25,24 +25,24 @@ class Watchdog:
 
     @property
     def interval_seconds(self) -> float:
-        """How often `look` is to be called."""
+        """How often to call `look`, in seconds."""
         return self._watch.interval_ms / 1_000
 
     @property
     def is_hung(self) -> bool:
-        """Its worker is to be ended for what it has in flight."""
+        """Whether the worker must be ended because of the envelope in flight."""
         return self._hung is not None
 
     def begin(self) -> None:
-        """Another worker begins, with nothing in flight."""
+        """Begin to watch a new worker, with no envelope in flight."""
         self._memory.clear()
         self._watch = CallWatch(round(self.limit_seconds * 1_000))
         self._hung = None
 
     def look(self, process_id: int) -> InFlightEnvelope | None:
-        """What has been in flight for longer than the limit, told once."""
+        """Return the envelope that has been in flight for longer than the limit; it is returned once."""
         self._watch.look(self._memory.call, round(monotonic() * 1_000))
-        # A worker that is halted from outside cannot go on.
+        # A worker that is stopped from outside cannot continue.
         if self._watch.elapsed_ms and _is_halted(process_id):
             self._watch.forgive()
         if self.is_hung or not self._watch.is_over:
@@ -51,20 +51,20 @@ class Watchdog:
         return self._hung
 
     def find_slow(self) -> InFlightEnvelope | None:
-        """What has been in flight for long enough to be told."""
+        """Return the envelope that has been in flight for long enough to be shown."""
         return self._memory.find() if self._watch.elapsed_ms > _TOLD_MS else None
 
     def find_poison(self, code: int) -> InFlightEnvelope | None:
-        """What its worker died of, None if that was of nothing in flight. `code` is how it ended, negative for a signal."""
+        """Return the envelope that the worker died of; None if none was in flight. A negative `code` is a signal."""
         return self._hung or (self._memory.find() if is_own_doing(code) else None)
 
     def count(self, held: InFlightEnvelope, how: str) -> Suspect | None:
-        """One more worker has ended with it. None if that could not be written down."""
+        """Count one more exit with this envelope. None if that could not be written."""
         return self._suspects.count(held, how)
 
 
 def _is_halted(process_id: int) -> bool:
-    """By SIGSTOP or a debugger."""
+    """Return whether the process is stopped by SIGSTOP or a debugger."""
     try:
         stat = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""A slot of a service: one worker at a time in it, as a child process that ends when this one does."""
+"""A slot of a service. It has one worker at a time: a child process that ends when this process ends."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ from daemon.supervision.watchdog import Watchdog
 
 _log = logging.getLogger("resequencer.supervisor")
 _ABORT_SECONDS = 2
-"""So long a worker has to print its stack."""
+"""How long an aborted worker may take to print its stack."""
 _READ_BYTES = 65_536
 _READS = 8
 _LONGEST_LINE_BYTES = 1024 * 1024
@@ -54,7 +54,7 @@ class WorkerSlot:
 
     @property
     def said(self) -> int | None:
-        """The descriptor on which it speaks; None when it says nothing more."""
+        """The descriptor of the worker's output; None after the output has ended."""
         return self._said
 
     @property
@@ -63,7 +63,7 @@ class WorkerSlot:
 
     @property
     def starts_at(self) -> float | None:
-        """When the next one is due, by the monotonic clock; None while there is one, and when there will be none."""
+        """When the next worker is due, by the monotonic clock; None while one runs, and when no start follows."""
         return self._starts_at
 
     def start(self) -> None:
@@ -85,7 +85,7 @@ class WorkerSlot:
         self._starts_at = None
 
     def listen(self) -> None:
-        """Put into the log what it has said by now; of one that never stops, a part."""
+        """Write to the log what the worker has printed so far; a part of it, if it never stops."""
         for _ in range(_READS):
             if self._said is None:
                 return
@@ -100,12 +100,12 @@ class WorkerSlot:
 
     @property
     def look_seconds(self) -> float | None:
-        """How often to `look`; None while there is nothing to look at."""
+        """How often to `look`, in seconds; None while there is nothing to look at."""
         return None if self._worker is None else self._in_flight.interval_seconds
 
     def look(self) -> None:
-        """Whether it goes on with what it has in flight. If it does not for too long it is aborted, which prints its stack: even
-        native code that lets no thread of Python run cannot hold that up. What does not end then is killed.
+        """Check the envelope in flight. A worker that takes too long is aborted, which prints its stack even if native code
+        blocks all threads of Python. A worker that does not end then is killed.
         """
         if self._worker is None:
             return
@@ -123,11 +123,11 @@ class WorkerSlot:
             self._exits.tell_slow(f"{slow}; after {self._in_flight.limit_seconds:g} s (handling-limit) the worker is ended")
 
     def find_end(self) -> int | None:
-        """How it ended, negative for a signal; once. None while it runs, and while there is none."""
+        """Return once how the worker ended (negative for a signal); None while it runs, and while there is none."""
         code = None if self._worker is None else self._worker.poll()
         if code is None:
             return None
-        # Processes that the worker started may hold the other end for longer; the supervisor does not wait for that.
+        # Processes that the worker started may keep its output open for longer; the supervisor does not wait for that.
         self.listen()
         self._keep(b"")
         if self._said is not None:
@@ -139,11 +139,11 @@ class WorkerSlot:
 
     @property
     def has_poison(self) -> bool:
-        """The last worker died of an envelope."""
+        """Whether the last worker died of an envelope."""
         return self._poison is not None
 
     def note_exit(self, code: int) -> bool:
-        """Whether another one is started, after a pause. If not, the status says why."""
+        """Record the exit. Return whether a restart follows after a pause; if not, the status has the reason."""
         hung_seconds = self._in_flight.limit_seconds if self._in_flight.is_hung else None
         told, now = self._exits.how(code, hung_seconds), round(monotonic() * 1_000)
         suspect, held = None, self._poison
@@ -162,7 +162,7 @@ class WorkerSlot:
         return True
 
     def drain(self) -> None:
-        """Let it finish its cycle; no other one follows."""
+        """Let the worker finish its cycle; no other worker follows."""
         if self._starts_at is not None:
             self._exits.note_stopped()
             self._starts_at = None
@@ -178,7 +178,7 @@ class WorkerSlot:
             os.close(lifeline)
 
     def _keep(self, said: bytes) -> None:
-        """Whole lines; what has no end yet waits for it, up to a length and until its end."""
+        """Return whole lines. The rest is kept until its line ends, up to a length."""
         *lines, rest = (self._begun + said).split(b"\n")
         if rest and (not said or len(rest) > _LONGEST_LINE_BYTES):
             lines, rest = [*lines, rest], b""

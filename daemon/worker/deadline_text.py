@@ -1,4 +1,4 @@
-"""How long what is stashed waits, in words, where that is learned."""
+"""Describes the deadline of stashed envelopes in words, if it is learned."""
 
 from domain.printable import counted
 from domain.value_types import Duration
@@ -8,7 +8,7 @@ _DURATION = Duration("1ms", "30d")
 
 
 def deadline_words(settings: ResequencerSettings, profiles: int) -> str | None:
-    """`profiles` is how many the release in use has; None where the configuration alone says how long."""
+    """Return the words. `profiles` is how many the release in use has; None if the deadline is not learned."""
     learned = settings.learned
     if learned is None:
         return None

@@ -1,4 +1,4 @@
-"""The handler with the lookups: it takes a new release up between two cycles, all of it together."""
+"""The handler with the lookups. It switches to a new release between two cycles."""
 
 import logging
 from collections.abc import Callable
@@ -30,9 +30,9 @@ Make = Callable[[NotificationSettings | Enrichment], VersionedHandler]
 
 
 class EnrichedHandler:
-    """Handles with the lookups of one release until `take_up` finds another; before the first one, as it was made.
+    """Handles with the lookups of one release until `take_up` finds another; without a release, as it was made.
 
-    What it knows of flows is of the same release.
+    The profiles of flows come from the same release.
     """
 
     def __init__(self, handler: VersionedHandler, release: Release | None, follower: Follower) -> None:
@@ -43,17 +43,17 @@ class EnrichedHandler:
 
     @property
     def version(self) -> str | None:
-        """None before the first release."""
+        """The version in use; None before the first release."""
         return None if self._release is None else self._release.version
 
     @property
     def profile_count(self) -> int:
-        """Of the completion profiles that are used."""
+        """The number of completion profiles in use."""
         table = None if self._release is None else self._release.manifest.tables.get(PROFILES)
         return 0 if table is None else table.rows
 
     def follow(self) -> None:
-        """From now on new releases are looked for."""
+        """Start to look for new releases."""
         if self._release is not None:
             _log.info("lookups %s", self._release.version)
         self._follower.start()
@@ -65,7 +65,7 @@ class EnrichedHandler:
         return None if self._profiles is None else self._profiles.find_lateness_ms(entity, flow)
 
     def take_up(self) -> None:
-        """Between two cycles: what a cycle handles is of one version. Never waits."""
+        """Switch to a new release, if there is one. Called between two cycles, so that a cycle uses one version. Never waits."""
         taken = self._follower.take()
         if taken is None:
             return
@@ -82,7 +82,7 @@ class EnrichedHandler:
 
 
 def make_enriched_handler(configuration: Configuration, make: Make, load: Callable[[], NotificationSettings]) -> EnrichedHandler:
-    """With the current release, or with the table that `load` reads where none was published and none has to be.
+    """Make the handler with the current release. If none was published and none is required, it uses the table that `load` reads.
 
     Raises:
         ConfigurationError: There is none and there has to be, it is damaged, or the table is refused.
@@ -100,12 +100,12 @@ def make_enriched_handler(configuration: Configuration, make: Make, load: Callab
 
 
 def find_current(configuration: Configuration) -> Pointer | None:
-    """The release to be used, None where none was published and none has to be.
+    """Return the release to use; None if none was published and none is required.
 
-    Whether it is whole shows when it is opened; here it is only asked what it says of itself, which takes no time.
+    Only the manifest of the release is read, which takes no time. Damage is detected when the release is opened.
 
     Raises:
-        ConfigurationError: There is none and there has to be, or what it says cannot be read.
+        ConfigurationError: A release is required and there is none, or its manifest cannot be read.
     """
     directory = LookupsDirectory(configuration.lookups.directory)
     try:

@@ -1,4 +1,4 @@
-"""What a worker has in flight: its supervisor sees it, and what too many workers died of is not taken up again."""
+"""The envelope that a worker has in flight: its supervisor sees it, and an envelope that ended too many workers is refused."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -15,7 +15,9 @@ _log = logging.getLogger("resequencer.daemon")
 
 
 class WorkerInFlight:
-    """`look` is called before each cycle and `forget_those_that` after it: another worker may have died of what is ours now."""
+    """Call `look` before each cycle and `forget_those_that` after it: another worker may have died of an envelope that is now
+    ours.
+    """
 
     def __init__(self, memory: InFlightMemory, suspects: Suspects) -> None:
         self._put = memory.put
@@ -25,7 +27,7 @@ class WorkerInFlight:
         self._settled: dict[Origin, Suspect] = {}
 
     def look(self) -> None:
-        """Who is suspected by now."""
+        """Read the present suspects."""
         self._known = self._suspects.find_all()
 
     def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
@@ -37,7 +39,7 @@ class WorkerInFlight:
         self._settled.pop(envelope.record.origin, None)
 
     def forget_those_that(self, have_left: Callable[[Origin], bool]) -> None:
-        """What was known of them, of those that were handled or set aside here."""
+        """Delete the suspects whose envelopes were handled or dead-lettered here."""
         for origin in [each for each in self._settled if have_left(each)]:
             self._suspects.forget(self._settled.pop(origin))
 
@@ -47,7 +49,7 @@ class WorkerInFlight:
         if suspect is None:
             return
         if suspect.identity != identity_of(envelope):
-            self._suspects.forget(suspect)  # Its topic was made anew, or its file: this is another record.
+            self._suspects.forget(suspect)  # Its topic was recreated, or its file replaced: this is another record.
             return
         is_refused = suspect.is_condemned and suspect.kind == kind
         if is_refused or kind is CallKind.HANDLING:
@@ -56,7 +58,7 @@ class WorkerInFlight:
             self._refuse(suspect)
 
     def _refuse(self, suspect: Suspect) -> None:
-        """It leaves as a dead letter."""
+        """Raise the error that makes the envelope a dead letter."""
         error = EndedItsWorker(
             f"{suspect.kind.words} it ended {suspect.exits} workers, the last of which {suspect.last_exit}; {REMEDY}"
         )

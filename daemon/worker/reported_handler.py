@@ -1,4 +1,4 @@
-"""What handlers fail on, and what takes them too long, is in the log."""
+"""A handler that logs failures and slow calls."""
 
 from domain.clock import Clock, Instant
 from domain.envelope import DataEnvelope
@@ -10,7 +10,7 @@ from resequencer.payment_data import PaymentData
 
 
 class ReportedHandler:
-    """A handler around another. An unavailable server is reported where it is waited for."""
+    """Logs around another handler. An unavailable server is logged by the part that waits for it."""
 
     def __init__(self, handler: OverrunCounter, mishaps: LogRateLimit, clock: Clock, processing_timeout_ms: int) -> None:
         self._handler = handler

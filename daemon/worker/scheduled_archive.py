@@ -1,4 +1,4 @@
-"""Lets `resequencer archive` run beside the worker every so often."""
+"""Runs `resequencer archive` beside the worker at an interval."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ _NICENESS = 10
 
 
 def add_archive_flag(parser: ArgumentParser) -> None:
-    """`--archive`: the same as setting the key."""
+    """Add `--archive`, which has the effect of setting the key."""
     key = path_of(Ingress, "archive_every_ms")
     parser.add_argument(
         "--archive",
@@ -29,9 +29,10 @@ def add_archive_flag(parser: ArgumentParser) -> None:
 
 
 class Archiving:
-    """A process of its own, one at a time, at low priority: packing must not hold up the cycles.
+    """Starts one process at a time, at low priority, because packing must not delay the cycles.
 
-    `arguments` are those that every verb takes. What it says goes to the log when it has ended. It may be killed at any moment.
+    `arguments` are those common to all commands. The output goes to the log after the process has ended. The process may be
+    killed at any moment.
     """
 
     def __init__(self, arguments: Sequence[str], every_ms: int | None) -> None:
@@ -41,7 +42,7 @@ class Archiving:
         self._process: subprocess.Popen[bytes] | None = None
 
     def look(self, now: Instant) -> None:
-        """Begin when it is time, tell what the last one did; never waits."""
+        """Start a process if it is time, and log the output of the last one; never waits."""
         if self._every_ms is None:
             return
         if self._began_at is None:
@@ -53,7 +54,7 @@ class Archiving:
             self._begin()
 
     def close(self) -> None:
-        """End it. What it had begun, the next one goes on with."""
+        """End the process. The next one finishes its work."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -73,7 +74,7 @@ class Archiving:
         code = self._process.poll()
         if code is None:
             return
-        # A line for each partition: far less than the pipe holds.
+        # One line per partition, so the pipe's buffer holds all of it.
         said, _ = self._process.communicate()
         self._process = None
         for line in said.decode("utf-8", "replace").splitlines():

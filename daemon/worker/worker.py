@@ -26,13 +26,13 @@ _EXPIRE_MS = 10_000
 _REASONS = {State.HEALING: "the storage lost committed work; its records are being read again"}
 _NOT_JOINED = "waiting for Kafka to assign partitions"
 _MANY = 100
-"""When a call forgot so many idle units there are probably more, and waiting for them would let the storage grow."""
+"""If one call expired this many idle units, there are probably more, and the next call follows at once."""
 
 
 class Worker:
-    """Runs cycles until it is told to stop; reports twice a second, also while it waits for something that is away.
+    """Runs cycles until it is told to stop. It reports twice a second, also while a server is unavailable.
 
-    `beside` is called after each cycle, and must not wait. In `memory` its supervisor sees what it has in flight.
+    `beside` is called after each cycle and must not wait. The supervisor reads the envelope in flight from `memory`.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class Worker:
         self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
         self._in_flight = WorkerInFlight(memory or InFlightMemory(), Suspects(configuration.notification.run_directory))
         self._parts = compose(configuration, self._wait, is_stopping, identity.slot, self._in_flight)
-        # The first one of a service that just starts says at once what a person has to give; later ones wait for it.
+        # The first worker of a service that starts fails at once if a person must fix something; later workers wait for it.
         self._parts.retry.waits_for_people = identity.restarts > 0
 
     def run(self) -> None:
-        """Until told to stop; drains and closes everything in the end.
+        """Run until told to stop; then drain and close everything.
 
         Raises:
             ResequencerError: The worker must not go on; what it had not committed will be read again.
@@ -83,9 +83,10 @@ class Worker:
             self._leave(parts, reason)
 
     def _run_cycle(self) -> None:
-        """It has begun when a cycle is through that knew what is ours: what was assigned before it, it has tried to take over.
+        """Run one cycle. The worker has begun after the first cycle that knew the assignment: it has tried to take over what was
+        assigned.
 
-        Also where nothing is ours, the storage has answered before.
+        If nothing is assigned, the storage must have answered before.
         """
         parts = self._get_parts()
         has_joined = parts.servers.transport.standing().has_joined
@@ -101,7 +102,7 @@ class Worker:
         return self._parts
 
     def _look_after(self) -> None:
-        """What has to be done now and then beside the cycles."""
+        """Do the periodic work beside the cycles."""
         self._get_parts().handler.take_up()
         now = self._clock.now()
         if _is_over(_EXPIRE_MS, self._expired_at, now):
@@ -125,14 +126,14 @@ class Worker:
         try:
             self._report(now, State.STOPPED, reason)
         except ActorsFailed:
-            # A guardian that failed has no metrics any more; what it failed with is being raised.
+            # A failed guardian has no metrics any more, and its error is being raised.
             self._status.write(report(self._identity, State.STOPPED, reason, now))
         for each in parts.servers:
             each.close()
         parts.handler.close()
 
     def _wait(self, milliseconds: int) -> None:
-        """Waiting for input or for something that is away; the report is kept fresh meanwhile."""
+        """Wait for input or for an unavailable server, and keep the report fresh."""
         self._sleep(milliseconds)
         now = self._clock.now()
         if self._parts is not None and _is_over(_REPORT_MS, self._reported_at, now):
@@ -149,7 +150,7 @@ class Worker:
         self._tell(state)
 
     def _tell(self, state: State) -> None:
-        """Log each time that the worker becomes ready. The part that had to wait has logged the reason before."""
+        """Log each time that the worker becomes ready. The part that waited has logged the reason before."""
         if state is State.READY and self._told is not State.READY:
             _log.info("ready")
         self._told = state
@@ -179,5 +180,5 @@ class Worker:
 
 
 def _is_over(span_ms: int, since: Instant, now: Instant) -> bool:
-    """Also when the clock was set back: otherwise nothing would be done until it is there again."""
+    """Return whether the span is over; also if the clock was set back, or the work would stop until the clock is there again."""
     return not 0 <= now - since < span_ms

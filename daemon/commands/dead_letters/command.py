@@ -1,4 +1,4 @@
-"""`resequencer dead-letters list | show | requeue | discard`: looks at what was set aside, and sends it again."""
+"""`resequencer dead-letters list | show | requeue | discard`: shows dead letters, and decides about them."""
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
@@ -23,13 +23,13 @@ _SUBCOMMANDS: dict[str, Callable[[Namespace, DeadLetterStore], ExitCode]] = {
 
 
 def dead_letters(arguments: Namespace) -> ExitCode:
-    """Exit code 0 only if all that was asked for was there and was done."""
+    """Run one subcommand. Exit code 0 only if every named dead letter exists and was processed."""
     with closing(open_store(load_for(arguments), _asked_for(arguments))) as store:
         return _SUBCOMMANDS[arguments.subcommand](arguments, store)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """What each subcommand takes."""
+    """Add the arguments of each subcommand."""
     add_subcommands(
         parser,
         Subcommand("list", "one line per dead letter, with its state", _add_list),
@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _asked_for(arguments: Namespace) -> AskedFor:
-    """By one number, by several, by an instant, or all of them: each subcommand takes some of these."""
+    """Add the ways to select dead letters: by numbers, by an instant, by reason, or all. A subcommand takes some of these."""
     one = getattr(arguments, "number", None)
     return AskedFor(getattr(arguments, "since", None), tuple(getattr(arguments, "numbers", ())) or ((one,) if one else ()))
 

@@ -1,4 +1,4 @@
-"""The dead letters of a service on files, and what a person does with them."""
+"""The dead letters of a service on files, and the actions on them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ class NothingSetAside(ResequencerError):
 
 
 class FileDeadLetterStore:
-    """As `DeadLetterStore` says. One person at a time orders, by a lock beside what it guards; it is not that of the service."""
+    """The dead-letter store on files. A lock beside the file lets one command at a time write; it is not the service's lock."""
 
     def __init__(self, settings: FileSettings, sign: Sign) -> None:
         files = SystemFiles()
@@ -39,7 +39,7 @@ class FileDeadLetterStore:
 
     @property
     def where(self) -> str:
-        """The file, and which others beside it are not read."""
+        """The path of the file, and the names of other files of dead letters beside it that are not read."""
         others = self._letters.find_others()
         aside = f" (only this file is read, not {', '.join(map(printable, others))})" if others else ""
         return f"{self._letters.path}{aside}"
@@ -51,7 +51,7 @@ class FileDeadLetterStore:
         return self._actions.read()
 
     def begin(self) -> Iterator[Outcome]:
-        """Raises NothingSetAside beside what the port says."""
+        """Begin as the port says. Also raises NothingSetAside if there is no output directory."""
         if not self._directory.is_dir():
             raise NothingSetAside(self._directory)
         try:

@@ -1,4 +1,4 @@
-"""`dead-letters list` and `show`: nothing is written, and a service may be running."""
+"""`dead-letters list` and `show`: they write nothing, and a service may be running."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ class DeadLetterUnknown(ResequencerError):
 
 
 def list_letters(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
-    """A line or a JSON object each, in the order in which they were set aside."""
+    """Print one line or JSON object per dead letter, in the order in which they were set aside."""
     last = last_actions(store)
     with DeadLetterReport(as_json=arguments.json) as report:
         for stored in store.letters():
@@ -40,7 +40,7 @@ def list_letters(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
 
 
 def show_letter(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
-    """Everything about one of them, or the bytes of its value and nothing else.
+    """Print one dead letter with all details, or only the bytes of its value.
 
     Raises:
         DeadLetterUnknown: There is no such number.
@@ -62,7 +62,7 @@ def show_letter(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
 
 
 def _facts(stored: StoredDeadLetter, state: str) -> dict[str, str | None]:
-    """In the order in which they stand on a line."""
+    """The fields of a dead letter, in the order in which they stand on a line."""
     letter = stored.letter
     return {
         "number": stored.number,
@@ -130,7 +130,7 @@ def _on_a_line(value: bytes) -> str:
 
 
 def _find_safe_text(value: bytes) -> str | None:
-    """The value as text, unless that would not be its exact bytes on a terminal, or would steer it."""
+    """Return the value as text; None if the text would not be its exact bytes, or could control a terminal."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

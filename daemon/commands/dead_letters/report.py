@@ -1,4 +1,4 @@
-"""What the verb `dead-letters` says, one thing after another: as lines, or as one JSON array."""
+"""The output of the command `dead-letters`: lines, or one JSON array."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from domain.printable import printable
 
 
 class DeadLetterReport:
-    """Says each thing at once, so that what was done is known whatever comes after it."""
+    """Writes each outcome at once, so that a later failure cannot hide what was done."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -27,7 +27,7 @@ class DeadLetterReport:
         sys.stdout.flush()
 
     def tell(self, line: str, facts: Mapping[str, object]) -> None:
-        """`line` for people, on one line whatever is in it; `facts` for machines."""
+        """Write one outcome: `line` is for people and always printed as one line, `facts` is for programs."""
         if self._as_json:
             sys.stdout.write(",\n" if self.count else "\n")
             sys.stdout.write(json.dumps(facts))

@@ -38,7 +38,7 @@ def requeue(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
 
 
 def discard(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
-    """Note that nothing is to be done, who decided it, and why. Raises as `requeue`."""
+    """Record that no action is needed on dead letters, with the person and the reason. Raises as `requeue`."""
     with DeadLetterReport(as_json=arguments.json) as report:
         decisions = _Decisions(store, report)
         decisions.begin()
@@ -86,7 +86,7 @@ class _Decisions:
         return ExitCode.NOT_SO if self._failed else ExitCode.DONE
 
     def _read(self, choice: Choice) -> Iterator[StoredDeadLetter]:
-        """A letter on several lines once."""
+        """Read the named dead letters; a dead letter that stands on several lines is read once."""
         ids = dict(choice.chosen)
         for stored in self._store.letters() if ids else ():
             if ids.get(stored.number) == stored.letter_id:

@@ -1,4 +1,4 @@
-"""Which dead letters a decision is about, and which of them it cannot be carried out on."""
+"""Selects the dead letters that a requeue or discard applies to, and says why it cannot apply to others."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -7,18 +7,18 @@ from connectors.dead_letters.actions import Action, Discarded, LetterId, Requeue
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 
 WhyNot = Callable[[StoredDeadLetter, Action | None], str | None]
-"""Why a decision cannot be carried out on a letter whose last action is this; None if it can."""
+"""Returns why an action is impossible on a dead letter whose last action is the second argument; None if it is possible."""
 
 
 class Choice(NamedTuple):
-    """By number: the ids of those on which it can be carried out, and why not on the others."""
+    """By number: the ids of dead letters to act on, and the reasons why others are left out."""
 
     chosen: dict[str, LetterId]
     refused: dict[str, str]
 
 
 def choose(letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Action], why_not: WhyNot) -> Choice:
-    """Among these letters, of which any may stand on several lines."""
+    """Choose among these dead letters, each of which may stand on several lines."""
     choice = Choice({}, {})
     for stored in letters:
         number, other = stored.number, choice.chosen.get(stored.number)
@@ -40,7 +40,7 @@ def named(letters: Iterable[StoredDeadLetter], numbers: Iterable[str]) -> Iterab
 def new_ones(
     letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Action], reason: str | None
 ) -> Iterable[StoredDeadLetter]:
-    """Those with which nothing was done yet, of any reason if none is given."""
+    """Return the dead letters without any action, of this reason; of all reasons if it is None."""
     return (
         stored for stored in letters if stored.letter_id not in last and (reason is None or stored.letter.reason.value == reason)
     )
@@ -61,7 +61,7 @@ def why_not_requeue_again(stored: StoredDeadLetter, action: Action | None) -> st
 
 
 def why_not_discard(stored: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - any letter can be discarded.
-    """A requeue that was begun and cannot be ended may be: that is how a person closes it."""
+    """Return why a discard is impossible. An interrupted requeue may be discarded: in this way a person closes it."""
     return _past(action) if isinstance(action, Requeued | Discarded) else None
 
 

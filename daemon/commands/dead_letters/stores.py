@@ -1,4 +1,4 @@
-"""Where the dead letters of a configuration are, and who looks at them."""
+"""Opens the dead-letter store of a configuration, and names the person who acts."""
 
 import os
 import pwd
@@ -14,20 +14,20 @@ from domain.clock import instant_text
 
 
 def open_store(configuration: Configuration, asked_for: AskedFor) -> DeadLetterStore:
-    """Files, or a topic; nothing is written yet."""
+    """Open the store of dead letters, on files or on a topic; nothing is written."""
     ingress, notification = configuration.ingress, configuration.notification
     if notification.transport is TransportType.FILE:
         output = notification.output_directory
         return FileDeadLetterStore(FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes), sign)
     from connectors.kafka.dead_letters import (
-        KafkaDeadLetterStore,  # Here, for Kafka's client takes a third of a second to import.
+        KafkaDeadLetterStore,  # Imported here, because Kafka's client takes a third of a second to import.
     )
 
     return KafkaDeadLetterStore(kafka_settings(configuration), asked_for, sign)
 
 
 def sign() -> Signature:
-    """The user of this process and the instant."""
+    """Return the signature of an action: the user of this process, and the instant."""
     user = os.getuid()
     try:
         name = pwd.getpwuid(user).pw_name

@@ -1,4 +1,4 @@
-"""The adapter to pyhocon: the only place that knows it, and its traps."""
+"""The adapter to pyhocon: the only module that knows it and its pitfalls."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from daemon.configuration.hocon.substitutions import ABSENT, Substitutions
 from domain.errors import ConfigurationError
 
 Plain: TypeAlias = bool | int | float | str | timedelta | list[Any] | dict[str, Any] | None
-"""What a value may be once it is read. A dict is a section without a key in it."""
+"""The types of a parsed value. A dict is a section without keys."""
 
 MAX_FILE_BYTES = 1 << 20
 
@@ -116,7 +116,7 @@ def resolve(documents: Sequence[Document]) -> Resolved:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong and where. What pyhocon itself says is not repeated: it quotes values, and any may be a secret."""
+    """Return the problem and its place. pyhocon's own message is not used: it quotes values, and any value may be a secret."""
     if isinstance(error, ParseBaseException):
         return f"line {error.lineno}, column {error.col}: {_excerpt(error.line)} (put special characters in double quotes)"
     if isinstance(error, UnknownEscape):
@@ -129,13 +129,13 @@ def _reason(error: Exception) -> str:
 
 
 def _excerpt(line: str) -> str:
-    """The key of the line that does not parse; its value may be a secret."""
+    """Return the key of the line that cannot be parsed; the value is left out, because it may be a secret."""
     key = line.strip().partition("=")[0].partition(":")[0].strip()
     return f"cannot be parsed from here on, at {key[:60]!r}" if key else "cannot be parsed from here on"
 
 
 def _spread_quoted_keys(tree: ConfigTree, where: str) -> None:
-    """Turn `"bootstrap.servers"`, which pyhocon keeps apart with its quotes on, into what `bootstrap.servers` means."""
+    """Replace a quoted key such as `"bootstrap.servers"`, which pyhocon keeps with its quotes, by the path that it means."""
     for raw in list(tree):
         value = dict.get(tree, raw)
         if isinstance(value, ConfigTree):
@@ -149,7 +149,7 @@ def _spread_quoted_keys(tree: ConfigTree, where: str) -> None:
 
 
 def _leaves(tree: ConfigTree, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Every key of a tree with its value as pyhocon parsed it."""
+    """Yield every key of a tree with its value as pyhocon parsed it."""
     for raw in tree:
         value, path = dict.get(tree, raw), prefix + raw.strip('"')
         if isinstance(value, ConfigTree) and value:
@@ -159,7 +159,7 @@ def _leaves(tree: ConfigTree, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _may_vanish(value: Any) -> bool:
-    """Whether it is `${?NAME}` and nothing else, which may leave what lies below as it was."""
+    """Return whether the value is `${?NAME}` alone, which may leave the value of a lower layer in force."""
     return (
         isinstance(value, ConfigValues)
         and value.overridden_value is None
@@ -168,7 +168,7 @@ def _may_vanish(value: Any) -> bool:
 
 
 def _layer(path: str, documents: Sequence[Document], substitutions: Substitutions) -> str:
-    """The topmost document that sets the key or a section around it."""
+    """Return the topmost document that sets the key or a section around it."""
     around = [path]
     while "." in around[-1]:
         around.append(around[-1].rpartition(".")[0])

@@ -1,4 +1,4 @@
-"""What pyhocon 0.3 gets wrong or says to its logger only, put right while it parses."""
+"""Corrects what pyhocon 0.3 gets wrong, and collects what it reports to its logger only."""
 
 import logging
 import warnings
@@ -14,11 +14,11 @@ from daemon.configuration.hocon.escapes import ESCAPES, QuotedString, unquoted_s
 from domain.errors import ConfigurationError
 
 FAILURES = (ParseBaseException, ConfigException, OSError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError)
-"""What comes out of pyhocon for input that is no HOCON: beside its own errors those of its slips on unforeseen input."""
+"""The errors that pyhocon raises for input that is no HOCON: its own, and those of its bugs on unexpected input."""
 
 
 class Includes(logging.Handler):
-    """Listens to pyhocon's logger, which alone tells which file is being read and which include was passed over."""
+    """Listens to pyhocon's logger, the only source for which file is being read and which include was skipped."""
 
     def __init__(self, where: str) -> None:
         super().__init__(logging.DEBUG)
@@ -41,22 +41,22 @@ class Includes(logging.Handler):
 
     @property
     def current(self) -> str:
-        """The file that is being read, or was when reading failed."""
+        """The file that is being read, or that was being read when reading failed."""
         return self._reading[-1]
 
     def note_missing(self, included: str) -> None:
-        """An include without a file behind it, told of the file that asks for it."""
+        """Record an include of a missing file, with the file that includes it."""
         asking = next((each for each in reversed(self._reading) if each != included), included)
         self.missing.append(ConfigurationError(asking, f"includes {included}, which does not exist or cannot be read"))
 
     def recursion(self) -> str:
-        """Why reading went too deep."""
+        """Return why the recursion went too deep."""
         return "includes itself" if len(set(self._reading)) < len(self._reading) else "is nested too deep"
 
 
 @contextmanager
 def mended(includes: Includes) -> Iterator[None]:
-    """Let pyhocon merge and unescape as HOCON says, and tell `includes` what it reads. Used at start, by one thread."""
+    """Make pyhocon merge and unescape as HOCON requires, and report its reading to `includes`. Used at start, by one thread."""
     logger = logging.getLogger("pyhocon.config_parser")
     level, propagate = logger.level, logger.propagate
     replaced = [(owner, name, vars(owner)[name]) for owner, name, _ in _MENDED]
@@ -67,7 +67,7 @@ def mended(includes: Includes) -> Iterator[None]:
         setattr(owner, name, ours)
     try:
         with warnings.catch_warnings():
-            # pyhocon logs by a deprecated method.
+            # pyhocon logs with a deprecated method.
             warnings.simplefilter("ignore", DeprecationWarning)
             yield
     finally:
@@ -79,7 +79,7 @@ def mended(includes: Includes) -> Iterator[None]:
 
 
 def merge(lower: ConfigTree, upper: ConfigTree, copy_trees: bool = False) -> ConfigTree:
-    """Lay `upper` over `lower`, in place; no section is shared afterwards.
+    """Merge `upper` over `lower`, in place; afterwards the two share no section.
 
     pyhocon's own forgets the 6 when `a = 6, a = ${?NAME}` comes over another `a`.
     """
@@ -102,7 +102,7 @@ def merge(lower: ConfigTree, upper: ConfigTree, copy_trees: bool = False) -> Con
 
 
 def _lay_under(value: ConfigValues, below: Any) -> None:
-    """Give the lowest of the values that this one overrides something to fall back on."""
+    """Give the lowest value that overrides something a value to fall back on."""
     lowest, seen = value, [value]
     while isinstance(lowest.overridden_value, ConfigValues) and all(lowest.overridden_value is not each for each in seen):
         lowest = lowest.overridden_value

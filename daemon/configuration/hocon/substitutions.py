@@ -16,7 +16,7 @@ from domain.errors import ConfigurationError
 
 
 class Absent(Enum):
-    """What an optional substitution leaves where there is nothing to put: not even null."""
+    """The result of an optional substitution without a value: not even null."""
 
     ABSENT = 0
 
@@ -25,7 +25,9 @@ ABSENT: Final = Absent.ABSENT
 
 
 class Substitutions:
-    """Resolves within one root; keys before environment variables, as HOCON says. `variables` are all that were asked for."""
+    """Resolves substitutions within one root; keys come before environment variables, as HOCON requires. `variables` are all
+    names used.
+    """
 
     def __init__(self, root: ConfigTree) -> None:
         self._root = root
@@ -46,7 +48,7 @@ class Substitutions:
             raise ConfigurationError(path, str(error)) from error
 
     def is_vanishing(self, value: Any) -> bool:
-        """Whether it is made of substitutions alone and none of them has anything to put."""
+        """Return whether the value consists of substitutions only, none of which has a value."""
         return isinstance(value, ConfigValues) and all(
             self._find(each.variable) is ABSENT and each.variable not in os.environ for each in value.tokens
         )
@@ -64,7 +66,7 @@ class Substitutions:
         return None if isinstance(value, NoneValue) else value
 
     def _joined(self, value: ConfigValues) -> Any:
-        """A value that was written as several tokens, one of them a substitution."""
+        """Return the value of several tokens, at least one of them a substitution."""
         if any(each is value for each in self._under_way):
             raise _Unresolvable(f"{_text(value)} runs in a circle")
         self._under_way.append(value)
@@ -109,7 +111,7 @@ class Substitutions:
         return found
 
     def _below(self) -> Any:
-        """What the value that is being resolved overrides: the meaning of a reference to itself, and of `+=`."""
+        """Return the value that is being overridden: what a self-reference and `+=` mean."""
         value = self._under_way[-1].overridden_value
         return ABSENT if value is None else self._value(value)
 
@@ -123,7 +125,7 @@ def _text(value: ConfigValues) -> str:
 
 
 def _join(parts: list[tuple[Any, str]]) -> Any:
-    """Sections are merged, lists appended, everything else written one after the other."""
+    """Join values: sections are merged, lists appended, other values concatenated."""
     values = [part for part, _ in parts]
     if len(values) == 1:
         return values[0]

@@ -110,7 +110,7 @@ def test_of_files_there_is_no_archive_to_learn_from(tmp_path: Path, loaded: Call
         ("limits.row-dorp = 0.1", "limits: is refused: Object contains unknown field `row-dorp`"),
         ("speed = 5", "speed: unknown key"),
         ('spark.options { "spark.executor.memory" = 512m }', "spark.options.spark.executor.memory: is read as a duration"),
-        ("sources.customers = [{ format = archive }]", "sources.customers[0]: archive: only completion-profiles can be learned from an archive"),
+        ("sources.customers = [{ format = archive }]", "sources.customers[0]: archive: only completion-profiles can be"),
         ("sources.completion-profiles = [{ format = archive, days = 0 }]", "days and least-late are whole numbers from 1 on"),
     ],
 )
