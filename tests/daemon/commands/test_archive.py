@@ -69,7 +69,8 @@ def none_archivist(tmp_path, capsys):
 def test_before_anything_was_read_nothing_goes(archivist):
     archivist.service.tell("u", 1)
     told = archivist.archive()
-    assert told == {"partition": "IPF_PROCESSING_DATA-0", "moved": [], "stays_from": 0, "because": "no record of it has been read yet"}
+    because = "no record of it has been read yet"
+    assert told == {"partition": "IPF_PROCESSING_DATA-0", "moved": [], "stays_from": 0, "because": because}
     assert not (archivist.service.directory / "state.db").exists()
 
 
