@@ -206,11 +206,11 @@ def _make_storage(configuration: Configuration) -> Storage:
     if configuration.resequencer.storage_type is StorageType.EMBEDDED:
         return EmbeddedStorage(EmbeddedSettings(configuration.storage.embedded_file), _random_token)
     if configuration.resequencer.storage_type is StorageType.REDIS:
-        from storage.redis.storage import RedisStorage  # Imported here: its client takes a quarter of a second to import.
+        from storage.redis.storage import RedisStorage  # Imported here, which takes a quarter of a second.
 
         return RedisStorage(redis_settings(configuration), _random_token)
     if configuration.resequencer.storage_type is StorageType.INFINISPAN:
-        from storage.infinispan.rest_client import InfinispanRest  # Imported here: its client takes a fifth of a second to import.
+        from storage.infinispan.rest_client import InfinispanRest  # Imported here, which takes a fifth of a second.
 
         cache = InfinispanRest(infinispan_server(configuration))
         return InfinispanStorage(infinispan_layout(configuration), cache, _random_token)
@@ -220,7 +220,7 @@ def _make_storage(configuration: Configuration) -> Storage:
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
     ingress, notification = configuration.ingress, configuration.notification
     if ingress.transport is TransportType.KAFKA:
-        from connectors.kafka.transport import KafkaTransport  # Imported here: its client takes a third of a second to import.
+        from connectors.kafka.transport import KafkaTransport  # Imported here, which takes a third of a second.
 
         return KafkaTransport(kafka_settings(configuration, slot), SystemClock())
     settings = FileSettings(
