@@ -32,7 +32,7 @@ def build(arguments: Namespace, configuration: Configuration) -> ExitCode:
     settings = load_job_settings(configuration)
     if find_spec("pyspark") is None:
         raise ConfigurationError("pyspark", "is not installed; install it by `make lookups`, or pip install '.[pipeline]'")
-    from pipeline.lookups.job import STEPS, build_lookups  # Imported here, because Spark takes a second to import.
+    from pipeline.lookups.job import STEPS, build_lookups  # Imported here: Spark takes a second to import.
     from pipeline.lookups.own_specs import find_specs
     from pipeline.spark.session import spark_session
 

@@ -64,7 +64,7 @@ def redis_is_usable(configuration: Configuration) -> Sequence[str]:
     """
     if configuration.resequencer.storage_type is not StorageType.REDIS:
         return ()
-    from storage.redis.storage import RedisStorage  # Imported here, because its client takes a quarter of a second to import.
+    from storage.redis.storage import RedisStorage  # Imported here: its client takes a quarter of a second to import.
 
     storage = RedisStorage(redis_settings(configuration), str)
     try:
@@ -81,7 +81,7 @@ def infinispan_is_usable(configuration: Configuration) -> Sequence[str]:
     """
     if configuration.resequencer.storage_type is not StorageType.INFINISPAN:
         return ()
-    from storage.infinispan.rest_client import InfinispanRest  # Imported here, because its client takes a fifth of a second to import.
+    from storage.infinispan.rest_client import InfinispanRest  # Imported here: the client takes a fifth of a second.
 
     with closing(InfinispanRest(infinispan_server(configuration))) as cache:
         return cache.preflight()
@@ -95,7 +95,7 @@ def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
     """
     if configuration.ingress.transport is not TransportType.KAFKA:
         return ()
-    from connectors.kafka.preflight import preflight  # Imported here, because Kafka's client takes a third of a second to import.
+    from connectors.kafka.preflight import preflight  # Imported here: the client takes a third of a second.
 
     return preflight(kafka_settings(configuration))
 

@@ -76,7 +76,7 @@ def new_retry() -> RetryWithBackoff:
 def _open_input(plan: Plan, configuration: Configuration) -> Input:
     if configuration.ingress.transport is TransportType.FILE:
         return InputFiles(configuration.ingress.file_directory, plan.partitions)
-    from simulator.generate.kafka_input import KafkaInput  # Imported here, because Kafka's client takes a third of a second to import.
+    from simulator.generate.kafka_input import KafkaInput  # Imported here: the client takes a third of a second.
 
     return KafkaInput(kafka_settings(configuration), new_retry())
 

@@ -134,7 +134,7 @@ def _output(configuration: Configuration, answered: _Asking = _at_once) -> Itera
     if notification.transport is TransportType.FILE:
         yield _Output(notification.output_directory, lambda: None)
         return
-    from connectors.kafka.topic_export import TopicExport  # Imported here, because Kafka's client takes a third of a second to import.
+    from connectors.kafka.topic_export import TopicExport  # Imported here: the client takes a third of a second.
 
     with (
         TemporaryDirectory(prefix="resequencer-verify-") as directory,

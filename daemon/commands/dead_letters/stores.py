@@ -20,7 +20,7 @@ def open_store(configuration: Configuration, asked_for: AskedFor) -> DeadLetterS
         output = notification.output_directory
         return FileDeadLetterStore(FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes), sign)
     from connectors.kafka.dead_letters import (
-        KafkaDeadLetterStore,  # Imported here, because Kafka's client takes a third of a second to import.
+        KafkaDeadLetterStore,  # Imported here: Kafka's client takes a third of a second to import.
     )
 
     return KafkaDeadLetterStore(kafka_settings(configuration), asked_for, sign)
