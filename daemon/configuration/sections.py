@@ -88,8 +88,7 @@ class Notifications(msgspec.Struct, frozen=True):
 
 
 class Lookup(msgspec.Struct, frozen=True):
-    """`is_required`: the service does not start without a release. Otherwise it reads the settings file until there is a release.
-    """
+    """`is_required`: the service does not start without a release. Otherwise it reads the settings file until there is a release."""
 
     directory: Annotated[Path, Key(FilePath("<run-directory>/lookups"))]
     is_required: bool

@@ -158,9 +158,7 @@ def test_files_that_were_moved_away_are_not_read_and_that_is_said(store):
     assert "(only this file is read, not dead-letters-2026-01.jsonl)" in err
     code, out, _ = store("requeue", name(7))
     assert code == 1
-    assert (
-        f"{name(7)}: refused: no dead letter has this number in run/application/out/dead-letters.jsonl (only this" in out
-    )
+    assert f"{name(7)}: refused: no dead letter has this number in run/application/out/dead-letters.jsonl (only this" in out
 
 
 def test_what_would_steer_a_terminal_is_escaped(store):
