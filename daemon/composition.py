@@ -192,7 +192,7 @@ def handler_settings(configuration: Configuration) -> HandlerSettings:
 
 
 def output_bytes(max_record_bytes: int) -> int:
-    """Return how many bytes of notifications one envelope may cause: room for several that each repeat the largest payment data."""
+    """Return the bytes of notifications that one envelope may cause: several that each repeat the largest payment data."""
     return max(_LEAST_OUTPUT_BYTES, 4 * max_record_bytes)
 
 

@@ -119,7 +119,7 @@ def _settings(configuration: Configuration, location: str) -> "ArchiveSettings":
 
 
 def _go_on(archiver: "Archiver", stop: StopSignal) -> None:
-    """Archive until stopped, and wait for unavailable servers. An outage is reported once; it is reported again after a success."""
+    """Archive until stopped, and wait for unavailable servers. An outage is reported once, and again after a success."""
     told: tuple[str, int] | None = None
     while not stop.is_set:
         try:

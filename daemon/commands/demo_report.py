@@ -47,7 +47,7 @@ def show_verdict(console: Console, verdict: Verdict) -> None:
 
 
 def show_story(console: Console, configuration: Configuration, expected: Path) -> bool:
-    """Show the story of one unit and its last report; return whether the output agrees with the decisions of the unit's own code."""
+    """Show the story of one unit and its last report; return whether the output agrees with the unit's own code."""
     with expected.open("rb") as lines:
         unit = find_unit(lines)
     if unit is None:

@@ -58,7 +58,7 @@ class Schema:
         return found
 
     def build(self, section: type[_Struct], values: Mapping[str, Any], **computed: Any) -> _Struct:
-        """Build the section and the sections in it from typed values of all keys; `computed` are fields that are made otherwise."""
+        """Build the section and the sections in it from typed values of all keys; `computed` are fields made otherwise."""
         fields = (each for each in self.sections[section] if each.name not in computed)
         return section(**{each.name: self._value(each, values) for each in fields}, **computed)
 

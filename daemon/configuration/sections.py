@@ -88,7 +88,7 @@ class Notifications(msgspec.Struct, frozen=True):
 
 
 class Lookup(msgspec.Struct, frozen=True):
-    """`is_required`: the service does not start without a release. Otherwise it reads the settings file until there is a release."""
+    """`is_required`: the service does not start without a release. Else it reads the settings file until there is one."""
 
     directory: Annotated[Path, Key(FilePath("<run-directory>/lookups"))]
     is_required: bool

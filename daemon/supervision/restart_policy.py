@@ -12,7 +12,7 @@ WITHIN_MS = 60_000
 
 
 class RestartPolicy:
-    """The pause before a restart doubles while exits follow each other; after too many exits within a minute, no restart follows."""
+    """The pause before a restart doubles while exits follow each other; after too many within a minute, no restart follows."""
 
     def __init__(self) -> None:
         self._exits: deque[Instant] = deque(maxlen=MOST_EXITS)
@@ -24,7 +24,7 @@ class RestartPolicy:
         return None if _recent(self._exits, now) >= MOST_EXITS else self._pause_ms(now)
 
     def note_explained(self, now: Instant) -> int:
-        """Return the milliseconds to wait after an exit that is counted for an envelope: it lengthens the pause and ends no slot."""
+        """Return the milliseconds to wait after an exit counted for an envelope: it lengthens the pause and ends no slot."""
         self._explained.append(now)
         return self._pause_ms(now)
 
