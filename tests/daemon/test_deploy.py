@@ -97,7 +97,9 @@ def test_the_packages_are_found_by_a_rule_and_each_has_its_mark(project: ConfigP
     assert {each.parts[0] for each in files if each.name == "py.typed"} == packages - {"conf"}
 
 
-def test_the_container_is_nobody_special_and_keeps_what_it_writes_in_a_volume(container: dict[str, list[str]]) -> None:
+def test_the_container_runs_as_a_user_without_rights_and_keeps_what_it_writes_in_a_volume(
+    container: dict[str, list[str]],
+) -> None:
     (user,), (volume,) = container["USER"], container["VOLUME"]
     directory = PurePosixPath(container["WORKDIR"][-1])
     assert int(user) > 0

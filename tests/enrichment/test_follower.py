@@ -37,7 +37,9 @@ def test_a_new_release_is_taken_once(follower: Follower, publish: Publish) -> No
     taken.close()
 
 
-def test_of_several_that_nobody_took_the_last_counts(follower: Follower, directory: LookupsDirectory, publish: Publish) -> None:
+def test_of_several_releases_that_were_not_taken_the_last_counts(
+    follower: Follower, directory: LookupsDirectory, publish: Publish
+) -> None:
     for value in (b"1", b"2"):
         publish({"t": {b"k": value}})
         follower.look()

@@ -169,7 +169,7 @@ def test_no_one_rolls_back_to_what_is_not_there_or_damaged(directory: LookupsDir
     assert directory.get_current().version == second
 
 
-def test_old_releases_go_when_nobody_has_them_open(directory: LookupsDirectory, publish: Publish) -> None:
+def test_old_releases_are_removed_once_no_reader_has_them_open(directory: LookupsDirectory, publish: Publish) -> None:
     reader: list[Release] = []
     for number in range(5):
         publish({"t": {b"k": b"%d" % number}})

@@ -146,7 +146,7 @@ def test_an_actor_that_raised_lives_on(either: Stage) -> None:
     assert either.seen_by(child) == ["after"]
 
 
-def test_whoever_asks_from_outside_gets_the_poison_as_the_answer(either: Stage) -> None:
+def test_a_question_from_outside_gets_the_poison_as_the_answer(either: Stage) -> None:
     assert isinstance(either.system.ask(either.root, fail), PoisonMessage)
 
 
@@ -259,7 +259,7 @@ def test_what_was_queued_behind_an_exit_becomes_dead_letters_while_the_plain_bas
     assert letters == {make_plain_system: [], make_actor_system: [2, 3]}
 
 
-def test_an_exit_request_to_a_dead_actor_is_a_dead_letter_and_ends_nobody(ours: Stage) -> None:
+def test_an_exit_request_to_a_dead_actor_is_a_dead_letter_and_ends_no_actor(ours: Stage) -> None:
     handler = ours.create()
     ours.system.tell(handler, lambda actor: actor.handleDeadLetters())
     child = ours.create()
@@ -325,7 +325,7 @@ def test_an_asker_with_a_timeout_waits_for_wakeups_and_one_without_does_not(cloc
     assert payloads(either) == ["ten"]
 
 
-def test_a_wakeup_without_an_end_never_comes_and_holds_nobody_up(clock: Clock, either: Stage) -> None:
+def test_a_wakeup_without_an_end_never_comes_and_delays_no_other(clock: Clock, either: Stage) -> None:
     either.do(lambda root: root.wakeupAfter(None, "never"))
     ask_for_wakeup(either, 1, "one")
     clock.now += 1e9

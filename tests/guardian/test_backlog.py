@@ -23,19 +23,19 @@ def test_each_partition_is_read_for_itself() -> None:
     assert list(backlog.caught_up({P0: 50, P1: 50})) == [C]
 
 
-def test_a_partition_that_nobody_reads_lets_nobody_go() -> None:
+def test_a_partition_that_is_not_read_releases_no_unit() -> None:
     backlog = Backlog()
     backlog.hold(A, 0)
     assert list(backlog.caught_up({P1: 10**12})) == []
 
 
-def test_an_empty_partition_holds_nobody() -> None:
+def test_an_empty_partition_holds_no_unit() -> None:
     backlog = Backlog()
     backlog.hold(A, 0)
     assert list(backlog.caught_up({P0: 0})) == [A]
 
 
-def test_whoever_came_first_goes_first() -> None:
+def test_the_unit_that_came_first_goes_first() -> None:
     backlog = Backlog()
     backlog.hold(B, 10)
     backlog.hold(A, 20)

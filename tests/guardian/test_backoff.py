@@ -71,7 +71,7 @@ def test_it_logs_once_when_it_begins_and_once_when_it_ends(retry: RetryWithBacko
 
 def test_other_errors_pass_and_are_an_answer(retry: RetryWithBackoff) -> None:
     with pytest.raises(OwnershipLost):
-        retry.until_answered("storage", Server(2, OwnershipLost("somebody else")))
+        retry.until_answered("storage", Server(2, OwnershipLost("another worker")))
     assert retry.unavailable is None
 
 

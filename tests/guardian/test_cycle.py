@@ -240,7 +240,7 @@ def test_a_stranger_who_comes_during_a_takeover_does_not_end_the_worker(service:
     service.kill()
     if call == "commit":
         service.forget_database()
-    watcher.before[call] = [OwnershipLost("somebody else opened it")]
+    watcher.before[call] = [OwnershipLost("another worker opened it")]
     service.start().run()
     assert set(service.cycle.partitions.owned) == {P0}
     assert service.cycle.partitions.losses == 1
@@ -356,7 +356,7 @@ def test_a_poll_asks_for_no_more_than_a_batch(tmp_path: Path, watcher: Watcher) 
     service.kill()
 
 
-def test_a_poll_waits_no_longer_than_until_somebody_is_to_be_woken(tmp_path: Path, watcher: Watcher) -> None:
+def test_a_poll_waits_no_longer_than_until_a_unit_is_to_be_woken(tmp_path: Path, watcher: Watcher) -> None:
     service = Service(tmp_path)
     service.around_transport = lambda transport: Watched(transport, watcher)
     service.start()

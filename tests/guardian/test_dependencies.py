@@ -108,7 +108,7 @@ def test_two_servers_do_not_wait_for_each_other() -> None:
     assert known.waiting == {"a": 1}
 
 
-def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
+def test_a_clock_that_was_set_back_delays_no_attempt() -> None:
     server = Server(2)
     server.look(1_000_000)
     assert server.look(5_000) == 1

@@ -118,7 +118,7 @@ def test_the_units_of_a_dropped_partition_leave_memory_and_the_others_stay(asked
     assert {key.partition for key, _ in report_units.oldest} == {P1}
 
 
-def test_a_wake_of_a_partition_that_was_dropped_meanwhile_wakes_nobody(asked: Asked) -> None:
+def test_a_wake_of_a_partition_that_was_dropped_meanwhile_wakes_no_unit(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 2))
     asked.actors.prepare(Prepare(asked.now + 21_000, (), FAR, FAR))
     asked.drop(P0)

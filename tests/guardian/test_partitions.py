@@ -37,7 +37,7 @@ class Group:
 
             def position(self, partition: Partition) -> Position | None:
                 if partition in group.undecided:
-                    raise TransportUnavailable("somebody's transaction is open")
+                    raise TransportUnavailable("another's transaction is open")
                 return inner.position(partition)
 
             def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
@@ -73,7 +73,7 @@ def test_a_partition_that_cannot_be_taken_over_yet_holds_up_no_other(service: Se
     for _ in range(3):
         service.cycle.run_once()
     assert (set(service.cycle.partitions.owned), service.sequences("w")) == ({P1}, [1])
-    assert service.cycle.partitions.put_off_takeovers.untaken[P0].reason == "somebody's transaction is open"
+    assert service.cycle.partitions.put_off_takeovers.untaken[P0].reason == "another's transaction is open"
     group.undecided = set()
     service.run()
     assert (service.sequences("u"), service.cycle.partitions.put_off_takeovers.untaken) == ([1], {})

@@ -43,7 +43,7 @@ def test_partitions_are_put_off_each_for_itself() -> None:
     assert waits.untaken[OTHER].reason == "undecided"
 
 
-def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
+def test_a_clock_that_was_set_back_delays_no_attempt() -> None:
     waits = later()
     waits.put_off(ONE, "storage", "no answer", 1_000_000)
     assert waits.is_due(ONE, 5)

@@ -51,7 +51,7 @@ class TimersAgainstADict(RuleBasedStateMachine):
         assert all(woken.count(key) == (2 if again <= now else 1) for key in due)
 
     @invariant()
-    def nobody_is_due_before_the_next_instant(self) -> None:
+    def no_key_is_due_before_the_next_instant(self) -> None:
         next_at = self.timers.next_at()
         assert not self.model or (next_at is not None and next_at <= min(self.model.values()))
 

@@ -93,7 +93,7 @@ def test_an_unread_backlog_holds_a_deadline_back() -> None:
     assert one.backlogged == 0
 
 
-def test_an_unread_backlog_elsewhere_holds_nobody_back() -> None:
+def test_an_unread_backlog_elsewhere_holds_no_unit_back() -> None:
     one = registry()
     act(one, A, waits(21_000))
     assert one.dues(21_000, {P0: 100, P1: 0}, {P0: 100, P1: 100}).wakes == {A: Wake.DEADLINE}

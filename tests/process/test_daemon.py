@@ -68,7 +68,7 @@ def test_a_worker_that_was_killed_is_started_again(daemon: Daemon) -> None:
     assert "the worker was killed by SIGKILL" in daemon.log_file.read_text()
 
 
-def test_a_worker_whose_supervisor_is_gone_ends_and_nobody_takes_its_place_before(daemon: Daemon) -> None:
+def test_a_worker_whose_supervisor_is_gone_ends_before_another_takes_its_place(daemon: Daemon) -> None:
     daemon.service.verb("start")
     worker = daemon.worker
     assert worker is not None
@@ -149,7 +149,7 @@ def test_logs_that_follow_go_on_when_the_log_is_rotated(daemon: Daemon) -> None:
     follower.kill()
 
 
-def test_a_log_that_cannot_be_written_stops_nobody_and_goes_on_when_it_can(
+def test_a_log_that_cannot_be_written_stops_no_worker_and_goes_on_when_it_can(
     new_daemon: Callable[..., Daemon], tmp_path: Path
 ) -> None:
     disk = FaultyDisk.make(tmp_path / "faults")

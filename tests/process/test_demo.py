@@ -82,7 +82,7 @@ def test_a_file_that_is_no_pain001_is_a_line_and_leaves_nothing(tmp_path: Path, 
     assert not (tmp_path / "run").exists()
 
 
-def test_a_demo_with_somebodys_configuration_leaves_its_directories_alone(tmp_path: Path) -> None:
+def test_a_demo_with_a_users_configuration_leaves_its_directories_alone(tmp_path: Path) -> None:
     text = "ipf.processing-data.ingress { transport = kafka, file.directory = real-in }\n"
     text += "payment-status-notification { transport = kafka, file.directory = real-out, storage.embedded.file = real.db\n"
     text += "resequencer { storage-type = embedded, strategy = FULL_PAIN001 } }\n"

@@ -32,7 +32,7 @@ Given = Mapping[str, str]
 
 @pytest.fixture(scope="module")
 def broker(server_directory: Path) -> Iterator[KafkaServer]:
-    settings = KafkaSettings(tls=True, users={USER: SECRETS["KAFKA_PASSWORD"], "nobody": "nothing"})
+    settings = KafkaSettings(tls=True, users={USER: SECRETS["KAFKA_PASSWORD"], "stranger": "nothing"})
     server = KafkaServer(server_directory / f"own-{uuid4().hex}", settings).start()
     server.create_topics(*TOPICS, *(f"{topic}-{storage}" for topic in TOPICS for storage in ("redis", "infinispan")))
     rights = [_allow(ResourceType.TOPIC, topic, right) for topic in TOPICS for right in (ACLOperation.READ, ACLOperation.WRITE)]
@@ -133,7 +133,7 @@ def test_it_comes_in_by_every_door_and_no_secret_is_told(secured: Callable[..., 
     ("overrides", "secrets", "told"),
     [
         (
-            [f"{CLIENTS}.sasl.username=nobody"],
+            [f"{CLIENTS}.sasl.username=stranger"],
             {"KAFKA_PASSWORD": "nothing"},
             "Give the user Read and Describe on the input topic",
         ),
@@ -170,7 +170,7 @@ def test_a_wrong_password_of_kafka_is_waited_for_by_who_runs_and_said_in_the_sta
 
 
 def test_every_right_that_is_missing_is_named_before_anything_starts(secured: Callable[..., Daemon]) -> None:
-    daemon = secured(f"{CLIENTS}.sasl.username=nobody", KAFKA_PASSWORD="nothing", REDIS_PASSWORD="wrong")
+    daemon = secured(f"{CLIENTS}.sasl.username=stranger", KAFKA_PASSWORD="nothing", REDIS_PASSWORD="wrong")
     started = daemon.service.verb("start", seconds=120)
     assert started.returncode == 1
     told = [*(f"topic {topic}: " for topic in TOPICS), "Give the user Read on the group", "transactional id ", "storage.redis."]

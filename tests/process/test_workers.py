@@ -188,7 +188,7 @@ def test_a_record_that_ends_whichever_worker_gets_it_is_set_aside_and_every_othe
     assert {what: count for what, count in judged()["counts"].items() if count} == {
         "dead letter unexpected": 1,
         "marked incomplete or late without a cause": 1,
-    }, "what was requeued comes late, and nobody told the judge of its letter"
+    }, "what was requeued comes late, and its letter is not among what was expected"
 
 
 def none_of(*kinds: str) -> list[str]:

@@ -115,7 +115,7 @@ def test_its_stash_is_not_released_at_its_bound(envelopes):
     unit, first = drive("SEQUENCE", stash_limit=3), envelopes(1)
     unit.handler.fail(first, GONE)
     unit.arrive(first, *(envelopes(number) for number in range(3, 12)))
-    assert len(unit.handler.seen) == 1, "nobody tries early for the sake of the bound"
+    assert len(unit.handler.seen) == 1, "the bound leads to no early attempt"
     assert unit.last.waits.stashed == 10
     assert unit.sequences == []
     unit.arrive(envelopes(2))

@@ -75,7 +75,7 @@ def test_a_holder_that_is_killed_holds_nothing_any_more(directory: Path, hold: H
     wait_until(lambda: not server.is_running and not directory.exists(), "it is cleared away")
 
 
-def test_whoever_comes_while_it_is_cleared_away_begins_anew(directory: Path, hold: Hold) -> None:
+def test_a_run_that_comes_while_it_is_cleared_away_begins_anew(directory: Path, hold: Hold) -> None:
     for _ in range(3):
         hold().communicate()
         with leased(directory):

@@ -61,7 +61,7 @@ def test_another_process_with_its_id_is_neither_it_nor_signalled(launch: Launch)
     assert process.is_running
 
 
-def test_it_has_ended_although_nobody_has_reaped_it(launch: Launch) -> None:
+def test_it_has_ended_even_if_it_was_not_reaped(launch: Launch) -> None:
     process = launch("pass")
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert not process.is_running

@@ -31,7 +31,7 @@ def test_a_server_without_a_log_comes_back_empty(own_server: OwnServer) -> None:
         assert client.get("key") is None
 
 
-def test_whoever_does_not_know_the_user_or_the_certificate_is_kept_out(own_server: OwnServer) -> None:
+def test_a_client_that_does_not_know_the_user_or_the_certificate_is_kept_out(own_server: OwnServer) -> None:
     server = own_server(RedisServer, RedisSettings(user="writer", password="secret", tls=True)).start()
     with closing(server.client()) as client:
         assert client.set("key", "value")

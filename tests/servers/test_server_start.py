@@ -23,7 +23,7 @@ def test_starting_again_what_runs_changes_nothing(own_server: OwnServer) -> None
     assert server.start().process == process
 
 
-def test_whoever_names_the_same_directory_has_the_same_server(own_server: OwnServer) -> None:
+def test_the_same_directory_means_the_same_server(own_server: OwnServer) -> None:
     server = own_server(RedisServer).start()
     same = RedisServer(server.directory)
     assert same.url == server.url
@@ -78,7 +78,7 @@ def test_a_wanted_port_that_is_taken_is_left_alone(own_server: OwnServer, tmp_pa
     assert RedisServer(tmp_path, wanted=server.ports).ports == server.ports
 
 
-def test_a_server_whose_port_somebody_else_took_meanwhile_is_not_started(own_server: OwnServer) -> None:
+def test_a_server_whose_port_another_program_took_meanwhile_is_not_started(own_server: OwnServer) -> None:
     server = own_server(RedisServer).start()
     server.stop()
     port = server.ports["redis"]
@@ -93,7 +93,7 @@ def test_ports_of_a_running_server_are_not_forgotten(own_server: OwnServer) -> N
     assert RedisServer(server.directory).url == server.url == f"redis://{LOOPBACK}:{server.ports['redis']}/0"
 
 
-def test_all_servers_below_a_directory_are_stopped_by_whoever_asks(tmp_path: Path) -> None:
+def test_all_servers_below_a_directory_are_stopped_by_a_program_that_did_not_start_them(tmp_path: Path) -> None:
     servers = [RedisServer(tmp_path / name).start() for name in ("one", "two")]
     servers[0].pause()
     assert stop_all(tmp_path) == ["one", "two"]

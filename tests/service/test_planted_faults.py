@@ -61,7 +61,7 @@ def test_the_documentation_lists_every_fault() -> None:
 
 @pytest.mark.parametrize(("fault", "forgets"), _ALL, ids=[f"{fault.__name__}-{forgets}" for fault, forgets in _ALL])
 def test_the_simulation_notices(fault: Fault, forgets: Forgets, monkeypatch: Patch) -> None:
-    assert _first_noticed(fault, forgets, monkeypatch) is not None, f"nobody noticed {fault.__name__}"
+    assert _first_noticed(fault, forgets, monkeypatch) is not None, f"no simulation noticed {fault.__name__}"
 
 
 def _first_noticed(fault: Fault, forgets: Forgets, monkeypatch: Patch) -> int | None:

@@ -157,7 +157,7 @@ def test_promise_6_bad_input_costs_a_dead_letter_with_its_bytes_and_the_rest_goe
     assert service.dead[-1].value == b"no envelope"
 
 
-def test_promise_6_a_handler_that_fails_delays_its_unit_and_nobody_else(new_service: NewService) -> None:
+def test_promise_6_a_handler_that_fails_delays_its_unit_and_no_other(new_service: NewService) -> None:
     service = new_service()
     service.handler.away_until["slow#A#1"] = BEGINNING + 2_000
     service.handler.never.add("broken#A#1")

@@ -22,7 +22,7 @@ def test_the_documentation_lists_every_fault_with_the_seed_that_notices_it() -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED, ids=[each.name for each in PLANTED])
 def test_the_simulation_notices(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _find_noticing(planted, monkeypatch) is not None, f"nobody noticed {planted.name}"
+    assert _find_noticing(planted, monkeypatch) is not None, f"no simulated run noticed {planted.name}"
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ class World:
         """Remove the member from the group, as if it had been silent for a session."""
         if member in self.broker.group.members:
             self.broker.group.remove(member)
-            self.injected_faults.note("somebody is thrown out of the group")
+            self.injected_faults.note("a worker is thrown out of the group")
 
     def keep_backup(self) -> None:
         """Keep the state to which `forget` goes back."""

@@ -25,7 +25,7 @@ def test_a_running_service_is_in_the_state_it_says(state):
     assert state_of(said(state), NOW, is_running=True) == state
 
 
-def test_whatever_it_said_last_it_is_not_running_when_nobody_holds_its_directory():
+def test_whatever_it_said_last_it_is_not_running_when_no_process_holds_its_directory():
     assert state_of(said(), NOW, is_running=False) == "not running"
     assert state_of(None, NOW, is_running=False) == "not running"
 

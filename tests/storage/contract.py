@@ -442,7 +442,7 @@ class StorageContract:
         assert store.load(["a"]) == {}
         assert other.load(["a", "b"]).keys() == {"a", "b"}
 
-    def test_units_of_partitions_that_nobody_owns_stay(self, harness, storage, store):
+    def test_units_of_partitions_without_an_owner_stay(self, harness, storage, store):
         put(store, idle("a"), waiting("b"))
         storage.close()
         other = harness.make()

@@ -346,7 +346,7 @@ def test_the_same_call_again_after_any_failure_loses_nothing_and_doubles_nothing
         check(settings)
 
 
-def test_a_producer_that_appends_at_every_moment_is_in_nobodys_way(settings, new_files):
+def test_a_producer_that_appends_at_every_moment_disturbs_no_requeue(settings, new_files):
     class Busy(new_files):
         def produce(self):
             append(settings, FRESH)

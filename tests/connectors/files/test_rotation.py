@@ -99,12 +99,12 @@ def test_a_name_is_given_once_though_its_file_was_taken_away(settings, notificat
     assert [each.number for each in find_rotated(notifications)] == [3]
 
 
-def test_a_name_that_is_there_is_not_taken_though_nobody_remembers_it(settings, notifications, positions):
+def test_a_name_of_a_file_that_exists_is_not_taken_even_if_the_positions_were_lost(settings, notifications, positions):
     publish(reopened(settings), 1)
-    rotated_path(notifications, 7).write_bytes(b"somebody's\n")
+    rotated_path(notifications, 7).write_bytes(b"another's\n")
     positions.unlink()
     publish(reopened(settings), 2)
-    assert rotated_path(notifications, 7).read_bytes() == b"somebody's\n"
+    assert rotated_path(notifications, 7).read_bytes() == b"another's\n"
     assert numbers(rotated_path(notifications, 8)) == [1]
 
 
@@ -118,7 +118,7 @@ def test_only_so_many_notifications_are_kept_and_all_dead_letters(settings, noti
     assert all_numbers(settings.out_directory / "dead-letters.jsonl") == [2, 4, 6, 8, 10]
 
 
-def test_what_cannot_be_deleted_holds_nobody_up(settings, notifications, caplog):
+def test_a_rotated_file_that_cannot_be_deleted_delays_nothing(settings, notifications, caplog):
     class Sticky(SystemFiles):
         def unlink(self, path):
             raise PermissionError(errno.EPERM, "Operation not permitted")

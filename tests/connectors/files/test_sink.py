@@ -358,7 +358,7 @@ def test_after_a_power_cut_the_position_is_one_that_was_written(settings, reopen
         assert reopen().position(P0) == Position(10, metadata)
 
 
-def test_lines_that_somebody_else_appends_are_kept(transport, notifications):
+def test_lines_that_another_program_appends_are_kept(transport, notifications):
     transport.publish([output(output_record(1))])
     with notifications.open("ab") as file:
         file.write(b'{"number":"T-1#9"}\n')

@@ -163,7 +163,7 @@ def test_of_two_people_at_once_the_one_who_came_later_orders_and_the_other_is_re
     assert aside.states()[number] == "requeued"
 
 
-def test_an_outcome_that_nobody_answered_for_is_found_out_by_the_next_order(
+def test_an_outcome_whose_answer_was_lost_is_found_out_by_the_next_order(
     aside: PausedPartitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (number,) = aside.put(b"1")

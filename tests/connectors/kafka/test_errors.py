@@ -38,7 +38,7 @@ def test_everything_else_may_go_away(error: errors.KafkaError) -> None:
 @pytest.mark.parametrize(
     "error", [errors.SaslAuthenticationFailedError("no"), errors.KafkaConnectionError("socket disconnected")]
 )
-def test_whoever_is_not_let_in_waits_and_is_told_where_to_look(error: errors.KafkaError) -> None:
+def test_a_client_that_is_not_let_in_waits_and_is_told_where_to_look(error: errors.KafkaError) -> None:
     away = to_transport_error("the brokers", error)
     assert isinstance(away, TransportUnavailable)
     assert "check security.protocol, sasl.mechanism, sasl.username and sasl.password" in str(away)

@@ -8,7 +8,7 @@ from connectors.kafka.core.fencing import Committed, Fencing, Membership, Snapsh
 from domain.record import Partition
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
-HERE, MOVED = Committed(3, "ours"), Committed(4, "somebody's")
+HERE, MOVED = Committed(3, "ours"), Committed(4, "another's")
 
 
 def group(generation: int, *assigned: Partition) -> Snapshot:
@@ -56,7 +56,7 @@ def test_a_new_generation_makes_every_partition_suspect() -> None:
     assert not fencing.is_readable(P0)
 
 
-def test_a_suspect_whose_position_nobody_moved_is_ours_again() -> None:
+def test_a_suspect_whose_position_was_not_moved_is_ours_again() -> None:
     fencing = holding(P0, P1)
     fencing.note_group(group(2, P0, P1), set())
     assert fencing.compare(P0, HERE)
@@ -108,7 +108,7 @@ def test_what_was_taken_away_and_given_back_between_two_looks_is_left_out_once()
     assert fencing.assignment() == [P0]
 
 
-def test_what_is_assigned_to_somebody_else_is_forgotten() -> None:
+def test_what_is_assigned_to_another_worker_is_forgotten() -> None:
     fencing = holding(P0, P1)
     fencing.note_group(group(2, P1), set())
     assert fencing.assignment() == [P1]
@@ -118,7 +118,7 @@ def test_what_is_assigned_to_somebody_else_is_forgotten() -> None:
     assert not fencing.is_known(P0)
 
 
-def test_a_position_that_was_none_and_is_none_still_is_nobody_elses() -> None:
+def test_a_position_that_was_none_and_is_still_none_is_not_another_workers() -> None:
     fencing = Fencing()
     fencing.note_group(group(1, P0), set())
     fencing.note_position(P0, None)
@@ -147,7 +147,7 @@ class AnySimulatedRun(RuleBasedStateMachine):
         self.fencing.note_group(group(self.generation, *assigned), disturbed)
 
     @rule(partition=partitions)
-    def somebody_moves(self, partition: Partition) -> None:
+    def another_worker_moves(self, partition: Partition) -> None:
         self.moves[partition] += 1
 
     @precondition(lambda self: self.fencing.snapshot is not None)

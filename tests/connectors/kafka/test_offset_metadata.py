@@ -25,12 +25,12 @@ def test_any_text_comes_back_as_it_was(topic_id: UUID, partitions: int, text: st
 
 
 @given(st.text())
-def test_anything_that_another_program_wrote_is_nobodys(text: str) -> None:
+def test_anything_that_another_program_wrote_is_not_read_as_ours(text: str) -> None:
     assert find_metadata(text, "t-0") is None or text.startswith("resequencer/1 ")
 
 
 @given(st.text(alphabet="resequencer/ 12AZaz_-09éx\n\x00", max_size=60), st.integers(0, 60), st.binary(max_size=5))
-def test_what_is_forged_or_damaged_is_nobodys_or_refused(text: str, at: int, damage: bytes) -> None:
+def test_what_is_forged_or_damaged_is_not_read_as_ours_or_is_refused(text: str, at: int, damage: bytes) -> None:
     whole = OffsetMetadata(TOPIC, 4, text).encode("t-0")
     forged = whole[:at] + damage.decode("latin-1") + whole[at + len(damage) :]
     with suppress(TransportRefused):

@@ -68,7 +68,7 @@ def test_nothing_is_committed_when_a_partition_goes(stage: KafkaStage) -> None:
     assert sorted(two.values()) == [b"a", b"b"]
 
 
-def test_a_partition_that_nobody_else_had_is_kept_through_a_rebalance(stage: KafkaStage) -> None:
+def test_a_partition_that_no_other_worker_had_is_kept_through_a_rebalance(stage: KafkaStage) -> None:
     stage.send(b"a")
     stage.send(b"b", partition=1)
     one = stage.worker()
@@ -82,7 +82,7 @@ def test_a_partition_that_nobody_else_had_is_kept_through_a_rebalance(stage: Kaf
     assert sorted(one.values()) == [b"a", b"b", b"c"]
 
 
-def test_a_partition_that_somebody_had_in_between_is_left_out_once_and_taken_over_anew(stage: KafkaStage) -> None:
+def test_a_partition_that_another_worker_had_in_between_is_left_out_once_and_taken_over_anew(stage: KafkaStage) -> None:
     first, second = stage.partitions
     stage.send(b"a", b"b", b"c")
     stalled = stage.worker(consumer=STALLED)
@@ -96,19 +96,19 @@ def test_a_partition_that_somebody_had_in_between_is_left_out_once_and_taken_ove
     assert stalled.taken_over.count(first) == 2
 
 
-def test_a_position_that_somebody_moved_is_noticed_with_the_next_generation(stage: KafkaStage) -> None:
+def test_a_position_that_another_worker_moved_is_noticed_with_the_next_generation(stage: KafkaStage) -> None:
     first, second = stage.partitions
     stage.send(b"a", b"b")
     worker = stage.worker()
     stage.poll_until(lambda: len(worker.records) == 2, "both records", worker)
-    stage.set_position(first, 1, "somebody's")
+    stage.set_position(first, 1, "another's")
     stage.rebalance(worker)
     stage.poll_until(lambda: len(worker.records) > 2, "what lies behind the position", worker)
     assert worker.values() == [b"a", b"b", b"b"]
     assert worker.taken_over == [first, second, first]
 
 
-def test_whoever_was_thrown_out_publishes_nothing(stage: KafkaStage) -> None:
+def test_a_worker_that_was_thrown_out_publishes_nothing(stage: KafkaStage) -> None:
     first, second = stage.partitions
     stalled = stage.worker(consumer=STALLED)
     stage.settle(stalled)

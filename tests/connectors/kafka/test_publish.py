@@ -114,14 +114,14 @@ def test_of_a_commit_that_never_arrived_it_is_told_that_nothing_left(stage: Kafk
     assert values_of(stage.outputs()) == [b"a", b"b"]
 
 
-def test_an_outcome_that_somebody_else_has_moved_beyond_costs_the_partition(stage: KafkaStage) -> None:
+def test_an_outcome_that_another_worker_has_moved_beyond_costs_the_partition(stage: KafkaStage) -> None:
     first, second = stage.partitions
     worker = stage.worker()
     stage.settle(worker)
 
     def overtaken(commit: Callable[[], None]) -> None:
         commit()
-        stage.set_position(first, 1, "somebody's")
+        stage.set_position(first, 1, "another's")
         raise KafkaTimeoutError("planted: its answer was lost")
 
     stage.send(b"a", b"b")

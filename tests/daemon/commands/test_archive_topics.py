@@ -22,7 +22,7 @@ class Failing:
         self.records += self._left.pop(0)
         if not self._left:
             self._stop.is_over = True
-        raise TransportUnavailable("the brokers: nobody answers")
+        raise TransportUnavailable("the brokers: no answer")
 
 
 class Done:
@@ -46,10 +46,10 @@ class Waitless(StopSignal):
 def test_brokers_that_are_away_are_told_of_once_and_again_once_they_were_back(capsys: pytest.CaptureFixture[str]) -> None:
     stop = Waitless()
     _go_on(Failing(stop, 0, 0, 0), stop)
-    assert capsys.readouterr().out == "waiting: the brokers: nobody answers\n"
+    assert capsys.readouterr().out == "waiting: the brokers: no answer\n"
     stop = Waitless()
     _go_on(Failing(stop, 0, 0, 7, 0), stop)
-    assert capsys.readouterr().out == 2 * "waiting: the brokers: nobody answers\n"
+    assert capsys.readouterr().out == 2 * "waiting: the brokers: no answer\n"
 
 
 @pytest.mark.parametrize("as_json", [True, False])

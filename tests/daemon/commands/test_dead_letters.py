@@ -125,7 +125,7 @@ def test_the_list_can_be_narrowed(store):
     assert numbers("--since", "2026-03-29T01:00+01:00") == [3]
     assert numbers("--state", "discarded") == [3]
     assert numbers("--unit", "uow-b", "--state", "new") == [1]
-    assert numbers("--unit", "nobody") == []
+    assert numbers("--unit", "unknown") == []
 
 
 def test_nothing_set_aside_is_an_empty_list_and_makes_nothing(store, tmp_path):

@@ -67,7 +67,7 @@ def test_what_left_in_the_order_of_the_story_agrees(in_sequence):
     assert agrees(telling, Output(ids(1, 2, 3, 4), ()))
 
 
-def test_an_event_that_notifies_nobody_is_no_disagreement(in_sequence):
+def test_an_event_that_makes_no_notification_is_no_disagreement(in_sequence):
     telling = tell(arrivals(4, 2, 1, 3), in_sequence)
     assert agrees(telling, Output(ids(1, 3, 4), ()))
 

@@ -44,7 +44,7 @@ def test_a_longer_process_id_leaves_nothing_of_itself(tmp_path):
     assert find_holder(tmp_path) == str(os.getpid())
 
 
-def test_nobody_holds_what_does_not_exist_and_asking_creates_nothing(tmp_path):
+def test_a_directory_that_does_not_exist_has_no_holder_and_asking_creates_nothing(tmp_path):
     assert find_holder(tmp_path / "nowhere") is None
     (tmp_path / "file").touch()
     assert find_holder(tmp_path / "file") is None
@@ -57,7 +57,7 @@ def test_asking_leaves_it_free(tmp_path):
     RunLock(tmp_path).acquire()
 
 
-def test_somebody_who_is_just_asking_is_not_taken_for_a_service(tmp_path, monkeypatch):
+def test_a_process_that_only_asks_is_not_taken_for_a_service(tmp_path, monkeypatch):
     asking = os.open(tmp_path / NAME, os.O_RDWR | os.O_CREAT)
     fcntl.flock(asking, fcntl.LOCK_SH)
     monkeypatch.setattr(run_lock, "sleep", lambda _: fcntl.flock(asking, fcntl.LOCK_UN))

@@ -32,7 +32,7 @@ def test_a_full_log_is_renamed_and_a_new_one_begun(tmp_path, monkeypatch):
     assert (tmp_path / "service.log").read_text().splitlines()[-1].startswith("line 99 ")
 
 
-def test_a_log_without_room_stops_nobody(tmp_path, capfd):
+def test_a_log_without_room_raises_no_error(tmp_path, capfd):
     (tmp_path / "service.log").symlink_to("/dev/full")
     ServiceLog(tmp_path, Logging(LogFormat.TEXT, "info")).write(b"lost\n")
     assert capfd.readouterr().err == ""

@@ -176,7 +176,7 @@ def test_a_second_signal_ends_those_at_once_that_still_drain(new_service):
     service = new_service("drain(); slot and select.select([], [], [], 60)")
     assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM, signal.SIGTERM) is ExitCode.NOT_SO
     assert service.supervisor is not None
-    assert not service.supervisor._is_late, "nobody waited for the 30 s"
+    assert not service.supervisor._is_late, "it did not wait for the 30 s"
 
 
 def test_who_does_not_end_in_time_is_killed(new_service, monkeypatch):
@@ -204,7 +204,7 @@ def test_the_only_worker_is_called_so_and_its_lines_stay_as_they_are(new_service
     assert "begun 2\n" in service.log
 
 
-def test_last_words_without_a_newline_are_kept_and_who_inherits_the_log_holds_nobody_up(new_service):
+def test_last_words_without_a_newline_are_kept_and_a_process_that_inherits_the_log_delays_nothing(new_service):
     run = """
 if run == 1:
     if os.fork() == 0:

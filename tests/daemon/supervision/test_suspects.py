@@ -22,7 +22,7 @@ def suspects(tmp_path):
     return Suspects(tmp_path)
 
 
-def test_nobody_is_suspected_before_the_first_death(suspects, tmp_path):
+def test_no_envelope_is_suspected_before_the_first_death(suspects, tmp_path):
     assert suspects.find_all() == {}
     assert list(tmp_path.iterdir()) == []
 
@@ -62,7 +62,7 @@ def test_a_count_that_finds_no_room_is_said_and_is_none(suspects, monkeypatch, c
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"topic": 1}'])
-def test_a_file_that_cannot_be_read_accuses_nobody(suspects, tmp_path, content):
+def test_a_file_that_cannot_be_read_accuses_no_envelope(suspects, tmp_path, content):
     suspects.count(held(), "died")
     (tmp_path / "suspects" / "T-0@17.json").write_bytes(content)
     assert suspects.find_all() == {}

@@ -122,7 +122,7 @@ payment-status-notification {
   transport = file // like the other
   resequencer { strategy = FULL_PAIN001_AND_CUSTOM_DATA, custom-data-keys = ['BusinessData'], custom-data-keys += "Other" }
   resequencer.processing-timeout = 1500ms
-  resequencer.stash-limit { envelopes-per-unit = ${?HOME_OF_NOBODY}
+  resequencer.stash-limit { envelopes-per-unit = ${?HOME_THAT_IS_NOT_SET}
     bytes-per-worker = 64M }
   storage.embedded.file = ${?HOME}"/state.db" # a comment
   storage { redis.url = \"\"\"redis://user:pass@host:6379/0\"\"\" }

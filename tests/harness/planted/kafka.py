@@ -38,10 +38,10 @@ def _do_not_look_again(patch: Patch) -> None:
 def generation_minus_one_accepted(patch: Patch) -> None:
     """A transaction names no generation, like that of a removed member, and the brokers accept its offsets."""
 
-    def nobody(group_id: str, _: Membership) -> ConsumerGroupMetadata:
+    def without_generation(group_id: str, _: Membership) -> ConsumerGroupMetadata:
         return ConsumerGroupMetadata(group_id, -1, "", None)
 
-    patch.setattr("connectors.kafka.publisher.as_group_metadata", nobody)
+    patch.setattr("connectors.kafka.publisher.as_group_metadata", without_generation)
 
 
 def snapshot_in_mid_rebalance(patch: Patch) -> None:

@@ -100,10 +100,10 @@ def _change_content(lines: list[Line]) -> str:
 
 def _invent(lines: list[Line]) -> str:
     line = _copy(lines[_pick(lines)])
-    line["key"] = "uow-nobody"
+    line["key"] = "uow-invented"
     line["headers"]["notification-id"] = "A" * 32
     lines.append(line)
-    return "uow-nobody"
+    return "uow-invented"
 
 
 def _invent_in_a_unit(lines: list[Line]) -> str:

@@ -34,7 +34,7 @@ def test_a_record_was_read_before_anything_was_made_of_a_later_one():
     assert timing.find_waited_ms(0, 3) == 20_000
 
 
-def test_of_the_last_record_and_of_an_unknown_partition_nobody_knows():
+def test_the_wait_of_the_last_record_and_of_an_unknown_partition_is_unknown():
     timing = Timing([Made(0, 1, 5_000, 5_000)], {0: 1_024})
     assert timing.find_waited_ms(0, 1) is None
     assert timing.find_waited_ms(7, 1) is None

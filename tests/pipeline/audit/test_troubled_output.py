@@ -90,7 +90,7 @@ def test_of_an_output_whose_beginning_is_gone_nothing_is_said(tmp_path):
         audited.findings()
 
 
-def test_without_positions_nobody_knows_what_had_to_be_there(tmp_path):
+def test_without_positions_it_is_unknown_what_had_to_be_there(tmp_path):
     audited = AuditedService(tmp_path)
     audited.live()
     (tmp_path / "out" / "positions.json").write_bytes(b"{")

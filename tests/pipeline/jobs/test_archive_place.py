@@ -55,6 +55,6 @@ def test_a_file_system_that_fails_is_told_by_the_archive(place: Place) -> None:
         place.read("nowhere")
 
 
-def test_a_file_system_that_nobody_knows_is_refused(spark: SparkSession) -> None:
+def test_a_file_system_that_spark_does_not_know_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ArchiveUnavailable, match="nowhere"):
         Place(spark, "nowhere://host/path")

@@ -119,7 +119,7 @@ def test_going_on_it_takes_what_comes_and_a_second_one_is_refused(topics: Archiv
     topics.assert_archived()
 
 
-def test_small_batches_become_one_under_whoever_reads_them(topics: ArchivedTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_batches_become_one_while_a_program_reads_them(topics: ArchivedTopics, monkeypatch: pytest.MonkeyPatch) -> None:
     source = topics.stage.topics.input
     topics.stage.send(*(b"%d" % number for number in range(30)))
     topics.stage.set_position(topics.stage.partitions[0], 30)
@@ -162,7 +162,7 @@ def test_a_compaction_does_not_cover_up_that_a_file_is_gone(topics: ArchivedTopi
         topics.compact()
 
 
-def test_a_batch_that_is_gone_is_noticed_by_whoever_reads(topics: ArchivedTopics) -> None:
+def test_a_batch_that_is_gone_is_noticed_by_each_reader(topics: ArchivedTopics) -> None:
     topics.stage.send(*(b"%d" % number for number in range(20)))
     topics.archive(batch_records=10)
     archive = Archive(topics.spark, topics.location)
@@ -173,7 +173,7 @@ def test_a_batch_that_is_gone_is_noticed_by_whoever_reads(topics: ArchivedTopics
         topics.archive()
 
 
-def test_a_file_that_is_gone_is_noticed_by_whoever_reads(topics: ArchivedTopics, tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_noticed_by_each_reader(topics: ArchivedTopics, tmp_path: Path) -> None:
     source = topics.stage.topics.input
     topics.stage.send(*(b"%d" % number for number in range(20)))
     topics.archive(batch_records=10)

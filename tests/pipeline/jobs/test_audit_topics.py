@@ -67,7 +67,7 @@ def planted(stage: KafkaStage) -> str:
             value=records[changed[1]].value.replace(b'"OrgnlMsgId":"', b'"OrgnlMsgId":"X')
         )
         records[renamed[1]] = with_header(records[renamed[1]], "event-name", b"PaymentForgotten")
-        records.append(with_header(records[orphan[0]], "notification-id", b"A" * 32)._replace(key=b"nobody"))
+        records.append(with_header(records[orphan[0]], "notification-id", b"A" * 32)._replace(key=b"unknown"))
         records.append(records[doubled[0]])
         del records[lost[1]]
         return records

@@ -95,7 +95,7 @@ def test_an_entitys_own_row_counts_before_that_of_any(entity: str | None, status
     assert said.get("StsRsnInf", [{}])[0].get("AddtlInf") == information
 
 
-def test_a_suppressed_event_and_one_without_a_row_notify_nobody_and_are_counted() -> None:
+def test_a_suppressed_event_and_one_without_a_row_make_no_notification_and_are_counted() -> None:
     made = handled(payment(), ("PaymentReceived", FLOW, None), ("Unheard", FLOW, None), (None, None, None))
     assert made == Handled((), unmatched=2, suppressed=1)
 
@@ -205,7 +205,7 @@ def test_a_status_that_the_customer_does_not_want_is_suppressed() -> None:
 
 
 def test_a_customer_is_found_by_the_account_where_the_party_is_unknown() -> None:
-    data = payment({"DbtrAcct": {"Id": {"IBAN": IBAN}}}, header={"InitgPty": {"Nm": "Somebody"}})
+    data = payment({"DbtrAcct": {"Id": {"IBAN": IBAN}}}, header={"InitgPty": {"Nm": "Another"}})
     headers = headers_of(handled(data, ("PaymentAccepted", FLOW, None), customers=BY_ACCOUNT))
     assert headers["channel"] == "push"
     assert "language" not in headers
@@ -234,13 +234,13 @@ def test_any_lookup_is_asked_by_its_name_and_the_parts_of_its_key() -> None:
 
 
 def test_a_target_type_with_a_parameter_lookups_gets_those_of_the_version_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("somebodys_targets")
+    module = ModuleType("users_targets")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     vars(module)["desk"] = lambda _, lookups: json.dumps(lookups.find("desks", "Flow")).encode()
     first, second = (
         Lookups(Tables(notification_settings=SETTINGS_ROWS, desks={("Flow",): [name]})) for name in ("first", "second")
     )
-    handler = make_handler(HandlerSettings("somebodys_targets:desk"), first)
+    handler = make_handler(HandlerSettings("users_targets:desk"), first)
     events = envelope_of(("PaymentAccepted", FLOW, None))
     for each, expected in ((handler, b'["first"]'), (handler.with_lookups(second), b'["second"]')):
         assert each.handle(events, payment(), UNMARKED, NOW).notifications[0].value == expected

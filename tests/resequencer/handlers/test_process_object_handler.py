@@ -39,7 +39,7 @@ def test_the_message_id_is_the_notification_id(
     assert dict(notification.headers)["notification-id"].decode() == notification.notification_id
 
 
-def test_an_event_without_a_row_notifies_nobody_is_counted_and_keeps_its_index(
+def test_an_event_without_a_row_makes_no_notification_is_counted_and_keeps_its_index(
     handle: Callable[..., Handled], envelope: Callable[..., Any], data_of: Callable[..., Any]
 ) -> None:
     came = envelope(

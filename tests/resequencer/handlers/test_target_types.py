@@ -65,7 +65,7 @@ def shouting(mapping: dict[str, Any]) -> bytes:
 
 @pytest.fixture
 def user_module(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    module = ModuleType("somebodys_targets")
+    module = ModuleType("users_targets")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return module  # type: ignore[return-value]
 
@@ -120,26 +120,26 @@ def test_a_callable_gets_the_produced_report_as_plain_objects_that_it_may_change
     value_of: Callable[..., bytes], user_module: ModuleType
 ) -> None:
     user_module.shouting = shouting  # type: ignore[attr-defined]
-    assert value_of("somebodys_targets:shouting") == value_of("somebodys_targets:shouting") == b"ACCP!"
+    assert value_of("users_targets:shouting") == value_of("users_targets:shouting") == b"ACCP!"
 
 
 def test_a_callable_may_be_an_attribute_of_an_attribute(value_of: Callable[..., bytes], user_module: ModuleType) -> None:
     user_module.holder = ModuleType("holder")  # type: ignore[attr-defined]
     user_module.holder.render = lambda mapping: b"held"
-    assert value_of("somebodys_targets:holder.render") == b"held"
+    assert value_of("users_targets:holder.render") == b"held"
 
 
 def test_the_transient_error_of_a_callable_passes_as_it_is(value_of: Callable[..., bytes], user_module: ModuleType) -> None:
     user_module.fail = raising(Unavailable("asleep"))  # type: ignore[attr-defined]
     with pytest.raises(Unavailable, match="asleep"):
-        value_of("somebodys_targets:fail")
+        value_of("users_targets:fail")
 
 
 def test_the_permanent_error_of_a_callable_passes_as_it_is(value_of: Callable[..., bytes], user_module: ModuleType) -> None:
     error = PermanentError("never")
     user_module.fail = raising(error)  # type: ignore[attr-defined]
     with pytest.raises(PermanentError) as raised:
-        value_of("somebodys_targets:fail")
+        value_of("users_targets:fail")
     assert raised.value is error
 
 
@@ -149,7 +149,7 @@ def test_a_permanent_error_of_the_users_own_says_no_reason_but_its_text(
     """The reasons of dead letters are ours."""
     user_module.fail = raising(Rejected("no such customer"))  # type: ignore[attr-defined]
     with pytest.raises(PermanentError, match="rejected: no such customer") as raised:
-        value_of("somebodys_targets:fail")
+        value_of("users_targets:fail")
     assert raised.value.reason is DeadLetterReason.HANDLER_FAILED
 
 
@@ -172,14 +172,14 @@ def test_any_other_error_of_a_callable_is_permanent_and_names_both(
 ) -> None:
     user_module.fail = raising(error)  # type: ignore[attr-defined]
     with pytest.raises(PermanentError) as raised:
-        value_of("somebodys_targets:fail")
-    assert str(raised.value) == f"somebodys_targets:fail raised {type(error).__name__}: {error}"
+        value_of("users_targets:fail")
+    assert str(raised.value) == f"users_targets:fail raised {type(error).__name__}: {error}"
 
 
 def test_of_an_error_of_a_callable_only_the_beginning_is_told(value_of: Callable[..., bytes], user_module: ModuleType) -> None:
     user_module.fail = raising(ValueError("x" * 10_000_000))  # type: ignore[attr-defined]
     with pytest.raises(PermanentError) as raised:
-        value_of("somebodys_targets:fail")
+        value_of("users_targets:fail")
     assert len(str(raised.value)) < 2_000
 
 
@@ -187,21 +187,21 @@ def test_an_error_of_a_callable_whose_text_cannot_be_had_is_permanent(
     value_of: Callable[..., bytes], user_module: ModuleType
 ) -> None:
     user_module.fail = raising(Wordless())  # type: ignore[attr-defined]
-    with pytest.raises(PermanentError, match="somebodys_targets:fail raised Wordless"):
-        value_of("somebodys_targets:fail")
+    with pytest.raises(PermanentError, match="users_targets:fail raised Wordless"):
+        value_of("users_targets:fail")
 
 
 def test_an_interrupt_is_no_error_of_a_callable(value_of: Callable[..., bytes], user_module: ModuleType) -> None:
     user_module.fail = raising(KeyboardInterrupt())  # type: ignore[attr-defined]
     with pytest.raises(KeyboardInterrupt):
-        value_of("somebodys_targets:fail")
+        value_of("users_targets:fail")
 
 
 def test_what_a_callable_returns_is_plain_bytes_for_nothing_else_can_be_stored(
     value_of: Callable[..., bytes], user_module: ModuleType
 ) -> None:
     user_module.make = lambda mapping: Text(b"a message")  # type: ignore[attr-defined]
-    value = value_of("somebodys_targets:make")
+    value = value_of("users_targets:make")
     assert (type(value), value) == (bytes, b"a message")
 
 
@@ -210,8 +210,8 @@ def test_a_result_that_is_no_bytes_is_a_permanent_error(
     result: Any, value_of: Callable[..., bytes], user_module: ModuleType
 ) -> None:
     user_module.make = lambda mapping: result  # type: ignore[attr-defined]
-    with pytest.raises(PermanentError, match=f"somebodys_targets:make returned {type(result).__name__} instead of bytes"):
-        value_of("somebodys_targets:make")
+    with pytest.raises(PermanentError, match=f"users_targets:make returned {type(result).__name__} instead of bytes"):
+        value_of("users_targets:make")
 
 
 def test_data_that_cannot_be_decoded_for_a_callable_is_a_permanent_error(
@@ -219,8 +219,8 @@ def test_data_that_cannot_be_decoded_for_a_callable_is_a_permanent_error(
 ) -> None:
     user_module.shouting = shouting  # type: ignore[attr-defined]
     for body in (b"{", b"[" * 5_000 + b"]" * 5_000):
-        with pytest.raises(PermanentError, match="the payment data for somebodys_targets:shouting cannot be read"):
-            value_of("somebodys_targets:shouting", PaymentData(custom=(("BusinessData", body),)))
+        with pytest.raises(PermanentError, match="the payment data for users_targets:shouting cannot be read"):
+            value_of("users_targets:shouting", PaymentData(custom=(("BusinessData", body),)))
 
 
 @pytest.mark.parametrize(

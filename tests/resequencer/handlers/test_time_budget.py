@@ -73,7 +73,7 @@ def test_others_are_called_as_soon_as_there_is_time_again(slow: Slow, call: Any)
 
 
 @pytest.mark.parametrize("error", [None, PermanentError("no")])
-def test_what_takes_long_for_another_reason_is_nobodys_to_spare(error: Exception | None, slow: Slow, call: Any) -> None:
+def test_what_takes_long_for_another_reason_is_called_each_time(error: Exception | None, slow: Slow, call: Any) -> None:
     slow.takes_ms, slow.error = 60_000, error
     for _ in range(10):
         if error is None:
@@ -84,7 +84,7 @@ def test_what_takes_long_for_another_reason_is_nobodys_to_spare(error: Exception
     assert slow.calls == 10
 
 
-def test_a_clock_that_was_set_back_makes_nobody_wait_for_long(slow: Slow, call: Any) -> None:
+def test_a_clock_that_was_set_back_delays_no_call_for_long(slow: Slow, call: Any) -> None:
     slow.takes_ms = 3_000
     calls_in(slow, call, 1, every_ms=1)
     slow.at -= 10_000_000

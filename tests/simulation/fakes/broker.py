@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafka import errors
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
-NOBODY = ""
+NO_MEMBER = ""
 
 
 class Stored(NamedTuple):
@@ -88,7 +88,7 @@ class Group:
 
     def check(self, group: ConsumerGroupMetadata) -> None:
         """Raise CommitFailedError if the group refuses offsets from a member with this metadata."""
-        if group.generation_id < 0 and group.member_id == NOBODY:
+        if group.generation_id < 0 and group.member_id == NO_MEMBER:
             return
         if group.member_id not in self.members or group.generation_id != self.generation:
             raise errors.CommitFailedError(f"generation {group.generation_id} of {group.member_id}: it is {self.generation}")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafka import errors
 from kafka.structs import ConsumerGroupMetadata, MemberState, OffsetAndMetadata, TopicPartition
-from simulation.fakes.broker import NOBODY, FakeBroker, Stored
+from simulation.fakes.broker import NO_MEMBER, FakeBroker, Stored
 
 Answer = TypeVar("Answer")
 
@@ -49,7 +49,7 @@ class FakeConsumer:
         self._line = line
         self._is_stable = options.get("isolation_level") == "read_committed"
         self._listener: Any = None
-        self._member = NOBODY
+        self._member = NO_MEMBER
         self._generation = -1
         self._state = MemberState.UNJOINED
         self._assigned: frozenset[TopicPartition] = frozenset()
@@ -88,9 +88,9 @@ class FakeConsumer:
         return ConsumerGroupMetadata("group", self._generation, self._member, None, self._state)
 
     def close(self, **_: Any) -> None:
-        if self._member != NOBODY:
+        if self._member != NO_MEMBER:
             self._broker.group.remove(self._member)
-            self._member = NOBODY
+            self._member = NO_MEMBER
 
     def hear(self) -> None:
         """Learn what the client's own thread learns between two polls: that it was removed, or that its join was answered.
@@ -98,7 +98,7 @@ class FakeConsumer:
         Callbacks wait for the next poll.
         """
         known = self._broker.group.members.get(self._member)
-        if self._member == NOBODY:
+        if self._member == NO_MEMBER:
             return
         if known is None:
             self._fall_out()
@@ -136,7 +136,7 @@ class FakeConsumer:
         self._state = MemberState.STABLE
 
     def _fall_out(self) -> None:
-        self._generation, self._member, self._state = -1, NOBODY, MemberState.UNJOINED
+        self._generation, self._member, self._state = -1, NO_MEMBER, MemberState.UNJOINED
 
     def _tell_of_the_loss(self) -> None:
         """Report the partitions as lost, as revoked, or not at all: the real client was seen to do all three.

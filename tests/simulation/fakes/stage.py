@@ -16,7 +16,7 @@ from domain.record import Headers, Partition
 from tests.connectors.kafka.stage import KafkaStage, KafkaWorker
 
 Answer = TypeVar("Answer")
-_NOBODY = ConsumerGroupMetadata("group", -1, "", None)
+_NO_MEMBER = ConsumerGroupMetadata("group", -1, "", None)
 _ROUNDS = 200
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -97,7 +97,7 @@ class FakeStage(KafkaStage):
     ) -> Iterator[None]:
         name = transactional_id or uuid4().hex
         epoch = self.broker.init(name)
-        self.broker.add_offsets(name, epoch, {TopicPartition(*partition): OffsetAndMetadata(offset, metadata, -1)}, _NOBODY)
+        self.broker.add_offsets(name, epoch, {TopicPartition(*partition): OffsetAndMetadata(offset, metadata, -1)}, _NO_MEMBER)
         yield
         if not is_killed:
             self.broker.end(name, epoch, is_commit=True)

@@ -35,7 +35,7 @@ def test_garbage_of_each_kind_is_refused_for_its_reason(kind: str):
 
 
 @pytest.mark.parametrize("kind", ["no-sequence", "invalid-sequence"])
-def test_garbage_that_is_none_without_sequences_notifies_nobody(kind: str):
+def test_garbage_that_is_none_without_sequences_makes_no_notification(kind: str):
     for each in DRAWN:
         if each.kind == kind:
             envelope = decode(each, needs_sequence=False)

@@ -176,10 +176,10 @@ def test_a_second_simulation_is_appended(run: Callable):
 
 
 def test_a_line_without_its_end_is_not_lengthened(tmp_path: Path):
-    (tmp_path / "partition-0.jsonl").write_bytes(b'{"key": "somebody els')
+    (tmp_path / "partition-0.jsonl").write_bytes(b'{"key": "an unfinished')
     with pytest.raises(TransportRefused, match="no end"):
         simulate(Plan(units=5, seed=3), tmp_path, tmp_path / "expected.jsonl", lambda done, of: None, lambda ms: None)
-    assert (tmp_path / "partition-0.jsonl").read_bytes() == b'{"key": "somebody els'
+    assert (tmp_path / "partition-0.jsonl").read_bytes() == b'{"key": "an unfinished'
 
 
 def test_a_file_that_is_no_pain001_is_refused_before_anything_is_written(tmp_path: Path):

@@ -185,7 +185,7 @@ def test_what_does_not_come_is_outstanding_and_in_the_end_lost(followed: Callabl
     assert late.look().is_complete
 
 
-def test_a_unit_of_which_nobody_ever_hears_is_lost(followed: Callable):
+def test_a_unit_that_is_never_heard_of_is_lost(followed: Callable):
     part = followed()
     part.notifications.clear()
     part.write_all()
@@ -285,7 +285,7 @@ def test_it_ends_when_everything_has_come(followed: Callable):
     assert len(looks) == 76
 
 
-def test_whoever_is_behind_does_not_pause(followed: Callable, monkeypatch: pytest.MonkeyPatch):
+def test_a_verification_that_is_behind_does_not_pause(followed: Callable, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(simulator.verify.following, "_AT_ONCE", 2)
     whole, time = followed(), Time()
     whole.write_all()

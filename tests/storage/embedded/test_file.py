@@ -12,7 +12,7 @@ from storage.embedded.schema import FORMAT_VERSION, create
 from storage.port import Pending, StorageRefused, StorageUnavailable, UnitChange
 from tests.storage.contract import OTHER, PARTITION, expire_all, following, idle, put, waiting
 
-NOBODY = 65_534
+UNPRIVILEGED = 65_534
 
 
 def filled(embedded):
@@ -163,14 +163,14 @@ def test_a_directory_in_the_place_of_the_file_is_refused(embedded):
 def without_roots_rights(directory: Path):
     """Drop root's rights within the context, because root may do everything.
 
-    The directory and its files then belong to the user without rights (id `NOBODY`) that the process becomes.
+    The directory and its files then belong to the user without rights (id `UNPRIVILEGED`) that the process becomes.
     """
     if os.geteuid() != 0:
         yield
         return
     for each in (directory, *directory.iterdir()):
-        os.chown(each, NOBODY, -1)
-    os.setresuid(NOBODY, NOBODY, 0)
+        os.chown(each, UNPRIVILEGED, -1)
+    os.setresuid(UNPRIVILEGED, UNPRIVILEGED, 0)
     try:
         yield
     finally:

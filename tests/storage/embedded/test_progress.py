@@ -32,7 +32,7 @@ def test_it_tells_what_the_last_commit_left_of_this_partition_alone(embedded):
     assert find_progress(embedded.file, Partition("OTHER", 0)) is None
 
 
-def test_the_owner_goes_on_as_if_nobody_had_looked(embedded):
+def test_the_owner_goes_on_as_if_the_file_had_not_been_looked_at(embedded):
     store = embedded.make().open(PARTITION)
     put(store, idle("a"))
     find_progress(embedded.file, PARTITION)

@@ -135,7 +135,7 @@ def test_a_cache_in_memory_is_used_with_a_warning(infinispan, fresh_name, caplog
     assert "it is not on disk: when the server restarts, all state is lost" in caplog.text
 
 
-def test_a_cache_that_somebody_removed_is_made_again_and_its_loss_is_noticed(infinispan, fresh_name):
+def test_a_cache_that_was_removed_is_made_again_and_its_loss_is_noticed(infinispan, fresh_name):
     name = fresh_name("removed")
     harness = harness_on(infinispan, cache=name)
     store = harness.make().open(PARTITION)

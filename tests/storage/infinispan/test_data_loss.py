@@ -230,7 +230,7 @@ def test_a_commit_cannot_be_decided_anew_while_it_may_still_count(harness):
     assert store.load(["first", "second"]).keys() == {"first"}
 
 
-def test_a_token_that_somebody_had_is_not_taken_again(harness):
+def test_a_token_of_an_earlier_owner_is_not_taken_again(harness):
     tokens = iter(["a", "a", "a", "b", "a", "b", "c"])
     opened = []
     for _ in range(3):

@@ -137,7 +137,7 @@ def test_silence_is_unavailable(error):
         raise error
 
 
-def test_a_certificate_that_nobody_signed_is_refused():
+def test_a_certificate_without_a_known_authority_is_refused():
     error = httpx.ConnectError("no")
     error.__cause__ = ssl.SSLCertVerificationError("self-signed")
     with pytest.raises(StorageRefused, match="ca-file"), translated("http://server", "GET /key"):

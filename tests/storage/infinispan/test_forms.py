@@ -98,7 +98,7 @@ def test_a_newer_format_is_refused_with_the_remedy(monkeypatch):
 
 def test_what_another_program_wrote_is_refused_with_the_remedy():
     with pytest.raises(StorageRefused, match="use a separate cache"):
-        joined(Kind.PAGE, "it", b"something of somebody else's", _no_other_part)
+        joined(Kind.PAGE, "it", b"something of another program", _no_other_part)
 
 
 @pytest.mark.parametrize("decode", [decode_segment, decode_page, decode_index_block])

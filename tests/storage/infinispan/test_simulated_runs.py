@@ -46,7 +46,7 @@ def test_units_with_the_same_fingerprint_are_told_apart(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 4))
-def test_nothing_is_left_in_the_cache_that_nobody_needs(seed):
+def test_nothing_is_left_in_the_cache_that_is_not_needed(seed):
     done = run(seed)
     assert done.owner.store._contents.page_table.head > 50
     assert done.leaked() == set()
@@ -296,4 +296,4 @@ def test_a_planted_mistake_is_noticed(fault, monkeypatch):
             return
         if seed % 4 == 0 and done.leaked():
             return
-    raise AssertionError(f"nobody noticed that {fault.__name__.replace('_', ' ')}")
+    raise AssertionError(f"no simulated run noticed that {fault.__name__.replace('_', ' ')}")

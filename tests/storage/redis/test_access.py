@@ -60,7 +60,7 @@ def test_a_namespace_that_the_user_may_not_touch_is_refused(own_redis):
 
 
 @pytest.mark.parametrize(
-    "login", [RedisLogin(), RedisLogin("app", "wrong"), RedisLogin("nobody", "secret"), RedisLogin("", "secret")]
+    "login", [RedisLogin(), RedisLogin("app", "wrong"), RedisLogin("stranger", "secret"), RedisLogin("", "secret")]
 )
 def test_a_wrong_login_is_refused_and_the_password_not_told(own_redis, login):
     own = own_redis(user="app", password="secret")

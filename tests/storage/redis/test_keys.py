@@ -59,7 +59,7 @@ def test_of_two_who_take_over_at_the_same_moment_one_has_to_try_again(redis, mon
 
 
 @pytest.mark.parametrize("part", ["header", "waiting", "pending"])
-def test_a_part_that_somebody_deleted_is_missed_at_the_next_takeover(client, keys, filled, redis, part):
+def test_a_part_that_was_deleted_is_missed_at_the_next_takeover(client, keys, filled, redis, part):
     client.delete(getattr(keys, part))
     with pytest.raises(StorageRefused, match=r"keys were deleted: .* exist; restore the server from a backup") as refused:
         redis.make().open(PARTITION)
