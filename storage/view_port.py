@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from domain.record import Partition
+from storage.marker import NOTHING_COMMITTED
 from storage.port import Header, Snapshot, Waits
 
 WaitingPortion = Sequence[tuple[str, Waits | None]]
@@ -39,6 +40,11 @@ class WaitingChanges(NamedTuple):
     marker: str
     is_whole: bool
     portions: Iterator[WaitingPortion]
+
+
+def whole_of_nothing() -> WaitingChanges:
+    """Return the changes of a partition that is gone since the marker."""
+    return WaitingChanges(NOTHING_COMMITTED, True, iter(()))
 
 
 class StorageView(Protocol):

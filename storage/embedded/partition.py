@@ -3,9 +3,11 @@
 import sqlite3
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 import msgspec
 
+from domain.clock import Instant
 from domain.record import Partition
 from storage.embedded.database import Database
 from storage.fencing import LastCommit, advanced, check_owner, is_done, succeeded
@@ -16,6 +18,11 @@ _RELEASED_PER_CALL = 1_000
 
 _History = tuple[tuple[str, int], ...]
 
+WAITS_COLUMNS = "wakes_at, kind, since, waits_for, strategy, stashed, stashed_bytes"
+_FIND_PARTITION = """
+SELECT id, token, commit_number, next_offset, highest_number, heal_offset, history, source, caught_up_ms
+FROM partitions WHERE topic = ? AND number = ?
+"""
 _UNIT_ID = "(SELECT id FROM units WHERE partition = ? AND unit = ?)"
 _CHANGE_UNIT = """
 INSERT INTO units (
@@ -39,10 +46,9 @@ _LOAD_UNIT = """
 SELECT id, state, body FROM units LEFT JOIN payment_data ON unit_id = id WHERE partition = ? AND unit = ?
 """
 _LOAD_STASH = "SELECT arrived, body FROM stash WHERE unit_id = ? ORDER BY arrived"
-_WAITING = """
-SELECT unit, wakes_at, kind, since, waits_for, strategy, stashed, stashed_bytes
-FROM units INDEXED BY waiting WHERE partition = ? AND wakes_at IS NOT NULL ORDER BY wakes_at
-"""
+_WAITING = f"""
+SELECT unit, {WAITS_COLUMNS} FROM units INDEXED BY waiting WHERE partition = ? AND wakes_at IS NOT NULL ORDER BY wakes_at
+"""  # noqa: S608
 _PENDING = "SELECT number, body FROM pending WHERE partition = ? ORDER BY number"
 _NOT_WAITING = (None,) * 7
 _OLD = """
@@ -50,22 +56,41 @@ SELECT id, unit FROM units INDEXED BY idle WHERE partition = ? AND wakes_at IS N
 """
 
 
+def find_partition(connection: sqlite3.Connection, partition: Partition) -> tuple[int, Header] | None:
+    """Return the partition's id and its header, None if it was never opened."""
+    row = connection.execute(_FIND_PARTITION, partition).fetchone()
+    if row is None:
+        return None
+    key, token, commit, next_offset, highest_number, heal_offset, history, source, caught_up_ms = row
+    known = msgspec.json.decode(history, type=_History)
+    return key, Header(token, commit, next_offset, highest_number, heal_offset, known, source, caught_up_ms)
+
+
+def find_snapshot(connection: sqlite3.Connection, key: int, unit: str) -> Snapshot | None:
+    """Return a unit of the partition with the id `key`, in the caller's transaction."""
+    row = connection.execute(_LOAD_UNIT, (key, unit.encode())).fetchone()
+    if row is None:
+        return None
+    unit_id, state, payment_data = row
+    stash = connection.execute(_LOAD_STASH, (unit_id,))
+    return Snapshot(unit, state, payment_data, tuple(StashEntry(*entry) for entry in stash))
+
+
+def waits_of(wakes_at: Instant, kind: str, since: Instant, waits_for: str, *rest: Any) -> Waits:
+    """Return the waits of a row with the columns of `WAITS_COLUMNS`."""
+    return Waits(wakes_at, WaitKind(kind), since, waits_for, *rest)
+
+
 def take(connection: sqlite3.Connection, partition: Partition, token: str) -> tuple[int, Header]:
     """Set a new owner in the caller's transaction. Return the partition's id and the new header."""
-    row = connection.execute(
-        "SELECT id, token, commit_number, next_offset, highest_number, heal_offset, history, source, caught_up_ms"
-        " FROM partitions WHERE topic = ? AND number = ?",
-        partition,
-    ).fetchone()
-    if row is None:
+    found = find_partition(connection, partition)
+    if found is None:
         header = succeeded(None, token)
         sql = "INSERT INTO partitions (topic, number, token, commit_number, highest_number, heal_offset, history)"
         cursor = connection.execute(f"{sql} VALUES (?, ?, ?, 0, 0, 0, '[]')", (*partition, token))
         assert cursor.lastrowid is not None
         return cursor.lastrowid, header
-    key, old_token, commit, next_offset, highest_number, heal_offset, history, source, caught_up_ms = row
-    known = msgspec.json.decode(history, type=_History)
-    old = Header(old_token, commit, next_offset, highest_number, heal_offset, known, source, caught_up_ms)
+    key, old = found
     header = succeeded(old, token)
     connection.execute(
         "UPDATE partitions SET token = ?, commit_number = 0, attempt = NULL, history = ? WHERE id = ?",
@@ -89,14 +114,14 @@ class EmbeddedPartitionStore:
     def load(self, units: Collection[str]) -> Mapping[str, Snapshot]:
         with self._database.reading() as connection:
             check_owner(self._last_commit(connection), self._header)
-            found = (self._find(connection, unit) for unit in units)
+            found = (find_snapshot(connection, self._key, unit) for unit in units)
             return {snapshot.unit: snapshot for snapshot in found if snapshot is not None}
 
     def waiting(self) -> Sequence[tuple[str, Waits]]:
         with self._database.reading() as connection:
             check_owner(self._last_commit(connection), self._header)
             rows = connection.execute(_WAITING, (self._key,))
-            return [(unit.decode(), Waits(wakes_at, WaitKind(kind), *rest)) for unit, wakes_at, kind, *rest in rows]
+            return [(unit.decode(), waits_of(*waits)) for unit, *waits in rows]
 
     def pending(self) -> Sequence[Pending]:
         with self._database.reading() as connection:
@@ -126,14 +151,6 @@ class EmbeddedPartitionStore:
     def _last_commit(self, connection: sqlite3.Connection) -> LastCommit:
         sql = "SELECT token, commit_number, attempt FROM partitions WHERE id = ?"
         return LastCommit(*connection.execute(sql, (self._key,)).fetchone())
-
-    def _find(self, connection: sqlite3.Connection, unit: str) -> Snapshot | None:
-        row = connection.execute(_LOAD_UNIT, (self._key, unit.encode())).fetchone()
-        if row is None:
-            return None
-        unit_id, state, payment_data = row
-        stash = connection.execute(_LOAD_STASH, (unit_id,))
-        return Snapshot(unit, state, payment_data, tuple(StashEntry(*entry) for entry in stash))
 
     def _store(self, connection: sqlite3.Connection, commit: Commit) -> None:
         key = self._key

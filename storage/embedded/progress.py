@@ -1,17 +1,12 @@
 """The progress of a partition in the embedded storage, for programs that do not own it."""
 
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
 
 from domain.record import Partition
-from storage.embedded.errors import RESTORE, translated
-from storage.embedded.schema import check_format
-from storage.port import StorageRefused
+from storage.embedded.read_only import reading
 
-_BUSY_SECONDS = 5
 _PROGRESS = "SELECT id, next_offset, highest_number FROM partitions WHERE topic = ? AND number = ? AND next_offset IS NOT NULL"
 _OLDEST_STASHED = "SELECT MIN(arrived) FROM stash JOIN units ON units.id = unit_id WHERE partition = ?"
 
@@ -36,14 +31,9 @@ def find_progress(file: Path, partition: Partition) -> Progress | None:
         StorageRefused: The file is damaged or of another format.
         StorageUnavailable: The file does not answer.
     """
-    if not file.exists():
-        return None
-    if not file.stat().st_size:
-        raise StorageRefused(str(file), f"it is empty, so it was truncated; {RESTORE}")
-    # Read-only. Otherwise closing it would copy the log of a dead service into the database before the service has checked it.
-    uri = f"file:{quote(str(file))}?mode=ro"
-    with translated(file), closing(sqlite3.connect(uri, timeout=_BUSY_SECONDS, isolation_level=None, uri=True)) as connection:
-        check_format(connection, file)
+    with reading(file) as connection:
+        if connection is None:
+            return None
         connection.execute("BEGIN")
         return _progress(connection, partition)
 

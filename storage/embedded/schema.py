@@ -113,9 +113,14 @@ def check_format(connection: sqlite3.Connection, file: Path) -> None:
     _check_size(file)
 
 
+def is_old(connection: sqlite3.Connection) -> bool:
+    """Whether the file has an older format, which the first use by a worker upgrades."""
+    return _version(connection) < FORMAT_VERSION
+
+
 def upgrade(connection: sqlite3.Connection) -> None:
     """Upgrade an older format in one transaction. Another process may do so at the same time."""
-    if _version(connection) == FORMAT_VERSION:
+    if not is_old(connection):
         return
     connection.execute("BEGIN IMMEDIATE")
     for upgrades in _UPGRADES[_version(connection) - 1 :]:

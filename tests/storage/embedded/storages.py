@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
+from storage.embedded.view import EmbeddedStorageView
 from storage.port import Commit, PartitionStore
 
 
@@ -25,6 +26,14 @@ class EmbeddedHarness:
         storage = EmbeddedStorage(EmbeddedSettings(self.file, 500), lambda: f"token-{next(self.tokens)}")
         self.made.append(storage)
         return storage
+
+    def make_view(self) -> EmbeddedStorageView:
+        return EmbeddedStorageView(self.file)
+
+    def dump(self) -> dict[str, bytes]:
+        """The files but the index of the log, in which readers note how far they read."""
+        files = self.file.parent.iterdir()
+        return {each.name: each.read_bytes() for each in files if not each.name.endswith("-shm")}
 
     def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:
         before = store.header
