@@ -1,4 +1,4 @@
-"""A transport on temporary directories, and the faults that a test can plant under it."""
+"""The file transport on temporary directories, and file operations in which a test can plant faults."""
 
 import errno
 import os
@@ -14,14 +14,14 @@ from connectors.files.transport import FileTransport
 
 
 class Crash(BaseException):
-    """The process ends here: nothing of ours may catch it."""
+    """The process ends here: our code must not catch it."""
 
 
 class FaultyFiles(SystemFiles):
-    """Counts the operations that change something; at the one numbered `fault_at` (from 1) `fault` strikes.
+    """Counts the operations that change something. The operation numbered `fault_at` (from 1) raises `fault`.
 
-    A write that is struck leaves its first `torn` bytes behind. Keeps what a power cut would leave: of each file, known by a
-    number of ours, what was synced, and the names as of now and as of the last sync of their directory.
+    A struck write leaves its first `torn` bytes behind. The class keeps what a power cut would leave: the synced content of each
+    file (under a number of its own), the present names, and the names at the last sync of their directory.
     """
 
     def __init__(self) -> None:
@@ -91,18 +91,18 @@ class FaultyFiles(SystemFiles):
         self._punched[self._names[self.paths[descriptor]]] = length
 
     def synced(self, path: Path) -> bytes | None:
-        """What of it is on the disk for sure."""
+        """Return the content that is certainly on the disk."""
         return self._synced.get(self._names[path])
 
     def note_durable(self, path: Path) -> None:
-        """As it stands now it is on the disk."""
+        """Note that the present content is on the disk."""
         self._names[path] = self._durable_names[path] = next(self._numbers)
         self._synced[self._names[path]] = path.read_bytes()
 
     def cut_power(self, *, names_are_lost: bool, only: str | None = None) -> None:
-        """Leave what was synced, under the names of now or under those that were synced, or such a one only where it is named.
+        """Leave the synced content, under the present names or under the synced ones; with `only`, just this name falls back.
 
-        A file that was written to and not synced may hold any bytes, though its name is there.
+        A file that was written and not synced may hold any bytes, though its name is there.
         """
         for path in self._names.keys() | self._durable_names.keys():
             path.unlink(missing_ok=True)
@@ -147,7 +147,7 @@ def settings(tmp_path: Path) -> FileSettings:
 
 @pytest.fixture
 def waits() -> list[int]:
-    """How long the transport asked to wait, in order."""
+    """How long the transport asked to wait each time, in order."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""What every transport promises (connectors/port.py), as tests that each implementation applies to itself on the real thing.
+"""The contract of transports (connectors/port.py), as tests that each implementation runs on the real thing.
 
 A transport's test file derives from `TransportContract` and gives the fixture `harness`.
 """
@@ -14,7 +14,7 @@ from domain.record import Headers, Partition, Record
 
 
 class Left(Protocol):
-    """A record as its reader sees it."""
+    """A published record as its reader sees it."""
 
     key: bytes | None
     value: bytes
@@ -22,23 +22,25 @@ class Left(Protocol):
 
 
 class Harness(Protocol):
-    """Gives transports on one source with two partitions and one sink, both empty at first."""
+    """Makes transports on one source with two partitions and one sink, both empty at first."""
 
     partitions: Sequence[Partition]
 
     def make(self) -> Transport:
-        """As another process would have it, once the one before is closed."""
+        """Make a transport as another process would, after the one before is closed."""
         ...
 
     def send(self, partition: Partition, *values: bytes) -> None: ...
 
     def left(self, channel: Channel) -> Sequence[Left]:
-        """What a reader finds, in the order of the sink; each partition of it in order where it has several."""
+        """Return what a reader finds, in the order of the sink; if the sink has several partitions, each is in order."""
         ...
 
 
 class Reading:
-    """A transport with what a guardian does before it reads; `records` is what came so far, `read_to` where it goes on."""
+    """A transport prepared as a guardian does before it reads. `records` are the records so far; `read_to` is where
+    reading continues.
+    """
 
     def __init__(self, transport: Transport, sought: Collection[Partition] = ()) -> None:
         self.transport = transport
@@ -63,7 +65,7 @@ class Reading:
         return polled
 
     def read(self, count: int) -> list[bytes]:
-        """The values of the first `count` records."""
+        """Read until there are `count` records; return their values."""
         wait_until(lambda: self.poll() and len(self.records) >= count, f"{count} records")
         return [each.value for each in self.records]
 
@@ -77,11 +79,13 @@ def letter(number: int, value: bytes) -> OutputRecord:
 
 
 class TransportContract:
-    """Derive from it in a file of its own, with the fixture `harness`."""
+    """The tests of the contract. Derive from it in a file of its own, with the fixture `harness`."""
 
     @pytest.fixture
     def made(self, harness: Harness):
-        """Makes transports that have what is assigned to them; all are closed in the end, an older one before the next."""
+        """Makes transports that have the assigned partitions. Each is closed before the next is made, and the last
+        one at the end.
+        """
         alive: list[Transport] = []
 
         def make() -> Transport:
@@ -215,7 +219,7 @@ class TransportContract:
             PartitionOutput(two, (), Position(0, '["t",1,0]')),
         ]
         transport.publish(outputs)
-        # The one that published it is asked before it is closed, which it is when the next is made.
+        # Ask the publishing transport first, because making the next one closes it.
         for get_reader in (lambda: transport, made):
             reader = get_reader()
             assert reader.position(one) == Position(end, '["t",1,1]')

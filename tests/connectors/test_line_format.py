@@ -1,4 +1,4 @@
-"""The format of a line, both ways."""
+"""The line format of the file transport, written and read."""
 
 import json
 

@@ -22,5 +22,5 @@ def new_asked() -> Iterator[Callable[..., Asked]]:
 
 @pytest.fixture
 def asked(new_asked: Callable[..., Asked]) -> Asked:
-    """SEQUENCE and the default time-outs."""
+    """A guardian with strategy SEQUENCE and the default time-outs."""
     return new_asked()

@@ -25,7 +25,7 @@ BUG = ArithmeticError("a bug of ours")
 
 
 def dead_lettered(decided: Decided) -> list[int]:
-    """The offsets of the dead letters."""
+    """Return the offsets of the dead letters."""
     letters = [each for told in decided.decisions for each in told.decision.output if isinstance(each, DeadLetter)]
     assert {each.reason for each in letters} <= {DeadLetterReason.HANDLER_FAILED}
     return [each.record.origin.offset for each in letters]
@@ -36,7 +36,7 @@ def told_of(unit: str, asked: Asked, decided: Decided) -> list[str]:
 
 
 def stashed(asked: Asked) -> list[int]:
-    """The offsets of what the storage keeps of the unit."""
+    """Return the offsets of the stashed records in the storage."""
     return [each.offset for each in asked.stored[U].stash]
 
 
@@ -108,7 +108,7 @@ def test_each_of_several_that_fail_costs_itself(asked: Asked) -> None:
 
 
 def test_what_was_set_aside_and_what_left_leave_once(asked: Asked) -> None:
-    """Also after the actor was begun again from the storage."""
+    """This also holds after the actor was started again from the storage."""
     first, second, third = (asked.envelope("u", number) for number in (1, 2, 3))
     break_on(asked, second)
     asked.poll(third)
@@ -127,11 +127,13 @@ def test_one_that_was_set_aside_may_come_again(asked: Asked) -> None:
 
 
 class TestWhereOurOwnStepsFail:
-    """Not the strategy and not the handler: then nothing of the envelope can be counted. It is as if it had not come."""
+    """A bug outside of strategy and handler: nothing of the envelope can be counted. The unit is as if the envelope
+    had not come.
+    """
 
     @pytest.fixture
     def receive(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Taking 9 fails at its end."""
+        """Make a take of envelope 9 fail at its end."""
         right = resequencer.turn.receive
 
         def receive(copy: WorkingCopy, envelope: Any) -> None:
@@ -188,7 +190,7 @@ class TestWhereOurOwnStepsFail:
     def test_of_the_stash_the_one_whose_data_cannot_be_gathered_costs_itself(
         self, new_asked: Callable[..., Asked], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Nothing is wrong with the one that completes the payment."""
+        """The envelope that completes the payment is not at fault."""
         asked = new_asked("FULL_PAIN001")
         right = PaymentData.absorb
 
@@ -242,7 +244,7 @@ class TestWhereOurOwnStepsFail:
 
 @pytest.mark.parametrize("question", ["rank", "observe", "accepts", "handled", "is_late"])
 def test_a_strategy_of_ours_that_raises_costs_the_envelope_it_fails_on(question: str, new_asked: Callable[..., Asked]) -> None:
-    """As a user's own does."""
+    """A user's own strategy that raises has the same effect."""
 
     def fail(self: Any, *arguments: Any) -> Any:
         if arguments[-1].sequence == 2:
@@ -267,7 +269,7 @@ def test_a_strategy_of_ours_that_cannot_say_what_is_missing_costs_nothing(new_as
 
 
 def test_a_stashed_record_that_can_no_longer_be_ranked_costs_only_that(new_asked: Callable[..., Asked]) -> None:
-    """It is ranked anew when its unit is loaded; the worker would end at each start."""
+    """Envelopes are ranked anew when their unit is loaded, so the worker would otherwise end at each start."""
     before = new_asked()
     before.poll(before.envelope("u", 2), before.envelope("u", 3))
 
@@ -304,7 +306,7 @@ def test_a_thousand_of_one_unit_that_all_fail_are_set_aside_at_once(asked: Asked
 
 
 def test_a_unit_that_cannot_go_on_whatever_is_set_aside_ends_the_worker(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its state cannot be written down any more: without what came it need not be, at its deadline it must."""
+    """Its state cannot be written any more. Without the arrivals it need not be written, but at the deadline it must be."""
     asked.poll(asked.envelope("u", 3))
 
     def encode(*_: Any) -> bytes:

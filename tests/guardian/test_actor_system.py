@@ -1,4 +1,4 @@
-"""The promises of our actor system. Those that Thespian's simple base shares are tested on both, so that they stay equal."""
+"""The actor system: its promises. Those that Thespian's simple base shares are tested on both, so that both stay equal."""
 
 import gc
 import logging
@@ -35,7 +35,7 @@ def make_plain_system() -> ActorSystem:
 
 
 class Stage:
-    """An actor system with one actor, the root. ActorGateway do what callable messages say and note down all others."""
+    """An actor system with one root actor. Its actors run callable messages, and record all others."""
 
     def __init__(self, make_system: Callable[[], ActorSystem]) -> None:
         self.system = make_system()
@@ -77,7 +77,7 @@ class Stage:
 
 
 class Clock:
-    """Thespian's clock, which counts how often it is read; sleeping moves it."""
+    """Thespian's clock, which counts how often it is read; a sleep moves it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -114,7 +114,7 @@ def fail(actor: Actor) -> None:
     raise ValueError(f"{actor} cannot")
 
 
-# What an actor that raises causes
+# Consequences of an actor that raises
 
 
 def test_a_message_that_raises_is_tried_three_times_and_then_its_sender_gets_it_as_poison(either: Stage) -> None:
@@ -397,8 +397,8 @@ def test_the_answer_is_returned_before_what_is_queued_behind_it(either: Stage) -
     assert either.seen_by(actor) == ["behind", "next"]
 
 
-# Whatever is done to the actors, each of them sees the same on both bases. Left out is what meets an exit's consequences in the
-# same instant (another exit, a message that is tried again): ours asks the children of the dead to exit one delivery earlier.
+# Any actions on actors have the same visible effects on both bases. Actions at the same instant as the consequences of an exit
+# (another exit, a retried message) are left out: ours asks the children of the dead actor to exit one delivery earlier.
 
 Step = tuple[str, int, int]
 _steps = st.tuples(st.sampled_from(["create", "create", "send", "wake"]), st.integers(0, 9), st.integers(1, 5))
@@ -453,7 +453,7 @@ def test_every_actor_sees_what_it_would_see_in_the_plain_base(batches: list[list
 
 
 class Crowd(Actor):
-    """Keeps its units apart by number alone, so that what it remembers does not grow either."""
+    """Distinguishes its units by number alone, so that its own memory does not grow."""
 
     def __init__(self) -> None:
         self.units: list[ActorAddress] = []
@@ -536,7 +536,7 @@ def test_memory_is_flat_while_a_million_actors_come_and_go_among_100_000(crowd: 
     before, resident = sizes(system, address), resident_bytes()
     churn(system, address, gone=1_000_000, step=10_000)
     assert sizes(system, address) == before
-    # Growing containers have taken some 8 MB once and for all; Thespian's plain base would have taken 280 MB.
+    # Growing containers took some 8 MB once; Thespian's plain base would have taken 280 MB.
     assert resident_bytes() - resident < 24_000_000
 
 

@@ -1,6 +1,6 @@
-"""Thespian's own test suite on our system base: every test that passes on the simple base must pass on ours.
+"""Thespian's own test suite on our system base: each test that passes on the simple base must pass on ours.
 
-Left out are four tests that sleep for two minutes between them, and those of the bases that spread over processes.
+Four tests that sleep for two minutes in all are left out, and those of bases with several processes.
 """
 
 import os
@@ -16,13 +16,13 @@ from guardian import actor_system
 _SUITE = Path(thespian.test.__file__).parent
 _FILES = sorted(_SUITE.glob("test_*.py"))
 _CHOICE = "not multiproc and not testSmallHive and not (test_multiple_threads_private_context_ask and (10 or 100))"
-_PARTS = 3  # The suite mostly sleeps, so parts of it run beside each other.
+_PARTS = 3  # The suite mostly sleeps, so its parts run in parallel.
 _PLUGIN = "thespian_on_our_base"
 
 
 def start(directory: Path, files: list[Path], *plugins: str) -> subprocess.Popen[str]:
     directory.mkdir()
-    (directory / "pytest.ini").write_text("[pytest]\n")  # Ours is strict about warnings, theirs is not.
+    (directory / "pytest.ini").write_text("[pytest]\n")  # Warnings are errors in our tests, but not in Thespian's.
     where = ["--rootdir", str(_SUITE), "-c", str(directory / "pytest.ini"), "-p", "no:cacheprovider"]
     sought = [str(Path(__file__).parent), str(Path(actor_system.__file__).parent.parent)]
     return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Deadlines that know the backlog."""
+"""Deadlines that wait until the backlog is read."""
 
 from domain.record import Partition
 from guardian.backlog import Backlog
@@ -43,7 +43,7 @@ def test_the_unit_that_came_first_goes_first() -> None:
 
 
 def test_a_unit_that_waits_anew_is_held_by_the_newer_end() -> None:
-    """Else the old end would let its new deadline go, while what may be missing lies between the two."""
+    """With the old end the new deadline would come while missing records may lie between both ends."""
     backlog = Backlog()
     backlog.hold(A, 100)
     backlog.hold(A, 500)

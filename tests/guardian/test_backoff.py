@@ -1,4 +1,4 @@
-"""Repeating a call until it is answered."""
+"""Retry of a call until it is answered."""
 
 import logging
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from guardian.backoff import BackoffSettings, RetryWithBackoff, Stopped
 
 
 class Server:
-    """Fails as often as it is told to."""
+    """Fails as often as a test says."""
 
     def __init__(self, failures: int, error: Exception | None = None) -> None:
         self.failures = failures

@@ -1,4 +1,4 @@
-"""A cycle takes only as much work as it can finish in time."""
+"""The batch size: a cycle takes only as much work as it can finish in time."""
 
 from guardian.batch_size import BatchSize
 

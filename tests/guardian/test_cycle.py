@@ -20,7 +20,7 @@ from storage.port import Commit, StorageUnavailable
 
 
 class Watched:
-    """Whatever is asked of a server, in order; `before` and `after` are run around calls by name."""
+    """Records the calls to a server in order. `before` and `after` run around calls by name."""
 
     def __init__(self, inner: Any, watcher: "Watcher") -> None:
         self._inner = inner
@@ -40,7 +40,7 @@ class Watched:
                 self._watcher.run(self._watcher.after, name)
             except StorageUnavailable:
                 if header is not None:
-                    self._inner._header = header  # Who had no answer knows no new header.
+                    self._inner._header = header  # A caller without an answer knows no new header.
                 raise
             return Watched(answer, self._watcher) if name == "open" else answer
 
@@ -48,7 +48,7 @@ class Watched:
 
 
 class Watcher:
-    """Holds what was asked, and errors to raise by the name of the call."""
+    """Holds the recorded calls, and the errors to raise by the name of the call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -332,7 +332,7 @@ def test_the_last_position_is_published_on_the_way_down(service: Service, watche
 def test_records_of_a_partition_that_is_not_held_yet_are_left_alone(
     service: Service, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that came back between the look at the assignment and the poll is still being read where it was."""
+    """A file that came back between the assignment and the poll is still read from its old place."""
     service.tell("u", 1)
     transport = service.servers.transport
     right: Callable[[], list[Partition]] = transport.assignment

@@ -1,4 +1,4 @@
-"""Units that wait for a server: one tries first, more try while those that try get through, and the intake goes on meanwhile."""
+"""Units that wait for a server: one tries first, more try after a success, and the intake continues meanwhile."""
 
 import logging
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def keys(count: int) -> list[UnitKey]:
 
 
 class Server:
-    """Units that wait for it, all of them due, and how often it is called."""
+    """Due units that wait for a server, and the number of calls to it."""
 
     def __init__(self, waiting: int) -> None:
         self.known = Dependencies()
@@ -32,7 +32,7 @@ class Server:
             self.known.queue(key, API)
 
     def look(self, now: int, limit: int = 1_000, failing: Callable[[int], bool] | None = None) -> int:
-        """How many were tried."""
+        """Let due units try; return how many did."""
         wave = list(self.known.take(now, limit))
         self.calls += [now] * len(wave)
         for place, key in enumerate(wave):

@@ -1,4 +1,4 @@
-"""The offsets that are done beyond a position: guardian/done_offsets.py."""
+"""The offsets that are done beyond a position (guardian/done_offsets.py)."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ OFFSETS = st.integers(0, 2**40)
 
 
 def of(undone: set[int], end: int) -> DoneOffsets:
-    """The plain way: an offset at a time."""
+    """Add the offsets one by one, which is the simple way."""
     ranges: list[range] = []
     for offset in sorted(undone):
         if ranges and ranges[-1].stop == offset:
@@ -78,7 +78,7 @@ def test_twenty_two_thousand_offsets_fit_whatever_they_look_like(every: int) -> 
 def test_one_more_record_adds_no_more_than_it_may(drawn: tuple[int, DoneOffsets], gap: int) -> None:
     position, done = drawn
     after = done.advanced(done.end + gap + 1, [*done.undone, range(done.end + gap, done.end + gap + 1)])
-    # The length at the front may become longer too.
+    # The length at the front may grow, too.
     assert len(encode(position, after)) <= max(len(encode(position, done)), 9) + CHARACTERS_PER_RECORD + 6
 
 

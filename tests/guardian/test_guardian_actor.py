@@ -1,4 +1,4 @@
-"""The guardian: one actor per unit, passivation without a loss, partitions that come and go."""
+"""The guardian: one actor per unit, passivation without a loss, and partitions that come and go."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ U = UnitKey(P0, "u")
 
 
 class CountedResequencer(Resequencer):
-    """Knows how many were made and how many messages each got."""
+    """Counts the actors that were made, and the messages of each."""
 
     made = 0
 
@@ -34,7 +34,7 @@ class CountedResequencer(Resequencer):
 
 
 class Hasty(Actor):
-    """Asks the guardian several things at once: the second arrives while the first is still being done."""
+    """Sends the guardian several requests at once: the second arrives while the first is processed."""
 
     def receiveMessage(self, message: Any, sender: ActorAddress) -> None:
         if isinstance(message, tuple):
@@ -85,7 +85,7 @@ def test_who_is_stopped_and_spoken_to_in_the_same_poll_is_loaded_again(asked: As
 
 
 def test_what_arrives_while_an_actor_stops_is_kept_for_the_next_one() -> None:
-    """Decide is in the guardian's queue before the exit of the one that Prepare stopped."""
+    """Decide is in the guardian's queue before the exit of the actor that Prepare stopped."""
     system = make_actor_system()
     guardian, child = _guardian(system)
     asked = Asked()
@@ -147,7 +147,7 @@ def test_after_a_release_the_actor_stops_and_the_next_inherits(asked: Asked) -> 
 
 
 def test_arrivals_come_before_the_wake_of_the_same_poll(asked: Asked) -> None:
-    """The missing one that comes with the poll of the deadline makes the release unnecessary."""
+    """The missing envelope comes with the poll of the deadline, so the release is not necessary."""
     asked.poll(asked.envelope("u", 2))
     decided = asked.poll(asked.envelope("u", 1), after_ms=21_000)
     assert asked.told(decided) == ["u#1", "u#2"]
@@ -188,7 +188,7 @@ def test_what_left_memory_at_the_bound_is_released_in_time_all_the_same(new_aske
     assert asked.report_units().waiting == 20
     asked.now += 21_000
     told = [each for _ in range(20) for each in asked.told(asked.poll())]
-    assert told == [f"u{n}#2" for n in range(20)]  # Loaded one after the other, as far as fits.
+    assert told == [f"u{n}#2" for n in range(20)]  # Loaded one after the other, as far as memory allows.
 
 
 def test_ten_thousand_units_come_wait_and_go(asked: Asked) -> None:

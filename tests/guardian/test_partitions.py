@@ -1,4 +1,4 @@
-"""The ownership of a partition, and what it permits: guardian/partitions.py in a whole worker."""
+"""Ownership of a partition and what it permits: guardian/partitions.py in a whole worker."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from domain.record import Partition
 
 
 class Group:
-    """A transport whose group decides: what it refuses, what it names its logs, and where they begin."""
+    """A transport in whose group a test decides which calls are refused, the names of the logs, and where they begin."""
 
     def __init__(self) -> None:
         self.refusals: list[Exception] = []

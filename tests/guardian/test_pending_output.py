@@ -1,4 +1,4 @@
-"""Output as a record, and as the pending bytes."""
+"""Pending output: the record, and its stored bytes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Acknowledging what was settled out of order: promise 1 of docs/design.md, section 2."""
+"""Positions of records that were settled out of order: promise 1 of docs/design.md, section 2."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ def test_the_first_one_settled_acknowledges_all_that_was_settled_behind_it() -> 
 
 
 def test_when_all_is_settled_the_position_is_where_reading_goes_on() -> None:
-    """Byte offsets of lines and the control records of Kafka leave gaps in the numbers, also behind the last record."""
+    """Byte offsets of lines and Kafka's control records leave gaps between offsets, also after the last record."""
     positions = settled(positions_of([0, 120, 255], 391), 255, 0, 120)
     assert positions.acknowledged == 391
 
@@ -155,7 +155,7 @@ def test_acknowledging_what_is_not_settled_is_a_mistake() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[int, list[tuple[list[int], int, list[int]]]]:
-    """A start, then polls: the offsets delivered, where reading goes on, and what is settled after each (of all so far)."""
+    """Draw a start and polls: the delivered offsets, where reading continues, and all offsets that are settled by then."""
     start = at = draw(st.integers(0, 5))
     polls = []
     outstanding: list[int] = []

@@ -15,13 +15,13 @@ from guardian.takeover import Metadata, find_metadata
 from resequencer.handlers.port import Handled
 
 ONE = 1
-"""A portion of so many bytes has one record in it, whatever that takes."""
+"""A portion of this size holds one record, whatever time it takes."""
 TWO = 2_500
-"""And one of so many has two notifications."""
+"""A portion of this size holds two notifications."""
 
 
 class Output:
-    """A transport's: what was to leave, and what becomes of that; `takes_ms` it takes for each notification."""
+    """The output side of a transport. A test decides what becomes of a publication; each notification takes `takes_ms`."""
 
     def __init__(self) -> None:
         self.tried: list[list[PartitionOutput]] = []
@@ -51,12 +51,12 @@ class Output:
         return Told()
 
     def numbers(self) -> list[list[int]]:
-        """Of what was to leave, in each call in which anything was."""
+        """Return the numbers of each call that had output."""
         calls = [[each.number for output in outputs for each in output.records] for outputs in self.tried]
         return [each for each in calls if each]
 
     def metadata(self) -> list[Metadata | None]:
-        """Of the first partition in each call in which anything was to leave."""
+        """Return the metadata of the first partition in each call that had output."""
         return [find_metadata(outputs[0].position.metadata) for outputs in self.tried if any(each.records for each in outputs)]
 
 
@@ -112,7 +112,7 @@ def test_the_next_owner_lets_leave_what_the_portions_before_its_time_did_not(
 
 
 def test_a_takeover_waits_for_no_portion(new_service: Callable[..., Service], output: Output) -> None:
-    """Its own publication is a position at most: that of what is pending may take any time, or fail."""
+    """Its own publication is at most a position, while pending output may take any time, or fail."""
     service = new_service(ONE)
     output.failures = [RuntimeError("the process ends here")]
     service.tell("u", 1, 2, 3)
@@ -139,7 +139,7 @@ def test_told_to_stop_between_two_portions_it_leaves_the_rest_to_the_next(
 
 
 def several(service: Service, counts: dict[int, int]) -> None:
-    """Envelopes of these sequences make several notifications each, and say by which record."""
+    """Make envelopes of these sequences that make several notifications each, which name their record."""
     right = service.handler.handle
 
     def handle(*arguments: Any) -> Handled:
@@ -239,7 +239,7 @@ def test_no_partition_waits_for_the_portions_of_another(new_service: Callable[..
 def test_where_the_source_is_the_store_the_position_waits_for_what_has_not_left(
     new_service: Callable[..., Service], output: Output
 ) -> None:
-    """With an envelope that made two notifications and others that made one: none of what is done has not left whole."""
+    """One envelope made two notifications, others one. No record counts as done before all its notifications have left."""
     service = new_service(TWO, storage="none", acknowledge_handled=True)
     several(service, {2: 2})
     offsets = []
@@ -256,7 +256,7 @@ def test_where_the_source_is_the_store_the_position_waits_for_what_has_not_left(
 
 
 def _done(outputs: Sequence[PartitionOutput], offsets: Sequence[int]) -> list[int]:
-    """Which of these records the position says are done."""
+    """Return which of these records the position calls done."""
     (position,) = [each.position for each in outputs if each.partition == P0]
     metadata = find_metadata(position.metadata)
     assert metadata is not None

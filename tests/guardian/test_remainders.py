@@ -1,4 +1,4 @@
-"""The remainder of a turn gets more turns: one share in each cycle, in order, and without delaying anything else."""
+"""The remainder of a turn gets more turns: one share in each cycle, in order, and nothing else is delayed."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from resequencer.payment_data import PaymentData
 from storage.port import WaitKind, Waits
 
 ONE = 1_026
-"""What one notification of the recorder takes."""
+"""The size of one notification of the recorder."""
 
 A, B, C = (UnitKey(P0, name) for name in "abc")
 
@@ -45,13 +45,13 @@ def left_over(stashed_bytes: int = 10, at: Instant = 0) -> Waits:
 
 
 def loose(asked: Asked, *units: str, count: int = 5) -> Decided:
-    """Of these units everything but the first waits, and then the first comes."""
+    """Let all envelopes of these units wait for the first, and then send the first."""
     asked.poll(*(asked.envelope(unit, number) for unit in units for number in range(2, count + 1)))
     return asked.poll(*(asked.envelope(unit, 1) for unit in units))
 
 
 def cycles(asked: Asked, most: int = 100) -> list[list[str]]:
-    """What leaves in each of the cycles that follow, until nothing does."""
+    """Return the output of each of the next cycles, until a cycle has none."""
     told = []
     for _ in range(most):
         decided = asked.poll()
@@ -165,7 +165,7 @@ def test_what_was_left_over_is_told_as_due_at_once(new_asked: Callable[..., Aske
 
 
 def test_payment_data_that_is_written_counts_for_it_is_in_the_same_commit(new_asked: Callable[..., Asked]) -> None:
-    """A server takes a commit of so many bytes, and no larger one, however often it is tried."""
+    """A server accepts a commit up to a limit, and refuses a larger one each time."""
     asked = new_asked(share_bytes=10_000)
     decided = asked.poll(*(asked.envelope(f"u{number}", 1, mds=["x" * 30_000]) for number in range(4)))
     assert asked.told(decided) == ["u0#1"]
@@ -203,7 +203,7 @@ def test_a_dropped_partition_takes_what_was_left_over_along(new_asked: Callable[
     assert cycles(asked) == []
 
 
-# The line
+# The queue
 
 
 def test_who_is_new_stands_at_the_end_and_who_let_something_out_goes_there() -> None:
@@ -233,7 +233,7 @@ def test_of_the_line_as_many_are_named_as_may_be_loaded_and_one_at_least() -> No
     assert (line.stashed_bytes, len(line)) == (0, 0)
 
 
-# What a cycle may let out
+# The limit of a cycle
 
 
 def test_of_two_shares_one_is_kept_from_what_was_left_over() -> None:
@@ -257,7 +257,7 @@ def test_what_is_not_used_of_one_is_there_for_all_else() -> None:
 
 
 class Verbose(Teller):
-    """Each of its notifications has half a megabyte."""
+    """A handler whose notifications have half a megabyte each."""
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         handled = super().handle(envelope, data, marks, now)
@@ -279,7 +279,7 @@ def new_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
 
 
 def test_a_stash_that_comes_loose_takes_the_memory_of_some_shares(new_service: Callable[..., Service]) -> None:
-    """One share holds two notifications of half a megabyte; forty leave."""
+    """One share holds two notifications of half a megabyte; forty leave in all."""
     peaks = []
     for share_bytes in (1 << 40, 1_000_000):
         service = new_service(share_bytes)
@@ -324,7 +324,7 @@ def test_a_crash_while_something_is_left_over_is_an_ordinary_one(new_service: Ca
 
 
 def test_what_was_left_over_does_not_make_records_look_slow(new_service: Callable[..., Service]) -> None:
-    """A share takes a second to leave here; a cycle still takes on as many records as before."""
+    """A share takes a second to leave here; a cycle still takes as many records as before."""
     service = new_service(20_000_000)
     clock, publish = service.clock, service.servers.transport.publish
     service.tell("u", *range(2, 121))

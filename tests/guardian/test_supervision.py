@@ -1,4 +1,4 @@
-"""The table of guardian/supervision.py, row by row: what an exception in each place leads to."""
+"""The table in guardian/supervision.py, row by row: the consequence of an exception in each place."""
 
 from collections.abc import Callable
 from typing import Any
@@ -106,11 +106,11 @@ def test_a_users_strategy_that_can_no_longer_rank_what_is_stashed_costs_only_tha
 
 
 class TestATurnThatRaises:
-    """More of it in test_a_turn_that_raises.py."""
+    """Turns that raise; test_a_turn_that_raises.py has more."""
 
     @pytest.fixture
     def decided(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Decided:
-        """Unit `u` holds 3; then 2 and 9 come and its turn raises, while `v` is served."""
+        """Unit `u` holds 3. Then 2 and 9 come, and its turn raises, while `v` is served."""
         asked.poll(asked.envelope("u", 3))
         right = resequencer.turn.receive
 
@@ -217,7 +217,7 @@ def test_another_strategy_is_refused_where_something_waits_in_a_unit(new_asked: 
 def test_a_guardian_that_raises_ends_the_worker_even_if_it_would_not_raise_again(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, part: str, times: int
 ) -> None:
-    """The guardian's state may be half changed: a deadline taken from the heap, a decision that was not kept."""
+    """The guardian's state may be half changed: a deadline taken from the heap, or a decision that was not kept."""
     right, left = getattr(UnitRegistry, part), [times]
 
     def fail(self: UnitRegistry, *arguments: Any) -> Any:
@@ -234,7 +234,7 @@ def test_a_guardian_that_raises_ends_the_worker_even_if_it_would_not_raise_again
 
 
 def test_an_envelope_that_was_buried_and_sent_again_at_once_is_stored_while_it_is_tried(asked: Asked) -> None:
-    """Its id is that of one that had been stashed; its record is not."""
+    """Its id is that of an envelope that was stashed; its record is another."""
     second = asked.envelope("u", 2)
     asked.poll(second)
     asked.handler.fail(second, PermanentError("never"), TransientError("away"))

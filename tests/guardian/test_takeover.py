@@ -1,4 +1,4 @@
-"""Steps 7 to 12 of docs/decisions/0004-exactly-once.md, row by row."""
+"""The takeover: steps 7 to 12 of docs/decisions/0004-exactly-once.md, row by row."""
 
 import pytest
 from msgspec.structs import replace
@@ -65,7 +65,7 @@ def test_a_commit_that_the_storage_has_not_made_means_that_it_forgot(token: str,
 
 
 def test_the_beginning_is_known_to_every_storage() -> None:
-    """The tokens of owners that committed nothing are not remembered for long."""
+    """Tokens of owners that committed nothing are not remembered for long."""
     assert plan(at=Position(100, Metadata("long ago", 0, 0).encode())).must_heal is False
     assert plan(EMPTY, Position(100, Metadata("long ago", 0, 0).encode()), ()).must_heal is False
 
@@ -81,7 +81,7 @@ def test_a_deleted_database_is_healed_from_the_start_of_the_log() -> None:
 
 
 def test_a_deleted_database_after_which_something_left_may_repeat_all_there_is() -> None:
-    """Which records caused what left beyond the position is not known: up to the end of the log it may repeat."""
+    """It is unknown which records caused the output beyond the position, so everything up to the end of the log may repeat."""
     planned = plan(EMPTY, position(beyond=(11,)), ())
     assert (planned.heal_offset, planned.highest_number) == (900, 11)
 
@@ -92,7 +92,7 @@ def test_a_storage_brought_back_from_a_copy_reads_on_where_the_copy_was() -> Non
 
 
 def test_lost_positions_heal_up_to_the_end_of_the_log() -> None:
-    """What is pending may have left; only what the outputs still show has."""
+    """Pending output may have left; it is certain only for what the outputs still show."""
     planned = plan(at=Position(0, "", frozenset({10, 11})))
     assert (planned.offset, planned.heal_offset, planned.must_heal) == (500, 900, True)
     assert numbers(planned) == [12]

@@ -1,4 +1,4 @@
-"""Takeovers that are put off: guardian/takeover_backoff.py."""
+"""The back-off of takeovers that failed: guardian/takeover_backoff.py."""
 
 from domain.record import Partition
 from guardian.backoff import BackoffSettings

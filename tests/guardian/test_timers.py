@@ -1,4 +1,4 @@
-"""One heap for all keys that have an instant to wake at."""
+"""The timers: one heap for all keys that have an instant to wake at."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ INSTANTS = st.integers(0, 60)
 
 
 class TimersAgainstADict(RuleBasedStateMachine):
-    """The model: one instant per key, and a clock that may also be set back."""
+    """Compares the timers with a model: one instant per key, and a clock that may also be set back."""
 
     def __init__(self) -> None:
         super().__init__()

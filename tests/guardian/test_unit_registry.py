@@ -1,4 +1,4 @@
-"""Which units are woken and which are stopped: idle time-outs, deadlines, retries, and the bound of memory."""
+"""Which units are woken or stopped: idle time-outs, deadlines, retries, and the limit of memory."""
 
 import msgspec
 import pytest
@@ -30,7 +30,7 @@ def registry(**settings: object) -> UnitRegistry:
 
 
 def act(each: UnitRegistry, key: UnitKey, waiting: Waits | None = None, now: int = 0) -> None:
-    """A unit without an actor gets one and takes a turn."""
+    """Let a unit take a turn; a unit without an actor gets one."""
     each.activate(key)
     each.note(decided(key, waiting), now)
 
@@ -54,7 +54,7 @@ def test_a_turn_that_changed_something_begins_the_idle_timeout_anew() -> None:
 
 
 def test_duplicates_do_not_keep_an_actor_alive() -> None:
-    """It must have stopped before its state expires in storage."""
+    """The actor must stop before the unit's state expires in the storage."""
     one = registry()
     act(one, A)
     one.note(decided(A, has_changed=False), 20_000)
@@ -156,7 +156,7 @@ def test_who_is_over_stops_at_the_next_occasion() -> None:
 
 
 def test_who_is_over_stays_until_it_is_idle_where_only_the_source_remembers_it() -> None:
-    """Its position waits for its actor: a duplicate of what it told must not meet a unit that knows nothing."""
+    """The position waits for the actor: a duplicate of an envelope that it notified must not meet a unit without memory."""
     one = registry(can_reload=False)
     one.activate(A)
     one.note(decided(A, is_over=True), 0)
@@ -251,7 +251,7 @@ def test_a_deadline_begun_by_a_clock_that_was_ahead_begins_anew_once_the_clock_i
         assert one.dues(AHEAD_MS, READ, READ).wakes == {}
     assert one.dues(10_000, READ, READ).wakes == {}
     assert one.next_wake_at == 31_000
-    act(one, A, stashed, now=20_000)  # Something else came of it, and it says the same.
+    act(one, A, stashed, now=20_000)  # It came to another result, and reports the same deadline.
     assert one.dues(30_999, READ, READ).wakes == {}
     assert one.dues(31_000, READ, READ).wakes == {A: Wake.DEADLINE}
 
@@ -294,7 +294,7 @@ def test_a_turn_that_was_cut_before_it_called_a_server_says_nothing_of_it() -> N
 
 @pytest.mark.parametrize("kind", [WaitKind.DEADLINE, WaitKind.RETRY, WaitKind.DEPENDENCY])
 def test_of_those_whose_time_has_come_as_many_are_loaded_at_once_as_fit(kind: WaitKind) -> None:
-    """After an outage they may be many, and large."""
+    """After an outage many large units may be due."""
     one = registry(stash_bytes=8_000)
     keys = [UnitKey(P0, f"u{number}") for number in range(6)]
     for key in keys:

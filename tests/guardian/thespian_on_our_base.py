@@ -1,4 +1,4 @@
-"""A pytest plugin for Thespian's own tests: a test that asks for `simpleSystemBase` gets our base."""
+"""A pytest plugin for Thespian's own tests: `simpleSystemBase` becomes our base."""
 
 import sys
 from types import ModuleType
@@ -8,7 +8,7 @@ from thespian.system import simpleSystemBase
 
 from guardian.actor_system import InProcessSystemBase
 
-# A stand-in for the module, because the plain base looks its own name up in the real one when it calls its parent.
+# This stands in for the module, because the plain base looks up its own name in the real one when it calls its parent.
 stand_in = ModuleType(simpleSystemBase.__name__)
 vars(stand_in).update(vars(simpleSystemBase))
 vars(stand_in)["ActorSystemBase"] = InProcessSystemBase

@@ -1,4 +1,4 @@
-"""The beginning of an input moves into an archive. After any failure, every line is in one of the two, at its old position."""
+"""The archive of an input's beginning: after any failure, every line is in the input or the archive, at its old position."""
 
 import errno
 import gzip
@@ -51,7 +51,7 @@ def move(directory, partition_file, until, files=None):
 
 
 def archived(directory) -> dict[int, bytes]:
-    """The pieces by the offset of their first byte."""
+    """Return the archived pieces by the offset of their first byte."""
     found = {}
     for path in sorted(directory.glob("*.gz")) if directory.exists() else ():
         start, end = map(int, re.findall(r"\d{16}", path.name))
@@ -61,7 +61,7 @@ def archived(directory) -> dict[int, bytes]:
 
 
 def check_that_nothing_is_lost(directory, partition_file, content=CONTENT):
-    """What the input has, with the pieces in their places, is what was written; and its first line is where it says."""
+    """Check that input and pieces together hold what was written, and that the input begins where its marker says."""
     whole = bytearray(partition_file.read_bytes())
     assert len(whole) == len(content)
     for start, piece in archived(directory).items():
@@ -133,7 +133,7 @@ def test_a_line_that_is_longer_than_a_piece_is_one_all_the_same(directory, parti
 
 
 def test_the_input_can_be_made_whole_again(directory, partition_file, settings):
-    """As the operations guide says."""
+    """The steps are those of the operations guide."""
     for number in (30, 45):
         move(directory, partition_file, offset_of(number))
     for path in sorted(directory.glob("*.gz")):
@@ -161,7 +161,7 @@ def test_archives_are_not_for_everybody_to_read(directory, partition_file):
     assert not piece.path.stat().st_mode & 0o007
 
 
-# What fails
+# Failures
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_a_crash_at_any_operation_loses_nothing_and_the_next_call_goes_on(
 def test_a_power_cut_at_any_operation_loses_nothing_and_the_next_call_goes_on(
     directory, partition_file, new_files, crash, operations, names_are_lost
 ):
-    """What was given back stays given back, whatever else the power cut takes."""
+    """Freed blocks stay free, whatever else the power cut takes."""
     for fault_at in range(1, operations + 1):
         files = new_files()
         files.fault_at = fault_at

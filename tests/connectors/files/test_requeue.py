@@ -1,4 +1,4 @@
-"""A dead letter returns to its input once, after any failure at any time: every operation fails in every possible way."""
+"""A dead letter returns to its input once, after any failure at any time: each operation fails in every possible way."""
 
 import errno
 import itertools
@@ -37,7 +37,7 @@ def letter(number, partition=P0, value=b'{"a": 1}', key=b"uow-1", headers=(("sch
 
 
 def set_aside(settings, *letters, partition=P0):
-    """By the service itself, with an input that they came from."""
+    """Write dead letters as the service does, with an input from which they came."""
     settings.in_directory.mkdir(exist_ok=True)
     path = settings.in_directory / f"partition-{partition.number}.jsonl"
     if not path.exists():
@@ -54,14 +54,14 @@ def input_lines(settings, partition=P0):
 
 
 def records(settings, partition=P0):
-    """What was requeued to the input, as the source reads it."""
+    """Return the records that were requeued to the input, as the source reads them."""
     read = [decode_line(line) for line in input_lines(settings, partition)]
     assert all(isinstance(each, Line) for each in read), read
     return [each for each in read if any(name == "requeued-from" for name, _ in each.headers)]
 
 
 class DeadLetterStore:
-    """One call of the verb: what a crash left is ended, then what nothing was done with is requeued."""
+    """One call of the command: it finishes what a crash interrupted, and then requeues all new dead letters."""
 
     def __init__(self, settings, files=None):
         files = files or SystemFiles()
@@ -106,7 +106,7 @@ def test_any_bytes_come_back_exactly(settings, value, key):
 
 
 def test_only_our_headers_go_even_where_the_record_had_some_of_their_names(settings):
-    """It may have been appended again by hand, with what a first dead letter said."""
+    """The record may be an older dead letter that was appended by hand, with the headers of its first time."""
     headers = (("dead-letter-reason", b"undecodable"), ("dead-letter-value-length", b"9"), ("requeued-from", b"T-0#7"))
     set_aside(settings, letter(8, headers=headers))
     (stored,) = DeadLetterStore(settings).letters.letters()
@@ -151,7 +151,7 @@ def test_what_was_recorded_says_who_when_and_where(settings):
 
 
 def test_the_same_number_of_another_letter_is_another_letter(settings):
-    """Where all state was lost and the outputs were moved away, numbers begin again; the record of actions may have stayed."""
+    """If all state was lost and the outputs were moved away, numbers begin again, while the file of actions may have stayed."""
     set_aside(settings, letter(1, value=b"one"))
     DeadLetterStore(settings).call()
     for name in ("dead-letters.jsonl", "positions.json"):
@@ -161,7 +161,7 @@ def test_the_same_number_of_another_letter_is_another_letter(settings):
     assert [each.value for each in records(settings)] == [b"one", b"other"]
 
 
-# What is refused
+# Refusals
 
 
 def test_an_input_that_is_gone_is_never_made_anew(settings):
@@ -188,7 +188,7 @@ def test_a_torn_last_line_of_a_producer_is_refused_with_the_remedy_and_left_alon
 
 
 def from_nowhere(place):
-    """The headers of a dead letter whose source position is none."""
+    """Return the headers of a dead letter with an invalid source position."""
     return letter(9, **{"dead-letter-source-position": place}).headers
 
 
@@ -232,7 +232,7 @@ def test_a_record_of_actions_that_was_edited_is_refused(settings, edited):
         DeadLetterStore(settings).call()
 
 
-# What crashes and fails
+# Crashes and failures
 
 
 def append(settings, data, partition=P0):
@@ -241,7 +241,7 @@ def append(settings, data, partition=P0):
 
 
 def prepare(settings, files=None):
-    """Three dead letters of two partitions, as new; what is there already is on the disk."""
+    """Make three new dead letters of two partitions; existing files are on the disk."""
     for directory in (settings.in_directory, settings.out_directory):
         for path in directory.glob("*") if directory.exists() else ():
             path.unlink()
@@ -265,7 +265,7 @@ def check(settings):
 
 @pytest.fixture
 def operations(settings, new_files):
-    """How many operations a call without faults takes."""
+    """The number of operations of a call without faults."""
     files = new_files()
     prepare(settings, files)
     DeadLetterStore(settings, files).call()
@@ -320,7 +320,7 @@ def test_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing(settings
 
 
 def test_a_power_cut_that_takes_what_a_producer_wrote_last_is_no_reason_to_refuse(settings, new_files, crash, operations):
-    """The length that an intent names must be one that the file keeps."""
+    """The length in an intent must be one that the file keeps."""
     for fault_at in range(1, operations + 1):
         files = new_files()
         prepare(settings, files)
@@ -402,7 +402,7 @@ def test_the_input_is_only_ever_appended_to(settings, new_files, crash, operatio
 
 
 class Struck:
-    """A call that crashed when its line stood in the input, whole or half."""
+    """A call that crashed when its line was in the input, whole or in part."""
 
     def __init__(self, settings, new_files, crash, torn):
         set_aside(settings, letter(1, value=b"one"))
@@ -419,7 +419,7 @@ class Struck:
 
 
 def test_a_line_that_another_writer_spoiled_is_appended_again(settings, new_files, crash):
-    """A producer that does not look appended to our torn beginning: its line is a dead letter then, ours is not lost."""
+    """Another producer appended to our torn line without looking. Its line becomes a dead letter; ours is not lost."""
     Struck(settings, new_files, crash, 40)
     append(settings, FRESH)
     (outcome,) = DeadLetterStore(settings).call()
@@ -488,7 +488,7 @@ def test_an_input_that_was_cut_or_taken_away_since_is_refused(settings, new_file
 
 
 def test_a_letter_that_died_before_is_requeued_anew_though_its_old_mark_is_in_the_input(settings):
-    """With --again the same number is requeued twice: what stands before the second intent is not taken for its line."""
+    """With --again the same number is requeued twice. A line from before the second intent does not count as the second line."""
     set_aside(settings, letter(1))
     DeadLetterStore(settings).call()
     assert [each.position for each in DeadLetterStore(settings).named("T-0#1")] != [None]
@@ -502,7 +502,7 @@ def test_a_mark_from_before_an_intent_is_not_taken_for_its_line_though_an_older_
     set_aside(settings, letter(2, value=b"two"))
     assert [each.position is None for each in DeadLetterStore(settings).call()] == [True, False]
     files = new_files()
-    # The intent is durable and nothing else is.
+    # Only the intent becomes durable.
     files.fault_at = 7
     with pytest.raises(crash):
         DeadLetterStore(settings, files).named("T-0#2")

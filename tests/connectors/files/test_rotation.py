@@ -1,4 +1,4 @@
-"""Full outputs get another name, and this loses and doubles nothing: all files together hold everything once, in order."""
+"""Rotation of full outputs: it loses and doubles nothing, and all files together hold each line once, in order."""
 
 import errno
 import json
@@ -66,7 +66,7 @@ def test_a_full_output_is_rotated_before_more_is_written_to_it(settings, notific
     transport = reopened(msgspec.structs.replace(settings, rotate_bytes=100))
     for number in range(1, 7):
         publish(transport, number)
-    # A line has 47 bytes: with the third it is full, and the fourth finds a new one.
+    # A line has 47 bytes: the file is full with the third line, and the fourth goes to a new file.
     assert names(settings) == ["dead-letters.jsonl", "notifications.000001.jsonl", "notifications.jsonl", "positions.json"]
     assert (numbers(rotated_path(notifications, 1)), numbers(notifications)) == ([1, 2, 3], [4, 5, 6])
 
@@ -149,12 +149,13 @@ def test_without_positions_the_file_that_was_rotated_last_tells_too_what_has_lef
 
 @pytest.mark.parametrize("lost", ["nothing", "all names", "positions.json"])
 def test_what_left_beyond_its_position_is_remembered_over_a_rotation(settings, new_files, crash, notifications, lost):
-    """It was appended, its position found no room, and the next call rotates and dies, whatever the operation; or a power cut
-    takes names of files that were not synced."""
+    """A line is appended, but the disk has no room for its position. The next call rotates and dies at any operation, or a power
+    cut takes the names of files that were not synced.
+    """
     for step in count(1):
         empty(settings)
         files = new_files()
-        # Two lines are too many: what the first attempt appends makes it full.
+        # Two lines are too many: the line that the first attempt appends makes the file full.
         transport = reopened(msgspec.structs.replace(settings, rotate_bytes=60), files)
         publish(transport, 1, metadata="1")
         sync_directory(files, settings.out_directory)
@@ -180,7 +181,7 @@ def test_what_left_beyond_its_position_is_remembered_over_a_rotation(settings, n
 
 
 def test_what_is_rotated_while_it_is_read_is_read_once_and_nothing_is_missed(settings, notifications):
-    """At every line, the service has written and rotated again."""
+    """After every line that is read, the service writes and rotates again."""
     transport = reopened(settings)
     next_number = count(1)
     for _ in range(3):

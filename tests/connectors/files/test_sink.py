@@ -1,4 +1,4 @@
-"""What the sink writes, in which order, and what a second look at the files finds."""
+"""The file sink: what it writes, in which order, and what it finds when it reads its files again."""
 
 import errno
 import json
@@ -44,7 +44,7 @@ def positions(settings):
 
 @pytest.fixture
 def reopen(settings, new_files):
-    """Another transport on the same files, as after a crash: nothing was closed."""
+    """Open another transport on the same files, as after a crash: nothing was closed."""
     return lambda files=None: FileTransport(settings, lambda ms: None, files or new_files())
 
 
@@ -150,7 +150,7 @@ IMPOSSIBLE = [
     ENTRY % b'"offset":1,"beyond":[[1,1000000000000000]]',
     b'{"format":1,"lengths":{"notifications.jsonl":-1},"partitions":[]}',
 ]
-"""Contents that the service never writes; only a person can."""
+"""Contents that the service never writes; only a person can write them."""
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_line_that_a_power_cut_tore_in_its_middle_is_cut_off_with_what_follows
 
 
 def test_what_left_before_a_crash_is_written_again_where_it_stands(transport, reopen, positions, notifications, new_files):
-    """A sync may have failed before: what can be read need not be on the disk."""
+    """A sync may have failed before: readable data need not be on the disk."""
     transport.publish([output(output_record(1))])
     before, length = positions.read_bytes(), notifications.stat().st_size
     transport.publish([output(output_record(2), output_record(3))])
@@ -292,7 +292,7 @@ def test_a_rotated_output_is_begun_anew_and_nothing_is_lost_or_doubled(
 
 
 def test_a_crash_behind_a_rotation_forgets_nothing(settings, reopen, new_files, crash, notifications):
-    """Whatever the operation at which it crashes: what left to the old file and to the new one leaves once."""
+    """Whichever operation the crash hits, each line of the old and of the new file leaves once."""
     step = 0
     while True:
         step += 1
@@ -301,7 +301,7 @@ def test_a_crash_behind_a_rotation_forgets_nothing(settings, reopen, new_files, 
             path.unlink()
         transport = reopen(files)
         transport.publish([output(output_record(1))])
-        # The first attempt appends and fails to write the positions: number 2 is beyond when the file is moved.
+        # The first attempt appends, but cannot write the positions: number 2 is beyond the position when the file is moved.
         files.fault, files.fault_at = (lambda: OSError(errno.ENOSPC, "full")), files.count + 3
         with pytest.raises(TransportUnavailable):
             transport.publish([output(output_record(2))])
@@ -318,7 +318,7 @@ def test_a_crash_behind_a_rotation_forgets_nothing(settings, reopen, new_files, 
         if found.metadata != "3":
             reopen().publish([output(output_record(2), output_record(3), metadata="3")])
         came = numbers(moved) + numbers(notifications)
-        # A crash before the positions name the new file is the one moment at which what was beyond the old one is unknown.
+        # Only a crash before the positions name the new file loses which lines of the old file were beyond the position.
         if 2 in found.beyond or found.metadata == "3":
             assert came == ["T-0#1", "T-0#2", "T-0#3"]
         else:

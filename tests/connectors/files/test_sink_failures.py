@@ -1,4 +1,4 @@
-"""Exactly once, after any failure at any time: every operation of the sink fails once, in every possible way."""
+"""Exactly once after any failure at any time: each operation of the sink fails once, in every possible way."""
 
 import errno
 import itertools
@@ -15,13 +15,15 @@ from domain.record import Partition
 P0, P1 = Partition("T", 0), Partition("T", 1)
 CYCLES = 4
 TORN_AND_ROTATING = [(0, None), (1, None), (60, None), (100, None), (0, 1), (60, 130)]
-"""How much of a write is left behind; and the size at which an output is full: never, with any line, with two or three."""
+"""How many bytes a struck write leaves, and the size of a full output: unlimited, or reached by each line, or by
+the second or third.
+"""
 
 
 class Worker:
-    """The cycle in small: numbers what leaves, publishes what is pending, keeps it until the position says that it left.
+    """A small worker's cycle: it numbers output, publishes what is pending, and keeps it until the position covers it.
 
-    `pending` stands for the storage, which outlives a crash: by partition, number → records.
+    `pending` stands for the storage, which survives a crash: by partition, number → records.
     """
 
     def __init__(self) -> None:
@@ -48,7 +50,7 @@ class Worker:
             position = transport.position(partition)
             published = int(position.metadata or 0) if position else 0
             beyond = position.beyond if position else frozenset()
-            # The storage may have forgotten only what the position, or what lies beyond it, says has left.
+            # The storage may drop only output that the position covers, or that lies beyond the position.
             self.pending[partition] = {
                 n: each for n, each in self.pending[partition].items() if n > published and n not in beyond
             }
@@ -68,12 +70,12 @@ def play(transport: FileTransport, worker: Worker) -> None:
 
 
 def run(settings, files, worker: Worker) -> None:
-    """From the start to the last cycle, or to a fault."""
+    """Run from the start to the last cycle, or to a fault."""
     transport = FileTransport(settings, lambda ms: None, files)
     try:
         play(transport, worker)
     finally:
-        # Closing writes nothing: it stands for what the system does when a process is gone.
+        # Closing writes nothing. It stands for what the system does at the end of a process.
         transport.close()
 
 
@@ -114,7 +116,7 @@ def settings(settings, rotate_bytes):
 
 @pytest.fixture
 def operations(settings, new_files) -> int:
-    """How many operations a run without faults takes."""
+    """The number of operations of a run without faults."""
     files, worker = new_files(), Worker()
     run(settings, files, worker)
     check(settings, worker)
@@ -214,7 +216,7 @@ def test_a_disk_that_stays_full_keeps_the_files_good_and_goes_on_when_it_is_not(
 
 
 def test_what_a_failed_sync_may_have_lost_is_written_again(settings, new_files, no_space):
-    """After a failed fsync the system calls the pages clean: only what is written and synced anew is on the disk."""
+    """After a failed fsync, Linux marks the pages as clean. Only data that is written and synced again is on the disk."""
     files, worker = new_files(), Worker()
     transport = FileTransport(settings, lambda ms: None, files)
     worker.decide()

@@ -1,4 +1,4 @@
-"""Reading partition files: which lines are records, their order, how far the source reads, and what it refuses."""
+"""The file source: which lines are records, their order, how far it reads, and what it refuses."""
 
 import errno
 import hashlib
@@ -416,7 +416,7 @@ def test_a_file_that_went_away_is_no_longer_assigned_and_goes_on_when_it_is_back
 
 def test_what_was_read_before_the_disk_failed_is_handed_over_first(settings, write):
     class Failing(SystemFiles):
-        """Chunks of the second partition cannot be read; the look at its end, which is smaller, can."""
+        """Fails to read chunks of the second partition, but not the smaller read that looks for its end."""
 
         inode: int | None = None
 

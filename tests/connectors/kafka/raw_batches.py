@@ -1,4 +1,4 @@
-"""Batches of Kafka's message format 2, byte by byte: from other clients, damaged by a disk, and ones that no client sends."""
+"""Batches in Kafka's message format 2, byte by byte: of other clients, damaged by a disk, or sent by no client."""
 
 import struct
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ GZIP = 1
 
 
 def varint(value: int) -> bytes:
-    """Zigzag, seven bits in a byte, the lowest first."""
+    """Encode in zigzag, seven bits per byte, the lowest bits first."""
     rest, found = (value << 1) ^ (value >> 63), bytearray()
     while rest > 0x7F:
         found.append(rest & 0x7F | 0x80)
@@ -38,14 +38,14 @@ def record(
     attributes: int = 0,
     behind: bytes = b"",
 ) -> bytes:
-    """With its length before it, and `behind` at its end."""
+    """Encode a record with its length in front; `behind` are additional bytes at its end."""
     told = b"".join(part(name) + part(data) for name, data in headers)
     body = bytes([attributes]) + varint(0) + varint(place) + part(key) + part(value) + varint(len(headers)) + told + behind
     return varint(len(body)) + body
 
 
 def batch(records: Sequence[bytes], *, last: int | None = None, count: int | None = None, codec: int = 0, base: int = 0) -> bytes:
-    """`last` is the last one's distance from the first."""
+    """Encode a batch. `last` is the offset of the last record relative to the first."""
     body = b"".join(records)
     if codec == GZIP:
         body = gzip_encode(body)
@@ -56,7 +56,7 @@ def batch(records: Sequence[bytes], *, last: int | None = None, count: int | Non
 
 
 def send_batch(bootstrap: str, topic: str, sent: bytes, partition: int = 0) -> None:
-    """As it is, whatever it is; the brokers have taken it."""
+    """Send the bytes of a batch unchanged; return after the broker has stored them."""
     with closing(KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=False, retries=0)) as producer:
         with patch.object(DefaultRecordBatchBuilder, "build", lambda _: bytearray(sent)):
             future = producer.send(topic, b"its place is taken", partition=partition)
@@ -65,12 +65,12 @@ def send_batch(bootstrap: str, topic: str, sent: bytes, partition: int = 0) -> N
 
 
 def segment(kafka: KafkaServer, topic: str, partition: int = 0) -> Path:
-    """Where the broker has what was sent last."""
+    """Return the file in which the broker stores new records."""
     return max((kafka.directory / "data" / f"{topic}-{partition}").glob("*.log"))
 
 
 def spoil(path: Path, at: bytes, by: bytes) -> None:
-    """What a disk does, while the broker runs."""
+    """Overwrite bytes of a file as a failing disk would, while the broker runs."""
     assert len(at) == len(by)
     data = path.read_bytes()
     assert data.count(at) == 1

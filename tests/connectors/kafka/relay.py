@@ -1,9 +1,9 @@
-"""A process that publishes every record of the input as a notification: a worker without its state.
+"""A process that publishes each input record as a notification: a worker without state.
 
     python -m tests.connectors.kafka.relay SETTINGS     # JSON: bootstrap, topics, group, slot
 
-What the group refused stays pending and leaves once the group has settled, if its partition is still held then; what belongs
-to a partition that went is given up, for its next owner reads the records again.
+Output that the group refused stays pending. It leaves after the rebalance if its partition is still owned; otherwise it is
+dropped, because the next owner reads the records again.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Topics and a group of their own on a real broker, workers on them, and an outside client that writes and reads."""
+"""A stage on a real broker: topics and a group of its own, workers, and an outside client that writes and reads."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,9 +31,9 @@ class FixedClock:
 
 
 class KafkaWorker:
-    """A transport with what a guardian would do around it: drops what is left out, takes over what is new.
+    """A transport with the work of a guardian: it drops revoked partitions and takes over new ones.
 
-    `read_to` holds what is held, and how far it was read; `records` what came.
+    `read_to` holds the owned partitions and how far each was read; `records` are the records so far.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -48,7 +48,7 @@ class KafkaWorker:
         for gone in self.read_to.keys() - assigned:
             del self.read_to[gone]
         for new in sorted(assigned - self.read_to.keys()):
-            with suppress(TransportUnavailable, PublishRefused):  # Tried again later.
+            with suppress(TransportUnavailable, PublishRefused):  # The next poll tries again.
                 self.take_over(new)
 
     def take_over(self, partition: Partition) -> None:
@@ -74,7 +74,7 @@ class KafkaWorker:
         return self.read_to.keys() == set(partitions)
 
     def has_to_join(self) -> bool:
-        """Whether the client has heard that the group changes."""
+        """Return whether the client knows that a rebalance has begun."""
         return bool(self.transport._member._consumer._coordinator.need_rejoin())
 
     def publish(
@@ -84,8 +84,9 @@ class KafkaWorker:
         self.transport.publish([PartitionOutput(partition, records, Position(offset, metadata))])
 
     def publish_at_last(self, partition: Partition, *records: OutputRecord, metadata: str) -> None:
-        """As a guardian does: what was refused stays pending until the group has settled; a partition that was taken away
-        meanwhile is read anew, and what had left all the same is told by its position."""
+        """Publish as a guardian does. Refused output stays pending until the rebalance is over. If the partition was revoked
+        meanwhile, it is taken over again, and its position shows whether the output has left.
+        """
         position = Position(self.read_to[partition], metadata)
 
         def try_it() -> bool:
@@ -132,7 +133,7 @@ class KafkaStage:
         self._threads.shutdown()
 
     def settle(self, *workers: KafkaWorker) -> None:
-        """Poll these until each partition is held by one of them, and by one only."""
+        """Poll these workers until each partition is owned by exactly one of them."""
 
         def is_settled() -> bool:
             held = sorted(partition for each in workers for partition in each.read_to)
@@ -141,7 +142,7 @@ class KafkaStage:
         self.poll_until(is_settled, "every partition held by one", *workers)
 
     def poll_until(self, question: Callable[[], object], what: str, *workers: KafkaWorker) -> None:
-        """Let these poll, side by side as workers do, until it is so; brokers that do not answer yet are asked again."""
+        """Poll these workers in parallel, until the question is true; brokers that do not answer are asked again."""
 
         def ask() -> bool:
             try:
@@ -153,13 +154,13 @@ class KafkaStage:
         wait_until(ask, what)
 
     def rebalance(self, *workers: KafkaWorker) -> None:
-        """Have a bystander come and go: a new generation, and everybody keeps what he has."""
+        """Let another member join and leave: a new generation begins, and each worker keeps its partitions."""
         with self.bystander() as joined:
             self.poll_until(joined, "another generation", *workers)
 
     @contextmanager
     def bystander(self) -> Iterator[Callable[[], bool]]:
-        """A member of the group who reads another topic; whether it has joined yet."""
+        """Add a member of the group that reads another topic; the result tells whether it has joined."""
         options = {"group_id": self.group, "partition_assignment_strategy": (CooperativeStickyAssignor,)}
         with closing(KafkaConsumer(self.topics.dead_letters, bootstrap_servers=self.bootstrap, **options)) as bystander:
             joining = self._threads.submit(wait_until, lambda: bystander.poll(500) or bystander.assignment(), "the bystander")
@@ -176,7 +177,7 @@ class KafkaStage:
             future.get(timeout=30)
 
     def send_in_transaction(self, *values: bytes, abort: bool = False) -> None:
-        """To the first partition."""
+        """Send to the first partition, in a transaction."""
         with self.open_transaction(*values, abort=abort):
             pass
 
@@ -192,14 +193,14 @@ class KafkaStage:
             (producer.abort_transaction if abort else producer.commit_transaction)()
 
     def outputs(self, channel: Channel = Channel.NOTIFICATIONS) -> list[Any]:
-        """What a reader of committed records sees once every transaction is decided, up to the end as of then.
+        """Return what a `read_committed` reader gets up to the present end, after all transactions are decided.
 
-        A commit is answered before its markers are written.
+        A broker answers a commit before it writes the markers.
         """
         return self._decided(self.topics.output(channel))
 
     def inputs(self) -> list[Any]:
-        """The same for the input."""
+        """Return what a `read_committed` reader of the input gets."""
         return self._decided(self.topics.input)
 
     def _decided(self, topic: str) -> list[Any]:
@@ -216,7 +217,7 @@ class KafkaStage:
             return reader.committed(TopicPartition(*partition), metadata=True, timeout_ms=30_000)
 
     def set_position(self, partition: Partition, offset: int, metadata: str = "") -> None:
-        """As another program or an operator does, whatever the group thinks of it."""
+        """Set the position as another program or an operator does, without being a member of the group."""
         with self.undecided_position(partition, offset, metadata):
             pass
 
@@ -237,7 +238,7 @@ class KafkaStage:
     def _makes_topics(self, partitions: int, config: Mapping[str, str]) -> bool:
         try:
             self.kafka.create_topics(*self.topics.all, partitions=partitions, config=config)
-        except InvalidReplicationFactorError:  # A broker that was not given the processor for seconds counts as gone.
+        except InvalidReplicationFactorError:  # A broker that got no processor time for seconds counts as dead.
             return False
         return True
 
@@ -245,7 +246,7 @@ class KafkaStage:
 def settings_of(
     bootstrap: str, topics: Sequence[str], group: str, slot: object, consumer: Mapping[str, Any], producer: Mapping[str, Any]
 ) -> KafkaSettings:
-    """Options by Kafka's names."""
+    """Make settings from options with Kafka's names."""
     options, *problems = read_options({"bootstrap.servers": bootstrap, "group.id": group, **consumer}, producer)
     assert not any(problems), problems
     return KafkaSettings.make(KafkaTopics(*topics), options, f"{group}-{slot}", MOST_BYTES)

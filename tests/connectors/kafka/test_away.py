@@ -1,4 +1,4 @@
-"""Brokers that are away: every call ends in time with an error, leaves nothing behind, and works again when they are back."""
+"""Unavailable brokers: each call ends in time with an error, leaves nothing behind, and works again later."""
 
 import gc
 import threading
@@ -39,7 +39,7 @@ def stage(broker: KafkaServer) -> Iterator[KafkaStage]:
 
 @pytest.fixture(autouse=True)
 def sockets_of_the_client() -> Iterator[None]:
-    """kafka-python leaves those that could not connect to the garbage collection, which warns of each."""
+    """kafka-python leaves unconnected sockets to the garbage collection, which warns of each."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

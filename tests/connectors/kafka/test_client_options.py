@@ -14,7 +14,7 @@ CONSUMER = {"bootstrap.servers": "a:1, b:2", "group.id": "g"}
 
 
 class Hidden(str):
-    """Stands for a text that is not shown."""
+    """Stands for a secret, whose text is not shown."""
 
     def __repr__(self) -> str:
         return "***"

@@ -1,4 +1,4 @@
-"""Every compression of Kafka is read and written, also in batches that are larger than a client's buffers."""
+"""Each compression of Kafka is read and written, also in batches that are larger than a client's buffers."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
 VALUES = [b"%d " % number * 500 for number in range(1_000)]
-"""About 2 MB: more than what a decoder gives back at once."""
+"""About 2 MB: more than a decoder returns at once."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A member of a group, on a client that only reports whether it is joining and notes how long it was allowed to."""
+"""A group member, on a client that only reports whether it is joining, and records the time limits of its calls."""
 
 from typing import Any
 

@@ -16,7 +16,7 @@ from tests.connectors.kafka.stage import FixedClock, KafkaStage
 pytestmark = pytest.mark.slow
 
 
-# The contract suite says nothing about how long an answer takes, and a machine that tests run on may be busy.
+# The contract does not limit how long an answer takes, and the machine of the tests may be busy.
 PATIENT = {"default.api.timeout.ms": 20_000}
 PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
 

@@ -27,7 +27,7 @@ EVERYTHING = AskedFor()
 
 
 class PausedPartitions:
-    """Sets aside as a worker does, and opens stores on it."""
+    """Writes dead letters as a worker does, and opens stores on them."""
 
     def __init__(self, stage: KafkaStage) -> None:
         self.stage = stage
@@ -180,7 +180,7 @@ def test_an_outcome_whose_answer_was_lost_is_found_out_by_the_next_order(
 
 
 def _unanswered(call: Callable[..., object]) -> Callable[..., object]:
-    """The commit has its effect, and its answer is lost."""
+    """The commit takes effect, but its answer is lost."""
 
     def called(what: Callable[[], object], timeout_ms: int) -> object:
         answer = call(what, timeout_ms)

@@ -1,4 +1,4 @@
-"""The Kafka client's errors as the transport's: which ones a person must fix, and which may go away by themselves."""
+"""Errors of the Kafka client as errors of the transport: which need a person, and which may pass by themselves."""
 
 import pytest
 from kafka import errors

@@ -1,4 +1,4 @@
-"""Each record leaves exactly once and in order while workers are killed and paused, others join, and the broker dies."""
+"""Exactly once and in order, while workers are killed and paused, other workers join, and the broker dies."""
 
 import json
 import os
@@ -28,11 +28,11 @@ SEED = int(os.environ.get("KILL_SEED", random.SystemRandom().randrange(10**6)))
 FAULTS = int(os.environ.get("KAFKA_FAULTS", "8"))
 PARTITIONS = 4
 PAUSE_SECONDS = 4
-"""Longer than the session and the transaction of a relay may take."""
+"""Longer than a relay's session and transaction time-outs."""
 
 
 class Relays:
-    """Processes, by slot."""
+    """The relay processes, by slot."""
 
     def __init__(self, stage: KafkaStage, log: Path) -> None:
         self._stage = stage
@@ -64,7 +64,7 @@ class Relays:
 
 
 class Source:
-    """Sends numbers, a few of them to each of some keys, until it is told to stop."""
+    """Sends numbers, a few of each key, until it is stopped."""
 
     def __init__(self, stage: KafkaStage) -> None:
         self.sent: list[tuple[bytes, bytes]] = []
@@ -141,7 +141,7 @@ def strike(stage: KafkaStage, relays: Relays, chance: random.Random) -> None:
 
 
 def check(outputs: Sequence[Any], inputs: Sequence[Any], sent: Sequence[tuple[bytes, bytes]]) -> None:
-    """What lies in the input is what has to leave: who sent it may have sent it twice, when the broker died over it."""
+    """Check the output against the records in the input. The sender may have sent a number twice when the broker died."""
     assert {each.value for each in inputs} == {value for _, value in sent}
     assert Counter(each.value for each in outputs) == Counter(each.value for each in inputs)
     assert values_by_key(outputs) == values_by_key(inputs)

@@ -1,4 +1,4 @@
-"""Which partitions a worker may read and publish for, by the group's answers and by their positions."""
+"""Fencing: which partitions a worker may read and publish for, by the group's answers and by the positions."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ def group(generation: int, *assigned: Partition) -> Snapshot:
 
 
 def holding(*partitions: Partition) -> Fencing:
-    """Of these, read at `HERE` and sought, in generation 1."""
+    """Return a fencing that owns these partitions, read at `HERE` in generation 1."""
     fencing = Fencing()
     fencing.note_group(group(1, *partitions), set())
     for each in partitions:
@@ -100,7 +100,7 @@ def test_what_was_taken_away_and_given_back_in_one_poll_is_left_out_once() -> No
 
 
 def test_what_was_taken_away_and_given_back_between_two_looks_is_left_out_once() -> None:
-    """Two polls may come before the next look: the second one after a publication that was refused."""
+    """Two polls may come before the next look, the second after a refused publication."""
     fencing = holding(P0)
     fencing.note_group(group(2), set())
     fencing.note_group(group(3, P0), {P0})
@@ -127,7 +127,9 @@ def test_a_position_that_was_none_and_is_still_none_is_not_another_workers() -> 
 
 
 class AnySimulatedRun(RuleBasedStateMachine):
-    """Random generations, assignments, moves by others: what may be read was looked at since the group changed last."""
+    """Random generations, assignments and moves by others. A partition may be read only after a look since the last
+    change of the group.
+    """
 
     partitions = st.sampled_from([P0, P1])
 

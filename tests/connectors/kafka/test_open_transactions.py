@@ -1,4 +1,4 @@
-"""When the log reports a partition that a transaction holds up."""
+"""When the log reports that an open transaction holds a partition up."""
 
 import logging
 
@@ -10,7 +10,7 @@ NOW = 1_774_740_835_941
 
 
 def looked(*looks: tuple[int, int, int]) -> OpenTransactions:
-    """Each look says where what is decided ends, where the log does, and how many ms after the first it was."""
+    """Look several times. Each look gives the last stable offset, the log's end, and the milliseconds since the first look."""
     undecided = OpenTransactions()
     for end, log_end, after in looks:
         undecided.note({P0: end, P1: 3}, {P0: log_end, P1: 3}, NOW + after)

@@ -14,7 +14,7 @@ from tests.connectors.kafka.stage import START, KafkaStage, KafkaWorker, notific
 pytestmark = pytest.mark.slow
 
 STALLED = {"max.poll.interval.ms": 1_000, "session.timeout.ms": 6_000}
-"""A worker that does not poll for a second leaves its group by itself, as one that was paused is thrown out."""
+"""A worker that does not poll for a second leaves its group, as a paused worker is removed."""
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_worker_that_was_thrown_out_publishes_nothing(stage: KafkaStage) -> No
 
 
 def test_what_the_group_refused_does_not_leave_with_the_next_publication(stage: KafkaStage) -> None:
-    """kafka-python 3.0.12 keeps the offsets of a refused transaction and sends them along with the next one."""
+    """kafka-python 3.0.12 keeps the offsets of a refused transaction and sends them with the next one."""
     first, second = stage.partitions
     stalled = stage.worker(consumer=STALLED)
     stage.settle(stalled)
@@ -138,7 +138,7 @@ def test_what_the_group_refused_does_not_leave_with_the_next_publication(stage: 
 
 
 def test_a_partition_that_is_not_ours_is_not_published_for(stage: KafkaStage) -> None:
-    """The brokers would take it: they look at the generation only."""
+    """The brokers would accept it, because they check only the generation."""
     one, two = stage.worker(), stage.worker()
     stage.poll_until(lambda: len(one.read_to) == len(two.read_to) == 1, "one partition each", one, two)
     (theirs,) = two.read_to
@@ -227,7 +227,9 @@ def _fails() -> None:
 
 
 def test_a_leader_whose_followers_are_slow_to_join_again_does_not_fall_silent(stage: KafkaStage) -> None:
-    """Who leads joins again because the topic has grown; kafka-python 3.0.12 forgets that, unless it ends within one poll."""
+    """The leader joins again because the topic has grown. kafka-python 3.0.12 forgets that, unless the join ends
+    within one poll.
+    """
     one, two = (stage.worker(consumer={"metadata.max.age.ms": 300}) for _ in range(2))
     stage.poll_until(lambda: len(one.read_to) == len(two.read_to) == 1, "one partition each", one, two)
     with stage.kafka.admin() as admin:
@@ -261,7 +263,7 @@ def test_members_of_a_static_group_come_back_to_their_partitions(stage: KafkaSta
 
 
 def test_a_publication_of_nothing_but_the_same_position_is_checked_all_the_same(stage: KafkaStage) -> None:
-    """A zombie may not heal, and healing begins with this."""
+    """A zombie must not heal, and healing begins with this publication."""
     first, second = stage.partitions
     stalled = stage.worker(consumer=STALLED)
     stage.settle(stalled)

@@ -1,4 +1,4 @@
-"""The output on Kafka when something fails: all of it leaves once, or none of it."""
+"""The output on Kafka during failures: it leaves once as a whole, or not at all."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -24,7 +24,7 @@ def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
 
 
 def plant(worker: KafkaWorker, fault: Callable[[Callable[[], None]], None]) -> None:
-    """Let `fault` have the next commit, in place of the client; the one after it is in order again."""
+    """Replace the client's next commit by `fault`; later commits work again."""
     producer: Any = worker.transport._publisher.connect()._producer
     commit = producer.commit_transaction
 
@@ -68,7 +68,7 @@ def test_a_commit_that_never_arrived_is_made_again_when_it_is_asked_for_again(st
 
 
 def plant_out_of_reach(worker: KafkaWorker, fault: Callable[[Callable[[], None]], None]) -> None:
-    """The next commit is struck by `fault`, and what became of it cannot be found out at once."""
+    """Let `fault` hit the next commit, and let the lookup of its outcome fail at first."""
     publisher: Any = worker.transport._publisher
     connect = publisher.connect
 
@@ -95,7 +95,7 @@ def test_a_commit_that_arrived_though_it_could_not_be_found_out_is_not_made_agai
 
 
 def test_of_a_commit_that_never_arrived_it_is_told_that_nothing_left(stage: KafkaStage) -> None:
-    """So that less may be tried: whether it is told at once, or what became of it was not known at first."""
+    """The caller can then try a smaller publication. The answer may come at once, or after the outcome was unknown at first."""
     first, _ = stage.partitions
     worker = stage.worker()
     stage.settle(worker)
@@ -134,7 +134,7 @@ def test_an_outcome_that_another_worker_has_moved_beyond_costs_the_partition(sta
 
 
 def test_the_same_position_again_is_not_taken_for_done_when_its_outcome_is_not_known(stage: KafkaStage) -> None:
-    """Whether it was we who wrote it cannot be told; a zombie may not heal."""
+    """It is unknown which worker wrote the position, and a zombie must not heal."""
     first, _ = stage.partitions
     worker = stage.worker()
     stage.settle(worker)

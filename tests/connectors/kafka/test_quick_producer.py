@@ -1,4 +1,4 @@
-"""ProducerRecord as the client does, only quicker."""
+"""The quick producer sends records as the client's own does."""
 
 import tracemalloc
 from unittest.mock import Mock
@@ -23,7 +23,7 @@ def test_a_key_has_the_partition_that_every_client_of_kafka_gives_it(key: bytes,
 
 
 def test_keys_of_dead_letters_are_not_remembered_however_long_they_are() -> None:
-    """They held 191 MB."""
+    """They took 191 MB."""
     tracemalloc.start()
     for number in range(200):
         key = b"%d" % number + b"k" * 1_000_000
@@ -85,7 +85,7 @@ def test_a_refusal_is_told_as_what_it_is_by_whichever_call_comes_upon_it(refusal
 
 
 class _HollowProducer(QuickProducer):
-    """Without a client's insides: nothing is connected, and nothing is to be closed."""
+    """A producer without the client's insides: it has no connection, and nothing to close."""
 
     def __init__(self) -> None:
         pass
@@ -95,7 +95,7 @@ class _HollowProducer(QuickProducer):
 
 
 def _in_a_transaction() -> tuple[QuickProducer, TransactionalRequestResult]:
-    """With positions that are on their way."""
+    """Run within a transaction that has positions under way."""
     producer, answer = _HollowProducer(), TransactionalRequestResult()
     producer._transaction_manager, producer._sender, producer._accumulator = Mock(), Mock(), Mock()
     producer._metadata = Mock(partitions_for_topic=lambda _: {0, 1, 2})

@@ -1,4 +1,4 @@
-"""A batch with a record that the client cannot read costs only this record."""
+"""Batches with a record that the client cannot read: only this record is lost."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def test_a_header_name_that_is_not_utf_8_costs_its_record(codec: int) -> None:
 
 
 def test_what_only_the_client_cannot_read_is_as_good_as_any() -> None:
-    """It takes the attributes for a number of several bytes."""
+    """The client takes the attributes for a number of several bytes."""
     (only,) = read(batch([record(0, b"a", (b"name", b"data"), attributes=0x81)]))
     assert (only.value, only.headers) == (b"a", [("name", b"data")])
     assert not isinstance(only.headers, UndecodableHeaders)

@@ -65,7 +65,7 @@ def rights_to_look(stage: KafkaStage) -> list[ACL]:
 
 
 def secured(stage: KafkaStage, **given: object) -> KafkaWorker:
-    """A worker that comes in by the door that asks for everything."""
+    """A worker that connects to the listener with all checks."""
     return stage.worker(consumer=options(stage) | {name.replace("_", "."): value for name, value in given.items()})
 
 
@@ -86,7 +86,7 @@ def refusal(worker: KafkaWorker) -> TransportRefused:
 
 
 def topic_ends(settings: ClientSettings) -> TopicEnds | str:
-    """Or why there is none; rights that were just given may not be known to the broker yet."""
+    """Return the ends of the topic, or the reason why there are none; the broker may not know new rights yet."""
     with closing(TopicEndsReader(settings)) as reader:
         try:
             return reader.look()
@@ -139,7 +139,7 @@ def test_a_right_that_is_taken_away_and_given_again_is_waited_for(stage: KafkaSt
 
 
 def test_a_wrong_password_is_named_as_what_it_may_be_and_not_told(stage: KafkaStage) -> None:
-    """The client drops the broker's answer; the broker hangs up."""
+    """The client drops the broker's answer, and the broker closes the connection."""
     with pytest.raises(TransportUnavailable, match=r"check security.protocol, sasl.mechanism, sasl.username and") as caught:
         secured(stage, sasl_password="battery staple").poll()
     assert "battery" not in str(caught.value)

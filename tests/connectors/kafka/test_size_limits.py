@@ -1,4 +1,4 @@
-"""Records that a topic refuses: a notification becomes a dead letter, and a dead letter is cut, whatever its content."""
+"""Records that are too large for a topic: a notification becomes a dead letter, and a dead letter is cut."""
 
 from hashlib import sha256
 

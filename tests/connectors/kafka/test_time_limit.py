@@ -1,4 +1,4 @@
-"""Time limits for calls in which the client itself would wait for ever."""
+"""Time limits for calls in which the client itself would wait without end."""
 
 from threading import Event
 

@@ -1,4 +1,4 @@
-"""Reading topics up to an end, and continuing from there."""
+"""The topic reader: it reads up to an end, and continues from there."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,7 +21,7 @@ def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
 
 
 def test_what_lies_behind_an_end_is_read_with_the_next_one(stage: KafkaStage) -> None:
-    """An end may be older than what a poll brings: a broker that was away answers an old question."""
+    """A poll may bring records beyond the end: a broker that was unavailable may answer with an older end."""
     stage.send(*[b"%d" % number for number in range(10)])
     (name,) = [TopicPartition(*each) for each in stage.partitions]
     with closing(CommittedReader(stage.settings(), [stage.topics.input])) as reader:

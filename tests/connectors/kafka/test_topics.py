@@ -1,4 +1,4 @@
-"""Topics on Kafka with problems: what is refused, what is logged, and that nothing is skipped silently."""
+"""Topics with problems: what is refused, what is logged, and that no record is skipped silently."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -35,13 +35,13 @@ def make_anew(stage: KafkaStage) -> None:
 
 
 def delete_before(stage: KafkaStage, partition: Partition, offset: int) -> None:
-    """As the retention does."""
+    """Delete records as the retention does."""
     with stage.kafka.admin() as admin:
         admin.delete_records({TopicPartition(*partition): offset})
 
 
 def refused(transport: KafkaTransport) -> TransportRefused | None:
-    """What the transport refuses to go on with, once it does."""
+    """Return the error with which the transport refuses to continue."""
     try:
         transport.assignment()
         transport.poll(10, 100)
@@ -101,7 +101,7 @@ def test_a_topic_that_was_made_anew_is_another_source(stage: KafkaStage) -> None
 
 
 def test_a_position_in_a_topic_that_is_gone_is_refused(stage: KafkaStage) -> None:
-    """As where the positions of a group were restored, or copied to another cluster."""
+    """This happens when a group's positions were restored, or copied to another cluster."""
     first, _ = stage.partitions
     stage.set_position(first, 0, OffsetMetadata(UUID(int=7), 2, "text").encode("x"))
     transport = stage.worker().transport

@@ -1,4 +1,4 @@
-"""The Kafka transport on a real broker: its input, its output, and its positions."""
+"""The Kafka transport on a real broker: input, output, and positions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +58,7 @@ def test_a_poll_for_nothing_brings_nothing_and_loses_nothing(stage: KafkaStage) 
 
 
 def test_a_poll_for_nothing_tells_the_ends_of_the_logs(stage: KafkaStage) -> None:
-    """What waits for a backlog is told when nothing more may be read."""
+    """A deadline that waits for its backlog must learn the ends though nothing may be read."""
     worker = stage.worker()
     stage.settle(worker)
     stage.send(b"a", b"b")
@@ -68,7 +68,7 @@ def test_a_poll_for_nothing_tells_the_ends_of_the_logs(stage: KafkaStage) -> Non
 
 
 def test_what_was_half_read_when_reading_was_held_up_is_read_on_beside_another_partition(stage: KafkaStage) -> None:
-    """The client puts the other half aside, and would leave it there for as long as it has read anything of the other one."""
+    """The client sets the other half aside, and leaves it there while it reads the other partition."""
     first, second = stage.partitions
     worker = stage.worker()
     stage.settle(worker)
@@ -122,7 +122,7 @@ def test_an_open_transaction_hides_what_is_behind_it(stage: KafkaStage) -> None:
 def test_the_marker_of_a_transaction_at_the_end_of_a_log_does_not_keep_reading_from_that_end(
     stage: KafkaStage, abort: bool
 ) -> None:
-    """Neither does what was aborted, nor where nothing at all is to be handed out before the end."""
+    """The same holds for aborted records, and for a log in which no record before the end is delivered."""
     first, _ = stage.partitions
     worker = stage.worker()
     stage.settle(worker)
@@ -154,7 +154,7 @@ def test_where_reading_is_at_the_end_of_each_log_the_brokers_are_asked_for_it_on
 
 @contextmanager
 def counted_looks() -> Iterator[list[list[TopicPartition]]]:
-    """Which partitions the brokers are asked the ends of, a list each time."""
+    """Count for which partitions the brokers are asked for the ends, one list per call."""
     looks: list[list[TopicPartition]] = []
     asked = KafkaConsumer.end_offsets
 

@@ -1,4 +1,4 @@
-"""One record that cannot be read stops neither its partition nor its neighbours, on a real broker."""
+"""A record that cannot be read stops neither its partition nor its neighbours, on a real broker."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -25,7 +25,7 @@ def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
 
 
 def unread(worker: KafkaWorker) -> list[str]:
-    """The notes on partitions that are not read."""
+    """Return the notes about partitions that are not read."""
     return [each for each in worker.transport.standing().notes if " is not read from offset " in each]
 
 
@@ -53,7 +53,7 @@ def test_a_header_name_that_is_not_utf_8_is_one_dead_letter(stage: KafkaStage, c
 
 
 def test_records_that_share_an_offset_come_at_offsets_of_their_own(stage: KafkaStage) -> None:
-    """Brokers take such a batch if it is not compressed."""
+    """Brokers accept such a batch if it is not compressed."""
     send_batch(stage.bootstrap, stage.topics.input, batch([record(0, b"a"), record(0, b"b"), record(2, b"c")]))
     stage.send(b"d")
     worker = stage.worker()
