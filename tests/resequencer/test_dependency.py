@@ -28,7 +28,7 @@ def test_the_error_is_transient_and_names_the_server_in_few_printable_characters
     assert DependencyUnavailable("a\nb\x1b[31m").name == r"a\nb\x1b[31m"
     assert DependencyUnavailable("x" * 1_000).name == "x" * 63 + "…"
     assert DependencyUnavailable("").name == "unnamed"
-    assert DependencyUnavailable(None).name == "None"  # Foreign code may pass anything.
+    assert DependencyUnavailable(None).name == "None"  # A user's code may pass any value.
 
 
 def test_the_unit_waits_for_it_by_name(unit, envelopes):

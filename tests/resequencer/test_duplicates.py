@@ -1,4 +1,4 @@
-"""Duplicates are told by envelope id and digest, before anything is counted."""
+"""Duplicates are detected by envelope id and digest, before anything is counted."""
 
 import pytest
 from harness.driving import drive

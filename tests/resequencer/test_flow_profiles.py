@@ -1,4 +1,4 @@
-"""What a release says of how late the events of a flow come."""
+"""Profiles: what a release knows about how late the events of a flow come."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from resequencer.flow_profiles import ReleasedProfiles
 
 
 class Tables:
-    """A release whose profiles are these; counts what it is asked. None is one that learned of too few."""
+    """Tables with these profiles; they count the look-ups. None stands for a profile of too few envelopes."""
 
     version = "20261121T000000000Z"
 

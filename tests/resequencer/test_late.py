@@ -1,4 +1,4 @@
-"""The mark `late`: a later one of the flow (SEQUENCE: of the unit) was handled before. Dead letters do not count."""
+"""The mark `late`: a later envelope of the flow (SEQUENCE: of the unit) was handled before. Dead letters do not count."""
 
 import msgspec
 import pytest
@@ -115,7 +115,7 @@ def test_flows_that_count_by_themselves_are_in_time_beside_each_other(envelopes)
 
 
 def test_a_flow_that_counts_by_itself_and_lost_its_order_on_the_way_says_so(envelopes):
-    """The global condition lets A3 go, as documented; what is told after it is told as what it is."""
+    """The global condition accepts A3, as documented; A1, which is handled after it, is marked late."""
     unit = drive("SEQUENCE")
     unit.arrive(envelopes(1, flow="B"), envelopes(2, flow="B"), envelopes(3, flow="A"), envelopes(1, flow="A"))
     assert unit.handled == [("B", 1), ("B", 2), ("A", 3), ("A", 1)]
@@ -123,7 +123,7 @@ def test_a_flow_that_counts_by_itself_and_lost_its_order_on_the_way_says_so(enve
 
 
 def _courses():
-    """Envelopes as (flow, number), some of which fail for good when they come first and are sent again at the end."""
+    """Envelopes as (flow, number). Some fail permanently when they first come, and are sent again at the end."""
     pairs = st.tuples(st.sampled_from("AB"), st.integers(1, 14))
     numbered = st.lists(pairs, min_size=1, max_size=12, unique_by=lambda each: each[1])
     return numbered.flatmap(
@@ -156,7 +156,7 @@ def test_late_is_exactly_what_follows_a_later_one_that_was_handled(strategy, cou
 
 
 def _late_of_handled(unit):
-    """Of what was handled, in its order; what failed for good was seen before."""
+    """Return the mark `late` of each handled envelope, in order; envelopes that failed permanently came twice."""
     last = {envelope.envelope_id: marks.late for envelope, _, marks, _ in unit.handler.seen}
     return [last[each.notification_id] for each in unit.left if hasattr(each, "notification_id")]
 

@@ -1,4 +1,4 @@
-"""How long what is stashed waits where that is learned."""
+"""The deadline of stashed envelopes if it is learned."""
 
 import msgspec
 from harness.driving import PARTITION, Driven, Envelopes, decoder, drive
@@ -14,7 +14,7 @@ BOUNDS = LearnedTimeout(at_least_ms=1_000, at_most_ms=60_000)
 
 
 class Known:
-    """Profiles of flows, whatever the entity."""
+    """Profiles of flows, for any entity."""
 
     def __init__(self, **lateness_ms: int) -> None:
         self.lateness_ms = lateness_ms
@@ -31,7 +31,7 @@ def learned(strategy: str = "SEQUENCE", bounds: LearnedTimeout = BOUNDS, **laten
 
 
 def waited_ms(unit: Driven) -> int:
-    """From now until its deadline."""
+    """Return the time from now until the unit's deadline."""
     assert unit.last is not None
     assert unit.last.waits is not None
     return unit.last.waits.wakes_at - unit.now
@@ -125,7 +125,7 @@ def test_what_was_stashed_by_a_version_that_learned_nothing_waits_as_if_nothing_
     least_ms=st.integers(1, 30_000),
 )
 def test_nothing_is_given_up_that_comes_within_the_profile(strategy, order, pauses, least_ms):
-    """However the bounds lie below it, and though the unit is woken before each arrival."""
+    """This holds for any bounds below the profile, and though the unit is woken before each arrival."""
     profile_ms = sum(pauses) + 1
     unit, envelopes = learned(strategy, LearnedTimeout(least_ms, 600_000), A=profile_ms), Envelopes()
     for number, pause_ms in zip(order, pauses, strict=True):

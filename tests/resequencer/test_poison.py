@@ -1,4 +1,4 @@
-"""A turn that raised is taken again: what it fails on is set aside, alone, and all else goes the way that it would have gone."""
+"""A turn that raised is repeated: only the envelopes on which it fails are set aside, and all else goes its normal way."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -25,7 +25,7 @@ STRATEGIES = ("SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001")
 
 
 class Careful(Driven):
-    """As the actor and its guardian do it."""
+    """A unit that repeats failed turns, as the actor and its guardian do."""
 
     def _turn(self, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Decision:
         if self.reincarnates:
@@ -63,7 +63,9 @@ def left(unit: Driven) -> list[tuple[str, int]]:
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[list[tuple[int, str, bool]], dict[int, Place], list[int]]:
-    """Envelopes (number, flow, with the payment or not) in any order, which of them fail where, and how they come in polls."""
+    """Draw envelopes (number, flow, with the payment or not) in any order, where some of them fail, and how they
+    come in polls.
+    """
     size = draw(st.integers(2, 9))
     numbers = draw(st.permutations(range(1, size + 1)))
     came = [(number, draw(st.sampled_from("AB")), draw(st.booleans())) for number in numbers]
@@ -108,7 +110,7 @@ def test_an_unexpected_failure_costs_what_an_expected_one_costs(
 def test_whatever_step_of_ours_fails_each_culprit_is_set_aside_once_and_all_else_is_told_once(
     run: Any, strategy: str, stash_limit: int, reincarnates: bool
 ) -> None:
-    """Also when it fails after something of the envelope has been done already."""
+    """This also holds if the failure comes after a part of the envelope was processed."""
     came, places, polls = run
 
     def failing(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""A release whose head fails for a while: each says what is missing when it is handled itself."""
+"""A release whose head fails for a while: each envelope is marked with what is missing at the time of its own handling."""
 
 import pytest
 from harness.driving import PAIN_001, drive
@@ -30,13 +30,13 @@ def full(started):
 
 
 def told(unit):
-    """Sequence and mark of each notification, in order."""
+    """Return the sequence and the mark of each notification, in order."""
     last = {envelope.envelope_id: (envelope.sequence, marks) for envelope, _, marks, _ in unit.handler.seen}
     return [(last[each.notification_id][0], last[each.notification_id][1].incomplete) for each in unit.left]
 
 
 def parts_of(unit, envelope):
-    """What the envelope's last attempt had of the payment."""
+    """Return the parts of the payment that the envelope's last attempt had."""
     data = [data for each, data, _, _ in unit.handler.seen if each.envelope_id == envelope.envelope_id][-1]
     return [name for name, _ in data.mds]
 

@@ -1,4 +1,4 @@
-"""A handler that fails: attempts, back-off, and only its own unit waits."""
+"""A handler that fails: attempts and back-off; only its own unit waits."""
 
 import pytest
 from harness.driving import drive

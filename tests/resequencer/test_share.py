@@ -1,4 +1,4 @@
-"""A turn that has let out its share stops: what is left over leaves with the next ones, as if it had never been cut."""
+"""A turn that has used its share stops: the rest leaves in the next turns, as if the turn had not been cut."""
 
 from typing import Any
 
@@ -19,18 +19,18 @@ from resequencer.unit_codec import encode_data, encode_state
 from storage.port import WaitKind
 
 ONE = 1
-"""The share of a turn that handles one envelope: the first takes it beyond that."""
+"""A share so small that each turn handles one envelope."""
 
 
 def cut(name: str, share: int = ONE, **more: Any) -> Driven:
-    """A unit whose every turn goes through the storage and lets out no more than its share."""
+    """Return a unit that goes through the storage at each turn, and releases no more than its share per turn."""
     unit = drive(name, **more)
     unit.share, unit.reincarnates = share, True
     return unit
 
 
 def left(unit: Driven) -> list[tuple[str, ...]]:
-    """All that left, with its marks and its payment data, in order."""
+    """Return the whole output with marks and payment data, in order."""
     seen = {each.envelope_id: (data, marks) for each, data, marks, _ in unit.handler.seen}
     told = []
     for each in unit.left:
@@ -43,7 +43,7 @@ def left(unit: Driven) -> list[tuple[str, ...]]:
 
 
 def kept(unit: Driven) -> tuple[object, ...]:
-    """The unit as the storage would get it."""
+    """Return the unit as it would be stored."""
     stored = encode_state(unit.unit, unit.strategy)
     return stored, encode_data(unit.unit.data), sorted(each.envelope.offset for each in unit.unit.stash)
 
@@ -120,7 +120,7 @@ def test_of_one_poll_what_is_beyond_the_share_waits_in_the_order_of_its_arrival(
 
 
 def test_without_a_share_nothing_leaves_and_nothing_is_lost(envelopes: Envelopes) -> None:
-    """Its cycle has let out all that it may."""
+    """Its cycle has already used its share."""
     unit = cut("SEQUENCE", share=0)
     unit.arrive(envelopes(2), envelopes(1), envelopes(1, identity="again"))
     unit.wake(Wake.REMAINDER)
@@ -154,7 +154,7 @@ def test_the_deadline_of_what_waited_behind_a_remainder_is_that_of_its_arrival(e
 
 
 def test_an_attempt_that_was_cut_off_before_its_head_goes_on_before_anything_else(envelopes: Envelopes) -> None:
-    """What had come before the head goes before it, a share at a time."""
+    """Envelopes that came before the head leave before it, one share at a time."""
     unit = cut("SEQUENCE")
     head = envelopes(5)
     unit.handler.fail(head, TransientError("away"))
@@ -210,7 +210,7 @@ def test_a_state_without_a_remainder_is_stored_as_before_there_were_any(envelope
 
 
 class Failing(Recorder):
-    """Fails by record: as often as it is told to."""
+    """Fails on a record as often as a test says."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class Failing(Recorder):
 
 
 class Course:
-    """What comes and happens to a unit, the same for each that runs it, but that one of them has its turns cut."""
+    """Random arrivals and events, the same for several units, one of which has its turns cut."""
 
     def __init__(self, draw: st.DataObject, strategy: str) -> None:
         self._draw = draw.draw

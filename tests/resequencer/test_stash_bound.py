@@ -1,4 +1,4 @@
-"""The bounds of a unit: how many envelopes it sets aside, how many bytes, and how much payment data it gathers."""
+"""The bounds of a unit: the number and the bytes of stashed envelopes, and the size of its payment data."""
 
 import pytest
 from harness.driving import Envelopes, drive
@@ -20,7 +20,7 @@ def test_a_stash_of_more_bytes_than_a_unit_may_hold_is_released_as_at_its_deadli
 
 @pytest.mark.parametrize("reincarnates", [False, True])
 class TestUnderRetry:
-    """Nothing can be handled before the head: at the bound its next attempt is made at once."""
+    """Nothing can be handled before the head, so at the bound its next attempt is due at once."""
 
     def test_a_head_that_succeeds_by_then_is_followed_by_the_release(self, reincarnates, envelopes):
         unit, first = drive("SEQUENCE", stash_limit=3), envelopes(1)
@@ -50,7 +50,7 @@ class TestUnderRetry:
         assert unit.sequences == [1]
 
     def test_what_waits_behind_a_head_stays_about_at_the_bound_however_much_comes(self, reincarnates):
-        """15 999 waited where 1 000 may."""
+        """15 999 envelopes waited where 1 000 may."""
         unit, envelopes = drive("SEQUENCE", stash_limit=100), Envelopes()
         unit.reincarnates = reincarnates
         first = envelopes(1)

@@ -1,4 +1,4 @@
-"""The unit between arrivals and wakes: deadline, bound, inheritance, and what its storage learns."""
+"""The unit between arrivals and wakes: deadline, bound, inheritance, and stored changes."""
 
 import tracemalloc
 
@@ -100,7 +100,7 @@ def test_the_longest_wait_is_told(envelopes):
     st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 6), st.booleans(), st.integers(0, 9_000)), max_size=14),
 )
 def test_a_new_incarnation_at_every_turn_does_the_same_as_one_that_lives_on(strategy, steps):
-    """Whatever arrives, and whenever it is woken."""
+    """This holds for any arrivals, and whenever the unit is woken."""
     units = [drive(strategy, stash_limit=5), drive(strategy, stash_limit=5)]
     units[1].reincarnates = True
     for unit in units:
@@ -182,7 +182,7 @@ def test_a_stashed_record_that_is_refused_today_becomes_a_dead_letter_and_the_re
 
 
 def test_a_thousand_flows_in_one_unit_are_released_by_looking_at_each_once():
-    """Counted, not timed: every look at the stash asks the strategy."""
+    """The test counts the strategy's answers instead of time: each look at the stash asks the strategy."""
     unit, envelopes = drive("STRICT_SEQUENCE"), Envelopes()
     asked = []
     accepts = unit.strategy.accepts

@@ -1,4 +1,4 @@
-"""What the tests of storages share."""
+"""Fixtures of the tests of storages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.storage.embedded.storages import EmbeddedHarness, memory_directory
 
-if TYPE_CHECKING:  # Its client takes a quarter of a second to import, which the tests of other storages need not wait for.
+if TYPE_CHECKING:  # Its client takes a quarter of a second to import; the tests of other storages need not wait for that.
     from servers.redis.cluster import RedisCluster
     from servers.redis.server import RedisServer
     from tests.storage.redis.storages import OwnRedis, RedisHarness
@@ -34,7 +34,7 @@ def embedded_on_disk(tmp_path: Path) -> Iterator[EmbeddedHarness]:
 
 @pytest.fixture
 def redis(redis_server: RedisServer) -> Iterator[RedisHarness]:
-    """On the server of the whole run, in a namespace of its own."""
+    """Storages on the shared server of the test run, in a namespace of their own."""
     from tests.storage.redis.storages import RedisHarness
 
     with closing(redis_server.client()) as client:
@@ -45,7 +45,7 @@ def redis(redis_server: RedisServer) -> Iterator[RedisHarness]:
 
 @pytest.fixture
 def clustered(redis_cluster: RedisCluster) -> Iterator[RedisHarness]:
-    """On the cluster of the whole run, in a namespace of its own."""
+    """Storages on the shared cluster of the test run, in a namespace of their own."""
     from tests.storage.redis.storages import RedisHarness
 
     with ExitStack() as stack:
@@ -57,7 +57,9 @@ def clustered(redis_cluster: RedisCluster) -> Iterator[RedisHarness]:
 
 @pytest.fixture
 def own_redis(own_server: Callable[..., Any]) -> Iterator[Callable[..., OwnRedis]]:
-    """A server that the test may kill, pause and set up: `own_redis(append="everysec")`; with `kind`, a subclass of it."""
+    """Makes servers that the test may kill, pause and configure: `own_redis(append="everysec")`; `kind` is a
+    subclass of the server.
+    """
     from servers.redis.server import RedisServer, RedisSettings
     from tests.storage.redis.storages import OwnRedis, RedisHarness
 

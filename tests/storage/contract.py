@@ -1,4 +1,4 @@
-"""What every storage promises (storage/port.py), as tests that each implementation applies to itself on the real thing.
+"""The contract of storages (storage/port.py), as tests that each implementation runs on the real thing.
 
 A storage's test file derives from `StorageContract` and gives the fixture `harness`.
 """
@@ -33,19 +33,19 @@ _attempts = count()
 
 
 class Harness(Protocol):
-    """Gives storages that share one set of data, empty at first."""
+    """Makes storages that share one set of data, empty at first."""
 
     def make(self) -> Storage:
-        """A storage on the data as another process would have it; where nothing outlives the process, always the same one."""
+        """Make a storage on the data as another process would. If nothing survives a process, it is always the same storage."""
         ...
 
     def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:
-        """Have it stored, but so that the store never hears of it."""
+        """Store the commit, but lose the answer to the store."""
         ...
 
 
 def following(store: PartitionStore, *changes: UnitChange, **fields: object) -> Commit:
-    """The commit that comes next, as a new decision."""
+    """Return the next commit, as a new decision."""
     number = store.header.commit + 1
     caught_up_ms = store.header.caught_up_ms
     values = {"next_offset": number, "highest_number": 0, "changes": changes, "caught_up_ms": caught_up_ms, **fields}
@@ -67,7 +67,7 @@ def waiting(unit: str, waits: Waits = WAITS) -> UnitChange:
 
 
 def expire_all(store: PartitionStore, until: int, spared: Collection[str] = ()) -> int:
-    """How many went. Some storages forget with the next commit."""
+    """Expire all idle units; return how many. Some storages delete them with the next commit."""
     gone = 0
     while went := store.expire(until, spared):
         gone += went
@@ -84,7 +84,7 @@ class StorageContract:
     def store(self, storage: Storage) -> PartitionStore:
         return storage.open(PARTITION)
 
-    # What is stored comes back.
+    # Stored values come back.
 
     def test_a_storage_that_answers_can_be_connected_to_before_a_partition_is_opened(self, harness):
         storage = harness.make()
@@ -171,7 +171,7 @@ class StorageContract:
     @example({"'; DROP TABLE units; --", '"', "\\", "%", "_", "{a}", "{b}", "*", "a:b", "a|b", "null", "0", "00", "1e3"})
     @settings(
         max_examples=25,
-        # The partition is new in each example, and each implementation runs the same test.
+        # The partition is new in each example, because each implementation runs the same test.
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
     )
     def test_units_are_told_apart_by_every_character_of_their_ids(self, storage, units):
@@ -241,7 +241,7 @@ class StorageContract:
         assert len(header.history) == 64
         assert dict(header.history)[published.header.token] == 1
 
-    # What is pending.
+    # Pending output.
 
     def test_what_is_pending_comes_back_in_the_order_of_its_numbers(self, store):
         put(store, added=(Pending(10, b"ten"), Pending(9, b"nine")), highest_number=10)
@@ -362,7 +362,7 @@ class StorageContract:
         assert list(store.pending()) == [Pending(1, b"one")]
         assert (store.header.next_offset, store.header.highest_number) == (1, 1)
 
-    # What waits.
+    # Waiting units.
 
     def test_what_waits_is_found_with_its_index_fields_and_what_is_idle_is_not(self, store):
         retry = Waits(5, WaitKind.RETRY, 4, "customData:Büro", "FULL_PAIN001_AND_CUSTOM_DATA", 1_000, 2**40)

@@ -33,7 +33,7 @@ added = st.dictionaries(st.integers(1, 9), bodies, max_size=3).map(
 
 
 class ModelUnit:
-    """A unit as a storage should have it."""
+    """A unit as the storage should have it."""
 
     def __init__(self) -> None:
         self.payment_data: bytes | None = None
@@ -53,7 +53,7 @@ class ModelUnit:
 
 
 class ModelPartition:
-    """A partition as a storage should have it."""
+    """A partition as the storage should have it."""
 
     def __init__(self) -> None:
         self.token: str | None = None
@@ -88,7 +88,7 @@ class ModelPartition:
 
 
 class Owner:
-    """Someone who once opened a partition, with the last commit that it tried; it may be a zombie by now."""
+    """An owner that once opened the partition, with its last attempted commit; it may be a zombie."""
 
     def __init__(self, partition: ModelPartition, store: PartitionStore) -> None:
         self.partition = partition
@@ -109,7 +109,7 @@ def is_lost(act: Callable[[], object]) -> bool:
 
 
 class StorageMachine(RuleBasedStateMachine):
-    """Takeovers, commits (good, doubled, unanswered, late, a other_owner's), loads and expiry, in any order by anybody."""
+    """Takeovers, commits (good, repeated, unanswered, late, of another owner), loads and expiries, in any order by any owner."""
 
     def make_harness(self) -> Harness:
         raise NotImplementedError
@@ -183,7 +183,7 @@ class StorageMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.owners)
     @rule(data=st.data(), ago=st.integers(0, 3), spared=st.sets(st.sampled_from(UNITS)))
     def expire(self, data: Any, ago: int, spared: set[str]) -> None:
-        """What is spared is in memory, so it was loaded; a storage may forget with its next commit."""
+        """Spared units are in memory, so they were loaded. A storage may delete expired units with its next commit."""
         owner = self.draw_owner(data)
         until = owner.store.header.caught_up_ms - ago
         if not owner.partition.is_at(owner.store.header):

@@ -1,4 +1,4 @@
-"""TLS in front of a server that has none: ends it, and passes the bytes on."""
+"""A TLS proxy in front of a server without TLS."""
 
 import socket
 import ssl
@@ -11,7 +11,7 @@ from servers.certificates import Certificates
 
 @contextmanager
 def tls_in_front_of(port: int, certificates: Certificates) -> Iterator[int]:
-    """The port where TLS is spoken, with the server's certificate."""
+    """Return the port of the proxy, which has the server's certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.certificate, certificates.key)
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -1,4 +1,4 @@
-"""Real pain.001 files as the three raw bodies of a payment, and judges of what a status report must be."""
+"""Real pain.001 files as the three raw bodies of a payment, and checks of status reports."""
 
 import copy
 import json
@@ -32,12 +32,14 @@ AS_REPORT = HandlerSettings()
 
 Payment = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
-# What may repeat in the parts of a pain.001 that the files use; everything else is a single value.
+# Elements that may repeat in the parts of a pain.001 that the files use; all others are single values.
 REPEATING = {"Ustrd", "Strd", "AdrLine", "RfrdDocInf", "AddtlRmtInf", "RgltryRptg", "InstrForCdtrAgt", "SplmtryData"}
 
 
 def element_to_json(element: Any) -> Any:
-    """ISO-tag JSON as docs/contract.md, section 4 describes it: attributes beside `value`, arrays for what may repeat."""
+    """Return the element as JSON by ISO tags (docs/contract.md, section 4): attributes beside `value`, arrays for
+    repeatable elements.
+    """
     children = list(element)
     if not children:
         text = (element.text or "").strip()
@@ -54,7 +56,7 @@ def element_to_json(element: Any) -> Any:
 
 
 def single_payments(xml: bytes) -> list[Payment]:
-    """Every transaction of the file as a payment of its own, with its group header and its instruction."""
+    """Return each transaction of the file as a payment of its own, with its group header and its instruction."""
     initiation = next(iter(ElementTree.fromstring(xml)))
     namespace = initiation.tag.partition("}")[0] + "}"
     payments: list[Payment] = []
@@ -70,14 +72,14 @@ def single_payments(xml: bytes) -> list[Payment]:
 
 
 def payment_data(message: Any = None, instruction: Any = None, transfer: Any = None, **others: Any) -> PaymentData:
-    """Payment data of those parts that are not None, encoded as JSON; bytes stand for themselves."""
+    """Make payment data of the parts that are not None. Parts are encoded as JSON; bytes are used as they are."""
     parts = zip(PAIN_001_PARTS, (message, instruction, transfer), strict=True)
     encoded = [(name, part if isinstance(part, bytes) else json.dumps(part).encode()) for name, part in parts if part is not None]
     return PaymentData(mds=tuple(encoded), **others)
 
 
 def envelope_of(*events: tuple[str | None, str | None, str | None]) -> DataEnvelope:
-    """An envelope with a process object for each (event, flow, reason code)."""
+    """Make an envelope with a process object for each (event, flow, reason code)."""
     record = Record(Origin(Partition("IPF_PROCESSING_DATA", 3), 42), b"{}")
     objects = tuple(ProcessObject(f"PaymentFlow|e{n}", "PROCESS_FLOW_EVENT", *event, b"{}") for n, event in enumerate(events))
     return DataEnvelope(
@@ -177,7 +179,7 @@ EXAMPLE: Payment = (
 
 @pytest.fixture(scope="session")
 def example() -> Callable[[], Payment]:
-    """A fresh copy of the payment that uses most of the schema: group part, instruction, transaction."""
+    """Return a fresh copy of the payment that uses most of the schema: group part, instruction, transaction."""
     return lambda: copy.deepcopy(EXAMPLE)
 
 
@@ -206,7 +208,7 @@ def shipped_settings() -> NotificationSettings:
 
 @pytest.fixture(scope="session")
 def sample_payments(samples: Path) -> dict[str, list[Payment]]:
-    """The single payments of each valid file."""
+    """Return the single payments of each valid file."""
     files = [each for each in sorted((samples / "pain.001").glob("*.xml")) if "invalid" not in each.name]
     return {each.name: single_payments(each.read_bytes()) for each in files}
 
@@ -231,7 +233,7 @@ def handle(shipped_settings: NotificationSettings) -> Callable[..., Handled]:
 
 @pytest.fixture(scope="session")
 def report_of(handle: Callable[..., Handled]) -> Callable[..., dict[str, Any]]:
-    """The report of one event upon payment data, decoded: what is below CstmrPmtStsRpt."""
+    """Return the decoded report of one event on payment data: the content of CstmrPmtStsRpt."""
 
     def report_of(data: PaymentData, event: str = "PaymentAccepted", reason: str | None = None, **options: Any) -> dict[str, Any]:
         handled = handle(envelope_of((event, "PaymentInitiationFlow", reason)), data, **options)
@@ -245,7 +247,7 @@ def report_of(handle: Callable[..., Handled]) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def transaction_of(report_of: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """The same, but only TxInfAndSts."""
+    """Return only TxInfAndSts of that report."""
 
     def transaction_of(*arguments: Any, **options: Any) -> dict[str, Any]:
         (instruction,) = report_of(*arguments, **options)["OrgnlPmtInfAndSts"]
@@ -258,7 +260,7 @@ def transaction_of(report_of: Callable[..., dict[str, Any]]) -> Callable[..., di
 @pytest.fixture(scope="session")
 def schema(samples: Path) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # What xmlschema warns about on import is its own affair.
+        warnings.simplefilter("ignore")  # Warnings of xmlschema's own import do not matter here.
         import xmlschema
 
     return xmlschema.XMLSchema10(samples / "xsd" / "pain.002.001.10.xsd")

@@ -1,4 +1,4 @@
-"""What handlers remember of what producers send is bounded by bytes."""
+"""The memory for what handlers remember of producers' data is bounded in bytes."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -27,14 +27,14 @@ class Tables:
 
 @contextmanager
 def measured() -> Iterator[Callable[[], int]]:
-    """How many bytes are held of what was made within."""
+    """Measure the memory that is still held for what was made within the context."""
     tracemalloc.start()
     yield lambda: tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
 
 
 def test_names_of_events_and_flows_of_a_megabyte_are_not_remembered() -> None:
-    """They held 478 MB."""
+    """They took 478 MB."""
     lookups = Lookups(Tables())
     with measured() as held:
         for number in range(250):

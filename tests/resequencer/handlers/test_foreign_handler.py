@@ -1,4 +1,4 @@
-"""A user's own handler: whatever it does costs its envelope, and what leaves of it has the ids and headers of the contract."""
+"""A user's own handler: an error costs only its envelope, and its notifications have the ids and headers of the contract."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Versioned(SettingsAlone):
 
 
 class Says:
-    """Answers with what the function makes of the lookups that it gets."""
+    """Answers with the function's result for the lookups that it gets."""
 
     def __init__(self, answer: Callable[[Any], Iterable[Any]]) -> None:
         self._answer = answer

@@ -1,4 +1,4 @@
-"""The envelope that is handled stands in the in_flight from the call to its end, however it ends."""
+"""The envelope that is handled is in flight from the beginning of the call to its end, however the call ends."""
 
 import pytest
 from harness.driving import Envelopes, Recorder
@@ -11,7 +11,7 @@ from resequencer.payment_data import PaymentData
 
 
 class InFlight:
-    """Notes what it is told."""
+    """Records the calls."""
 
     def __init__(self):
         self.told = []

@@ -1,4 +1,4 @@
-"""What the lookups add to a notification."""
+"""What lookups add to a notification."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ OTHER_IBAN = "AT611904300234573201"
 
 
 class Tables:
-    """Tables as they would be in a release: values are arrays of texts and nulls."""
+    """Tables as in a release: values are arrays of texts and nulls."""
 
     version = "20261121T000000000Z"
 

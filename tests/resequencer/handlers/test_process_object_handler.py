@@ -99,7 +99,7 @@ def test_the_same_envelope_again_gives_the_same_notification_but_for_its_creatio
 def test_an_envelope_that_would_let_out_too_much_is_too_large_before_the_rest_of_it_is_made(
     handle: Callable[..., Handled], envelope: Callable[..., Any], data_of: Callable[..., Any]
 ) -> None:
-    """3 000 events on a payment of 200 KB made 602 MB."""
+    """3 000 events on a payment of 200 KB would make 602 MB."""
     events = [("PaymentAccepted", FLOW, None)] * 1_000
     data = data_of({"GrpHdr": {"MsgId": "M"}, "Unknown": "x" * 200_000})
     tracemalloc.start()

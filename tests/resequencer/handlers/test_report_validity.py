@@ -1,4 +1,4 @@
-"""Reports against the XSD and the reference parser: real files, every shipped setting, and whatever JSON may come."""
+"""Reports against the XSD and the reference parser: real files, each shipped setting, and any JSON."""
 
 import json
 import warnings
@@ -19,9 +19,9 @@ WORST_TEXT = "Größe & <Umfang> ]]> " * 20 + "x" * 300 + " \x00\x0b\ufffe end"
 
 @pytest.fixture(scope="session")
 def parse() -> Callable[[dict[str, Any]], Any]:
-    """The reference classes, read from our XML by their own parser."""
+    """Read our XML with the parser of the reference classes."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # What the reference library warns about on import is its own affair.
+        warnings.simplefilter("ignore")  # Warnings of the reference library's own import do not matter here.
         from pyiso20022.pain.pain_002_001_10 import Document
         from xsdata.formats.dataclass.parsers import XmlParser
 
@@ -151,7 +151,7 @@ ANY_JSON = st.recursive(
 
 
 def places_in(value: Any) -> list[tuple[Any, Any]]:
-    """Each (container, key) below the value."""
+    """Yield each (container, key) below the value."""
     found: list[tuple[Any, Any]] = []
     waiting = [value]
     while waiting:
@@ -163,7 +163,7 @@ def places_in(value: Any) -> list[tuple[Any, Any]]:
 
 
 def mutate(payment: list[Any], draw: Any) -> None:
-    """One change somewhere: another value, gone, doubled, wrapped in an array, moved to another place, or under another name."""
+    """Make one change at a random place: another value, removed, repeated, wrapped in an array, moved, or renamed."""
     places = places_in(payment)
     container, key = places[draw(st.integers(0, len(places) - 1))]
     value = container[key]
@@ -189,7 +189,7 @@ def mutate(payment: list[Any], draw: Any) -> None:
 
 @pytest.fixture(scope="session")
 def seeds(sample_payments: dict[str, Any], example: Any) -> list[str]:
-    """Real payments as JSON, and the example, which reaches the parts of the schema that no real one does."""
+    """Yield real payments as JSON, and the example, which uses parts of the schema that no real one uses."""
     real = [json.dumps(payments[0]) for payments in sample_payments.values()]
     return [*real, *[json.dumps(example())] * len(real)]
 

@@ -255,7 +255,7 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> None:
 
 
 def conformed_items(report: Any) -> Any:
-    """Without the XSD: the project's own table finds nothing to mend in the report."""
+    """Check without the XSD: the project's own table finds nothing to correct in the report."""
     conformed = REPORT.conform(report)
     assert isinstance(conformed, dict)
     return conformed.items()

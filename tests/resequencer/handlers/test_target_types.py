@@ -20,11 +20,11 @@ PDS = (("pdsBusinessData", b'{"value": "PAYMENT"}'), ("unnamed", b"1"))
 
 
 class Unavailable(TransientError):
-    """Raised by the user's callable."""
+    """An error of the user's callable."""
 
 
 class Rejected(PermanentError):
-    """As a user may write one, with attributes of its own that ours have too."""
+    """An error as a user may write it, with attributes that the service's own errors have, too."""
 
     def __init__(self, reason: str) -> None:
         super().__init__()
@@ -35,18 +35,18 @@ class Rejected(PermanentError):
 
 
 class Panic(BaseException):
-    """What a Rust extension raises when it panics (pyo3's PanicException) is no Exception either."""
+    """A panic of a Rust extension (pyo3's PanicException) is no Exception either."""
 
 
 class Wordless(Exception):
-    """An error whose text cannot be had."""
+    """An error that raises when its text is read."""
 
     def __str__(self) -> str:
         raise ValueError("no words")
 
 
 class Text(bytes):
-    """As numpy's `bytes_`: bytes, but not of that very type."""
+    """A subclass of bytes, such as numpy's `bytes_`."""
 
 
 def raising(error: BaseException) -> Callable[[Any], Any]:
@@ -146,7 +146,7 @@ def test_the_permanent_error_of_a_callable_passes_as_it_is(value_of: Callable[..
 def test_a_permanent_error_of_the_users_own_says_no_reason_but_its_text(
     value_of: Callable[..., bytes], user_module: ModuleType
 ) -> None:
-    """The reasons of dead letters are ours."""
+    """Only the service sets the reasons of dead letters."""
     user_module.fail = raising(Rejected("no such customer"))  # type: ignore[attr-defined]
     with pytest.raises(PermanentError, match="rejected: no such customer") as raised:
         value_of("users_targets:fail")

@@ -1,4 +1,4 @@
-"""Calls for a server that answers late that it is not there: they take no more than half of the worker's time."""
+"""The time budget: calls to an unavailable server that answers late take at most half of the worker's time."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from resequencer.payment_data import PaymentData
 
 
 class Slow:
-    """A handler whose calls take their time, and the clock that they take it from."""
+    """A handler whose calls take time, and the clock that they advance."""
 
     def __init__(self) -> None:
         self.at = 1_000_000
@@ -42,7 +42,7 @@ def call(slow: Slow, envelope: Any) -> Any:
 
 
 def calls_in(slow: Slow, call: Any, milliseconds: int, every_ms: int) -> int:
-    """How many calls get through to the handler, while one envelope comes after the other."""
+    """Return how many calls reach the handler while envelopes come one after the other."""
     before, until = slow.calls, slow.at + milliseconds
     while slow.at < until:
         with pytest.raises(DependencyUnavailable, match="sanctions-api unavailable"):

@@ -1,4 +1,4 @@
-"""The FULL_PAIN001 family: completeness, not sequence."""
+"""The FULL_PAIN001 strategies, which wait for complete data and ignore the sequence."""
 
 from itertools import permutations
 
@@ -9,7 +9,7 @@ MESSAGE, INSTRUCTION, TRANSACTION = PAIN_001
 
 
 def sizes(unit):
-    """How many MDS bodies the payment data held at each attempt."""
+    """Return how many MDS bodies the payment data had at each attempt."""
     return [len(data.mds) for _, data, _, _ in unit.handler.seen]
 
 

@@ -1,4 +1,4 @@
-"""A user's own strategy that fails costs the envelope that it fails on, whatever it raises or answers; the unit goes on."""
+"""A user's own strategy: an error or a wrong answer costs only its envelope, and the unit continues."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ from resequencer.strategies.strict_sequence import StrictSequence
 
 
 class Panic(BaseException):
-    """What a Rust extension raises when it panics is no Exception either."""
+    """A panic of a Rust extension is no Exception either."""
 
 
 class Wordless(Exception):
@@ -29,20 +29,20 @@ class Wordless(Exception):
 
 
 class Undecided:
-    """As an array of numpy: it is neither true nor false."""
+    """Like a numpy array: neither true nor false."""
 
     def __bool__(self) -> bool:
         raise ValueError("the truth value is ambiguous")
 
 
 class Text(str):
-    """As numpy's `str_`: text, but not of that very type."""
+    """A subclass of str, such as numpy's `str_`."""
 
     __slots__ = ()
 
 
 def strategy_that(question: str, **answers: Any) -> ForeignStrategy:
-    """Takes everything in the order of its coming; on number 13 the question raises or answers as told."""
+    """Return a strategy that accepts envelopes in order of arrival; on number 13 the question raises or answers as given."""
 
     def answer(self: Any, *arguments: Any) -> Any:
         if arguments[-1].sequence != 13:
@@ -133,7 +133,9 @@ def test_what_it_says_is_missing_can_always_be_stored(answer: Any, told: str, en
 
 
 def test_a_state_that_could_not_be_read_again_costs_one_dead_letter(envelopes: Envelopes) -> None:
-    """It is written without being checked, and found to be wrong when its unit is loaded: each start would end there."""
+    """The state is written without a check, and found to be wrong when its unit is loaded. Otherwise each start
+    would end there.
+    """
 
     class Counted(StrategyState, frozen=True, array_like=True):
         count: int = 0
@@ -166,7 +168,7 @@ def test_a_state_that_could_not_be_read_again_costs_one_dead_letter(envelopes: E
 
 
 def test_a_new_unit_begins_without_asking_it_again(envelopes: Envelopes) -> None:
-    """It is no envelope's fault when it fails there, and the worker would end at each start."""
+    """A failure there is no envelope's fault, and the worker would end at each start."""
 
     class Once(StrictSequence):
         asked = 0
@@ -210,7 +212,7 @@ def test_the_family_of_its_errors_is_one(envelopes: Envelopes) -> None:
 
 
 class InFlight:
-    """Notes what it is told; refuses sequence 13 if it is to."""
+    """Records the calls; refuses sequence 13 on demand."""
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.told: list[Any] = []
@@ -265,7 +267,7 @@ def test_so_does_one_that_waited_and_is_asked_about_when_its_unit_is_restored() 
 
 
 class FormerNames(StrictSequence):
-    """A user's own from the time when `dead_lettered` was called `buried`."""
+    """A user's own strategy from the time when `dead_lettered` was called `buried`."""
 
     def buried(self, state: Any, envelope: DataEnvelope) -> Any:
         return super().dead_lettered(self.handled(state, envelope), envelope)

@@ -1,4 +1,4 @@
-"""The registry: the names of Icon's IPF documentation, ours, and a user's own class."""
+"""The registry of strategies: the names of Icon's IPF documentation, our own, and a user's own class."""
 
 import sys
 from types import ModuleType
@@ -24,7 +24,7 @@ def test_the_keys_are_part_of_the_name_that_states_carry():
 
 
 class Everything(StrictSequence):
-    """A user's strategy that handles whatever comes, but not the number 13."""
+    """A user's strategy that handles every envelope but number 13."""
 
     def __init__(self, settings):
         self.settings = settings
@@ -46,7 +46,7 @@ class Unstorable(Everything):
 
 
 class Mute:
-    """A user's class that answers half of the questions."""
+    """A user's class that implements half of the methods."""
 
     needs_sequence, gathers, state_type = False, False, StrategyState
 
@@ -58,7 +58,7 @@ class Mute:
 
 
 class WithoutBeginning(Everything):
-    """A user's class that fails at its first question."""
+    """A user's class that fails in its first method."""
 
     def initial(self):
         raise ZeroDivisionError

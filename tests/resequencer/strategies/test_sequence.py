@@ -1,4 +1,4 @@
-"""SEQUENCE: the documented condition, and where our counting differs from the documented one.
+"""SEQUENCE: the documented condition, and how our counting differs from the documented one.
 
 The documentation is Icon's of the IPF Notification Service, page "Resequencer" (docs/design.md).
 """
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 
 def in_flow_order(handled):
-    """Whether each flow's numbers ascend."""
+    """Return whether the numbers of each flow ascend."""
     last: dict[str, int] = {}
     for flow, sequence in handled:
         if sequence < last.get(flow, 0):
@@ -73,7 +73,7 @@ def test_any_permutation_of_up_to_1000_comes_out_in_exact_order(count, seed):
 
 
 def documented(arrivals):
-    """What the documented pseudocode handles, in its order: its condition, its counting, its stash by number."""
+    """Return what the documented pseudocode handles, in its order: with its condition, its counting, and its stash by number."""
     expected, observed, stash, handled = 1, {}, [], []
 
     def accepts(flow, number):
@@ -91,7 +91,7 @@ def documented(arrivals):
 
 
 def overtaken(handled):
-    """The places of those that follow a later one of their flow."""
+    """Return the places of envelopes that follow a later one of their flow."""
     highest: dict[str, int] = {}
     places = []
     for place, (flow, number) in enumerate(handled):

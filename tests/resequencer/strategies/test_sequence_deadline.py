@@ -1,4 +1,4 @@
-"""SEQUENCE when numbers are lost: only the deadline releases the next envelopes, and it leaves none behind."""
+"""SEQUENCE with lost numbers: only the deadline releases the next envelopes, and it releases all."""
 
 import pytest
 from harness.driving import Envelopes, drive

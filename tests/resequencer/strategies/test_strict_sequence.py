@@ -1,4 +1,4 @@
-"""STRICT_SEQUENCE: each flow's own order, whatever the others do."""
+"""STRICT_SEQUENCE: the order within each flow, independent of other flows."""
 
 from itertools import permutations
 from random import Random

@@ -10,12 +10,12 @@ from storage.port import Commit, PartitionStore
 
 
 def memory_directory() -> TemporaryDirectory[str]:
-    """In main memory where the system has such a place: what is synced thousands of times need not wait for the disk."""
+    """A directory in main memory, if the system has one: tests that sync thousands of times need not wait for the disk."""
     return TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 
 
 class EmbeddedHarness:
-    """Each `make` is a connection of its own, as another process would have it."""
+    """Each `make` opens a connection of its own, as another process would."""
 
     def __init__(self, directory: Path) -> None:
         self.file = directory / "state.db"

@@ -1,7 +1,7 @@
-"""A run of an embedded storage on a faulty disk; a program, for the disk lies under its process.
+"""Runs an embedded storage on a faulty disk. It is a program, because the faults are under a whole process.
 
-struck_program.py strike NAME CALLS ERRNO TIMES TORN     a run for each such call, struck there; prints what came of them as JSON
-struck_program.py commit DIRECTORY FIRST LAST            these commits, and in the file `answered` how many were answered
+struck_program.py strike NAME CALLS ERRNO TIMES TORN     a run for each such call, which is struck; prints the results as JSON
+struck_program.py commit DIRECTORY COUNT TRIES           COUNT more commits; the file `answered` has the number of the last one
 """
 
 import json
@@ -38,7 +38,7 @@ _LONGEST_WAIT = 20
 
 
 class SimulatedRun:
-    """Opens, commits, expires, closes. What is unavailable is asked for again; after a refusal it is begun again, once."""
+    """Opens, commits, expires, closes. Unavailable calls are repeated; after a refusal the run starts again, once."""
 
     def __init__(self, directory: Path) -> None:
         self.file = directory / "state.db"
@@ -81,21 +81,21 @@ class SimulatedRun:
 
 
 def commit_of(number: int, commit_number: int) -> Commit:
-    """Replaces everything that the one before stored."""
+    """Return a commit that replaces everything that the one before stored."""
     body, waits = b"%d" % number, Waits(1, WaitKind.DEADLINE, 1, "sequence:3", "SEQUENCE", 1, 1)
     changes = tuple(UnitChange(unit, body, waits, (StashEntry(number, body * 400),), (number - 1,), body * 400) for unit in UNITS)
     return Commit(commit_number, f"attempt-{number}", number, number, 0, changes, (Pending(number, body),), number - 1)
 
 
 def check(loaded: Mapping[str, Snapshot], number: int) -> None:
-    """All of the commit of this number, and nothing of another."""
+    """Check that exactly the values of this commit are loaded."""
     body = b"%d" % number
     whole = {unit: Snapshot(unit, body, body * 400, (StashEntry(number, body * 400),)) for unit in UNITS}
     assert loaded == whole, f"not all of commit {number}"
 
 
 def check_store(store: EmbeddedPartitionStore, number: int) -> None:
-    """As `check`, of everything that a partition has."""
+    """Check that everything in the partition is of this commit."""
     check(store.load(UNITS), number)
     assert store.header.next_offset == store.header.highest_number == number
     assert list(store.pending()) == [Pending(number, b"%d" % number)]
@@ -103,7 +103,7 @@ def check_store(store: EmbeddedPartitionStore, number: int) -> None:
 
 
 def strike_every_call(name: str, calls: Call, error: int, times: int, torn: int) -> dict[str, object]:
-    """A run for each call, until one runs on unstruck."""
+    """Do a run for each call and strike that call, until a run has no call left to strike."""
     disk, problems, skip = FaultyDisk.under_this_process(), [], 0
     outages, refusals = set[str](), 0
     while True:
@@ -125,7 +125,7 @@ def strike_every_call(name: str, calls: Call, error: int, times: int, torn: int)
 
 
 def _left_behind(run: SimulatedRun) -> list[str]:
-    """What is wrong with what another process finds afterwards."""
+    """Return what is wrong with the files that another process finds afterwards."""
     try:
         storage = run.make()
         check_store(storage.open(PARTITION), COMMITS)
@@ -137,7 +137,7 @@ def _left_behind(run: SimulatedRun) -> list[str]:
 
 
 def commit_and_note(directory: Path, count: int, tries: int) -> None:
-    """So many more commits. When one fails so often, the process dies at once, without letting go of anything."""
+    """Commit so many times. When a commit fails for the last of its `tries`, the process ends at once and closes nothing."""
     storage = SimulatedRun(directory).make()
     store = storage.open(PARTITION)
     answered = os.open(directory / "answered", os.O_CREAT | os.O_WRONLY)
@@ -156,7 +156,7 @@ def commit_and_note(directory: Path, count: int, tries: int) -> None:
 
 
 if __name__ == "__main__":
-    # A checkpoint every second commit or so, and one after them: what it asks of the disk is struck like all else.
+    # There is a checkpoint at about every second commit, and one after them: its calls to the disk are struck, too.
     write_ahead_log.LARGEST_BYTES = 0
     if sys.argv[1] == "strike":
         name, *numbers = sys.argv[2:]

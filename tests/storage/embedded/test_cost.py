@@ -1,4 +1,4 @@
-"""What the embedded storage does costs by what changed or waits, however much lies idle beside it."""
+"""The cost of the embedded storage depends on the units that change or wait, and not on the number of idle units."""
 
 from contextlib import contextmanager
 
@@ -17,7 +17,7 @@ INSERT INTO units (partition, unit, changed_at, state) SELECT 1, CAST('idle-' ||
 
 @contextmanager
 def counted(storage, spent):
-    """Counts the steps of SQLite's virtual machine, which are the same on every run and every machine."""
+    """Counts the steps of SQLite's virtual machine, which are the same in each run and on each machine."""
     steps = 0
 
     def step():
@@ -35,7 +35,7 @@ def counted(storage, spent):
 
 
 def costs(storage, store, name):
-    """Steps of: a load, a commit, what waits, an expiry that takes three."""
+    """The steps of a load, a commit, a list of waiting units, and an expiry of three units."""
     spent = []
     changes = [UnitChange(f"{name}-{number}", b"s", WAITS, (StashEntry(1, b"x"),), (), b"d") for number in range(50)]
     first = following(store, *changes, added=(Pending(1, b"one"),), highest_number=1)
@@ -61,7 +61,7 @@ def test_nothing_costs_more_beside_200_000_idle_units(embedded):
     with storage._database.writing() as connection:
         connection.execute(MAKE_IDLE_UNITS, (IDLE,))
     crowded = costs(storage, store, "crowded")
-    # A few steps more or less are B-tree pages that split.
+    # Page splits of the B-trees cause a few more or fewer steps.
     assert crowded == pytest.approx(alone, rel=0.02)
 
 

@@ -59,7 +59,7 @@ def states_seen_by_another_process(embedded):
 
 @contextmanager
 def interrupted_after(connection, steps):
-    """The statement that is running after so many steps of SQLite's virtual machine fails; those after it do not."""
+    """The statement that runs after this many steps of SQLite's virtual machine fails; later statements do not."""
     answers = chain([0] * steps, [1], repeat(0))
     connection.set_progress_handler(lambda: next(answers), 1)
     try:
@@ -147,7 +147,7 @@ def assert_that_the_last_commit_is_whole(embedded, number: int, last: int) -> No
     storage = embedded.make()
     store = wait_until(lambda: _opened(storage, Partition("killed", number)), "the file's other user lets us write")
     ((_, stored),) = store.header.history
-    # One more may have been stored without having been answered; never one less.
+    # One more commit may be stored than was answered; never one less.
     assert stored in (last, last + 1)
     assert store.header.next_offset == stored
     body = b"%d" % stored
@@ -179,7 +179,7 @@ def committing(file: Path, number: int):
 
 
 def answered_before_the_kill(child, answers: int) -> int:
-    """Kill the child after at least so many answered commits: the last one that it reported."""
+    """Kill the child after at least so many answered commits, and return the last one that it reported."""
     lines = [child.stdout.readline() for _ in range(answers)]
     child.kill()
     lines += child.stdout.readlines()

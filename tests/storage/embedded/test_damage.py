@@ -1,4 +1,7 @@
-"""Bits of the file flip: it is refused by name with the remedy, or everything is found as before but for values in no index."""
+"""Flipped bits in the file: the file is refused with its name and the remedy, or all units are found as before.
+
+Values that are in no index are not checked.
+"""
 
 from pathlib import Path
 from random import Random
@@ -29,7 +32,7 @@ def flip(file: Path, content: bytes, at: int, bit: int) -> None:
 
 
 def found(embedded: EmbeddedHarness) -> tuple[set[str], set[str]] | str:
-    """The units that are there, and those of them that wait; or why it was refused."""
+    """Return the names of all units and of the waiting ones; or why the file was refused."""
     storage = embedded.make()
     try:
         store = storage.open(PARTITION)
@@ -41,7 +44,7 @@ def found(embedded: EmbeddedHarness) -> tuple[set[str], set[str]] | str:
 
 
 def check(embedded: EmbeddedHarness, content: bytes, places: list[int], random: Random) -> int:
-    """How often it was refused."""
+    """Flip a bit at each of these places; return how often the file was refused."""
     refusals = 0
     for at in places:
         flip(embedded.file, content, at, random.randrange(8))

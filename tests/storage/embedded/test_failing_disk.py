@@ -1,4 +1,4 @@
-"""Whatever SQLite asks of the disk fails once or a few times: a commit is then unavailable, never half, and succeeds later."""
+"""Each call of SQLite to the disk fails once or a few times: the commit is unavailable, never half stored, and succeeds later."""
 
 import json
 import subprocess
@@ -56,14 +56,14 @@ def test_a_checkpoint_that_fails_is_made_up_for_by_the_next(disk: FaultyDisk, ca
 
 @pytest.mark.parametrize("times", [1, 12])
 def test_a_page_that_cannot_be_read_for_a_while_is_no_damage(disk: FaultyDisk, times: int) -> None:
-    """SQLite calls it damage. Read a second time it is known better; where it can be read by then the worker is begun again."""
+    """SQLite reports damage. A second read shows the truth; if the page can be read by then, the worker is started again."""
     found = runs(disk, "state.db", Call.READ, EIO, times)
     assert found["problems"] == []
     assert times == 1 or any("state.db: EIO" in each for each in found["outages"]), found["outages"]
 
 
 def runs(disk: FaultyDisk, name: str, calls: Call, error: int, times: int) -> dict[str, object]:
-    """What came of a run for each call; a write leaves its first hundred bytes behind."""
+    """The result of a run for each call; a struck write leaves its first hundred bytes."""
     arguments = map(str, (name, int(calls), error, times, 100))
     environment = {**disk.environment, "PYTHONPATH": f"{PROGRAM.parents[2]}:{PROGRAM.parents[3]}"}
     ended = subprocess.run(

@@ -1,4 +1,4 @@
-"""The file of the embedded storage: how it comes to be, and what is refused rather than overwritten."""
+"""The file of the embedded storage: how it is made, and which files are refused instead of overwritten."""
 
 import os
 import sqlite3
@@ -83,7 +83,7 @@ def test_a_file_of_the_first_format_is_brought_up_to_date(embedded):
 
 
 def as_of_format_2(file):
-    """`changed_at` was an instant of the wall clock, and no partition had a clock of its own."""
+    """Format 2: `changed_at` was an instant of the wall clock, and partitions had no clock of their own."""
     execute(file, "ALTER TABLE partitions DROP COLUMN caught_up_ms")
     execute(file, "DROP INDEX idle")
     execute(file, "CREATE INDEX idle ON units (changed_at) WHERE wakes_at IS NULL")
@@ -137,7 +137,7 @@ def test_a_file_that_was_cut_anywhere_is_refused(embedded, share):
 
 def test_a_page_that_was_overwritten_is_refused_when_it_is_read(embedded):
     with filled(embedded).open("r+b") as file:
-        # All but the first page, which holds the schema.
+        # All pages but the first, which holds the schema.
         file.seek(4_096)
         file.write(b"\xa5" * (embedded.file.stat().st_size - 4_096))
     assert "restore it" in refusal(embedded)
@@ -210,7 +210,7 @@ def test_a_file_that_another_process_is_writing_for_long_is_unavailable(embedded
             store.commit(commit)
         with pytest.raises(StorageUnavailable, match="locked"):
             embedded.make().open(OTHER)
-        # Readers never wait for a writer.
+        # Readers do not wait for a writer.
         assert store.load(["a"]) == {}
     store.commit(commit)
 

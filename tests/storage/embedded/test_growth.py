@@ -1,4 +1,4 @@
-"""At a steady load the database stays as large as it is, its log too; what an extraordinary load took is given back."""
+"""Under a steady load, database and log keep their size; space that an unusual load took is given back."""
 
 from storage.port import Pending, StashEntry, UnitChange
 from tests.storage.contract import PARTITION, WAITS, put
@@ -6,11 +6,11 @@ from tests.storage.contract import PARTITION, WAITS, put
 UNITS = 40
 RETENTION = 10
 RUN = 3
-"""Commits from a unit's first to its last: stashed, handled with its data, handled."""
+"""The number of commits of a unit: stashed, handled with its data, handled."""
 
 
 class Load:
-    """Units that come, wait, are handled and expire; the clock is counted in commits, of which ten make a retention."""
+    """Units that come, wait, are handled and expire. The clock counts commits; the retention is ten commits."""
 
     def __init__(self, embedded):
         self.file = embedded.file
@@ -52,7 +52,7 @@ def test_a_steady_load_leaves_database_and_log_as_large_as_they_are(embedded):
     settled = load.pages
     load.run(80)
     assert load.pages <= settled * 1.1
-    # 4 000 pages, at which SQLite copies it into the database, and what one commit adds.
+    # SQLite copies the log into the database at 4 000 pages; one more commit may be added.
     assert load.log_bytes < 18_000_000
 
 

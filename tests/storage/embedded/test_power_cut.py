@@ -1,4 +1,4 @@
-"""The power goes at any call: the database comes back at the last commit that was answered, or at the one under way."""
+"""A power cut at any call: the database comes back at the last answered commit, or at the commit that was under way."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ COMMITS = 4
 
 
 class Machine:
-    """Runs programs in `root` on a disk that is watched; afterwards the power may go at any event."""
+    """Runs programs in `root` on a traced disk; then a power cut is computed for each event."""
 
     def __init__(self, directory: Path) -> None:
         self.root = directory / "root"
@@ -29,13 +29,13 @@ class Machine:
         self.disk = FaultyDisk.make(directory / "faults", trace_of=self.root)
 
     def commit(self, count: int, tries: int = 1, *settings: str) -> int:
-        """So many more commits, by another process; 9 if one of them failed so often."""
+        """Let another process commit so many times; the result is 9 if one commit failed `tries` times."""
         environment = {**self.disk.environment, "PYTHONPATH": f"{PROGRAM.parents[2]}:{PROGRAM.parents[3]}"}
         command = [sys.executable, str(PROGRAM), "commit", str(self.root), str(count), str(tries), *settings]
         return subprocess.run(command, env=environment, check=False).returncode
 
     def cuts(self, *survivals: float) -> Iterator[tuple[str, int, Path]]:
-        """After each event: what happened, how many commits were answered by then, and a directory as the cut left it."""
+        """Yield for each event: what happened, how many commits were answered by then, and a directory as the cut left it."""
         model, answered = Disk(self.root), 0
         for number, event in enumerate(read_trace(self.disk.trace)):
             model.take(event)
@@ -55,7 +55,7 @@ def machine() -> Iterator[Machine]:
 
 
 def stored_in(directory: Path) -> int:
-    """The commit at which the database comes back, all of it; 0 before the first."""
+    """Return the commit of which the database holds everything; 0 before the first."""
     storage = SimulatedRun(directory).make()
     try:
         store = storage.open(PARTITION)
@@ -86,7 +86,7 @@ def test_the_power_may_go_at_any_call(machine: Machine, settings: tuple[str, ...
 
 
 def test_a_commit_that_was_not_synced_is_lost_by_this_model(machine: Machine) -> None:
-    """The fault is planted: what passes the other tests would show here."""
+    """The planted fault must be noticed, or the other tests would prove nothing."""
     assert machine.commit(COMMITS, 1, "PRAGMA synchronous = NORMAL") == 0
     assert lost(machine, 0) != []
 
@@ -105,7 +105,7 @@ def test_what_a_failed_sync_took_is_written_again(machine: Machine, skip: int, s
 def test_what_a_failed_sync_took_is_written_again_though_the_process_died_of_it(
     machine: Machine, skip: int, settings: tuple[str, ...]
 ) -> None:
-    """The next one finds a commit that looks whole, and is not on the disk."""
+    """The next process finds a commit that looks complete, but is not on the disk."""
     fault = machine.disk.fail("state.db-wal", Call.SYNC, EIO, skip=skip, times=1)
     assert machine.commit(COMMITS, 1, *settings) in (9, 0), "who checkpoints by itself may go on"
     assert fault.struck == 1

@@ -1,4 +1,4 @@
-"""What a reader that owns nothing sees of a partition, and that the reader leaves no trace."""
+"""What a reader without ownership sees of a partition, and that it leaves no trace."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The write-ahead log is cut or garbled anywhere: the database comes back at the last commit that is whole, or is refused."""
+"""The write-ahead log is cut or overwritten anywhere: the database comes back at the last complete commit, or is refused."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Damage = Callable[[bytes, int], bytes]
 
 
 class Left(NamedTuple):
-    """What a process that was killed leaves; `last` is where the last commit begins in the log."""
+    """The files that a killed process leaves; `last` is where the last commit begins in the log."""
 
     database: bytes
     log: bytes
@@ -30,13 +30,13 @@ class Left(NamedTuple):
 
 @pytest.fixture(scope="module")
 def left() -> Left:
-    """All commits are in the log alone."""
+    """The files with all commits only in the log."""
     return leave(lambda storage: None)
 
 
 @pytest.fixture(scope="module")
 def copied() -> Left:
-    """The database has them all, too, and the log was not begun anew yet."""
+    """The files with all commits also in the database, before the log begins anew."""
     return leave(lambda storage: storage._database._connection.execute("PRAGMA wal_checkpoint(PASSIVE)"))
 
 
@@ -56,7 +56,7 @@ def leave(finish: Callable[[EmbeddedStorage], object]) -> Left:
 
 
 def commit_of(number: int) -> Commit:
-    """Changes a unit that all of them change, and makes one of its own."""
+    """Return a commit that changes the shared unit and adds a unit of its own."""
     body = b"%d" % number
     changes = tuple(
         UnitChange(unit, body, WAITS, (StashEntry(number, body * 900),), (), body * 900) for unit in ("shared", f"unit-{number}")
@@ -65,7 +65,7 @@ def commit_of(number: int) -> Commit:
 
 
 def check(store: EmbeddedPartitionStore, last: int) -> None:
-    """Everything of the commits up to this one, and nothing of those after it."""
+    """Check that the storage holds all commits up to this one, and nothing of later ones."""
     entries = [StashEntry(number, b"%d" % number * 900) for number in range(1, last + 1)]
     own = [Snapshot(f"unit-{each.offset}", b"%d" % each.offset, each.body, (each,)) for each in entries]
     shared = Snapshot("shared", b"%d" % last, entries[-1].body, tuple(entries)) if entries else None
@@ -76,7 +76,7 @@ def check(store: EmbeddedPartitionStore, last: int) -> None:
 
 
 def comes_back_at(left: Left, log: bytes) -> int:
-    """The last commit that is there, after a check of everything; REFUSED if it was."""
+    """Return the last commit that is there, after a check of everything; REFUSED if the storage refuses the file."""
     with memory_directory() as directory:
         harness = EmbeddedHarness(Path(directory))
         harness.file.write_bytes(left.database)
@@ -104,7 +104,7 @@ def garble(log: bytes, at: int) -> bytes:
 
 
 def zero(log: bytes, at: int) -> bytes:
-    """The length has reached the disk, what was written has not."""
+    """The file has its new length on the disk, but not its data."""
     return log[:at] + bytes(len(log) - at)
 
 
@@ -123,7 +123,7 @@ def test_damage_farther_ahead_takes_whole_commits(left: Left, damage: Damage) ->
 
 @pytest.mark.parametrize("damage", [cut, garble])
 def test_a_log_that_has_lost_what_was_copied_out_of_it_already_is_refused(copied: Left, damage: Damage) -> None:
-    """With pages of before in front of those of after, the database would be half of each."""
+    """If old pages lay before new ones, the database would be half of each."""
     assert comes_back_at(copied, copied.log) == COMMITS
     found = Counter(comes_back_at(copied, damage(copied.log, at)) for at in range(0, len(copied.log), 499))
     assert sorted(found) == [REFUSED, COMMITS], "what is damaged in its first transaction counts as no log"

@@ -1,4 +1,4 @@
-"""A cache in memory that fails as it is told: for thousands of runs with a failure at any step. It passes the same contract."""
+"""A cache in memory that fails on demand, for thousands of runs with a failure at any step. It passes the same contract."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -7,7 +7,7 @@ from storage.port import StorageUnavailable
 
 
 class Failure(Enum):
-    """What becomes of a request."""
+    """The failure of a request."""
 
     NONE = "none"
     BEFORE = "it never arrives"
@@ -15,7 +15,7 @@ class Failure(Enum):
 
 
 class MemoryServer:
-    """What lies in the cache; it stays when those who use it go. `log` names the requests."""
+    """The contents of the cache, which survive its clients. `log` names the requests."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
@@ -24,7 +24,7 @@ class MemoryServer:
 
 
 class MemoryCache:
-    """A connection to it. `fails` is asked at each request."""
+    """A connection to the cache. Each request asks `fails` whether it fails."""
 
     may_lag = False
 

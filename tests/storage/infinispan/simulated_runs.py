@@ -1,4 +1,4 @@
-"""Random runs of a partition on a cache in memory: owners that come, go, die in the midst of a request, and come late.
+"""Random runs of a partition on a cache in memory: owners come, leave, die during a request, and write late.
 
 A run follows from its seed. Each answer to an owner is compared with a simple model, and each entry that is in the cache at the
 end must still be needed. Partitions that share a cache have clocks that differ.
@@ -29,11 +29,11 @@ MOST_TRIES = 60
 
 
 class Died(Exception):
-    """The process ended in the midst of a request."""
+    """The process ended during a request."""
 
 
 class Connection(MemoryCache):
-    """Loses requests and answers by chance, and dies when it is told."""
+    """Loses random requests and answers, and dies on demand."""
 
     def __init__(self, server: MemoryServer, chance: Random, failing: float) -> None:
         super().__init__(server, self._fate)
@@ -77,10 +77,10 @@ class Owner:
 
 
 class SimulatedRun:
-    """`failing` is the part of the requests that fail, `dying` that of the steps in which the owner dies.
+    """A run. `failing` is the share of failing requests, `dying` the share of the steps in which the owner dies.
 
-    `clock` is the caught-up clock as the owner has it, `leaving` are the units that it asked to be forgotten since its last
-    commit: until the next one they may be there or not, and then they are gone.
+    `clock` is the owner's caught-up clock. `leaving` are the units that the owner asked to forget since its last commit: until
+    the next commit they may or may not exist, and then they are gone.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class SimulatedRun:
         return self.owner
 
     def _settle(self, store: InfinispanPartitionStore) -> None:
-        """What became of a commit in which its owner died is to be seen now."""
+        """Find out whether the commit in which the owner died was stored."""
         if self.model.token is None:
             return
         known = dict(store.header.history)
@@ -182,7 +182,9 @@ class SimulatedRun:
             _answered(lambda: self.owner.store.commit(commit))
 
     def _apply(self, commit: Commit) -> None:
-        """To a unit that it was told does not exist, the owner begins anew. What was leaving is gone now."""
+        """Apply a commit to the model. The owner starts units anew that it was told do not exist; units in
+        `leaving` are gone now.
+        """
         begun = self.owner.refused & {change.unit for change in commit.changes}
         for unit in begun | self.leaving:
             self.model.units.pop(unit, None)
@@ -191,7 +193,7 @@ class SimulatedRun:
         self.model.apply(commit)
 
     def _know(self, units: set[str]) -> None:
-        """Units that are not in memory are loaded."""
+        """Load the units that are not in memory."""
         if unknown := sorted(units - self.owner.in_memory):
             self._compare(unknown)
 
@@ -211,14 +213,14 @@ class SimulatedRun:
         self._know({f"unit-{self.chance.randrange(UNITS)}" for _ in range(4)})
 
     def _let_go(self) -> None:
-        """Most units leave memory."""
+        """Remove most units from memory."""
         self.owner.in_memory = {unit for unit in sorted(self.owner.in_memory) if self.chance.random() < 0.3}
 
     def _wait(self) -> None:
         self.clock += self.chance.choice((0, 1, 50, 200, 700))
 
     def _expire(self) -> None:
-        """What is in memory stays. The retention may be another than it was."""
+        """Expire units, but none in memory. The retention may have changed."""
         until = self.clock - self.chance.choice((0, 50, RETENTION_MS, RETENTION_MS, RETENTION_MS, 2 * RETENTION_MS))
         in_memory = self.owner.in_memory
         while _answered(lambda: self.owner.store.expire(until, in_memory)):
@@ -227,7 +229,7 @@ class SimulatedRun:
         self.leaving |= old - in_memory
 
     def _be_late(self) -> None:
-        """One who was an owner once writes, with all that it has on its way."""
+        """Let a former owner write, with all requests that it has under way."""
         if self.zombies:
             zombie = self.chance.choice(self.zombies)
             commit = zombie.late if self.chance.random() < 0.5 else self._next((), zombie.store)
@@ -236,7 +238,9 @@ class SimulatedRun:
             assert _is_lost(lambda: zombie.store.expire(self.clock, ()))
 
     def _hand_over(self) -> None:
-        """Another owner comes. The one of before does not know, and has a commit on its way: it counts, or it comes too late."""
+        """Let another owner take over. The former owner does not know it and has a commit under way, which counts
+        or comes too late.
+        """
         before = self.owner
         unit = f"unit-{self.chance.randrange(UNITS)}"
         self._know({unit})
@@ -248,7 +252,7 @@ class SimulatedRun:
         self.owner = self._come()
 
     def _begin(self, owner: Owner, commit: Commit, *, counts: bool) -> None:
-        """Its values are written, and then nothing is heard any more; with `counts` the counter moves."""
+        """Write the values of a commit, then let all answers get lost; with `counts` the counter moves."""
         move = owner.connection.compare_and_set
 
         def silent(name: str, expected: int, update: int) -> bool:
@@ -295,7 +299,7 @@ class SimulatedRun:
 
 
 def live(steps: int, *runs: SimulatedRun) -> None:
-    """Side by side, and in the end each of them clears up."""
+    """Do these runs in turns; at the end each clears up."""
     for _ in range(steps):
         for each in runs:
             each.step()
@@ -304,7 +308,7 @@ def live(steps: int, *runs: SimulatedRun) -> None:
 
 
 def _answered(call: Callable[[], Answer]) -> Answer:
-    """The same call again until it is answered, as the worker does it."""
+    """Repeat the call until it is answered, as the worker does."""
     for _ in range(MOST_TRIES):
         try:
             return call()

@@ -24,11 +24,11 @@ SMALL = {
     "index_block_bytes": 200,
     "few_units": 4,
 }
-"""A layout in which a handful of units needs all that a million would need."""
+"""A layout so small that a handful of units needs all parts that a million units would need."""
 
 
 class InfinispanHarness:
-    """Each `make` has a connection of its own, as another process would have it."""
+    """Each `make` has a connection of its own, as another process would."""
 
     def __init__(self, connect: Callable[[], Cache], **layout: int) -> None:
         self.connect = connect

@@ -1,4 +1,4 @@
-"""Storage `infinispan`: who is let in, what cache is used, and what becomes of it when its server goes; on real servers."""
+"""Storage `infinispan`: logins, the choice of the cache, and failures of its server; on real servers."""
 
 import gc
 import logging
@@ -32,14 +32,14 @@ def harness_on(server, **changes):
 
 @pytest.fixture(scope="module")
 def secured(server_directory):
-    """A server that lets in whom it knows."""
+    """A server that requires a login."""
     server = InfinispanServer(server_directory / "secured-infinispan", InfinispanSettings(users={"app": "pass:wörd"})).start()
     yield server
     server.kill()
 
 
 def answered(call):
-    """On a busy machine a server that was just started takes its time."""
+    """A server that was just started may need time for its first answer on a busy machine."""
     for _ in range(_TRIES):
         with suppress(StorageUnavailable):
             return call()
@@ -168,7 +168,7 @@ def test_a_zombie_that_writes_late_changes_nothing_and_clears_away_what_it_wrote
     move, taken = cache.compare_and_set, []
 
     def too_late(*arguments):
-        """All of the commit is written; before the counter is asked to move, another owner comes and goes on."""
+        """All values of the commit are written. Before the counter moves, another owner takes over and commits."""
         taken.append(harness.make().open(PARTITION))
         put(taken[0], idle("b"))
         return move(*arguments)
@@ -184,7 +184,7 @@ def test_a_zombie_that_writes_late_changes_nothing_and_clears_away_what_it_wrote
     harness.close()
 
 
-# Servers that go.
+# Failures of servers.
 
 
 def test_what_was_answered_outlives_a_kill_of_the_server(own_server):
@@ -240,7 +240,7 @@ def test_a_server_that_is_paused_is_unavailable_after_the_time_out_and_the_same_
 
 
 def test_requests_leave_nothing_to_the_garbage_collector(infinispan, fresh_name):
-    """A worker's collector comes rarely, and bodies are large."""
+    """A worker's garbage collector runs rarely, and bodies are large."""
     with closing(rest(infinispan, cache=fresh_name("cycles"))) as cache:
         cache.set_up()
         cache.create_counter("cycles")

@@ -1,4 +1,4 @@
-"""Storage `infinispan`: a cache that has forgotten something, and what lies in it. Never half of a partition comes back."""
+"""Storage `infinispan`: a cache that lost some entries, and how entries are found. A partition never comes back in part."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,7 +27,7 @@ def harness(server: MemoryServer) -> InfinispanHarness:
 
 
 def filled(harness: InfinispanHarness) -> InfinispanPartitionStore:
-    """With segments, blocks and pages; something waits and something is to leave."""
+    """A partition with segments, blocks and pages, a waiting unit, and pending output."""
     store = harness.make().open(PARTITION)
     for number, unit in enumerate(UNITS):
         added = (Pending(number + 1, b"blocks"),)
@@ -156,7 +156,7 @@ def test_what_an_asynchronous_cache_never_shows_is_lost(harness, server, monkeyp
 
 
 def test_of_a_unit_whose_first_change_grew_old_nothing_is_missing(harness):
-    """Its change is left in the window, what it goes on from lies in a page that is older than the watermark."""
+    """The unit's change is in the window. The data on which it builds is in a page that is older than the watermark."""
     store = harness.make(window_segments=4).open(PARTITION)
     put(store, UnitChange("a", b"", payment_data=b"data"))
     for unit in "bc":
@@ -203,7 +203,7 @@ def test_units_of_the_last_commits_are_loaded_without_reading_pages(server):
 
 
 def test_folding_moves_about_as_much_as_a_commit_brings(server):
-    """However long the partition runs, no commit writes or deletes more than a few values."""
+    """Even after a long run, a commit writes or deletes only a few values."""
     harness = InfinispanHarness(lambda: MemoryCache(server), **SMALL | {"few_units": 40})
     store, most = harness.make().open(PARTITION), 0
     for number in range(400):

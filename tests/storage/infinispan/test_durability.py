@@ -1,4 +1,4 @@
-"""Storage `infinispan`: what a cache promises by its configuration, and what the answers of a server mean."""
+"""Storage `infinispan`: what a cache's configuration says about durability, and what the server's answers mean."""
 
 import ssl
 

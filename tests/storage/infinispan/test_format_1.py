@@ -52,7 +52,7 @@ def server() -> MemoryServer:
 
 @pytest.fixture
 def make(server: MemoryServer) -> Open:
-    """Each time as another process."""
+    """Make a storage as another process would each time."""
     return lambda: storage_on(MemoryCache(server))
 
 

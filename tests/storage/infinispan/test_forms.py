@@ -1,4 +1,4 @@
-"""Storage `infinispan`: the forms of what it writes come back as they were written; what was not written so is refused."""
+"""Storage `infinispan`: its stored values are read as they were written; any other value is refused."""
 
 from array import array
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Storage `infinispan`: the layout keeps the contract, whatever its sizes: on a cache in memory."""
+"""Storage `infinispan`: the layout passes the contract with any sizes, on a cache in memory."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Storage `infinispan`: what is forgotten goes with its pages, and nothing that is still needed goes with it."""
+"""Storage `infinispan`: pages are deleted with their forgotten units, and no value that is still needed is deleted."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def harness(server: MemoryServer) -> InfinispanHarness:
 
 
 def pass_time(store: InfinispanPartitionStore, since: int, until: int, spared: tuple[str, ...] = ()) -> None:
-    """Other units come, and grow old, for so long."""
+    """Let other units come and expire for this span."""
     for now in range(since, until, 100):
         put(store, *(idle(f"other-{now}-{number}") for number in range(5)), caught_up_ms=now)
         store.expire(now - RETENTION_MS, spared)
@@ -66,7 +66,7 @@ def put_and_read_watermark(store):
 
 
 def test_a_unit_that_comes_while_a_commit_is_not_answered_is_not_forgotten_by_it(harness):
-    """No load comes in between today; if one does, its unit is spared from the next commit on."""
+    """Today no load comes in between. If one comes, the unit is spared from the next commit on."""
     store = harness.make().open(PARTITION)
     put(store, UnitChange("a", b"", payment_data=b"data"))
     store.expire(10, ())
@@ -109,7 +109,7 @@ def test_pages_in_which_all_is_forgotten_go_without_being_read(harness, server):
 
 
 def test_a_quiet_partition_gives_back_what_was_forgotten_with_its_next_commits(harness, server):
-    """Meanwhile it holds no more than what its commits brought: nothing of it grows without commits."""
+    """Meanwhile the partition holds what its commits brought: nothing grows without commits."""
     store = harness.make().open(PARTITION)
     pass_time(store, 0, 4_000)
     held = len(server.values)
@@ -133,7 +133,7 @@ def test_forgetting_asks_for_the_owner_and_nothing_else(harness, server):
 
 
 def test_the_space_of_changed_units_is_taken_back(server):
-    """A few units that change all the time, one that never does: the cache holds about what they take."""
+    """A few units change all the time, and one never does: the cache holds about what they need."""
     harness = InfinispanHarness(lambda: MemoryCache(server), **SMALL)
     store = harness.make().open(PARTITION)
     put(store, idle("a"))

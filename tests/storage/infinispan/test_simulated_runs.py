@@ -1,4 +1,4 @@
-"""Storage `infinispan`: random runs with failures at any request, and planted mistakes that these runs must notice."""
+"""Storage `infinispan`: random runs with failures at any request. The runs must notice planted mistakes."""
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ KINDS = ({}, {"failing": 0.05}, {"dying": 0.05}, {"failing": 0.03, "dying": 0.03
 
 
 def run(seed: int) -> SimulatedRun:
-    """Every fifth has another partition beside it, whose clock is far ahead."""
+    """Do a run. In every fifth, another partition with a clock far ahead shares the cache."""
     server = MemoryServer()
     done = SimulatedRun(seed, server, **KINDS[seed % 4])
     beside = [SimulatedRun(-1 - seed, server, OTHER, ahead_ms=10**6)] if seed % 5 == 0 else []

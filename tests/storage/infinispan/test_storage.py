@@ -18,7 +18,7 @@ IN_MEMORY = {"local-cache": {"encoding": {"media-type": "application/octet-strea
 
 @pytest.fixture(scope="module")
 def rest(infinispan):
-    """Makes connections to a cache of its own: in memory, for what is committed hundreds of times need not wait for the disk."""
+    """Makes connections to a cache in memory, because hundreds of commits need not wait for the disk."""
     name = f"contract-{uuid4().hex[:12]}"
     infinispan.create_cache(name, IN_MEMORY)
     return lambda: InfinispanRest(ServerSettings(infinispan.url, name, timeout_ms=120_000))

@@ -1,4 +1,4 @@
-"""Storage `none`: the contract suite (tests/storage/contract.py), and its bound."""
+"""Storage `none`: the contract suite (tests/storage/contract.py), and its limit of memory."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""Partitions as the code of format 1 left them, read off real ones: their idle units expire, and no index holds them."""
+"""Writes partitions as the code of format 1 left them: idle units have an expiry time, and no index lists them."""
 
 import redis
 
@@ -8,7 +8,7 @@ _WAITS = '[21000,"deadline",0,"sequence:3","SEQUENCE",1,700]'
 
 
 def leave_as_format_1(client: redis.Redis, keys: RedisKeys, *idle_units: str, ttl_ms: int = 14_999_999) -> None:
-    """A unit `w` waits, one notification is pending, and these units are idle."""
+    """Leave a waiting unit `w`, one pending notification, and these idle units."""
     header = {"format": 1, "token": "t2", "commit": 1, "history": '[["t1",1]]', "next_offset": 9, "highest_number": 1}
     header |= {"heal_offset": 5, "source": "topic-id", "waiting": 1, "pending": 1, "attempt": "attempt-1"}
     client.hset(keys.header, mapping=header)

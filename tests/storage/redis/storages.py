@@ -28,7 +28,7 @@ def is_answered(act: Callable[[], object]) -> bool:
 
 
 class OwnRedis(NamedTuple):
-    """A server of one test, a client that looks into it, and storages on it that wait 300 ms for it."""
+    """A server for one test, a client that inspects it, and storages on it that wait 300 ms for its answers."""
 
     server: RedisServer
     client: redis.Redis
@@ -39,7 +39,7 @@ class OwnRedis(NamedTuple):
 
 
 class RedisHarness:
-    """Each `make` has connections of its own, as another process would have them; its settings are those, with changes."""
+    """Each `make` has connections of its own, as another process would; `changes` override its settings."""
 
     def __init__(self, *clients: redis.Redis, url: str) -> None:
         self.namespace = f"test-{uuid4().hex[:12]}"
@@ -50,7 +50,7 @@ class RedisHarness:
         self.settings = RedisSettings(read_place(url, RedisLogin()), self.namespace)
 
     def another(self) -> "RedisHarness":
-        """In a namespace of its own on the same servers."""
+        """Return a harness in another namespace on the same servers."""
         return RedisHarness(*self.clients, url=self.url)
 
     def make(self, **changes: object) -> RedisStorage:
@@ -59,7 +59,7 @@ class RedisHarness:
         return storage
 
     def client_of(self, keys: RedisKeys) -> redis.Redis:
-        """That of the node which keeps this partition."""
+        """Return the client of the node that holds this partition."""
         return next(each for each in self.clients if _is_kept_at(each, keys))
 
     def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:

@@ -1,4 +1,4 @@
-"""How a Redis server is entered: users and their rights, TLS, a Unix socket."""
+"""Access to a Redis server: users and their rights, TLS, a Unix socket."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ class WithSocket(RedisServer):
 
 
 def as_user(own, name: str, rights: str, password: str = "secret") -> RedisPlace:
-    """A user who has these rights for the namespace of the test."""
+    """A user with these rights in the namespace of the test."""
     rights = rights.replace("{payment-status-notification:", f"{{{own.harness.namespace}:")
     own.client.execute_command("ACL", "SETUSER", name, "on", f">{password}", *rights.split())
     return read_place(own.harness.url, RedisLogin(name, password))
@@ -114,7 +114,7 @@ def test_a_client_that_does_not_speak_tls_hears_nothing(own_redis):
 
 def test_a_unix_socket_and_another_database_are_used_as_the_url_says(own_redis, monkeypatch):
     own = own_redis(WithSocket)
-    monkeypatch.chdir(own.server.directory / "data")  # A socket's path has 107 characters at most.
+    monkeypatch.chdir(own.server.directory / "data")  # A socket's path may have 107 characters.
     store = own.open(place=read_place("unix:///proc/self/cwd/socket?db=3", RedisLogin()))
     put(store, idle("a"))
     assert own.client.info("keyspace") == {"db3": own.client.info("keyspace")["db3"]}

@@ -1,4 +1,4 @@
-"""A real Redis Cluster: a node that dies, a slot that moves, and where the nodes are found."""
+"""A real Redis Cluster: a node dies, a slot moves, and the nodes are found."""
 
 import pytest
 from harness.waiting import wait_until
@@ -25,7 +25,7 @@ class OwnCluster:
         self.harness = RedisHarness(*clients, url=cluster.url)
 
     def partition_on(self, node: int) -> Partition:
-        """One whose keys lie on this node."""
+        """Return a partition whose keys are on this node."""
         slots = range(16_384 * node // 3, 16_384 * (node + 1) // 3)
         numbered = (Partition("topic", number) for number in range(1_000))
         return next(each for each in numbered if self.slot(each) in slots)
@@ -34,8 +34,8 @@ class OwnCluster:
         return key_slot(RedisKeys(self.harness.namespace, partition).header)
 
     def move(self, partition: Partition, source: int, target: int, *, at_most: int = 1_000_000, only: bytes = b"") -> bool:
-        """Move the partition's slot to another node as resharding does, or so many of its keys that begin so; whether all of it
-        moved.
+        """Move the partition's slot to another node as resharding does, or move only so many keys with this prefix.
+        Return whether the whole slot moved.
         """
         slot = self.slot(partition)
         ids = [client.execute_command("CLUSTER", "MYID").decode() for client in self.clients]
@@ -116,7 +116,7 @@ def test_a_slot_that_moves_while_an_older_version_is_followed_leaves_no_idle_uni
     keys = RedisKeys(own.harness.namespace, partition)
     units = [f"unit-{number}" for number in range(40)]
     leave_as_format_1(own.clients[0], keys, *units)
-    own.clients[0].zadd(keys.idle, {units[0]: 0})  # As an upgrade leaves it that was cut off.
+    own.clients[0].zadd(keys.idle, {units[0]: 0})  # As an interrupted upgrade leaves it.
     storage = own.harness.make()
     scan = storage._servers.scan
     storage._servers.scan = lambda prefix: (own.move(partition, 0, 2, at_most=25, only=keys.unit_prefix), scan(prefix))[1]

@@ -84,7 +84,7 @@ def test_a_commit_counts_only_when_so_many_replicas_have_it(own_redis):
     wait_until(lambda: is_answered(lambda: store.commit(first)), "the replica keeps up")
     second = following(store, UnitChange("a", b"second"), added=(Pending(1, b"one"),), highest_number=1)
     replica.server.pause()
-    # Also over a new connection, on which nothing was written that could be waited for.
+    # Also on a new connection, which has written nothing to wait for.
     for _ in range(3):
         with pytest.raises(StorageUnavailable, match=r"0 of 1 replicas \(wait-replicas\)"):
             store.commit(second)

@@ -1,4 +1,4 @@
-"""A Redis server that dies, hangs, loads, is full or was demoted: never more than a wait, and never half a commit."""
+"""A Redis server that dies, hangs, loads data, is full or was demoted: the worker only waits, and no commit is half stored."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 class SlowlyLoading(RedisServer):
-    """One that takes 0.1 ms for every command of its log; every thousand it has a look at its clients."""
+    """A server that takes 0.1 ms for each command of its log; after every thousand commands it answers its clients."""
 
     def _configuration(self, data: object) -> list[str]:
         return [*super()._configuration(data), "key-load-delay 100"]
@@ -25,7 +25,7 @@ def everything(store) -> Sequence[object]:
 
 
 def filled(store):
-    """A commit with a bit of everything, and the one that comes after it, not made yet."""
+    """Commit some of everything; return the next commit, not made yet."""
     stash = (StashEntry(1, b"one"), StashEntry(2, b"two"))
     put(store, UnitChange("a", b"state", WAITS, stash, (), b"data"), added=(Pending(1, b"one"),), highest_number=1)
     change = UnitChange("a", b"later", None, (), (1, 2))

@@ -1,4 +1,4 @@
-"""Idle units in Redis: forgotten by the caught-up clock and not by the server; and what older versions left."""
+"""Idle units in Redis: the caught-up clock expires them, not the server. Data of older versions is converted."""
 
 import logging
 from functools import partial
@@ -41,7 +41,7 @@ def unit_key(keys, unit: str) -> bytes:
 
 
 def indexed(client, keys) -> dict[bytes, float]:
-    """The idle units with the clock of their last change; the header must count as many."""
+    """Return the idle units with the clock of their last change; the header's count must agree."""
     units = dict(client.zrange(keys.idle, 0, -1, withscores=True))
     assert client.hget(keys.header, "idle") == b"%d" % len(units)
     return units
@@ -51,7 +51,7 @@ def expiring(client, keys) -> set[bytes]:
     return {key for key in client.scan_iter(keys.tag.encode() + b"*", count=10_000) if client.ttl(key) != -1}
 
 
-# Who forgets, and what.
+# Which units are forgotten, and by which owner.
 
 
 def test_nothing_of_ours_expires_at_the_server(client, keys, store, redis):
@@ -211,7 +211,7 @@ def test_a_unit_that_waits_is_never_forgotten_whatever_the_index_says(client, ke
     assert indexed(client, keys) == {}
 
 
-# What an older version left: it had the server let idle units expire.
+# Data of an older version, which let the server expire idle units.
 
 
 def old(unit: str) -> Snapshot:
@@ -219,7 +219,7 @@ def old(unit: str) -> Snapshot:
 
 
 def check_old(store) -> None:
-    """All that lay there but the idle units."""
+    """Check everything that was there but the idle units."""
     assert store.load(["w"]) == {"w": Snapshot("w", b"state of w", b"data of w", (StashEntry(7, b"seven"),))}
     assert (store.waiting(), store.pending()) == ([("w", WAITS)], [Pending(1, b"one")])
     header = store.header

@@ -1,4 +1,4 @@
-"""What lies in Redis under a partition's keys: who takes over, what is missed, and what a commit costs."""
+"""The keys of a partition in Redis: takeovers, missing keys, and the number of commands of a commit."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def unit_key(keys, unit: str) -> bytes:
     return keys.units([unit])[0]
 
 
-# Who takes over.
+# Takeovers.
 
 
 def test_of_two_who_take_over_at_the_same_moment_one_has_to_try_again(redis, monkeypatch):
@@ -55,7 +55,7 @@ def test_of_two_who_take_over_at_the_same_moment_one_has_to_try_again(redis, mon
     assert len(first.open(PARTITION).header.history) == 1
 
 
-# What is missed.
+# Missing keys.
 
 
 @pytest.mark.parametrize("part", ["header", "waiting", "pending"])
@@ -103,18 +103,18 @@ def test_a_key_of_another_program_is_refused(client, keys, redis, part):
     assert client.get(getattr(keys, part)) == b"theirs"
 
 
-# What it costs.
+# Costs.
 
 
 def calls(client) -> int:
-    """How many commands the server ran, those inside scripts too."""
+    """Count the server's commands, with those inside scripts."""
     return sum(each["calls"] for each in client.info("commandstats").values())
 
 
 def test_a_commit_and_a_load_cost_by_what_they_touch_and_a_takeover_by_what_waits(own_redis):
     _, client, harness = own_redis(append="none")
     spent = []
-    # The first round is for the server to learn the scripts.
+    # In the first round the server learns the scripts.
     for crowd in (0, 0, 20_000):
         storage = harness.another().make()
         store = storage.open(PARTITION)

@@ -24,7 +24,7 @@ class TestRedisClusterContract(StorageContract):
 
 
 class RedisMachine(StorageMachine):
-    """Its class attribute is the server; each run has a namespace of its own there."""
+    """The class attribute is the server; each run has a namespace of its own there."""
 
     beside: RedisHarness
 

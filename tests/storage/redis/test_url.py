@@ -1,4 +1,4 @@
-"""Where a Redis server is, read from its URL."""
+"""The address of a Redis server, read from its URL."""
 
 from pathlib import Path
 

@@ -39,7 +39,7 @@ def facets(definition: XmlElement) -> dict[str, Any]:
 
 
 def as_python(pattern: str) -> str:
-    """The XSD writes {3,3} for {3} and {0,1} for ?, and knows capturing groups only."""
+    """Translate a pattern: the XSD writes {3,3} for {3} and {0,1} for ?, and all its groups capture."""
     shorter = re.sub(r"\{([0-9]+),\1\}", r"{\1}", pattern).replace("{0,1}", "?")
     return re.sub(r"\((?=\[)", "(?:", shorter)
 

@@ -1,4 +1,4 @@
-"""A part of a pain.001 is read in two ways, and which of them it was must not show."""
+"""A part of a pain.001 is read at once or child by child, and both give the same result."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ def assert_same(reader: PartReader, body: bytes) -> None:
 
 
 def test_a_payment_that_the_schema_accepts_is_read_at_once(sample_payments: dict[str, list[Payment]]) -> None:
-    """Otherwise no payment would take the fast way."""
+    """Otherwise no payment would be read the fast way."""
     current = [each for payments in sample_payments.values() for each in payments if "MsgNmId" not in each[0]]
     parts = [
         (reader, json.dumps(part, ensure_ascii=False).encode())
@@ -80,7 +80,7 @@ WRONG = [
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to everything that lies in a JSON value."""
+    """Yield the path to each value in a JSON value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(place for key, child in inner for place in places(child, (*path, key)))]
 
