@@ -1,5 +1,6 @@
 """The translation of errors of a Redis server and of the network."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ssl import SSLCertVerificationError
@@ -28,6 +29,7 @@ _GOES_AWAY = {
 _FORBIDDEN_IN_SCRIPT = "user executing the script can't"
 """The text of NOPERM from scripts, in servers before 7.2."""
 
+_UNKNOWN_READ_ONLY_SCRIPT = re.compile("(ERR )?unknown command .EVAL(SHA)?_RO", re.IGNORECASE)
 _NO_SUCH_DATABASE = ("SELECT is not allowed in cluster mode", "DB index is out of range")
 _NEEDS_A_PERSON = {
     "DENIED": "it is in protected mode; set a password and bind it to an address, or reach it over loopback",
@@ -70,6 +72,8 @@ def _find_remedy(code: str, error: exceptions.RedisError) -> str | None:
         return _NEEDS_A_PERSON[code]
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthenticationWrongNumberOfArgsError):
         return _LOGIN
+    if _UNKNOWN_READ_ONLY_SCRIPT.match(str(error)):
+        return "the view of operators needs Redis 7.0 or later, or Valkey; the service itself does not"
     if isinstance(error.__context__, SSLCertVerificationError):
         return "set storage.redis.tls.ca-file to the authority that signed the certificate"
     if str(error).startswith(_NO_SUCH_DATABASE):

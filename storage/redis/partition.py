@@ -38,7 +38,7 @@ _INDEXED_AT_ONCE = 2_000
 
 _StoredWaits = tuple[Instant, WaitKind, Instant, str, str, int, int]
 _encode = msgspec.json.Encoder().encode
-_decode_waits = msgspec.json.Decoder(_StoredWaits).decode
+_decode = msgspec.json.Decoder(_StoredWaits).decode
 
 
 class RedisPartitionStore:
@@ -61,14 +61,14 @@ class RedisPartitionStore:
         while True:
             asked = wanted[:_UNITS_AT_ONCE]
             fields = self._load(asked)
-            found |= {unit: _snapshot(unit, flat) for unit, flat in zip(asked, fields, strict=False) if flat}
+            found |= {unit: snapshot_of(unit, flat) for unit, flat in zip(asked, fields, strict=False) if flat}
             del wanted[: len(fields)]
             if not wanted:
                 return found
 
     def waiting(self) -> Sequence[tuple[str, Waits]]:
         fields = self._scan(self._keys.waiting)
-        waits = [(unit.decode(), Waits(*_decode_waits(stored))) for unit, stored in fields.items()]
+        waits = [(unit.decode(), waits_of(stored)) for unit, stored in fields.items()]
         return sorted(waits, key=lambda each: each[1].wakes_at)
 
     def pending(self) -> Sequence[Pending]:
@@ -129,7 +129,7 @@ class RedisPartitionStore:
         keys = [self._keys.header, self._keys.waiting, self._keys.idle, *self._keys.units(units)]
         verdict, found, *missed = self._run(LOAD, keys, len(self._keys.unit_prefix), _BYTES_AT_ONCE)
         if verdict == Verdict.TORN.encode():
-            raise StorageRefused(name(found), f"the unit has waiting envelopes, but its key is missing; {restore(found)}")
+            raise torn(found)
         self._tell_of_missed(*missed)
         fields: Sequence[Sequence[bytes]] = found
         return fields
@@ -182,7 +182,18 @@ def _change_arguments(change: UnitChange) -> Iterator[bytes | str | int]:
     yield from fields
 
 
-def _snapshot(unit: str, flat: Sequence[bytes]) -> Snapshot:
+def waits_of(stored: bytes) -> Waits:
+    """Return the waits of an entry of the index of waiting units."""
+    return Waits(*_decode(stored))
+
+
+def torn(key: bytes) -> StorageRefused:
+    """Return the error for a unit that waits by the index, but whose key is missing."""
+    return StorageRefused(name(key), f"the unit has waiting envelopes, but its key is missing; {restore(key)}")
+
+
+def snapshot_of(unit: str, flat: Sequence[bytes]) -> Snapshot:
+    """Return a unit by the fields and values of its hash."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     state, payment_data = fields.pop(b"state"), fields.pop(b"data", None)
     stash = sorted((int(offset), body) for offset, body in fields.items())

@@ -45,11 +45,24 @@ FULFILLED = (Verdict.OK.encode(), Verdict.DONE.encode())
 
 
 class Script:
-    """A script and its digest, by which a server that has loaded the script can run it."""
+    """A script and its digest, by which a server that has loaded the script can run it.
+
+    `by_digest` and `by_text` are the commands that run it.
+    """
+
+    by_digest = "EVALSHA"
+    by_text = "EVAL"
 
     def __init__(self, *parts: str) -> None:
         self.text = "".join(parts)
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+
+class ReadOnlyScript(Script):
+    """A script that the server keeps from writing. Its user needs no right to write. It needs Redis 7.0 or Valkey."""
+
+    by_digest = "EVALSHA_RO"
+    by_text = "EVAL_RO"
 
 
 # KEYS: header, waiting, pending, idle. Returns the header's fields, and the counts of waiting, pending and idle entries.
@@ -238,3 +251,16 @@ INDEX = Script(
     return {'ok', joined}
     """,
 )
+
+# The scripts of the view, which owns nothing: no token is compared.
+
+# KEYS: header. Returns its fields.
+VIEW_HEADER = ReadOnlyScript("return redis.call('HGETALL', KEYS[1])")
+
+# KEYS: header, waiting, a unit. ARGV: the unit's id. Returns the header's fields, the unit's fields and its entry in the index.
+VIEW_UNIT = ReadOnlyScript(
+    "return {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[3]), redis.call('HGET', KEYS[2], ARGV[1])}"
+)
+
+# KEYS: waiting. ARGV: cursor, count. Returns the next cursor and fields. A field that is there throughout comes for certain.
+VIEW_SCAN = ReadOnlyScript("return redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])")

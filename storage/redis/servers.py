@@ -39,9 +39,9 @@ class RedisServers:
         """
         called = (len(keys), *keys, *arguments)
         wait: list[Command] = [("WAIT", replicas, self._timeout_ms // 2)] if replicas else []
-        answer, *acknowledged = self._ask(keys[0], ("EVALSHA", script.sha, *called), *wait)
+        answer, *acknowledged = self._ask(keys[0], (script.by_digest, script.sha, *called), *wait)
         if isinstance(answer, NoScriptError):
-            answer, *acknowledged = self._ask(keys[0], ("EVAL", script.text, *called), *wait)
+            answer, *acknowledged = self._ask(keys[0], (script.by_text, script.text, *called), *wait)
         if acknowledged and acknowledged[0] < replicas and answer[0] in FULFILLED:
             text = f"{acknowledged[0]} of {replicas} replicas (wait-replicas) acknowledged in time"
             raise StorageUnavailable(f"{self.name(keys[0])}: {text}")

@@ -16,6 +16,7 @@ from storage.redis.partition import RedisPartitionStore
 from storage.redis.settings import RedisSettings
 from storage.redis.storage import RedisStorage
 from storage.redis.url import RedisLogin, read_place
+from storage.redis.view import RedisStorageView
 from tests.storage.contract import PARTITION
 
 
@@ -57,6 +58,14 @@ class RedisHarness:
         storage = RedisStorage(replace(self.settings, **changes), lambda: f"token-{next(self.tokens)}")
         self.made.append(storage)
         return storage
+
+    def make_view(self, **changes: object) -> RedisStorageView:
+        return RedisStorageView(replace(self.settings, **changes))
+
+    def dump(self) -> dict[bytes, bytes]:
+        """The keys of the namespace with their values, as the server serializes them."""
+        found = ((client, key) for client in self.clients for key in client.scan_iter(f"{{{self.namespace}:*"))
+        return {key: client.dump(key) for client, key in found}
 
     def client_of(self, keys: RedisKeys) -> redis.Redis:
         """Return the client of the node that holds this partition."""
