@@ -1,4 +1,4 @@
-"""Configurations written for one test."""
+"""Configurations for single tests."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from domain.errors import ConfigurationError
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a configuration file and returns its path."""
+    """Write a configuration file and return its path."""
 
     def write_file(text: str, name: str = "service.conf") -> Path:
         file = tmp_path / name
@@ -27,7 +27,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def loaded(write: Callable[..., Path]) -> Callable[..., Configuration]:
-    """Loads a text as the configuration, with overrides."""
+    """Load a text as the configuration, with overrides."""
 
     def load_text(text: str, *overrides: str) -> Configuration:
         return load(write(text), overrides)
@@ -37,7 +37,7 @@ def loaded(write: Callable[..., Path]) -> Callable[..., Configuration]:
 
 @pytest.fixture
 def refused_text(write: Callable[..., Path]) -> Callable[[str], str]:
-    """What is said when a text is refused, with the path of its file left out."""
+    """Return the text with which a configuration is refused, without the path of its file."""
 
     def load_text(text: str) -> str:
         file = write(text)
@@ -50,7 +50,7 @@ def refused_text(write: Callable[..., Path]) -> Callable[[str], str]:
 
 @pytest.fixture
 def refused(write: Callable[..., Path]) -> Callable[..., dict[str, str]]:
-    """The problems, by path, for which a text is refused."""
+    """Return the problems of a refused configuration, by path."""
 
     def load_text(text: str, *overrides: str) -> dict[str, str]:
         with pytest.raises(ConfigurationError) as raised:
@@ -63,7 +63,7 @@ def refused(write: Callable[..., Path]) -> Callable[..., dict[str, str]]:
 
 @pytest.fixture
 def logging_as_it_was() -> Iterator[None]:
-    """After a test that has set up a log of its own."""
+    """Restore the logging configuration after a test."""
     root = logging.getLogger()
     before = root.level, root.handlers[:], logging.raiseExceptions
     yield

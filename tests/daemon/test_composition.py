@@ -27,7 +27,7 @@ class Mine(Sequence):
 
 @pytest.fixture
 def composed(loaded, tmp_path):
-    """The parts of a configuration on files with its run directory under `tmp_path`."""
+    """Return the parts for a configuration on files, with its run directory under `tmp_path`."""
     made = []
 
     def make(text="", *overrides):
@@ -43,7 +43,7 @@ def composed(loaded, tmp_path):
 
 @pytest.fixture
 def working_directory(tmp_path, monkeypatch):
-    """Empty, and forgotten by the import system afterwards."""
+    """An empty working directory that the import system forgets afterwards."""
     directory = tmp_path / "work"
     directory.mkdir()
     monkeypatch.chdir(directory)

@@ -1,4 +1,4 @@
-"""What deploy/ names is there: commands, their arguments, files, and the promises of the exit codes and the drain."""
+"""Everything that deploy/ names exists: commands, arguments, files, exit codes, and the time for a drain."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def project() -> ConfigParser:
 
 
 def is_a_verb_of_ours(command: list[str]) -> bool:
-    """The command line takes it as it stands."""
+    """Return whether the command line accepts the command as it stands."""
     assert PurePosixPath(command[0]) == SCRIPT
     return bool(_parser().parse_args(command[1:]).command)
 
@@ -88,7 +88,7 @@ def test_what_the_container_is_built_of_is_let_in_and_nothing_else(project: Conf
 
 
 def test_the_packages_are_found_by_a_rule_and_each_has_its_mark(project: ConfigParser) -> None:
-    """What lies in a folder without an `__init__.py` would not be packaged, though it can be imported in the checkout."""
+    """A folder without `__init__.py` would not be packaged, though it can be imported in the checkout."""
     assert project["options"]["packages"] == "find:"
     files = project_files()
     packages = packages_of(files)

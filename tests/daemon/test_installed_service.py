@@ -1,4 +1,4 @@
-"""The service as the steps of the Containerfile install it: from a wheel, in an empty environment, without the checkout."""
+"""The service as the Containerfile installs it: from a wheel, in an empty environment, without the checkout."""
 
 import json
 import os
@@ -34,7 +34,7 @@ LEFT_BEHIND = (
     "resequencer/strategies/__pycache__/stale.cpython-311.pyc",
     "run/application/in/partition-0.jsonl",
 )
-"""What lies in a checkout that was worked in."""
+"""By-products that may be in a checkout."""
 
 PROGRAM = """
 import json, sys
@@ -47,21 +47,21 @@ sys.exit(code)
 
 
 class Context(NamedTuple):
-    """A directory, and what lay in it at first: building leaves something behind there."""
+    """A directory and its first contents, because building leaves files in it."""
 
     directory: Path
     files: frozenset[str]
 
 
 class Installed(NamedTuple):
-    """An environment, the wheel that was installed into it, and an empty directory to work in."""
+    """An environment, the wheel that is installed in it, and an empty working directory."""
 
     environment: Path
     wheel: Path
     elsewhere: Path
 
     def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A program of the environment. Nothing tells it where the checkout is."""
+        """Run a program of the environment. Nothing tells it where the checkout is."""
         surroundings = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         command = [str(self.environment / "bin" / program), *arguments]
         return subprocess.run(command, cwd=self.elsewhere, env=surroundings, check=True, capture_output=True, text=True)
@@ -69,7 +69,7 @@ class Installed(NamedTuple):
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
-    """What a container is built of, out of a checkout that was worked in."""
+    """The build context of a container, made from a checkout with by-products."""
     checkout, directory = (tmp_path_factory.mktemp(name) for name in ("checkout", "context"))
     copy_project(checkout)
     for name in LEFT_BEHIND:
@@ -84,7 +84,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
 
 @pytest.fixture(scope="module")
 def installed(context: Context, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """By the commands of the Containerfile's first stage, with places of our own for those of the image."""
+    """Install by the commands of the Containerfile's first stage, in directories of the test."""
     image, elsewhere = (tmp_path_factory.mktemp(name) for name in ("image", "elsewhere"))
     text = Path("deploy/Containerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     stage = re.split(r"^FROM .*$", text, flags=re.MULTILINE)[1]
@@ -110,7 +110,7 @@ def test_a_wheel_holds_the_modules_and_the_data_of_the_packages_and_nothing_else
 
 
 def test_the_containers_wheel_is_the_same(installed: Installed) -> None:
-    """Whatever was left behind in the checkout."""
+    """By-products in the checkout make no difference."""
     assert contents(installed.wheel) == {name: Path(name).read_bytes() for name in runtime_files()}
 
 

@@ -1,4 +1,4 @@
-"""A simulation in a temporary directory, and the output that a faultless service would write for it."""
+"""A simulation in a temporary directory, and the output of a faultless service for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KNOWN: dict[Plan, Run] = {}
 
 @dataclass
 class Run:
-    """What one simulation wrote."""
+    """The files of one simulation."""
 
     directory: Path
     summary: Summary
@@ -59,7 +59,7 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Run]:
-    """Simulates; the pause is remembered, not made."""
+    """Simulate without making pauses."""
 
     def run(directory: str = "run", **fields: Any) -> Run:
         plan = Plan(**({"units": 60, "seed": 7} | fields))
@@ -72,7 +72,7 @@ def run(tmp_path: Path) -> Callable[..., Run]:
 
 @pytest.fixture
 def known_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """The same without a directory. Tests that ask for the same fields share one run and must not change it."""
+    """The same without a directory. Tests with the same fields share a run and must not change it."""
 
     def known_run(**fields: Any) -> Run:
         plan = Plan(**({"units": 60, "seed": 7} | fields))
@@ -94,7 +94,7 @@ class Outcome(NamedTuple):
 
 
 def outcomes(unit: ExpectedUnit, rules: Rules) -> list[Outcome]:
-    """What a faultless service handles, in its order. Written from the design, not from the rules under test."""
+    """Return what a faultless service handles, in order. Written from the design, not from the rules under test."""
     arrivals = sorted((each for each in unit.envelopes if each.arrived is not None), key=lambda each: each.arrived or 0)
     if rules.gathers:
         return list(_gathered(arrivals, rules.required))
@@ -154,7 +154,7 @@ def _gathered(arrivals: list[ExpectedEnvelope], required: frozenset[str]) -> Ite
 
 
 class Output(NamedTuple):
-    """Lines as the service writes them, without newlines."""
+    """Output lines as the service writes them, without newlines."""
 
     notifications: list[bytes]
     dead_letters: list[bytes]
@@ -202,7 +202,7 @@ def line(key: str, headers: dict[str, str], value: object) -> bytes:
 
 
 class Served:
-    """The whole service in this process, with its own handler and a clock that only the test moves, fed by the simulator."""
+    """The whole service in this process, with its own handler and a clock that only the test moves. The simulator feeds it."""
 
     def __init__(self, directory: Path, strategy: str) -> None:
         self.service = Service(directory, strategy=strategy)
@@ -220,7 +220,7 @@ class Served:
         return self.service.clock.now()
 
     def pause(self, milliseconds: int) -> None:
-        """Time passes, and the service works several times in every second of it."""
+        """Let time pass; meanwhile the service runs several cycles per second."""
         until = self.now() + milliseconds
         while self.now() < until:
             self.service.clock.advance(min(500, until - self.now()))
@@ -232,7 +232,7 @@ class Served:
         self.service.run(cycles=5_000)
 
     def simulate(self, **fields: Any) -> Summary:
-        """Everything is written, and nothing waits any more."""
+        """Simulate until all input is written and nothing waits any more."""
         plan = Plan(**({"units": 100, "seed": 11, "numbering": Numbering.SHARED, "max_value_bytes": 5 * 1024 * 1024} | fields))
         pacer = Pacer(self.now, self.pause)
         summary = simulate(plan, self.service.directory / "in", self.expected, lambda done, of: None, self.pause, pacer)
@@ -245,7 +245,7 @@ class Served:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    """Makes and starts services."""
+    """Make and start services."""
     made: list[Served] = []
 
     def make(strategy: str = "SEQUENCE", directory: str = "served") -> Served:

@@ -1,4 +1,4 @@
-"""Where a running service leaves its report."""
+"""The file in which a running service leaves its report."""
 
 import errno
 import os
@@ -44,7 +44,7 @@ def test_what_cannot_be_read_is_no_report(tmp_path, content):
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    """No file can be made to hold anything new; what is there can be written over."""
+    """A full disk: files cannot grow, but existing content can be overwritten."""
 
     def has_no_room(path, _content):
         path.touch()

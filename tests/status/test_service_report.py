@@ -1,4 +1,4 @@
-"""What the reports of several workers come to together."""
+"""The combination of several workers' reports."""
 
 import json
 import os
@@ -150,7 +150,7 @@ def test_each_worker_has_a_report_of_its_own_and_what_an_earlier_service_left_is
 
 @pytest.fixture
 def run_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """That of the default configuration in an empty working directory, held by this process."""
+    """The run directory of the default configuration, in an empty working directory, held by this process."""
     monkeypatch.chdir(tmp_path)
     directory = tmp_path / "run" / "application"
     lock = RunLock(directory)

@@ -1,4 +1,4 @@
-"""What `resequencer status` says, without a process."""
+"""The output of `resequencer status`, without a process."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def test_a_service_that_says_nothing_new_is_stale(age_ms, state):
 
 @pytest.fixture
 def run_directory(tmp_path, monkeypatch):
-    """That of the default configuration, in an empty working directory."""
+    """The run directory of the default configuration, in an empty working directory."""
     monkeypatch.chdir(tmp_path)
     directory = tmp_path / "run" / "application"
     directory.mkdir(parents=True)

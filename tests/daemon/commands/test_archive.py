@@ -1,4 +1,4 @@
-"""`resequencer archive` moves only what is not needed any more, and afterwards everything works as before."""
+"""`resequencer archive` moves only input that is not needed any more, and afterwards everything works as before."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ P = "payment-status-notification"
 
 
 class Archivist:
-    """A service and the verb on its directory."""
+    """A service and the command `archive` on its directory."""
 
     def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str], storage: str = "embedded") -> None:
         self.service = Service(directory, storage=storage, acknowledge_handled=storage == "none")
@@ -34,14 +34,14 @@ class Archivist:
         return code, captured.out, captured.err
 
     def archive(self) -> dict:
-        """What is told of partition 0."""
+        """Archive, and return the report on partition 0."""
         code, out, err = self.call("--json")
         assert code == 0, err
         return json.loads(out.splitlines()[0])
 
     @property
     def archived(self) -> bytes:
-        """All that lies in the archive, from offset 0 on without a gap."""
+        """The content of the archive, which begins at offset 0 and has no gap."""
         content = b""
         for path in sorted((self.service.directory / "archive").glob("*.gz")):
             start, end = map(int, re.findall(r"\d{16}", path.name))
@@ -114,7 +114,9 @@ def test_an_envelope_under_retry_stays(archivist):
 
 
 def test_what_was_decided_and_has_not_left_stays(archivist):
-    """Committed, and killed before anything was published: if the database were lost too, only the input would know."""
+    """The service committed the output and was killed before it published it. Without the database only the input
+    would know it.
+    """
 
     class Dead(BaseException):
         pass
@@ -168,7 +170,7 @@ def test_with_storage_none_what_is_not_handled_stays(none_archivist):
     service.tell("u", 1)
     service.run()
     for _ in range(2):
-        # Until its resequencer is idle, and until the position may move again.
+        # Until its resequencer is idle, and the position may advance again.
         service.run_after(40_000)
     kept_from = service.input_size()
     service.tell("v", 2)

@@ -1,4 +1,4 @@
-"""What `archive-topics --continuous` says while something is away."""
+"""The messages of `archive-topics --continuous` while something is unavailable."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from daemon.supervision.stop_signal import StopSignal
 
 
 class Failing:
-    """Archives so many records in each run before the brokers are away again. The last run also sets the stop signal."""
+    """Archives so many records in each run before the brokers become unavailable. The last run also sets the stop signal."""
 
     def __init__(self, stop: "Waitless", *records: int) -> None:
         self.records = 0

@@ -1,4 +1,4 @@
-"""What `check --connect` tries, and that trying changes nothing."""
+"""What `check --connect` tries, and that it changes nothing."""
 
 import json
 import sqlite3
@@ -16,7 +16,7 @@ I = f"{N}.storage.infinispan"  # noqa: E741 - beside N and R.
 
 @pytest.fixture
 def check(write, tmp_path, capsys):
-    """Runs `check --connect` on files and the embedded storage; the exit code, and what was said on stderr."""
+    """Run `check --connect` on files and the embedded storage; return the exit code and stderr."""
 
     def run(*overrides, as_json=False):
         file = write(
@@ -33,7 +33,7 @@ def check(write, tmp_path, capsys):
 
 @pytest.fixture
 def database(tmp_path):
-    """That of a service which ran before."""
+    """The database of a service that ran before."""
     file = tmp_path / "run" / "state.db"
     file.parent.mkdir()
     made = Database(file, 100)

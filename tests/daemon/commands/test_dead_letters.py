@@ -28,7 +28,7 @@ def name(number):
 
 
 class DeadLetterStore:
-    """The verb in a directory of its own, with a service's files and no service."""
+    """The command in a directory with a service's files, without a running service."""
 
     def __init__(self, directory, capsys):
         run = directory / "run" / "application"
@@ -59,7 +59,7 @@ class DeadLetterStore:
         return name(self._number)
 
     def __call__(self, *arguments):
-        """The exit code, and what was said to whom reads it and beside that."""
+        """Return the exit code, stdout and stderr."""
         code = main(["dead-letters", *arguments])
         captured = self._capsys.readouterr()
         return code, captured.out, captured.err
@@ -336,7 +336,7 @@ def test_it_goes_on_beside_a_service_and_without_one(store):
 
 
 def begin_and_crash(store, number):
-    """As a crash between the intent and the input leaves it."""
+    """Leave what a crash between the intent and the append leaves."""
     actions = store.out / "dead-letters-actions.jsonl"
     store("requeue", number)
     size = len(b"".join(store.requeued())) + 1

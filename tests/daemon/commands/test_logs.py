@@ -1,4 +1,4 @@
-"""`logs --json`: an object a line, whichever form the log has."""
+"""`logs --json`: one object per line, for each format of the log."""
 
 import json
 import logging

@@ -25,7 +25,7 @@ def directory(tmp_path, monkeypatch):
 
 
 class Time:
-    """Passes only in pauses."""
+    """A clock that advances only in pauses."""
 
     def __init__(self):
         self.ms = 0
@@ -47,7 +47,7 @@ def time(monkeypatch):
 
 
 def serve(directory):
-    """A service works off the input and ends."""
+    """Let a service process the input and end."""
     service = Service(directory)
     with (Path(conf.__file__).parent / "notification-settings.csv").open(encoding="utf-8", newline="") as file:
         service.handler = make_handler(HandlerSettings(), parse_notification_settings(file, "settings"))

@@ -1,4 +1,4 @@
-"""One unit's story, told by its own code and held against what left."""
+"""The story of one unit: told by its own code and compared with the output."""
 
 import json
 

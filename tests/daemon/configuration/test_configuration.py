@@ -1,4 +1,4 @@
-"""What a valid configuration becomes."""
+"""The values of a valid configuration."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md says of every key what reference.conf and the schema say."""
+"""docs/configuration.md describes each key as reference.conf and the schema do."""
 
 from pathlib import Path
 

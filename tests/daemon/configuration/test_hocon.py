@@ -1,4 +1,4 @@
-"""What HOCON says and pyhocon alone does not do."""
+"""The features of HOCON that pyhocon alone gets wrong or lacks."""
 
 import os
 import subprocess
@@ -160,7 +160,7 @@ def test_a_backslash_that_begins_no_escape_is_refused_with_the_remedy(written):
     ],
 )
 def test_whatever_is_wrong_with_a_text_its_refusal_shows_no_value(text):
-    """A line and a column, or a key: pyhocon would print the section with all that is in it."""
+    """The refusal shows a line and a column, or a key; pyhocon would print the whole section."""
     assert "hunter2" not in refusal(values, text)
 
 
@@ -220,7 +220,7 @@ def test_files_that_include_each_other_are_refused(write):
 
 
 def test_durations_are_read_alike_where_dateutil_happens_to_be_installed(tmp_path):
-    """Spark's libraries bring it, and pyhocon prefers its periods."""
+    """Spark's libraries install dateutil, and pyhocon then prefers its periods."""
     (tmp_path / "dateutil").mkdir()
     (tmp_path / "dateutil" / "__init__.py").write_text("")
     (tmp_path / "dateutil" / "relativedelta.py").write_text("class relativedelta:\n    def __init__(self, **of): pass\n")

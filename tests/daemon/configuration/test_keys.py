@@ -1,4 +1,4 @@
-"""A key is described once: what follows from its description, and that something reads it."""
+"""The description of a key: what follows from it, and that some code reads the key."""
 
 import ast
 import re
@@ -31,13 +31,13 @@ DESCRIBING = {
     f"{ROOM}/{name}.py"
     for name in ("sections", "schema", "constraints", "resolution", "effective", "configuration", "package_settings")
 }
-"""What these modules read of a section they read of any: it does not count as a use."""
+"""Modules that read all fields of any section: their reads do not count as a use."""
 NOT_USED_YET = {each for each in SCHEMA.keys if ".http." in each}
 """Until the console uses them."""
 
 
 class Toy(msgspec.Struct, frozen=True):
-    """A section of one key."""
+    """A section with one key."""
 
     idle_ms: Annotated[int, Key(Duration("1s", "1h"))]
 
@@ -53,13 +53,13 @@ ROW = f'| `{KEY}` | `"3s"` | a duration with its unit from 1s to 1h | How long a
 
 @pytest.fixture(scope="module")
 def toys():
-    """The schema of today with one more key."""
+    """The present schema with one more key."""
     return Schema(WithToy)
 
 
 @pytest.fixture
 def resolved(toys, write):
-    """The values of a text over the reference with the one more key."""
+    """Resolve the text over the reference, with the additional key."""
 
     def resolve_text(text, *overrides):
         reference = parse_text(read_reference() + COMMENTED, "reference", where="reference.conf")
@@ -165,7 +165,7 @@ def test_two_fields_cannot_be_the_same_key():
 
 
 def test_every_key_that_a_package_names_in_what_it_says_is_one():
-    """Packages below the daemon do not know the schema, and spell the few keys out that they name in errors."""
+    """Packages below the daemon do not know the schema, so their errors spell out the keys that they name."""
     for path, text in sources().items():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -215,7 +215,7 @@ def test_the_defaults_that_settings_have_by_themselves_are_those_of_the_referenc
 
 
 def test_the_options_of_a_choice_are_the_members_of_its_type():
-    """`cache` aside, which is another name of one."""
+    """Except for `cache`, which is another name of an option."""
     for fields in SCHEMA.sections.values():
         for field in fields:
             if isinstance(field.mark, Key) and isinstance(field.mark.takes, Choice) and hasattr(field.type, "__members__"):

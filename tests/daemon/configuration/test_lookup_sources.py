@@ -1,4 +1,4 @@
-"""The file that describes what lookups are built from."""
+"""The file that describes the sources of the lookups."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ CUSTOMER = "sources.customers = [{{ format = csv, path = x.csv, {} }}]"
 
 @pytest.fixture
 def described(tmp_path: Path, loaded: Callable[..., Configuration]) -> Callable[[str], JobSettings]:
-    """What the job is told by a file with this text."""
+    """Return the settings of the job for a file with this text."""
 
     def described(text: str) -> JobSettings:
         (tmp_path / "own.conf").write_text(text)

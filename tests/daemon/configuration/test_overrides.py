@@ -1,4 +1,4 @@
-"""`--set key=value …`, wherever it stands."""
+"""`--set key=value …` at any place of the command line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is refused, key by key, and what is said about it."""
+"""Which values are refused, key by key, and with which text."""
 
 import pytest
 

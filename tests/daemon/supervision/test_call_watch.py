@@ -1,4 +1,4 @@
-"""For how long a call has been under way, by looks that may come late."""
+"""How long a call has been running, measured by looks that may come late."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_nothing_in_hand_lasts_no_time(watch):
 
 
 def test_a_watcher_that_was_away_saw_nothing_meanwhile(watch):
-    """The machine was suspended: the worker, too, could do nothing."""
+    """The machine was suspended, and the worker with it."""
     assert looked(watch, 1, 0, 1_000, 3_600_000) == 1_000 + 2 * watch.interval_ms
     assert not watch.is_over
 

@@ -1,4 +1,4 @@
-"""Which exits an envelope is counted for, and how they are told."""
+"""For which exits an envelope is counted, and how these are described."""
 
 import signal
 

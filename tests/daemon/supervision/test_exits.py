@@ -1,4 +1,4 @@
-"""What is known of a worker that died: how it ended, and what it said of it, if it did."""
+"""How a worker ended, and what it reported itself."""
 
 import msgspec
 import pytest

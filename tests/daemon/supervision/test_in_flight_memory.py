@@ -1,4 +1,4 @@
-"""What a supervisor sees in the in_flight of its worker, also of one that died in the middle of a call."""
+"""What a supervisor reads in the shared memory of its worker, also after the worker died during a call."""
 
 import os
 
@@ -13,7 +13,7 @@ from resequencer.in_flight import CallKind
 
 @pytest.fixture
 def shared():
-    """The page as the worker and as the supervisor have it."""
+    """The shared memory as worker and supervisor have it."""
     descriptor = new_descriptor()
     yield InFlightMemory(descriptor), InFlightMemory(descriptor)
     os.close(descriptor)

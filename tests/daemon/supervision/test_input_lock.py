@@ -1,4 +1,4 @@
-"""The lock on an input directory, where it cannot be had for another reason than its holder."""
+"""The lock on an input directory that cannot be locked for another reason than another holder."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""A line each, naming unit, partition and position where they have one."""
+"""The log format: one line per entry, with unit, partition and position if they are known."""
 
 import json
 import logging
@@ -74,7 +74,7 @@ def test_an_exception_follows_its_line_set_in_so_that_it_forges_none():
 
 @pytest.fixture
 def root():
-    """The root logger, as it was afterwards."""
+    """The root logger, which is restored afterwards."""
     logger = logging.getLogger()
     before = logger.handlers[:], logger.level
     yield logger

@@ -1,4 +1,4 @@
-"""When a worker that died is started again."""
+"""When a dead worker is started again."""
 
 from daemon.supervision.restart_policy import MOST_EXITS, RestartPolicy
 

@@ -1,4 +1,4 @@
-"""One service at a time on a directory."""
+"""The lock that allows one service at a time on a directory."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""The log of a daemon: the worker's lines as they come, ours as configured, rotated by size."""
+"""The log of a daemon: the workers' lines unchanged, its own lines in the configured format, rotation by size."""
 
 import json
 import logging

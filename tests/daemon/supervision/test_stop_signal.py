@@ -1,4 +1,4 @@
-"""The first signal drains, a second one ends at once."""
+"""The stop signal: the first drains, a second one ends at once."""
 
 import os
 import signal

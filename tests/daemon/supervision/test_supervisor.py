@@ -1,4 +1,4 @@
-"""The supervisor with workers that are tiny processes: each slot on its own, and all of them together at the end."""
+"""The supervisor with tiny processes as workers: single slots, and all slots together at the end."""
 
 import os
 import signal
@@ -42,7 +42,9 @@ def drain():
     select.select([lifeline], [], [])
     print("drained", flush=True)
 """
-"""Slot, lifeline and in_flight as a worker is told; `run` counts the workers of this slot from 1. `take` puts one in flight."""
+"""The beginning of a worker: its slot, lifeline and in-flight memory. `run` counts the slot's workers from 1;
+`take` puts an envelope in flight.
+"""
 
 pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
@@ -50,7 +52,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD)
 
 
 class Service:
-    """Slots whose workers run `run`; the log is a file beside them."""
+    """Slots whose workers execute `run`; the log is a file beside them."""
 
     def __init__(self, directory: Path, run: str, count: int) -> None:
         self.directory = directory
@@ -72,7 +74,7 @@ class Service:
         starts_again: bool = True,
         is_told: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Once `until` is so the supervisor gets the first signal, the others when it has been drained for."""
+        """Run the supervisor. It gets the first signal once `until` is true, and the others while it drains."""
         watcher = Thread(target=self._watch, args=(until, signals))
         watcher.start()
         try:
@@ -119,7 +121,7 @@ def new_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
 
 
 def _page() -> bytes:
-    """A in_flight that holds T-0@1 of uow-1."""
+    """Return memory with T-0@1 of uow-1 in flight."""
     memory = InFlightMemory()
     memory.put(Envelopes()(1), CallKind.HANDLING)
     return bytes(memory._page)

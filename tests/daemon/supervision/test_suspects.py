@@ -1,4 +1,4 @@
-"""What workers died of, as the run directory keeps it."""
+"""The envelopes that may have killed workers, as the run directory keeps them."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A worker's in_flight: what is known of an envelope counts until it has left, and the condemned are not taken up."""
+"""A worker's envelopes in flight: a suspect counts until its output has left, and a condemned envelope is not processed."""
 
 import pytest
 from harness.driving import Envelopes
@@ -12,7 +12,7 @@ from resequencer.in_flight import CallKind
 
 
 class Workers:
-    """Workers that hold the same envelopes, one after the other, and their supervisor."""
+    """Workers that get the same envelopes, one after the other, and their supervisor."""
 
     def __init__(self, directory):
         self.memory = InFlightMemory()
@@ -78,7 +78,7 @@ def test_another_envelope_is_taken_up(workers, envelope):
 
 
 def test_what_is_condemned_for_one_deed_may_be_met_in_another(workers, envelope):
-    """A strategy must be asked about what its handler died of, or its unit could not go on."""
+    """A strategy must be asked about an envelope whose handler killed a worker, or the unit could not continue."""
     workers.die(envelope, times=EXITS_OF_ONE)
     workers.survive(envelope, CallKind.ASKING)
 

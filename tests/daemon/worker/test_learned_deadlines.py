@@ -1,4 +1,4 @@
-"""Deadlines that are learned: from the configuration and a release to what the service says and does."""
+"""Learned deadlines: from the configuration and a release to what the service does and reports."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_check_and_status_say_it(loaded: Callable[..., Configuration]) -> None:
 
 @pytest.fixture
 def handler(loaded: Callable[..., Configuration], tmp_path: Path) -> Callable[[], EnrichedHandler]:
-    """Made as a worker's, with lookups under `tmp_path`."""
+    """Make the handler as a worker does, with lookups under `tmp_path`."""
     configuration = loaded(f'{N} {{ run-directory = "{tmp_path}", lookups.check-every = 100ms }}')
 
     def made() -> EnrichedHandler:

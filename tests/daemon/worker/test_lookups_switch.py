@@ -1,4 +1,4 @@
-"""A worker takes a release up between two cycles, whenever it comes."""
+"""A worker switches to a new release between two cycles, whenever the release comes."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ def directory(tmp_path: Path) -> LookupsDirectory:
 
 @pytest.fixture
 def pointers(directory: LookupsDirectory) -> list[Pointer]:
-    """Of two releases, which say different things of every event."""
+    """Two releases with different texts for every event."""
     found = []
     for number, text in enumerate(("one", "two")):
         rows = {(ANY, FLOW, event): ["ACCP", None, text, None] for event in EVENTS}
@@ -53,7 +53,7 @@ def parts(
 
 
 def said(tmp_path: Path) -> list[tuple[str, str]]:
-    """Of each notification, its text and the version that its header names."""
+    """Return the text of each notification, and the version in its header."""
     told = []
     for line in (tmp_path / "run" / "out" / "notifications.jsonl").read_text().splitlines():
         notification = json.loads(line)
@@ -65,7 +65,7 @@ def said(tmp_path: Path) -> list[tuple[str, str]]:
 def test_a_hundred_releases_that_come_in_the_middle_of_a_cycle_mix_nothing(
     parts: Parts, directory: LookupsDirectory, pointers: list[Pointer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first look-up of each cycle makes another release current; what is handled after it has the old one's text."""
+    """The first look-up of each cycle makes another release current; later envelopes of the cycle still get the old text."""
     texts = {pointer.version: text for pointer, text in zip(pointers, ("one", "two"), strict=True)}
     find, switched = Release.find, [False]
 

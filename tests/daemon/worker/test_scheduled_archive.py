@@ -1,4 +1,4 @@
-"""The worker lets `archive` run beside it: when it is time, one at a time, and tells what it did."""
+"""The worker runs `archive` at an interval, one process at a time, and logs its output."""
 
 import logging
 import sys
@@ -20,7 +20,7 @@ def archiving() -> Iterator[Callable[..., Archiving]]:
     made: list[Archiving] = []
 
     def make(script: str, every_ms: int | None = EVERY_MS) -> Archiving:
-        """With a process of this script in place of the verb."""
+        """Make it with a process of this script in place of the command."""
         made.append(Archiving([], every_ms))
         made[-1]._command = [sys.executable, "-S", "-c", script]
         return made[-1]

@@ -1,4 +1,4 @@
-"""A worker's run in one process: its states, its reports, what it does now and then, and how it ends."""
+"""A worker's run in one process: its states, its reports, its periodic work, and its end."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ NOW = 1_774_740_835_941
 
 
 class Operator:
-    """Starts a worker and stops it after so many questions whether it is to stop; notes all that it reports."""
+    """Starts a worker, stops it after so many questions whether to stop, and records its reports."""
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
@@ -54,7 +54,7 @@ class Operator:
 
     @property
     def states(self) -> list[State]:
-        """Each once, in the order in which it was first reported."""
+        """The reported states, each once, in order."""
         return list(dict.fromkeys(each.state for each in self.reports))
 
     @property
@@ -70,7 +70,7 @@ class Operator:
 
 @pytest.fixture
 def operator(loaded, tmp_path: Path, monkeypatch) -> Iterator[Operator]:
-    """Of a worker on files and the embedded storage, under a clock that waiting moves."""
+    """An operator of a worker on files and the embedded storage; waiting moves the clock."""
     configuration = loaded(
         f"""ipf.processing-data.ingress.transport = file
         payment-status-notification {{ transport = file, run-directory = "{tmp_path}/run"
@@ -356,7 +356,7 @@ def test_what_a_transaction_holds_back_counts_as_lag_and_no_deadline_waits_for_i
 
 
 def suspected(operator, line: bytes, offset: int, *, exits: int) -> Suspects:
-    """Workers before have died of the envelope in this line."""
+    """Record earlier workers as having died of the envelope in this line."""
     decoded = decode_line(line)
     assert isinstance(decoded, Line)
     origin = Origin(Partition("IPF_PROCESSING_DATA", 0), offset)
@@ -391,7 +391,7 @@ def test_what_ended_two_workers_is_handled_and_then_forgotten(operator):
 
 
 def test_what_is_read_again_after_a_restart_is_not_forgotten_before_its_position_has_passed_it(operator, loaded):
-    """With storage none a record that was set aside is handled again while an older one holds the position back."""
+    """With storage none, a dead-lettered record is handled again if an older record holds the position back."""
     operator.configuration = loaded(
         f"""ipf.processing-data.ingress.transport = file
         payment-status-notification {{ transport = file, run-directory = "{operator.configuration.notification.run_directory}"

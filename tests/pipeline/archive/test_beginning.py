@@ -1,4 +1,4 @@
-"""Where the stream goes on."""
+"""Where the stream continues after the archive."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from pipeline.archive.errors import ArchiveRefused
 
 
 def topic_ends(**logs: tuple[int, int]) -> TopicEnds:
-    """First offset and end of each partition, `in_0`."""
+    """The first offset and the end of each partition of `in_0`."""
     found = {Partition(name[:-2], int(name[-1])): span for name, span in logs.items()}
     ends = {each: end for each, (_, end) in found.items()}
     return TopicEnds({each: start for each, (start, _) in found.items()}, ends, ends, {})

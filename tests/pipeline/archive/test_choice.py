@@ -1,11 +1,11 @@
-"""Which batches a compaction makes one."""
+"""Which batches a compaction merges."""
 
 from pipeline.archive.choice import Sized, worthwhile
 from pipeline.archive.span import Span
 
 
 def chosen(*sizes: int, full: int = 100, least: int = 3) -> list[tuple[int, int]]:
-    """The first and the last of each group, of batches of these sizes."""
+    """Return the first and the last batch of each group, for batches of these sizes."""
     sized = [Sized(Span(number, number), size) for number, size in enumerate(sizes, 1)]
     return [(group[0].span.first, group[-1].span.last) for group in worthwhile(sized, full, least)]
 

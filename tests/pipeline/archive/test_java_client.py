@@ -1,4 +1,4 @@
-"""The service's options as those of the Java client."""
+"""The service's Kafka options, translated for the Java client."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a directory of an archive says of itself."""
+"""The manifest of a directory of an archive."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which directories of an archive count."""
+"""Which directories of an archive are valid, by their names."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What a service let out without a fault is found without one, whatever the strategy and the disorder."""
+"""The audit finds nothing in correct output, with any strategy and any disorder of the input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the time of a chart is cut."""
+"""The division of a chart's time into intervals."""
 
 import pytest
 

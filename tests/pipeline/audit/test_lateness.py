@@ -1,4 +1,4 @@
-"""How late envelopes come behind later ones, and what notifications tell about time."""
+"""How late envelopes come after later ones, and what notifications show about time."""
 
 from harness.driving import Envelopes
 
@@ -8,7 +8,7 @@ from resequencer.strategies.registry import StrategySettings, make_strategy
 
 
 def lateness_of(strategy, *numbers):
-    """Each `(number, flow)`, a second apart."""
+    """Return the lateness of envelopes `(number, flow)` that arrive a second apart."""
     envelopes, lateness = Envelopes(), Lateness(make_strategy(StrategySettings(strategy)))
     return [lateness.of(envelopes(number, flow), at * 1_000) for at, (number, flow) in enumerate(numbers)]
 

@@ -1,4 +1,4 @@
-"""When what waits should have been released."""
+"""When a waiting envelope should have been released."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def settings(**resequencer: object) -> AuditSettings:
 
 
 def told(waited_ms: int, of: AuditSettings) -> list[str | None]:
-    """What is said of it when its partition was worked on for so long after it had been read."""
+    """Return the deviations, if the partition was processed for so long after the waiting envelope had been read."""
     timing = Timing([Made(0, 4, 0, waited_ms)], LENGTHS)
     return [each.deviation for each in overdue([WAITS], timing, of)]
 

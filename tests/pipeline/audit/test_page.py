@@ -1,4 +1,4 @@
-"""The page and its charts."""
+"""The audit's page and its charts."""
 
 from __future__ import annotations
 

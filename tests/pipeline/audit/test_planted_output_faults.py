@@ -1,4 +1,4 @@
-"""Every fault that is planted into the output is found, named and placed, and nothing else is found beside it."""
+"""Each fault that is planted into the output is found, named and located, and nothing else is found."""
 
 from __future__ import annotations
 

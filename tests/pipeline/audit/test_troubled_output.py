@@ -1,4 +1,4 @@
-"""Restarts, a storage that forgot, bounds, archives, releases of lookups and a user's own target type explain themselves."""
+"""The audit finds nothing after restarts, lost storage, bounds, archives, new lookups, or with a user's own target type."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_content_of_a_version_that_is_not_there_is_not_judged(tmp_path, version)
 
 
 def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_names(tmp_path, monkeypatch):
-    """Each is opened once in a process, however many tasks it does: it is read whole for that."""
+    """A process opens each version once, because opening reads it whole."""
     audited = AuditedService(tmp_path)
     directory, handler = LookupsDirectory(tmp_path / "lookups"), audited.service.handler
 
@@ -217,7 +217,7 @@ def test_requeued_dead_letters_of_a_unit_of_which_nothing_was_handled_are_in_tim
 
 
 class Mapping:
-    """Refuses all until it is corrected."""
+    """A handler that refuses all envelopes until it is corrected."""
 
     def __init__(self, handler):
         self._handler = handler
@@ -230,7 +230,7 @@ class Mapping:
 
 
 class Choosy:
-    """Refuses every fifth envelope for good."""
+    """A handler that refuses every fifth envelope permanently."""
 
     def __init__(self, handler, error):
         self._handler = handler
@@ -243,13 +243,13 @@ class Choosy:
 
 
 def settings_saying(text):
-    """Those of the file, with additional information."""
+    """Return the settings of the file with this additional information."""
     rows = (line.split(",") for line in TABLE.splitlines()[1:])
     return shaped({("", flow, event): [status, reason or None, text, None] for flow, event, status, reason, _ in rows})
 
 
 def broken(handler_or_step, is_hit):
-    """The same, with a mistake that some envelopes run into."""
+    """Wrap the handler or step, so that it raises on some envelopes."""
 
     def fail(*arguments, **named):
         if is_hit(arguments):
@@ -260,9 +260,9 @@ def broken(handler_or_step, is_hit):
 
 
 MISTAKES = {
-    # Where the notification is made, by its id.
+    # When the notification is made, by its id.
     "resequencer.handlers.process_object_handler.encode_report": lambda arguments: arguments[0][0] in "ABC",
-    # Where the unit takes it, before anything is counted.
+    # When the unit takes the envelope, before anything is counted.
     "resequencer.turn.find_known": lambda arguments: arguments[1].sequence == 3 and arguments[1].unit[-1] in "0123",
 }
 

@@ -1,6 +1,6 @@
-"""One Spark for all tests of the jobs. It compiles nothing: for a handful of rows that takes longer than everything else.
+"""One Spark session for all tests of the jobs. It compiles no code, because for a few rows compiling takes longest.
 
-Where Spark is not installed (`make test` does it) there is nothing to collect here.
+If Spark is not installed (`make test` installs it), no test is collected here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 if find_spec("pyspark") is None:
     collect_ignore_glob = ["test_*.py", "processes/test_*.py"]
 SMALL_BLOCKS = {"spark.sql.files.maxPartitionBytes": "16384", "spark.sql.files.openCostInBytes": "0"}
-"""So that a test's file has several."""
+"""The block size of Spark, small enough that a test's file has several blocks."""
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
@@ -47,7 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def processed(spark: SparkSession, kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessedTopics]:
-    """One for all tests that only look at what it left."""
+    """One processed service for all tests that only read its output."""
     from harness.spark.processed_topics import live
 
     with live(spark, kafka, tmp_path_factory.mktemp("processed")) as processed:
@@ -55,7 +55,7 @@ def processed(spark: SparkSession, kafka: KafkaServer, tmp_path_factory: pytest.
 
 
 def _drivers() -> dict[str, str]:
-    """Those of Kafka, and of PostgreSQL where there is one to be asked: they have to be there when Spark starts."""
+    """Return the jars of Kafka, and of PostgreSQL if there is one; Spark needs them at its start."""
     from harness.servers.postgresql import find_programs
 
     from servers.java.jars import get_jars
@@ -66,7 +66,7 @@ def _drivers() -> dict[str, str]:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[OperatedService]:
-    """On files; its jobs use the shipped sources."""
+    """A service on files; its jobs use the shipped sources."""
     application, sources = SHIPPED.with_name("application.conf"), fast_sources(tmp_path)
     (tmp_path / "service.conf").write_text(f'include "{application}"\n{NOTIFICATION}.lookups.sources = "{sources.name}"\n')
     made = OperatedService(tmp_path, config="service.conf")
@@ -76,7 +76,7 @@ def service(tmp_path: Path) -> Iterator[OperatedService]:
 
 @pytest.fixture
 def rows_of(spark: SparkSession) -> Callable[..., DataFrame]:
-    """The rows of a lookup as its sources would give them; what a row does not say is null, but for its line."""
+    """Return the rows of a lookup as from its sources; missing columns are null, except for the line."""
     from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
     def rows_of(spec: LookupSpec, *rows: Mapping[str, object]) -> DataFrame:

@@ -1,4 +1,4 @@
-"""A directory of this machine by its path, and one by a URL as on any file system that Hadoop knows."""
+"""The archive's directory: on this machine by its path, or by a URL on any file system that Hadoop knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topics of a real broker, kept as Parquet."""
+"""The archive of a real broker's topics as Parquet."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_a_partition_that_is_added_meanwhile_is_archived_from_its_beginning(topi
 
 
 def test_a_timestamp_that_spark_cannot_hold_is_named_with_the_remedy(topics: ArchivedTopics) -> None:
-    """Nanoseconds in the place of milliseconds."""
+    """It has nanoseconds in place of milliseconds."""
     stage, source = topics.stage, topics.stage.topics.input
     any_instant = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     with closing(stage.kafka.admin()) as admin:

@@ -1,4 +1,7 @@
-"""The retention is faster than the archiver, its disk is full or not shared: what was archived stays, nothing half is shown."""
+"""Problems of the archiver: retention that is faster, a full disk, a disk that is not shared.
+
+What was archived stays, and no half batch is visible.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def retain(stage: KafkaStage, first: int, partition: int = 0) -> None:
-    """What lies from `first` on, as the brokers' retention does."""
+    """Delete the records before `first`, as the brokers' retention does."""
     with closing(stage.kafka.admin()) as admin:
         admin.delete_records({TopicPartition(stage.topics.input, partition): first})
 
@@ -86,7 +89,7 @@ def test_what_the_retention_takes_under_the_archiver_ends_it_and_is_named(
     publish, stage = Place.publish, topics.stage
 
     def outrun(place: Place, source: str, target: str) -> bool:
-        """Of what no consumer can have in its memory yet."""
+        """Delete records that no consumer can have in memory yet."""
         monkeypatch.setattr(Place, "publish", publish)
         stage.send(b"1", b"2", b"3", partition=1)
         retain(stage, 2, partition=1)

@@ -1,4 +1,4 @@
-"""The audit on Spark: portions of files, units brought together, tables of what was found, and the summary."""
+"""The audit on Spark: it splits files, gathers the records of each unit, and writes tables of findings and the summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit of the topics that a service on Kafka read and wrote, and of their archive."""
+"""The audit of a service's topics and of their archive."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_of_topics_whose_beginning_is_gone_and_of_an_empty_archive_nothing_is_sa
 
 
 def planted(stage: KafkaStage) -> str:
-    """A topic like the output, with a fault in each of six units that nothing ails."""
+    """Make a copy of the output topic with a fault in each of six units that have no marks."""
 
     def plant(records: list[Any]) -> list[Any]:
         marks = {"incomplete", "late"}
@@ -76,7 +76,7 @@ def planted(stage: KafkaStage) -> str:
 
 
 def copied(stage: KafkaStage, topic: str, change: Callable[[list[Any]], list[Any]]) -> str:
-    """The name of a copy of the topic, in whose records something was changed."""
+    """Make a copy of the topic with changed records; return its name."""
     name = f"copy-{uuid4().hex[:12]}"
     stage.kafka.create_topics(name, partitions=2)
     with closing(stage.reader()) as reader:

@@ -1,4 +1,4 @@
-"""Parquet files: columns have types, and the wrong one is refused before anything is read."""
+"""Parquet files as sources: a column of a wrong type is refused before any row is read."""
 
 from datetime import date
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""CSV files: whatever is in them, each row knows its line, and no line spoils another."""
+"""CSV files as sources: each row knows its line, and no line damages another, whatever the content."""
 
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ WANTED, REQUIRED = ("party", "channel", "since"), ("party",)
 
 
 def read(spark: SparkSession, path: Path, **described: Any) -> list[tuple[int, str | None, tuple[str | None, ...]]]:
-    """Of each row its line, its flaw, and its cells."""
+    """Return the line, the flaw and the cells of each row."""
     rows, counted = read_csv(spark, SourceSettings("csv", str(path), **described), WANTED, REQUIRED)
     found = rows.orderBy("place", "line").collect()
     assert len(found) == counted
@@ -65,7 +65,7 @@ def test_a_row_is_a_line_and_a_spoilt_one_is_told_with_its_number(spark: SparkSe
 def test_a_line_of_ten_megabytes_is_refused_and_spoils_no_other(
     spark: SparkSession, file: Path, request: pytest.FixtureRequest
 ) -> None:
-    """It lies in several blocks, of which one has it."""
+    """The line extends over several blocks, and one of them reads it."""
     block = "spark.sql.files.maxPartitionBytes"
     request.addfinalizer(partial(spark.conf.set, block, spark.conf.get(block)))
     spark.conf.set(block, 4 << 20)

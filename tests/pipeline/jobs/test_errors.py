@@ -1,4 +1,4 @@
-"""What a person is told of an exception of Spark's."""
+"""How an exception of Spark is shown to a person."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tables of a real PostgreSQL."""
+"""Tables of a real PostgreSQL as sources."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the virtual machine says on its stderr: all of it is ours but what it always says."""
+"""The stderr of the Java virtual machine: everything is shown except its usual messages."""
 
 import os
 

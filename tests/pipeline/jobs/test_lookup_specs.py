@@ -1,4 +1,4 @@
-"""The rules of each lookup: what makes a row's keys and value, and what refuses it."""
+"""The rules of each lookup: how a row becomes keys and a value, and which rows are refused."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ Told = list[tuple[str | None, list[str] | None, list[str | None] | None]]
 
 @pytest.fixture
 def told(rows_of: RowsOf) -> Callable[..., Told]:
-    """Of each row its flaw, or its keys (parts joined by a bar) and its value."""
+    """Return for each row its flaw, or its keys (parts joined by a bar) and its value."""
 
     def told(name: str, *rows: Mapping[str, object], reasons: DataFrame | None = None) -> Told:
         spec = SPECS[name]

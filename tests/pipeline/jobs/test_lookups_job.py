@@ -1,4 +1,4 @@
-"""The whole job: what it publishes, what it sets aside, and when it publishes nothing."""
+"""The whole job: what it publishes, what it quarantines, and when it publishes nothing."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def directory(tmp_path: Path) -> LookupsDirectory:
 
 @pytest.fixture
 def build(spark: SparkSession, directory: LookupsDirectory) -> Build:
-    """Runs the job with these sources by name; `tell` may end it at a step."""
+    """Run the job with these sources by name; `tell` may end it at a step."""
     numbers = iter(range(1_000))
 
     def build(tell: Callable[[str], None] = lambda _: None, limits: Limits = AS_SHIPPED, **sources: Any) -> Built:
@@ -163,7 +163,7 @@ def test_no_account_can_be_read_in_the_quarantine_unless_it_is_asked_for(
 def test_a_column_that_lost_its_values_is_refused(
     build: Build, directory: LookupsDirectory, customers: Callable[..., SourceSettings]
 ) -> None:
-    """It is called otherwise now, and the few customers that had a value are told as the rest."""
+    """The column was renamed, so the few customers with a value would be treated like all others."""
     rows = [f"P{number},{'email' if number < 2 else ''}," for number in range(20)]
     first = build(customers=[customers(*rows)])
     lost = [row.replace("email", "") for row in rows]
@@ -217,7 +217,7 @@ def test_rows_that_were_counted_and_do_not_come_through_are_refused(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
-    """Here the blocks become others between the two queries, as they do where the division is not fixed."""
+    """The blocks differ between the two queries, as they do if the division is not fixed."""
     source = customers(*(f"P{number},email," for number in range(3_000)))
     request.addfinalizer(partial(spark.conf.set, BLOCK_BYTES, spark.conf.get(BLOCK_BYTES)))
 

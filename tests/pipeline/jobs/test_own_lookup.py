@@ -1,4 +1,4 @@
-"""A lookup of a user's own, as its recipe says: built by the job, shown, and read by the user's own handler and target type."""
+"""A user's own lookup as its recipe says: built by the job, shown, and read by the user's handler and target type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST_WAIT_SECONDS = 600
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[OperatedService]:
-    """A service whose directory has what the recipes of a lookup and of a handler show; its Spark is quick with little."""
+    """A service in a directory with the files of the recipes for a lookup and a handler; its Spark is fast for a few rows."""
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
     for name in ("a lookup", "a handler"):
         Recipe(name).write(tmp_path)
@@ -70,7 +70,7 @@ def test_a_row_that_its_rule_refuses_is_not_published_and_named(own: OperatedSer
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Writes the module of the recipe with this behind it, where it will be found."""
+    """Write the recipe's module with this code added, where it can be imported."""
     Recipe("a lookup").write(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 

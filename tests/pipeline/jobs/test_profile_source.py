@@ -1,4 +1,4 @@
-"""What the job learns from an archive."""
+"""The profiles that the job learns from an archive."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ LONG = "\N{EURO SIGN}" * 250
 
 
 class Records:
-    """In the order of their offsets, over two partitions, all of them a minute before now unless they say more."""
+    """Records in the order of their offsets, over two partitions. By default they were sent a minute before now."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[Any, ...]] = []
@@ -37,14 +37,14 @@ class Records:
         self.rows.append((partition, len(self.rows), at, 0, b"", value, [("schema-version", b"2")]))
 
     def tell(self, unit: str, *arrivals: tuple[int, int], flow: str = "A", entity: str | None = None, partition: int = 0) -> None:
-        """Numbers and when they came."""
+        """Add envelopes with these numbers and times of arrival."""
         for number, after_ms in arrivals:
             context = {"unitOfWorkId": unit} | ({"processingEntity": entity} if entity else {})
             value = wire(unit, flow, number, f"{unit}#{number}", processingContext=context)
             self.add(value, after_ms, partition)
 
     def late_by(self, waits_ms: Iterable[int], flow: str, entity: str | None = None) -> None:
-        """A unit for each, in which the first came so long after the second."""
+        """Add a unit for each wait; its first envelope comes so long after the second."""
         for number, wait_ms in enumerate(waits_ms):
             self.tell(f"{flow[:9]}-{entity}-{number}", (2, 0), (1, wait_ms), flow=flow, entity=entity, partition=number % 2)
 
@@ -56,7 +56,7 @@ def learned_of(spark: SparkSession, records: Records, staged: Path) -> Learned:
 
 @pytest.fixture(scope="module")
 def learned(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Learned:
-    """Once, of everything that the facts are about: the flows keep them apart."""
+    """The profiles learned from the data of all these tests at once; the tests use different flows."""
     records = Records()
     records.late_by([*range(1, 1_000), 45_678, 9_123_456], "Ranks")
     records.late_by([10, 20, 30], "Entities", "BANK_001")
@@ -73,7 +73,7 @@ def learned(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Le
 
 @pytest.fixture(scope="module")
 def profiles(learned: Learned) -> dict[tuple[str, str], tuple[str | None, ...]]:
-    """By flow and entity: usual and latest wait, how many waited, usual and most events."""
+    """The profiles by flow and entity: usual and latest wait, number of waits, usual and largest number of events."""
     return {(row["process_flow"], row["processing_entity"]): tuple(json.loads(row["value"])) for row in keyed(learned.rows)}
 
 
@@ -85,7 +85,7 @@ Profiles = dict[tuple[str, str], tuple[str | None, ...]]
 
 
 def test_ranks_are_exact_of_numbers_that_are_rounded_up_to_three_digits(profiles: Profiles) -> None:
-    """1 000 of 1 001 are 99.9 of 100."""
+    """1 000 of 1 001 is the 99.9th percentile."""
     assert profiles["Ranks", ""] == ("501", "45700", "1001", "2", "2")
 
 

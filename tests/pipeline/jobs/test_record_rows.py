@@ -1,4 +1,4 @@
-"""What the audit makes of Kafka's records before Spark brings them together: no Spark is asked here."""
+"""The rows that the audit makes of Kafka's records before Spark gathers them; without Spark."""
 
 from __future__ import annotations
 

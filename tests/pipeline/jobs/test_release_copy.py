@@ -1,4 +1,4 @@
-"""A release as it is copied through Hadoop: readers that get the copy find all of it."""
+"""A release that is copied through Hadoop: readers of the copy find all of it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ def directory(tmp_path: Path) -> LookupsDirectory:
 
 @pytest.fixture(params=["file", "viewfs"])
 def url(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[str]:
-    """Of `copy` under `tmp_path`: by itself, and as what a file system of another kind calls it."""
+    """The URL of `copy` under `tmp_path`: as a file, and through another kind of file system."""
     target = (tmp_path / "copy").as_uri()
     link = "fs.viewfs.mounttable.shared.link./lookups"
     options = spark.sparkContext._jsc.hadoopConfiguration()
@@ -38,7 +38,7 @@ def test_each_copy_becomes_current_when_it_is_whole_and_old_ones_go(
     for number in range(3):
         rows = {b"k%05d" % key: b"v%d-%d" % (key, number) for key in range(1_000)}
         versions.append(publish(directory, {"t": rows, "u": {}}, 2, NOW + number).version)
-        for _ in range(2):  # Again does no harm.
+        for _ in range(2):  # A second copy does no harm.
             copy_release(spark, directory, versions[-1], url, keep=2)
         release = open_release(copy, copy.get_current())
         assert (release.version, release.find("t", b"k00007")) == (versions[-1], b"v7-%d" % number)

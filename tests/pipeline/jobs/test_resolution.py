@@ -1,4 +1,4 @@
-"""Which of a key's rows counts."""
+"""Which of several rows of a key counts."""
 
 from collections.abc import Callable
 from datetime import date
@@ -57,8 +57,8 @@ def test_the_latest_day_of_the_last_source_counts_and_contradictions_are_refused
 def test_a_key_with_very_many_rows_is_one_row_before_it_is_sent_anywhere(
     checked: Callable[..., DataFrame], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each task adds up its own rows of a key first: the plan aggregates, then shuffles, then aggregates what is left. No row
-    passes through Python, and plans are adapted to what comes out.
+    """Each task first reduces its own rows of a key. The plan aggregates, shuffles the rest, and aggregates again. No row passes
+    through Python, and the plan adapts to the sizes of its results.
     """
     resolve(checked(row("one", "a")), TODAY).explain()
     plan = capsys.readouterr().out

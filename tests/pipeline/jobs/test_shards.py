@@ -1,4 +1,4 @@
-"""Tables in shards, written by the tasks, read as the service reads them."""
+"""Tables in shards: tasks write them, and the service's own code reads them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The same jobs on a standalone cluster: master, workers and executors are processes of their own."""
+"""The jobs on a standalone cluster, whose master, workers and executors are processes of their own."""
 
 import json
 import subprocess
@@ -57,7 +57,9 @@ print("counted", flush=True)
 wait_for(int(sys.stdin.readline()))
 print(json.dumps([read.counted, read.rows.count(), read.rows.agg({"line": "max"}).first()[0]]), flush=True)
 """
-"""It is told how many executors it waits for before it counts the lines, says `counted`, and is told the same of the rows."""
+"""The program reads how many executors to wait for, counts the lines, and prints `counted`; then it does the same
+for the rows.
+"""
 SHIPPED_SETTINGS = Path(__file__).parents[3] / "conf" / "notification-settings.csv"
 
 
@@ -80,7 +82,7 @@ def customers(tmp_path: Path) -> Path:
 
 
 def content(directory: LookupsDirectory) -> dict[str, dict[bytes, bytes]]:
-    """Of the current release, every key and its value."""
+    """Return every key and value of the current release."""
     version = directory.get_current().version
     found: dict[str, dict[bytes, bytes]] = {}
     for name, table in read_manifest(directory, version).tables.items():
@@ -93,7 +95,7 @@ def content(directory: LookupsDirectory) -> dict[str, dict[bytes, bytes]]:
 
 
 def options(logs: Path) -> dict[str, str]:
-    """Of a job that begins when both executors are there, and tells in `logs` which of them did what."""
+    """Options for a job that starts when both executors are there, and logs in `logs` which executor did what."""
     logs.mkdir()
     logged = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": logs.as_uri()}
     reachable = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
@@ -105,7 +107,7 @@ def options(logs: Path) -> dict[str, str]:
 
 
 def events_of(logs: Path, kind: str) -> list[dict[str, Any]]:
-    """As the job's own event log has them."""
+    """Return events of the job's own event log."""
     lines = [line for file in logs.rglob("*") if file.is_file() for line in file.read_text().splitlines()]
     return [json.loads(line) for line in lines if line.startswith(f'{{"Event":"SparkListener{kind}"')]
 
@@ -116,7 +118,7 @@ def name_of(logs: Path) -> str:
 
 
 def executors_of(logs: Path) -> set[str]:
-    """Those that ended a task."""
+    """Return the executors that completed a task."""
     events = events_of(logs, "TaskEnd")
     return {event["Task Info"]["Executor ID"] for event in events if event["Task End Reason"]["Reason"] == "Success"}
 
@@ -137,7 +139,7 @@ def test_a_cluster_builds_what_this_machine_builds_and_each_executor_has_a_part_
         "sources": {name: [{"format": each.format, "path": each.path} for each in its] for name, its in sources.items()},
         "spark": {"options": options(logs)},
     }
-    (tmp_path / "sources.conf").write_text(json.dumps(described))  # Which is HOCON, too.
+    (tmp_path / "sources.conf").write_text(json.dumps(described))  # This is HOCON, too.
     (tmp_path / "service.conf").write_text(f'{NOTIFICATION}.lookups.sources = "sources.conf"\n')
     service = OperatedService(tmp_path, config="service.conf")
     built = service.verb("lookups", "build", "--master", cluster.master, seconds=LONGEST_WAIT_SECONDS)
@@ -152,7 +154,7 @@ def test_a_cluster_builds_what_this_machine_builds_and_each_executor_has_a_part_
 def test_no_row_is_lost_when_an_executor_comes_or_goes_after_the_lines_were_counted(
     cluster: SparkCluster, customers: Path, tmp_path: Path, *, comes: bool
 ) -> None:
-    """Both queries of a job then read the file in other blocks, unless these are fixed."""
+    """Both queries of the job would then read the file in different blocks, unless the blocks are fixed."""
     by_cores = {"spark.default.parallelism", "spark.sql.files.maxPartitionBytes", "spark.cores.max"}
     given = {name: value for name, value in options(tmp_path / "events").items() if name not in by_cores}
     command = [sys.executable, "-c", COUNTING_JOB, cluster.master, json.dumps(given), str(customers)]
@@ -198,7 +200,7 @@ def test_a_cluster_archives_and_audits_topics_as_this_machine_does(
 
 
 def test_what_a_user_runs_where_he_is_works_on_a_cluster_too(cluster: SparkCluster, tmp_path: Path) -> None:
-    """Paths are relative to where he is, and his own strategy lies there."""
+    """Paths are relative to the user's working directory, and the user's own strategy is there."""
     (tmp_path / "own_order.py").write_text(OWN_ORDER)
     (tmp_path / "sources.conf").write_text(json.dumps({"spark": {"options": options(tmp_path / "events")}}))
     own = 'lookups.sources = "sources.conf", resequencer.strategy = "own_order:OwnOrder"'

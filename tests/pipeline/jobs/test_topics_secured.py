@@ -1,4 +1,4 @@
-"""Topics of a broker that asks who comes, read as the service's configuration says, by a user who may read and nothing else."""
+"""Topics of a broker with logins and rights, read with the service's configuration by a user with only read rights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USER, PASSWORD = "reader", "correct horse"
 
 @pytest.fixture
 def topics(spark: SparkSession, server_directory: Path, tmp_path: Path) -> Iterator[ArchivedTopics]:
-    """Those of the stage, seen by the user."""
+    """The topics of the stage, as the user with read rights sees them."""
     server = KafkaServer(server_directory / f"own-{uuid4().hex}", KafkaSettings(tls=True, users={USER: PASSWORD})).start()
     stage = KafkaStage(server)
     rights = [allow(ResourceType.TOPIC, topic, ACLOperation.READ) for topic in stage.topics.all]

@@ -1,4 +1,4 @@
-"""What tasks have written, counted where it is read."""
+"""The rows that tasks wrote, counted where the files are read."""
 
 from pathlib import Path
 

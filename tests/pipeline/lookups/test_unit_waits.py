@@ -1,4 +1,4 @@
-"""What is learned of a unit's arrivals."""
+"""What is learned from a unit's arrivals."""
 
 from collections.abc import Iterable
 
@@ -14,11 +14,11 @@ from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit import Wake
 
 Arrival = tuple[int, DataEnvelope]
-"""At which instant what arrives."""
+"""The instant at which an envelope arrives, and the envelope."""
 
 
 def learned(arrivals: Iterable[Arrival], strategy: str = "SEQUENCE") -> tuple[list[Lesson], list[Lesson]]:
-    """The waits and the counts."""
+    """Return the learned waits and counts."""
     waits = UnitWaits("uow-1", lesson_context(make_strategy(StrategySettings(strategy))))
     return [lesson for at, envelope in arrivals for lesson in waits.arrive(envelope, at)], sorted(waits.events())
 
@@ -94,7 +94,7 @@ def test_rounding_is_upwards_by_less_than_a_hundredth_part(number):
 
 @given(st.permutations(range(1, 9)), st.lists(st.integers(0, 10_000), min_size=8, max_size=8))
 def test_a_deadline_of_the_longest_wait_would_have_given_nothing_up(order, pauses):
-    """What is learned here is what a unit's deadline is compared with there."""
+    """The learned wait is the one that a unit's deadline is compared with."""
     envelopes, at = Envelopes(), 0
     arrivals = []
     for number, pause_ms in zip(order, pauses, strict=True):

@@ -1,4 +1,4 @@
-"""Which payment the next envelope belongs to."""
+"""To which payment the next envelope belongs."""
 
 from collections import Counter
 from collections.abc import Callable

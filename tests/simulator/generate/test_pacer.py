@@ -5,7 +5,7 @@ from simulator.generate.timetable import Timetable
 
 
 class Time:
-    """Passes only in pauses, by `slowness` times what was asked for."""
+    """A clock that advances only in pauses, `slowness` times as much as requested."""
 
     def __init__(self, slowness: float = 1) -> None:
         self.at = 1_000_000
@@ -21,7 +21,7 @@ class Time:
 
 
 def write(time: Time, timetable: Timetable, lines: int) -> tuple[Pacer, list[int], int]:
-    """Each line at its instant after the first, and the number of flushes."""
+    """Return when each line was written, relative to the first, and the number of flushes."""
     pacer, written, flushes = Pacer(time.now, time.pause), [], 0
 
     def flush() -> None:

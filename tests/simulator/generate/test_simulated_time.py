@@ -1,4 +1,4 @@
-"""What is written when: a rate, bursts, a backlog; and what a service that runs meanwhile makes of it."""
+"""When lines are written: a rate, bursts, a backlog; and what a service does that runs meanwhile."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ DEADLINE_MS = 21_000
 
 
 class Written:
-    """How many lines could be read at which millisecond."""
+    """Records how many lines could be read at each millisecond."""
 
     def __init__(self, directory: Path, **fields: Any) -> None:
         self.now = 0
@@ -52,7 +52,7 @@ def test_neither_changes_what_is_written(tmp_path: Path, run: Callable):
 
 
 def test_nothing_is_moved_out_of_its_burst(run: Callable):
-    """Seen by the lines: the first hundred envelopes of the true order are the first hundred lines."""
+    """The test looks at the lines: the first hundred are the first hundred envelopes of the true order."""
     ordered = run("ordered", window=0, **CALM).partition().splitlines()
     moved = run("moved", window=500, bursts=Bursts(100, 1_000), **CALM).partition().splitlines()
     assert ordered != moved
@@ -90,7 +90,7 @@ def test_what_comes_slowly_or_after_silence_is_put_in_order(served: Callable, st
 
 
 def backlogged(service: Any, **fields: Any) -> None:
-    """The service works on the first half of its input; then it is away for ten minutes, while the rest comes."""
+    """A service that reads the first half of its input, and is down for ten minutes while the rest comes."""
     directory = service.service.directory
     plan = Plan(units=150, seed=6, is_backlog=True, **(CALM | {"late": 0.03} | fields))
     simulate(plan, directory / "in", service.expected, lambda done, of: None, lambda milliseconds: None)
@@ -106,7 +106,7 @@ def backlogged(service: Any, **fields: Any) -> None:
 
 
 def work_slowly(service: Any) -> None:
-    """Fifty records per cycle, and each cycle takes longer than a deadline."""
+    """Read fifty records per cycle; each cycle takes longer than a deadline."""
     service.service.start()
     for _ in range(60):
         service.service.cycle.run_once()
@@ -116,7 +116,7 @@ def work_slowly(service: Any) -> None:
 
 @pytest.mark.parametrize("strategy", ["SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001"])
 def test_a_backlog_fed_after_an_outage_leaves_nothing_falsely_incomplete(served: Callable, strategy: str):
-    """All deadlines have passed when the service starts, and pass again while it reads what is missing."""
+    """All deadlines have passed when the service starts, and more pass while it reads the missing envelopes."""
     service = served(strategy)
     service.service.plan = service.service.plan.__class__(strategy=strategy, batch_size=50)
     backlogged(service, numbering=Numbering.SEPARATE if strategy == "STRICT_SEQUENCE" else Numbering.SHARED)

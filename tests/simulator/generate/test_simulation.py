@@ -26,7 +26,7 @@ CALM = {"duplicates": 0, "losses": 0, "late": 0, "garbage": 0}
 
 
 def envelopes(partition: bytes) -> list[DataEnvelope]:
-    """Those that can be decoded, in the order of the lines."""
+    """Return the envelopes of the lines that can be decoded, in order."""
     decoded = []
     for line in partition.splitlines():
         read = decode_line(line)

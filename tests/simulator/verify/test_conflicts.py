@@ -1,4 +1,4 @@
-"""Records that say something else under an envelope id that is taken: the one that comes first counts."""
+"""Records with other content under an envelope id that is taken: the first one counts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ CONTRADICTED: dict[str, Any] = {"conflicts": 0.2, "duplicates": 0.2, "late": 0.1
 
 
 def envelopes(run: Any, partition: int = 0) -> list[DataEnvelope]:
-    """With the offset of each line as its own."""
+    """Decode the lines; the offset of each is that of its line."""
     decoded, offset = [], 0
     for line in run.partition(partition).splitlines(keepends=True):
         read = decode_line(line[:-1])
@@ -93,7 +93,7 @@ def test_a_service_that_takes_the_first_and_refuses_the_second_is_accepted(run: 
 
 
 def test_a_service_that_takes_the_second_is_found_out(run: Callable, faultless: Callable):
-    """The first one refused where it lies, the second notified of."""
+    """Output that refuses the first record and notifies of the second."""
     rules = Rules("SEQUENCE")
     contradicted = run(**(CONTRADICTED | {"losses": 0, "late": 0, "duplicates": 0, "units": 40}))
     first: dict[tuple[str, str], int] = {}

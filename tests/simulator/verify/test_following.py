@@ -29,7 +29,7 @@ ROUGH: dict[str, Any] = {"losses": 0.05, "late": 0.05, "garbage": 0.02, "duplica
 
 
 class Followed:
-    """A run without faults that is written bit by bit, and the reader that follows it."""
+    """A faultless run that is written step by step, and the reader that follows it."""
 
     def __init__(self, directory: Path, run: Any, output: Any) -> None:
         directory.mkdir()
@@ -85,7 +85,7 @@ def test_what_is_all_there_is_complete_at_the_first_look(followed: Callable):
 def test_whatever_comes_first_it_is_complete_when_all_is_there_and_not_before(followed: Callable, seed: int):
     part, rng = followed(), Random(seed)
     rest = {what: list(getattr(part, what)) for what in Compared._fields}
-    # As while a simulation is being written, nothing that is not explained yet is a deviation.
+    # As while a simulation is written: output that is not explained yet is no deviation.
     part.files.expected.touch()
     with part.files.expected.open("rb") as simulation:
         fcntl.flock(simulation, fcntl.LOCK_SH)
@@ -319,7 +319,7 @@ def test_it_ends_when_patience_does_and_tells_what_is_lost(followed: Callable):
 
 
 def test_the_real_service_is_followed_while_it_works(served: Callable):
-    """A look between any two turns of the service: nothing is taken for a deviation that is none yet."""
+    """The reader looks between each two turns of the service, and reports no false deviation."""
     service = served()
     following = Following(SEQUENCE, Compared(service.expected, service.notifications, service.dead_letters))
     looks: list[Look] = []

@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_refused(path: Path):
 
 
 def test_the_last_line_before_a_file_was_moved_away_is_not_missed(path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It is written after the end was found, and before it is seen that another file is there."""
+    """The line is written after the end was reached, and before the reader notices that there is another file."""
     file = TailedFile(path)
     append(path, b"a\n")
     look = file._is_replaced
@@ -99,7 +99,7 @@ def test_the_last_line_before_a_file_was_moved_away_is_not_missed(path: Path, mo
 
 
 def rotate(path: Path, number: int) -> Path:
-    """As the service does it."""
+    """Rotate as the service does."""
     rotated = rotated_path(path, number)
     path.rename(rotated)
     path.touch()
@@ -173,7 +173,7 @@ def test_a_file_that_is_rotated_in_the_moment_it_is_opened_is_not_missed(path: P
         found = behind(opened)
         looks.append(found)
         if len(looks) == 1:
-            # After nothing was found behind the first file, and before its successor is opened.
+            # After nothing was found at the end of the first file, and before its successor is opened.
             rotate(path, 2)
             append(path, b"4\n")
         return found

@@ -36,7 +36,7 @@ def found(verdict: Verdict) -> dict[Deviation, int]:
 
 
 class Judged:
-    """A faultless output that a test spoils before it is judged."""
+    """Faultless output that a test changes before it is verified."""
 
     def __init__(self, run: Any, output: Any, rules: Rules) -> None:
         self.run = run
@@ -146,7 +146,7 @@ def test_two_numberings_are_judged_by_sequence_only_where_each_flow_arrived_in_o
 
 
 def test_what_had_waited_leaves_in_order_of_arrival_with_a_gathering_strategy(judged: Callable):
-    """The ideal output of a sequence strategy is no output of a gathering one."""
+    """The ideal output of a sequence strategy is not that of a gathering strategy."""
     by_sequence = judged(SEQUENCE, **CALM)
     by_sequence.rules = FULL
     assert set(by_sequence.found()) == {Deviation.OUT_OF_ORDER}

@@ -1,4 +1,4 @@
-"""The reports that the service's own handler makes are accepted: what is expected and what is built agree."""
+"""Verification accepts the reports of the service's own handler: expected and actual reports agree."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ SETTINGS = Path(conf.__file__).parent / "notification-settings.csv"
 
 
 def outputs(partition: bytes, target_type: str) -> list[bytes]:
-    """What the handler makes of all envelopes, each unit's in ascending order."""
+    """Return the handler's output for all envelopes, in ascending order within each unit."""
     with SETTINGS.open(encoding="utf-8", newline="") as file:
         settings = parse_notification_settings(file, str(SETTINGS))
     handler = make_handler(HandlerSettings(target_type=target_type), settings)

@@ -1,6 +1,6 @@
-"""`resequencer archive-topics` as an operator has it: killed again and again under load, a second one, SIGTERM.
+"""`resequencer archive-topics` as an operator runs it: killed repeatedly under load, started twice, stopped by SIGTERM.
 
-`KILLS=20` strikes more often than in a common run, `KILL_SEED=N` at other moments.
+`KILLS=20` kills more often than by default, `KILL_SEED=N` at other moments.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def topics(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> Iterator[
 
 @pytest.fixture
 def service(topics: ArchivedTopics, tmp_path: Path) -> Iterator[OperatedService]:
-    """Its archiver works in small batches, on a Spark that compiles nothing."""
+    """A service whose archiver makes small batches, on a Spark that compiles nothing."""
     fast_sources(tmp_path)
     names, clients = topics.stage.topics, f'{{ bootstrap.servers = "{topics.stage.bootstrap}", group.id = {topics.stage.group} }}'
     (tmp_path / "service.conf").write_text(f"""
@@ -55,7 +55,7 @@ def service(topics: ArchivedTopics, tmp_path: Path) -> Iterator[OperatedService]
 
 
 class Load(Thread):
-    """Records into all topics until `end`, in transactions of which every third is aborted."""
+    """Sends records to all topics until `end`, in transactions; every third transaction is aborted."""
 
     def __init__(self, topics: ArchivedTopics) -> None:
         super().__init__(daemon=True)

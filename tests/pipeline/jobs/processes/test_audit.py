@@ -1,4 +1,4 @@
-"""`resequencer audit` as an operator runs it: on the output of a running service, whole and with a part taken away."""
+"""`resequencer audit` as an operator runs it: on the output of a running service, and after a part of it is removed."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ LONGEST_WAIT_SECONDS = 600
 
 
 def tree(directory: Path) -> dict[str, bytes]:
-    """What an audit wrote and others read."""
+    """Return the files that an audit wrote for other programs."""
     names = (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
     return {
         str(name): (directory / name).read_bytes()

@@ -1,4 +1,4 @@
-"""`resequencer lookups build` as an operator has it: the shipped sources, a running service, and a job that is killed."""
+"""`resequencer lookups build` as an operator runs it: the shipped sources, a running service, and a job that is killed."""
 
 from harness.processes.operated_service import NOTIFICATION, OperatedService
 from harness.waiting import wait_until

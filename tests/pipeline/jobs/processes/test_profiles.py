@@ -1,4 +1,4 @@
-"""From records on a real Kafka to a deadline that was learned from them, by processes as an operator starts them."""
+"""From records on a real Kafka to a deadline that is learned from them, with processes as an operator starts them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -22,7 +22,7 @@ UNITS = 20
 
 @pytest.fixture
 def service(kafka: KafkaServer, fresh_name: Callable[[str], str], tmp_path: Path) -> Iterator[OperatedService]:
-    """Without a profile it would wait for ten minutes, which is also the most that a profile may say."""
+    """A service that without a profile would wait for ten minutes, which is also the longest deadline of a profile."""
     source, output, dead = fresh_name("in"), fresh_name("out"), fresh_name("dead")
     kafka.create_topics(source, output, dead, partitions=1)
     profiles = f"[{{ format = archive, least-late = {UNITS} }}]"
@@ -44,7 +44,7 @@ def service(kafka: KafkaServer, fresh_name: Callable[[str], str], tmp_path: Path
 
 
 def _send(bootstrap: str, topic: str) -> None:
-    """Twenty units of which the first came behind the second, by their own instants; and one of which it never comes."""
+    """Send twenty units whose first envelope comes after the second, by their own instants, and one whose first never comes."""
     at = SystemClock().now() - 600_000
     records = [(f"uow-{unit}", number, late_ms) for unit in range(UNITS) for number, late_ms in ((2, 0), (1, LATE_BY_MS))]
     with closing(KafkaProducer(bootstrap_servers=bootstrap)) as producer:
