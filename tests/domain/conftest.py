@@ -1,4 +1,4 @@
-"""Records and envelopes as a payment flow would send them."""
+"""Records and envelopes as a payment flow sends them."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Decode = Callable[..., DataEnvelope | Refusal]
 
 @pytest.fixture
 def wire() -> Json:
-    """An envelope with everything in it; tests change what they are about."""
+    """An envelope with all possible parts; tests change the part that they examine."""
     return {
         "processingContext": {"unitOfWorkId": "uow-1", "clientRequestId": "r1"},
         "flow": "PaymentInitiationFlow",
@@ -41,7 +41,7 @@ def wire() -> Json:
 
 @pytest.fixture
 def decode() -> Decode:
-    """Decodes JSON data or bytes; by default for a strategy that needs a sequence."""
+    """Decode JSON data or bytes; by default for a strategy that needs a sequence."""
 
     def decoded(value: object, headers: Headers = (), needs_sequence: bool = True, **fields: Any) -> DataEnvelope | Refusal:
         raw = value if isinstance(value, bytes) else json.dumps(value).encode()

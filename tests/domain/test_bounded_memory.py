@@ -1,4 +1,4 @@
-"""What is remembered of what producers send is bounded by bytes."""
+"""The memory for what is remembered of producers' data is bounded in bytes."""
 
 import tracemalloc
 
@@ -11,7 +11,7 @@ _decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=False))
 
 
 def test_three_hundred_entities_of_a_megabyte_are_not_remembered() -> None:
-    """They held 246 MB."""
+    """They took 246 MB."""
     tracemalloc.start()
     for number in range(300):
         entity = f"{number}" + "e" * 1_000_000

@@ -1,4 +1,4 @@
-"""Instants as people and ISO 20022 read them."""
+"""Instants as people and ISO 20022 write them."""
 
 import pytest
 from hypothesis import given

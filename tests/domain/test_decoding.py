@@ -1,4 +1,4 @@
-"""What an envelope becomes, and what costs it its dead letter."""
+"""Decoding: the envelope of a record, or the reason of its dead letter."""
 
 import json
 import tracemalloc
@@ -28,7 +28,7 @@ def refusal(decoded: DataEnvelope | Refusal, reason: Reason) -> str:
     return decoded.error
 
 
-# What an envelope becomes
+# The contents of an envelope
 
 
 def test_every_field_of_an_envelope_arrives(decode: Any, wire: Any) -> None:
@@ -117,7 +117,7 @@ def test_a_first_process_object_without_an_id_makes_it_flow_and_sequence_too(dec
 
 
 def test_without_process_object_and_sequence_only_the_very_same_is_a_duplicate(decode: Any, wire: Any) -> None:
-    """Else the payment's parts, sent in envelopes of their own without numbers, would pass for conflicting duplicates."""
+    """The parts of a payment may come in envelopes of their own without numbers; they are no conflicting duplicates."""
     wire |= {"processObjects": [], "sequence": None}
     one = envelope(decode(wire, needs_sequence=False))
     same = envelope(decode(wire, needs_sequence=False))
@@ -203,7 +203,7 @@ def test_key_and_headers_have_the_same_limit(wire: Any) -> None:
 
 
 def test_headers_without_a_byte_are_counted_too(decode: Any, wire: Any) -> None:
-    """One takes two bytes in a batch and a hundred in memory."""
+    """A header takes two bytes in a batch and a hundred in memory."""
     envelope(decode(wire, headers=(("", b""),) * 1_000))
     assert "1001 headers" in refusal(decode(wire, headers=(("", b""),) * 1_001), Reason.TOO_LARGE)
 
@@ -243,7 +243,7 @@ def test_each_kind_is_counted_by_itself_and_what_lies_in_a_body_is_not(decode: A
 
 
 def test_of_an_array_that_comes_twice_each_is_counted(decode: Any) -> None:
-    """The last counts for the envelope; memory would be taken by the first."""
+    """The last array counts for the envelope, but the first would take memory."""
     value = (
         b'{"processingContext": {"unitOfWorkId": "u"}, "flow": "f", "sequence": 1, "processObjects": [%s], "processObjects": []}'
     )
@@ -259,7 +259,7 @@ def test_what_has_another_shape_is_undecodable_however_many_braces_it_has(decode
 
 @pytest.mark.parametrize("filling", [b"{}", b'{"object":{}}', b'{"uniqueId":"a"}'])
 def test_five_megabytes_of_objects_are_refused_before_they_take_memory(decode: Any, filling: bytes) -> None:
-    """They took 190 MB."""
+    """They would take 190 MB."""
     value = b'{"processingContext": {"unitOfWorkId": "u"}, "flow": "f", "sequence": 1, "processObjects": [%s]}'
     value %= b",".join([filling] * (5_000_000 // (len(filling) + 1)))
     decode(value[:100])

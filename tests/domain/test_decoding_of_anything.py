@@ -1,4 +1,4 @@
-"""Whatever the bytes are, decoding them gives an envelope or a refusal (Hypothesis)."""
+"""Decoding any bytes gives an envelope or a refusal (Hypothesis)."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ IDS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_si
 
 
 def decoded(value: bytes, needs_sequence: bool = True) -> DataEnvelope | Refusal:
-    """Decoded, and whatever was accepted can be stored, compared and read."""
+    """Decode, and check that an accepted envelope can be stored, compared and read."""
     record = Record(Origin(Partition("in", 0), 7), value, headers=(("schema-version", b"2"),))
     outcome = EnvelopeDecoder(DecodingSettings(needs_sequence=needs_sequence)).decode(record)
     if isinstance(outcome, Refusal):
@@ -62,7 +62,7 @@ def test_arbitrary_json_never_raises(value: object, needs_sequence: bool) -> Non
 
 @st.composite
 def wires(draw: st.DrawFn) -> dict[str, Any]:
-    """A valid envelope, with bodies of every kind."""
+    """Draw a valid envelope with bodies of each kind."""
     bodies = st.dictionaries(st.text(max_size=5), ANYTHING, max_size=3)
     mds = st.fixed_dictionaries({"objectType": st.sampled_from(["PAIN_001", "OTHER"]), "object": bodies})
     pds = st.fixed_dictionaries({"name": st.text(max_size=5), "object": ANYTHING})
@@ -142,7 +142,7 @@ def test_an_envelope_cut_anywhere_is_a_refusal(valid: bytes) -> None:
 @given(st.data())
 @settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_mutated_envelope_is_an_envelope_or_a_refusal(valid: bytes, data: st.DataObject) -> None:
-    """Bytes replaced, cut out, doubled and put in, at a few places."""
+    """At a few places, bytes are replaced, removed, repeated or inserted."""
     value = valid
     for _ in range(data.draw(st.integers(1, 3))):
         begin = data.draw(st.integers(0, len(value)))

@@ -1,4 +1,4 @@
-"""Headers: each name stands in one module, and what is written is what is read."""
+"""Headers: each name is in one module, and each value is read as it was written."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How a hostile value is shown, and what an id's hash is."""
+"""How hostile values are shown, and how ids are hashed."""
 
 from domain.identifiers import hash_id, shown
 

@@ -1,4 +1,4 @@
-"""The processing entity of an envelope: whatever stands there is no reason to refuse it."""
+"""The processing entity of an envelope: no value of it is a reason for a refusal."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""A worker follows the current release, and keeps what it has while the next is no good."""
+"""A worker follows the current release, and keeps its own while the next one is invalid."""
 
 import logging
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def test_a_rollback_is_followed_too(follower: Follower, directory: LookupsDirect
 def test_a_rollback_to_what_is_in_use_still_is_followed(
     follower: Follower, directory: LookupsDirectory, publish: Publish, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The worker has not come to take the newer one yet, and has the older one open."""
+    """The worker has not switched to the newer release yet, and still has the older one open."""
     pointer = directory.get_current()
     in_use = open_release(directory, pointer)
     publish({"t": {b"k": b"1"}})
@@ -140,7 +140,7 @@ def test_a_directory_that_is_away_is_said_once_and_followed_when_it_is_back(
 def test_readers_see_whole_releases_during_a_hundred_switches(
     follower: Follower, directory: LookupsDirectory, publish: Publish
 ) -> None:
-    """Both tables of a release say the same number; the follower's own thread looks."""
+    """Both tables of a release have the same number; the follower's own thread looks for releases."""
     follower.start()
     seen = []
     for number in range(1, 101):
@@ -164,7 +164,7 @@ def test_readers_see_whole_releases_during_a_hundred_switches(
 def test_whatever_a_look_fails_on_is_said_once_and_the_next_release_is_taken_all_the_same(
     follower: Follower, publish: Publish, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the thread would end without a word, and the worker would keep its lookups for ever."""
+    """Otherwise the thread would end silently, and the worker would keep its lookups for ever."""
     version = publish({"t": {b"k": b"1"}}).version
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "resequencer.lookups"):
         patch.setattr("enrichment.follower.open_release", _fail)

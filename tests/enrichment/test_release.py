@@ -1,4 +1,4 @@
-"""Releases are published whole, found whole, and refused otherwise."""
+"""Releases are published completely or not at all, and a damaged release is refused."""
 
 import os
 from collections.abc import Callable
@@ -125,7 +125,7 @@ class _Killed(BaseException):
 def test_a_publication_that_dies_at_any_step_leaves_a_whole_release(
     directory: LookupsDirectory, publish: Publish, monkeypatch: pytest.MonkeyPatch, step: str, count: int
 ) -> None:
-    """Before each of its system calls; afterwards the old release is in use, or the new one and nothing in between."""
+    """It dies before each of its system calls; afterwards either the old or the new release is current."""
     before = publish({"t": {b"k": b"old"}}).version
     left = [count]
     whole = {"open": os.open, "fsync": os.fsync, "rename": os.rename, "mkdir": os.mkdir}[step]

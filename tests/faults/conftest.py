@@ -63,7 +63,7 @@ def campaign(own_server: Callable[..., Any], tmp_path: Path, record_property: Ca
             finally:
                 campaign.give_up()
             print("\n".join(render([row])), flush=True)
-            record_property(PROPERTY, list(row))  # A list can go from one process to another; a row cannot.
+            record_property(PROPERTY, list(row))  # A list can be passed between processes; a row cannot.
             campaign.judge(row)
         finally:
             stage.close()

@@ -1,4 +1,4 @@
-"""The table that a run with campaigns ends with."""
+"""The table at the end of a run with campaigns."""
 
 from types import SimpleNamespace
 

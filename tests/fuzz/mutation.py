@@ -1,4 +1,4 @@
-"""Blind changes to bytes: flipped, cut, doubled, moved, spliced, and with what is known to hurt put in."""
+"""Blind changes to bytes: flip, cut, repeat, move, splice, and insert of values that often break parsers."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ TOKENS: tuple[bytes, ...] = (
         b"\xe2\x82",
     ),
 )
-"""What parsers are known to stumble over."""
+"""Values that often break parsers."""
 
 _DIGITS = re.compile(rb"[0-9]+")
 _Change = Callable[[Random, bytes, Sequence[bytes], Sequence[bytes]], bytes]
 
 
 def mutated(rng: Random, data: bytes, others: Sequence[bytes], tokens: Sequence[bytes] = TOKENS, most: int = 4) -> bytes:
-    """`data` after one to `most` changes; `others` are what it may be spliced with."""
+    """Return `data` after one to `most` changes; `others` are inputs to splice it with."""
     for _ in range(rng.randint(1, most)):
         data = rng.choice(_CHANGES)(rng, data, others, tokens)
     return data
@@ -64,7 +64,7 @@ def _move(rng: Random, data: bytes, others: Sequence[bytes], tokens: Sequence[by
 
 
 def _splice(rng: Random, data: bytes, others: Sequence[bytes], tokens: Sequence[bytes]) -> bytes:
-    """The beginning of this one and the end of another."""
+    """Join the beginning of this input and the end of another."""
     other = rng.choice(others)
     return data[: rng.randint(0, len(data))] + other[rng.randint(0, len(other)) :]
 
@@ -80,7 +80,7 @@ def _put_in_place(rng: Random, data: bytes, others: Sequence[bytes], tokens: Seq
 
 
 def _put_in_place_of_digits(rng: Random, data: bytes, others: Sequence[bytes], tokens: Sequence[bytes]) -> bytes:
-    """Another number where one stands."""
+    """Replace a number by another."""
     found = _DIGITS.search(data, rng.randint(0, len(data))) or _DIGITS.search(data)
     if found is None:
         return data
@@ -96,7 +96,7 @@ def _nest(rng: Random, data: bytes, others: Sequence[bytes], tokens: Sequence[by
 
 
 def _span(rng: Random, data: bytes) -> tuple[int, int]:
-    """Mostly a short one."""
+    """Choose a span, mostly a short one."""
     begin = rng.randint(0, len(data))
     return begin, min(len(data), begin + rng.choice((1, 2, 8, 64, len(data))))
 

@@ -1,7 +1,7 @@
 """Runs one target under atheris (libFuzzer, guided by the coverage of our Python code) for a time: `make fuzz`.
 
-What it learns stays in `.fuzz/<target>/`, so that the next run goes on from there. An input that fails is written beside it,
-and shown; `python -m fuzz.run TARGET --input FILE` tries it again.
+The inputs that reach new code are kept in `.fuzz/<target>/`, and the next run continues with them. A failing input is written
+beside them and printed; `python -m fuzz.run TARGET --input FILE` tries it again.
 """
 
 import logging
@@ -15,11 +15,11 @@ from random import Random
 
 import atheris
 
-# The independent readings too: of what msgspec reads in C they tell one input from another.
+# The independent readers count for the coverage, too: msgspec reads in C, where inputs look the same.
 _OURS = ["domain", "connectors", "resequencer", "guardian", "daemon", "storage", "fuzz"]
 
 with redirect_stderr(StringIO()), atheris.instrument_imports(include=_OURS, enable_loader_override=False):
-    # It would name each module.
+    # It would print each module.
     from fuzz.targets import TARGETS, Target
 
 LONGEST_INPUT = 8_192
@@ -28,7 +28,7 @@ _SHARE_OF_OURS = 0.5
 
 def main() -> None:
     arguments = _arguments()
-    # What is refused is said in the log; here it is refused thousands of times a second.
+    # Refusals are logged, and here there are thousands of them per second.
     logging.disable(logging.CRITICAL)
     target = TARGETS[arguments.target]
     if arguments.input:

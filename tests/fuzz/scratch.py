@@ -1,4 +1,4 @@
-"""A directory for the files of one target, in memory where the machine has such a place: no disk is meant."""
+"""A directory for the files of a target, in memory if the machine has such a place: the disk is not tested."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

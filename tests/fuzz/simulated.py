@@ -1,4 +1,4 @@
-"""A short simulation's lines: what a payment flow sends, and garbage of each kind. The seeds of most targets."""
+"""The lines of a short simulation: envelopes of a payment flow, and garbage of each kind. Most targets use them as seeds."""
 
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,7 @@ from simulator.generate.simulation import simulate
 
 @cache
 def simulated_lines(units: int = 12) -> tuple[bytes, ...]:
-    """Lines without their newline; the shortest of them, for what a fuzzer may change is limited."""
+    """Return the shortest lines, without newline, because a fuzzer's inputs are limited in size."""
     with TemporaryDirectory() as name:
         directory = Path(name)
         simulate(_plan(units), directory / "in", directory / "expected.jsonl", lambda *_: None, lambda _: None)

@@ -1,4 +1,4 @@
-"""Changes to a line that mean something: what a producer with a mistake in it would send."""
+"""Meaningful changes to a line, as a producer with a bug might send it."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 Spoiler = Callable[[Random, bytes], bytes]
-"""From a line to another; the same one where it does not have what is to be spoilt."""
+"""Turns a line into another; returns the same line if it lacks the part to change."""
 
 _SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"(?!\s*:)|(?<![\w".])-?[0-9]+(?:\.[0-9]+)?')
 _NAME = re.compile(rb'"([A-Za-z]+)"\s*:')
@@ -26,7 +26,7 @@ _ODD_TEXTS = (b"\\u0000", b"\\n", b"\\u0085", b"x" * 300, b"x" * 20_000, "\u00fc
 
 
 def another_type(rng: Random, line: bytes) -> bytes:
-    """Of a value somewhere."""
+    """Change the type of a value."""
     return _replaced(rng, line, _SCALAR, lambda found: rng.choice(_ODD_VALUES))
 
 
@@ -35,12 +35,12 @@ def another_sequence(rng: Random, line: bytes) -> bytes:
 
 
 def odd_id(rng: Random, line: bytes) -> bytes:
-    """What must not be in an id, or more of it than may be."""
+    """Insert characters into an id that are not allowed, or too many characters."""
     return _replaced(rng, line, _ID, lambda found: found + rng.choice(_ODD_TEXTS))
 
 
 def name_twice(rng: Random, line: bytes) -> bytes:
-    """The first time with another value, which does not count but must have its type."""
+    """Repeat a name. The first value is another one; it does not count, but must have the right type."""
     return _replaced(rng, line, _NAME, lambda found: found + rng.choice(_ODD_VALUES) + b"," + found)
 
 
@@ -49,13 +49,13 @@ def another_name(rng: Random, line: bytes) -> bytes:
 
 
 def wrapped(rng: Random, line: bytes) -> bytes:
-    """A value nested as deep as may be, or deeper."""
+    """Nest a value as deep as allowed, or deeper."""
     depth = rng.choice((1, 100, 128, 129, 5_000))
     return _replaced(rng, line, _SCALAR, lambda found: b"[" * depth + found + b"]" * depth)
 
 
 def value_as_text(rng: Random, line: bytes) -> bytes:
-    """The value as a string of it, mostly the same envelope; now and then with a character too many."""
+    """Make the value a JSON string of itself, mostly the same envelope; sometimes with one character too many."""
     record = _read(line)
     if record is None:
         return line
@@ -63,7 +63,7 @@ def value_as_text(rng: Random, line: bytes) -> bytes:
 
 
 def value_as_base64(rng: Random, line: bytes) -> bytes:
-    """The value's bytes with some that are not UTF-8, or base64 that is none."""
+    """Encode the value's bytes in base64, with some that are not UTF-8, or use invalid base64."""
     record = _read(line)
     if record is None:
         return line
@@ -91,24 +91,24 @@ def odd_headers(rng: Random, line: bytes) -> bytes:
 
 
 def odd_key(rng: Random, line: bytes) -> bytes:
-    """A key that is not the unit is accepted."""
+    """Set a key that is not the unit, which is accepted."""
     record = _read(line)
     keys = ({"key": "another"}, {"key": None}, {"key": ""}, {"key-base64": "/w=="}, {"key": 5}, {"key": "k" * 5_000})
     return line if record is None else json.dumps(record | rng.choice(keys), ensure_ascii=rng.random() < 0.5).encode()
 
 
 def repeated(rng: Random, line: bytes) -> bytes:
-    """The same record twice: a duplicate, if it is an envelope."""
+    """Send the record twice: a duplicate, if it is an envelope."""
     return line + b"\n" + line
 
 
 def blank(rng: Random, line: bytes) -> bytes:
-    """No record at all, or nearly none."""
+    """Make the record empty, or nearly so."""
     return rng.choice((b"", b"\r", b" ", b"\x00", b"\xef\xbb\xbf", line + b"\r"))
 
 
 def _replaced(rng: Random, line: bytes, pattern: re.Pattern[bytes], change: Callable[[bytes], bytes]) -> bytes:
-    """One of the places where the pattern is found."""
+    """Replace one match of the pattern."""
     found = pattern.search(line, rng.randint(0, len(line))) or pattern.search(line)
     return line if found is None else line[: found.start()] + change(found[0]) + line[found.end() :]
 

@@ -1,4 +1,4 @@
-"""All targets by name, and what they have in common."""
+"""All targets by name, and their common structure."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -20,13 +20,13 @@ from fuzz.readers import (
 )
 
 Mutate = Callable[[Random, bytes, Sequence[bytes], Sequence[bytes]], bytes]
-"""From an input, others, and what is known to hurt to another input."""
+"""Makes an input from an input, other inputs, and values that often break parsers."""
 
 
 class Target(NamedTuple):
-    """What is fuzzed. `check` raises if a property does not hold of these bytes; its docstring states the properties.
+    """A target of fuzzing. `check` raises if a property does not hold for the bytes; its docstring states the properties.
 
-    `seeds` makes inputs with something in them, `tokens` are what may be put in, `mutate` makes one input of others.
+    `seeds` yields meaningful inputs, `tokens` are values to insert, `mutate` makes an input from others.
     """
 
     check: Callable[[bytes], None]

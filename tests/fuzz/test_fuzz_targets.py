@@ -1,4 +1,4 @@
-"""What is found by `make fuzz` in hours stays found in seconds: each target's seeds, and changes to them from a fixed seed."""
+"""Each fuzz target checks its seeds, and changes to them from a fixed seed, so that the findings of `make fuzz` stay fixed."""
 
 from random import Random
 
@@ -30,7 +30,7 @@ def test_the_properties_hold_of_thousands_of_changes_to_the_seeds(name: str) -> 
 
 
 def check_changes(target: Target, count: int, seed: int) -> None:
-    """What fails is shown as it can be tried again."""
+    """Check changed inputs; a failure shows how to repeat it."""
     rng, seeds = Random(seed), target.seeds()
     for _ in range(count):
         changed = target.mutate(rng, rng.choice(seeds), seeds, target.tokens)
@@ -42,7 +42,7 @@ def check_changes(target: Target, count: int, seed: int) -> None:
 
 
 def test_a_target_that_is_wrong_about_something_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: a decoder that takes a sequence of 0. A fuzzer that cannot fail is decoration."""
+    """The planted fault: a decoder that accepts a sequence of 0. A fuzzer that cannot fail proves nothing."""
     monkeypatch.setattr("domain.decoding._find_integer", lambda raw: int(raw) if raw.isdigit() and len(raw) < 16 else None)
     with pytest.raises(AssertionError):
         check_changes(TARGETS["decoding"], 40 * FAST_ANY, seed=1)

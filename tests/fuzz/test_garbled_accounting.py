@@ -1,4 +1,4 @@
-"""The accounting notices what it is there for: each fault that is planted, and nothing where there is none."""
+"""The accounting notices each planted fault, and reports nothing without one."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Changes to JSON that leave it JSON: another value, gone, repeated, wrapped, moved, or under another name."""
+"""Changes to JSON that keep it JSON: a value is replaced, removed, repeated, wrapped, moved or renamed."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,11 +6,11 @@ from random import Random
 from typing import Any
 
 Place = tuple[Any, Any]
-"""A container and the key of one of its values."""
+"""A container, and the key of one of its values."""
 
 
 def mutated_tree(rng: Random, tree: Any, names: Sequence[str], scalars: Sequence[Any], most: int = 6) -> Any:
-    """A copy after one to `most` changes. `names` are those that mean something, `scalars` the values that may be odd."""
+    """Return a copy after one to `most` changes. `names` are meaningful names, `scalars` are unusual values."""
     tree = json.loads(json.dumps(tree))
     for _ in range(rng.randint(1, most)):
         places = _places(tree)
@@ -22,7 +22,7 @@ def mutated_tree(rng: Random, tree: Any, names: Sequence[str], scalars: Sequence
 
 
 class _Vocabulary:
-    """What a change may put in."""
+    """The names and values that a change may insert."""
 
     def __init__(self, places: list[Place], names: Sequence[str], scalars: Sequence[Any]) -> None:
         self.places = places
@@ -62,7 +62,7 @@ def _repeat(rng: Random, container: Any, key: Any, words: _Vocabulary) -> None:
 def _copy_here(rng: Random, container: Any, key: Any, words: _Vocabulary) -> None:
     other, place = rng.choice(words.places)
     if (isinstance(other, dict) and place not in other) or (isinstance(other, list) and place >= len(other)):
-        return  # It was changed away meanwhile.
+        return  # An earlier change removed it.
     container[key] = json.loads(json.dumps(other[place]))
 
 

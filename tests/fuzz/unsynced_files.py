@@ -1,8 +1,8 @@
-"""The operating system's files without waiting for the disk: a fuzzer writes thousands a second, and no power cut is meant."""
+"""The operating system's files without syncs: a fuzzer writes thousands of files per second, and no power cut is tested."""
 
 from connectors.files.operations import SystemFiles
 
 
 class UnsyncedFiles(SystemFiles):
     def fsync(self, descriptor: int) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -30,7 +30,7 @@ PAIN_001 = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSA
 
 
 def wire(unit: str, flow: str, sequence: int | None, envelope_id: str, **objects: Any) -> bytes:
-    """The JSON of an envelope."""
+    """Return the JSON of an envelope."""
     event = {"eventName": f"Event{sequence}", "processFlowName": flow}
     return msgspec.json.encode(
         {
@@ -56,9 +56,10 @@ class Envelopes:
         self._decoder = decoder()
 
     def __call__(self, sequence: int | None = None, flow: str = "A", **what: Any) -> DataEnvelope:
-        """`mds`, `custom` and `pds` name the objects it carries; `identity` is its envelope id, `note` a part of its record.
+        """Make an envelope. `mds`, `custom` and `pds` name its objects; `identity` is its envelope id, `note` a part of its
+        record.
 
-        `bodies` are MDS objects of so many bytes by their types.
+        `bodies` gives the sizes in bytes of MDS objects by their types.
         """
         mds = [{"uniqueId": name, "objectType": name, "object": {"at": self.offset}} for name in what.get("mds", ())]
         mds += [{"objectType": name, "object": "x" * (size - 2)} for name, size in what.get("bodies", {}).items()]
@@ -73,14 +74,16 @@ class Envelopes:
         return decoded
 
     def again(self, envelope: DataEnvelope, **changes: Any) -> DataEnvelope:
-        """Another record with the same envelope id."""
+        """Make another record with the same envelope id."""
         self.offset += 1
         record = msgspec.structs.replace(envelope.record, origin=Origin(PARTITION, self.offset))
         return msgspec.structs.replace(envelope, record=record, **changes)
 
 
 class Recorder:
-    """A handler that notifies of every envelope, and fails as often as it is told to; `breaks` on these envelope ids always."""
+    """A handler that notifies of every envelope. It fails as often as a test says; on the envelope ids in `breaks`
+    it always fails.
+    """
 
     def __init__(self) -> None:
         self.failures: dict[str, list[Exception]] = {}
@@ -112,7 +115,7 @@ class NoChance:
 
 @dataclass
 class Driven:
-    """A unit with its clock, its handler and its output. With `reincarnates` it is restored before each turn."""
+    """A unit with its clock, handler and output. With `reincarnates` it is restored from its stored form before each turn."""
 
     strategy: Strategy
     settings: ResequencerSettings = field(default_factory=ResequencerSettings)
@@ -167,7 +170,7 @@ class Driven:
 
     @property
     def handled(self) -> list[tuple[str, int | None]]:
-        """Flow and sequence of what has left as notifications, in order."""
+        """Flow and sequence of the notifications, in order."""
         by_id = {each.envelope_id: each for each, *_ in self.handler.seen}
         left = [by_id[each.notification_id] for each in self.left if isinstance(each, Notification)]
         return [(each.flow, each.sequence) for each in left]
@@ -182,7 +185,7 @@ class Driven:
 
     @property
     def marks(self) -> list[Marks]:
-        """How each successful or failed attempt was marked, in order."""
+        """The marks of each attempt, successful or failed, in order."""
         return [marks for _, _, marks, _ in self.handler.seen]
 
     def reincarnate(self) -> None:
@@ -212,6 +215,6 @@ class Driven:
 
 
 def drive(name: str, custom: tuple[str, ...] = (), pds: tuple[str, ...] = (), **settings: Any) -> Driven:
-    """Drives a unit under the named strategy; `settings` are those of the resequencer."""
+    """Make a unit under the named strategy; `settings` are those of the resequencer."""
     strategy = make_strategy(StrategySettings(name, custom, pds))
     return Driven(strategy, ResequencerSettings(**settings))

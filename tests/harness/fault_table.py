@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 PROPERTY = "fault"
-"""The rows travel as a property of their tests, for these run in several processes."""
+"""The name of the property that carries the rows of a test, because tests run in several processes."""
 
 
 class Row(NamedTuple):
-    """`recovery_seconds` is the longest time from the end of a fault until all was read that lay there by then."""
+    """`recovery_seconds` is the longest time from the end of a fault until all records were read that were there by then."""
 
     fault: str
     times: int
@@ -42,13 +42,13 @@ _TEXTS = {0, 2}
 
 
 def rows_of(reports: Iterable[Any]) -> list[Row]:
-    """Those that tests of this run left, in the order of their ends."""
+    """Return the rows of this run's tests, in the order in which the tests ended."""
     calls = [each for each in reports if getattr(each, "when", None) == "call"]
     return [Row(*value) for each in calls for name, value in each.user_properties if name == PROPERTY]
 
 
 def render(rows: Sequence[Row]) -> list[str]:
-    """A table in Markdown, aligned for a terminal too."""
+    """Return a table in Markdown, aligned for a terminal, too."""
     cells = [_HEADINGS, *(_cells(each) for each in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADINGS))]
     lines = [_line(row, widths) for row in cells]

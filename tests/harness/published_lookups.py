@@ -17,7 +17,7 @@ Rows = Mapping[bytes, bytes]
 
 
 def publish(directory: LookupsDirectory, tables: Mapping[str, Rows], shards: int = 1, now: int = NOW) -> ReleaseManifest:
-    """Tables, each `{key: value}`, as the next release; never two of the same version."""
+    """Publish tables, each `{key: value}`, as the next release; each release has a version of its own."""
     with directory.publishing():
         publication = Publication(directory, now, "test")
         written = {name: _write(publication.table_path(name), rows, shards) for name, rows in tables.items()}
@@ -25,7 +25,7 @@ def publish(directory: LookupsDirectory, tables: Mapping[str, Rows], shards: int
 
 
 def shaped(rows: Mapping[tuple[str, ...], Sequence[str | None]]) -> Rows:
-    """Keys of their parts, values as arrays: as the service reads them."""
+    """Encode keys from their parts and values as arrays, as the service reads them."""
     return {key_of(*key): msgspec.json.encode(value) for key, value in rows.items()}
 
 

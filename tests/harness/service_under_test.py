@@ -117,7 +117,7 @@ class Told(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> tuple[object, ...]:
-        """Everything that must not depend on crashes."""
+        """The fields that must not depend on crashes."""
         return self.identity, self.sequence, self.data, self.incomplete, self.is_late
 
 
@@ -251,18 +251,18 @@ class Service:
     def report_units(self) -> UnitsReport:
         return self.servers.actors.report_units(ReportUnits())
 
-    # What goes in
+    # Input
 
     def put(self, *lines: bytes, partition: int = 0) -> None:
-        """Append lines as they are."""
+        """Append lines unchanged."""
         with (self.directory / "in" / f"partition-{partition}.jsonl").open("ab") as file:
             file.writelines(line + b"\n" for line in lines)
 
     def tell(self, unit: str, *sequences: int, partition: int = 0, **what: Any) -> None:
-        """Envelopes of a unit, in order of arrival; the id of each is `unit#flow#sequence`."""
+        """Append envelopes of a unit, in order of arrival; the id of each is `unit#flow#sequence`."""
         self.put(*(envelope_line(unit, sequence, **what) for sequence in sequences), partition=partition)
 
-    # What came out
+    # Output
 
     @property
     def told(self) -> list[Told]:
@@ -277,7 +277,7 @@ class Service:
 
     @property
     def numbers(self) -> list[str]:
-        """The numbers of all output, notifications and dead letters, in no order."""
+        """The numbers of all output, notifications and dead letters, unordered."""
         return [line["number"] for channel in ("notifications", "dead-letters") for line in self._lines(channel)]
 
     @property
@@ -313,7 +313,7 @@ class Service:
 
 
 def envelope_line(unit: str, sequence: int | None, flow: str = "A", identity: str | None = None, **objects: Any) -> bytes:
-    """A line without its newline; `mds` names the message objects that the envelope carries."""
+    """Return a line without its newline; `mds` names the message objects of the envelope."""
     mds = [{"uniqueId": name, "objectType": name, "object": {"of": unit}} for name in objects.pop("mds", ())]
     value = wire(unit, flow, sequence, identity or f"{unit}#{flow}#{sequence}", mdsObjects=mds, **objects)
     return encode_line(Line(value, unit.encode(), (("schema-version", b"2"),)))[:-1]

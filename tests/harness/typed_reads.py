@@ -1,4 +1,4 @@
-"""Which attributes of which classes the code of the service reads, found in its source by following the annotations.
+"""Finds which attributes of which classes the service's code reads, by following the annotations in its source.
 
 The name of an attribute is not enough: a read of any `topic` would count for every class that has one. Everything is annotated,
 so types are followed through parameters, attributes, properties, return values and assignments. Classes are distinguished by
@@ -28,15 +28,15 @@ ROOMS = (
 
 
 def sources() -> dict[str, str]:
-    """The text of each module of the service by its path."""
+    """Return the text of each module of the service, by its path."""
     files = (file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py")))
     return {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
 
 
 class TypedReads:
-    """Of `sources`, of which the modules in `unread` declare types, but what they read does not count.
+    """The reads in `sources`. Modules in `unread` declare types, but their reads do not count.
 
-    `settings_from(Settings, section)` hands the fields on: one is read there if it is read of the `Settings`.
+    `settings_from(Settings, section)` passes fields on: a field of the section is read if the field of `Settings` is read.
     """
 
     def __init__(self, sources: Mapping[str, str], unread: Iterable[str] = ()) -> None:
@@ -46,7 +46,7 @@ class TypedReads:
         self.bases: dict[str, list[str]] = {}
         for tree in trees.values():
             self._declare(tree)
-        for _ in range(2):  # What __init__ assigns may be of a type that is only found while another one is read.
+        for _ in range(2):  # What __init__ assigns may have a type that is found only while another module is read.
             self.reads: set[tuple[str, str]] = set()
             self.handed: set[tuple[str, str, str]] = set()
             for path, tree in trees.items():
@@ -54,23 +54,23 @@ class TypedReads:
                     _Reader(self).visit(tree)
 
     def is_read(self, owner: type, name: str) -> bool:
-        """Whether anything reads this attribute of the class, or of one above it that has it too, or of one below."""
+        """Return whether an attribute is read: of the class, of a parent that has it, or of a subclass."""
         family = {each.__name__ for each in owner.__mro__} | {each for each in self.bases if owner.__name__ in self.family(each)}
         if any((each, name) in self.reads for each in family):
             return True
         return any(origin in family and field == name and (to, name) in self.reads for origin, to, field in self.handed)
 
     def family(self, name: str) -> list[str]:
-        """The class and those that it inherits from."""
+        """Return the class and its parents."""
         return [name, *(each for base in self.bases.get(name, ()) for each in self.family(base))]
 
     def find_attribute(self, owner: str | None, name: str) -> str | None:
-        """The class of an attribute, or of what a method returns."""
+        """Return the class of an attribute, or of a method's result."""
         found = (self.attributes[each].get(name) for each in self.family(owner)) if owner in self.bases else ()
         return next(filter(None, found), None)
 
     def class_of(self, annotation: ast.expr | None) -> str | None:
-        """The class that an annotation names, beside None."""
+        """Return the class in an annotation, apart from None."""
         match annotation:
             case ast.Constant(value=str(text)):
                 return self.class_of(ast.parse(text, mode="eval").body)
@@ -97,7 +97,7 @@ class TypedReads:
 
 
 class _Reader(ast.NodeVisitor):
-    """Goes through one module; `types` are the classes of the names that are known where it is."""
+    """Visits one module; `types` are the classes of the names known at a place."""
 
     def __init__(self, found: TypedReads) -> None:
         self._found = found

@@ -1,4 +1,4 @@
-"""Waits for something that another process does: repeats a question until the answer is true, and never sleeps a fixed time."""
+"""Waits for another process: repeats a question until the answer is true, instead of sleeping for a fixed time."""
 
 from collections.abc import Callable
 from time import monotonic, sleep
@@ -10,9 +10,9 @@ _LOOK_SECONDS = 0.01
 
 
 def wait_until(question: Callable[[], T], what: str, seconds: float = 60, look_seconds: float = _LOOK_SECONDS) -> T:
-    """The first answer that is true in the sense of `if`; fails with `what` when there is none in time.
+    """Return the first true answer; fail with `what` if there is none in time.
 
-    With `look_seconds` 0 it asks without a pause, to be there at once.
+    With `look_seconds` 0 it asks without a pause, so that it returns at once.
     """
     until = monotonic() + seconds
     while True:

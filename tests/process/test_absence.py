@@ -1,4 +1,4 @@
-"""A service that is away for longer than its retention, while its input grows: it goes on as if it had not been away."""
+"""A service that is down for longer than its retention, while its input grows: it continues as if it had not been down."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -19,7 +19,7 @@ RETENTION = (
     f"{RESEQUENCER}.retention={RETENTION_SECONDS}s",
 )
 BACKLOG = ("simulate", "--backlog", "--units", "600", "--seed", "12", "--duplicates", "5%")
-"""So many that a service reads for a while: when it is stopped, what was handled is idle and what follows is unread."""
+"""So many records that a service needs a while: when it is stopped, handled units are idle and the rest is unread."""
 
 AT_ONCE = 20
 SOME, MOST = 200, 3_000

@@ -175,13 +175,13 @@ def test_draining_takes_the_reports_state_to_stopped(daemon: Daemon) -> None:
 
 
 def test_kills_of_worker_supervisor_or_both_lose_double_and_misplace_nothing(new_daemon: Callable[..., Daemon]) -> None:
-    """`make soak` does it more often."""
+    """`make soak` repeats it more often."""
     daemon = new_daemon(f"{RESEQUENCER}.stash-timeout=2s", "ipf.processing-data.ingress.batch-size=20")
     kills, chance = int(os.environ.get("KILLS", "9")), Random(int(os.environ.get("KILL_SEED", "1")))
     service = daemon.service
     daemon.service.verb("start")
     for number in range(kills):
-        # Each simulation is a load of its own; its deadlines are on while the next kill comes.
+        # Each simulation is a load of its own; its deadlines run while the next kill comes.
         simulated = service.verb(
             "simulate", "--units", "60", "--seed", str(number), "--late", "0", "--expected", f"{number}.jsonl"
         )

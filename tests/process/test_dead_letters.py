@@ -1,4 +1,4 @@
-"""Dead letters of a service that runs: looked at, requeued once, and handled in order with what came meanwhile."""
+"""Dead letters of a running service: listed, requeued once, and handled in order with new envelopes."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def target(produced):
         raise PermanentError("the sheet for ACTC is missing")
     return str(report["OrgnlPmtInfAndSts"][0]["TxInfAndSts"][0]["TxSts"]).encode()
 """
-"""Event 2, PaymentValidated, leads to ACTC: it is poison until the file `cured` is there. So is everything with `all-poison`."""
+"""Event 2, PaymentValidated, leads to ACTC: it fails until the file `cured` exists. With `all-poison` every event fails."""
 
 LETTER = "IPF_PROCESSING_DATA-0#"
 

@@ -1,4 +1,4 @@
-"""The demo as a new user meets it, and with pain.001 files of the user's own."""
+"""The demo as a new user runs it, and with pain.001 files of the user's own."""
 
 import subprocess
 import sys
@@ -139,7 +139,7 @@ def test_a_promise_that_was_broken_is_the_demos_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tamper, said: str
 ) -> None:
     class Tampering(ServiceProcess):
-        """A service that ends well, but what it let out does not stay as it was."""
+        """A service that ends normally, but whose output is changed afterwards."""
 
         def stop(self) -> int:
             code = super().stop()

@@ -1,4 +1,4 @@
-"""A record on which its worker dies: after three exits it is set aside by itself, whatever storage keeps the units."""
+"""A record that ends its worker: after three exits it becomes a dead letter, with any storage."""
 
 import os
 import signal
@@ -62,7 +62,7 @@ KILLER = "uow-3"
 
 @pytest.fixture
 def deadly(new_daemon: Callable[..., Daemon]) -> Callable[..., Daemon]:
-    """A service whose target type ends its worker in this `way` when it is called for the second event of uow-3."""
+    """A service whose target type ends its worker in this `way` on the second event of uow-3."""
 
     def make(way: str, *overrides: str) -> Daemon:
         limits = (f"{RESEQUENCER}.handling-limit=2s", f"{RESEQUENCER}.processing-timeout=200ms")
@@ -92,7 +92,7 @@ def suspects(daemon: Daemon) -> list[Path]:
 
 
 def assert_only_the_killer_was_set_aside(daemon: Daemon, *, of_killer: tuple[int, ...] = (1, 3)) -> str:
-    """Each innocent neighbour has left exactly once and in order; the source position of the one that has not."""
+    """Check that the units of all other records have left exactly once and in order; return the dead letter's source position."""
     service = daemon.service
     left = sum(len(of_killer) if unit == KILLER else 3 for unit in UNITS)
     wait_until(lambda: len(service.dead_letters()) >= 1 and len(service.notifications()) >= left, "all leave", 60)
@@ -170,7 +170,7 @@ def test_deaths_count_over_a_restart_of_the_service_and_never_towards_its_limit(
     for unit in UNITS:
         daemon.service.tell(unit, 1, 2, 3)
     with suppress(AssertionError):
-        daemon.start()  # It may be in the middle of its exits for longer than a start takes.
+        daemon.start()  # It may still be ending workers when the time for a start is over.
     wait_until(lambda: calls(daemon) >= 5, "the second one kills", 60)
     daemon.service.verb("stop")
     daemon.start()
@@ -188,7 +188,7 @@ def test_a_worker_that_is_killed_ten_times_while_it_handles_sets_nothing_aside(d
         daemon.service.tell(unit, 1, 2, 3)
     kill_while_it_handles(daemon, *range(1, 6))
     wait_until(lambda: calls(daemon) == 6, "it is handled")
-    os.kill(daemon.supervisor, signal.SIGKILL)  # Ten exits within a minute are too many for one.
+    os.kill(daemon.supervisor, signal.SIGKILL)  # One supervisor gives up at ten exits within a minute.
     kill_while_it_handles(daemon, 6)
     daemon.service.begin_verb("start")
     kill_while_it_handles(daemon, *range(7, 11))
@@ -199,7 +199,7 @@ def test_a_worker_that_is_killed_ten_times_while_it_handles_sets_nothing_aside(d
 
 
 def kill_while_it_handles(daemon: Daemon, *numbers: int) -> None:
-    """The workers that make these calls of the target type, counted from 1."""
+    """Kill the workers that make these calls of the target type, counted from 1."""
     for number in numbers:
         wait_until(lambda so_many=number: calls(daemon) == so_many, "it is handled")
         os.kill(int((daemon.service.directory / "worker").read_text()), signal.SIGKILL)

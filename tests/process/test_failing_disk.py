@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 class Blow(NamedTuple):
-    """Calls on a file that fail; a write leaves its first `torn` bytes behind."""
+    """Calls on a file that fail; a struck write leaves its first `torn` bytes."""
 
     name: str
     calls: Call
@@ -58,7 +58,7 @@ class Struck(NamedTuple):
     disk: FaultyDisk
 
     def strike(self, blow: Blow, state: State) -> str:
-        """Let something come while it fails, and see that it leaves afterwards; the reason that is said meanwhile."""
+        """Send records while the disk fails, check that their output leaves afterwards, and return the reason in the report."""
         before, said = self.service.input_lines // 2, self._said(state)
         fault = self.disk.fail(blow.name, blow.calls, blow.error, torn=blow.torn)
         self.service.append(envelope_line(f"uow-{before}", 1), b"not a record %d" % before)
@@ -78,7 +78,7 @@ class Struck(NamedTuple):
 
 @pytest.fixture(scope="module")
 def struck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Struck]:
-    """One service meets all the blows, one after the other; in the end everything has left once and in order."""
+    """One service that gets all the blows, one after the other; at the end all output has left once and in order."""
     directory = tmp_path_factory.mktemp("struck")
     disk = FaultyDisk.make(directory / "faults")
     service = OperatedService(directory, environment=disk.environment)
@@ -154,7 +154,7 @@ def test_kills_at_any_call_and_failures_in_between_lose_double_and_misplace_noth
 
 
 def _has_come(question: Callable[[], bool]) -> bool:
-    """In time: what was to strike may not be called any more."""
+    """Return whether the answer becomes true in time; the struck call may not happen any more."""
     with suppress(AssertionError):
         return wait_until(question, "it has come", 10)
     return False

@@ -1,5 +1,7 @@
-"""No room on the disk: the service waits, says so, and goes on by itself. For most tests a limit on the size of its files
-stands for the full disk, which can be lifted from outside; root can have a disk that is full.
+"""A full disk: the service waits, reports it, and continues by itself.
+
+In most tests a limit on the size of files stands for the full disk, because it can be lifted from outside; as root, a disk is
+really filled.
 """
 
 import os
@@ -18,7 +20,7 @@ from status.report import State
 pytestmark = pytest.mark.slow
 
 LIMIT = 300_000
-"""Bytes that a file may have: with embedded the log of the database is the first to be full, with none the notifications are."""
+"""The limit in bytes: with embedded the database's log reaches it first, with none the notifications do."""
 UNITS = 800
 
 
@@ -60,7 +62,7 @@ def test_a_stop_without_room_loses_nothing(service: OperatedService) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, with 24 MB."""
+    """A file system of 24 MB."""
     disk = tmp_path / "run"
     disk.mkdir()
     if os.geteuid() != 0:
@@ -84,7 +86,7 @@ def fill(disk: Path) -> Path:
 def test_a_disk_that_is_really_full_is_waited_for_by_a_daemon_that_is_started_watched_and_stopped_on_it(
     small_disk: Path, new_daemon: Callable[..., Daemon], tmp_path: Path
 ) -> None:
-    """Database, outputs, positions, status, locks and log: there is room for none of them. The input lies elsewhere."""
+    """Database, outputs, positions, status, locks and log have no room; the input is on another disk."""
     daemon = new_daemon(f'{INGRESS}.file.directory="{tmp_path}/in"')
     service = daemon.service
     service.in_directory = tmp_path / "in"

@@ -26,11 +26,11 @@ SEED = int(os.environ.get("GARBAGE_SEED", "1"))
 QUICK = [f"{RESEQUENCER}.{each}" for each in ("stash-timeout=2s", "processing-timeout=1s", "idle-timeout=2s")]
 AT_ONCE = 2_000
 AHEAD = 20_000
-"""So many records may lie unread: a backlog holds deadlines back, and what waits is not what is asked about here."""
+"""How many records may lie unread: a backlog delays deadlines, and this test is not about waiting."""
 WARM = min(300_000, RECORDS // 3)
-"""The records until caches are full and as many actors stop as begin."""
+"""The number of records after which caches are full, and as many actors stop as begin."""
 ENOUGH_TO_JUDGE = 700_000
-"""Records after that, for a growth of nothing to be told from a warm-up."""
+"""The number of records after that, to tell growth from a warm-up."""
 
 
 def test_any_garbage_is_an_envelope_or_a_dead_letter_with_its_bytes_and_the_worker_goes_on(
@@ -78,7 +78,7 @@ def is_idle(report: StatusReport | None, records: int) -> bool:
 
 
 def assert_counts_agree(report: StatusReport, accounting: Accounting) -> None:
-    """The service's own counts since its start, which was before the first record, with what follows from the input."""
+    """Compare the service's own counts since its start, before the first record, with those computed from the input."""
     counts, fates = report.counts, accounting.fates
     assert counts["records"] == accounting.records
     assert counts["handled"] == fates["handled"]

@@ -25,7 +25,7 @@ Naming = Callable[[str], str]
 
 @pytest.fixture
 def on_kafka(kafka: KafkaServer, fresh_name: Naming) -> list[str]:
-    """Overrides for topics and a group of one's own."""
+    """Overrides for topics and a group of the test's own."""
     source, output, dead = fresh_name("in"), fresh_name("out"), fresh_name("dead")
     kafka.create_topics(source, output, dead, partitions=4)
     return [

@@ -1,4 +1,4 @@
-"""The real process: started on an empty directory, stopped, killed, started again."""
+"""The real process: start on an empty directory, stop, kill, start again."""
 
 import json
 import os
@@ -115,7 +115,7 @@ def test_a_second_signal_ends_it_at_once(service: OperatedService) -> None:
     service.tell("uow-1", 1)
     wait_until(lambda: (service.directory / "called").exists(), "the target is called")
     service.signal(signal.SIGTERM)
-    # Two signals that the process has not looked at yet are one: the second is sent until it is seen.
+    # Two signals that the process has not handled yet are one, so the second is sent until it is handled.
     wait_until(service.has_ended_after(signal.SIGTERM), "its end", 5)
     assert service.wait() == 128 + signal.SIGTERM
     service.start_and_wait()
@@ -138,7 +138,7 @@ def test_a_stop_under_load_loses_and_doubles_nothing(new_service: Callable[..., 
     assert 0 < between < len(service.notifications())
     verdict = json.loads(service.verb("verify", "--json").stdout)
     assert verdict["counts"]["lost"] == 0
-    # With none unhandled records are read again, by units that have forgotten: at least once, and not more than that.
+    # With none, unhandled records are read again by units without memory: at least once, and not more often than that.
     assert verdict["good"] or storage == "none", verdict
 
 
@@ -197,9 +197,9 @@ def _run_and_kill(service: OperatedService, chance: Random, times: int) -> None:
 
 
 def _reach_a_random_moment(service: OperatedService, chance: Random, aim: str | None) -> None:
-    """After a random amount of output or a random time, whichever is first; then at once when the file that is aimed at changes.
+    """Wait for a random amount of output or a random time; then return when the watched file changes.
 
-    Between what was committed and what left, and between what left and the position, there are milliseconds.
+    Between a commit and its output, and between the output and its position, there are only milliseconds.
     """
     target = service.output_bytes + chance.randrange(200_000)
     with suppress(AssertionError):

@@ -65,7 +65,7 @@ def test_a_running_service_takes_the_first_release_up_and_every_other(
 def test_a_service_does_not_begin_with_a_damaged_release_and_says_how_to_go_on(
     service: OperatedService, lookups: LookupsDirectory
 ) -> None:
-    """That a running one keeps what it has is a fact of `Follower`."""
+    """A running service keeps its release; the tests of `Follower` show that."""
     first, second = (publish_settings(lookups, text, NOW + number) for number, text in enumerate(("one", "two")))
     file = next(lookups.release(second).glob("*/*.mdb"))
     file.write_bytes(bytes(file.stat().st_size))

@@ -1,4 +1,6 @@
-"""Foreign code that raises no Exception, and bugs of our own, in a real worker: each costs its envelope, nothing else."""
+"""User's code that raises something else than an Exception, and bugs of our own, in a real worker: each costs its
+envelope only.
+"""
 
 from collections.abc import Callable
 
@@ -70,8 +72,8 @@ def test_each_costs_its_envelope_and_the_worker_goes_on(new_daemon: Callable[...
     for unit in ("uow-1", "uow-3", "uow-6"):
         service.tell(unit, 1, 2, 3)
     for unit in ("uow-2", "uow-4"):
-        service.tell(unit, 3, 2, 1)  # 2 comes out of the stash.
-    service.tell("uow-5", 2, 3, 4)  # The deadline forces 2.
+        service.tell(unit, 3, 2, 1)  # Number 2 comes out of the stash.
+    service.tell("uow-5", 2, 3, 4)  # The deadline forces number 2.
     daemon.start()
     worker = daemon.worker
     left = sum(map(len, LEFT.values()))

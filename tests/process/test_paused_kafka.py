@@ -37,7 +37,7 @@ def test_simulate_and_verify_wait_for_kafka_and_say_so(
     broker.pause()
     wait_until(lambda: "the output is unavailable, retrying until it answers" in _said(tmp_path, "verify"), "verify says so")
     wait_until(lambda: "the input is unavailable, retrying until it answers" in _said(tmp_path, "simulate"), "simulate says so")
-    sleep(PAUSE_SECONDS)  # Longer than verify waits for what does not move.
+    sleep(PAUSE_SECONDS)  # Longer than verify waits without progress.
     broker.resume()
     assert simulating.wait(120) == 0, _said(tmp_path, "simulate")
     assert following.wait(120) == 0, _said(tmp_path, "verify")

@@ -233,7 +233,7 @@ def _header(database: Path) -> None:
 
 
 def _pages(database: Path) -> None:
-    """In each page but the first some bytes, where its cells are."""
+    """Change some bytes of the cells in each page but the first."""
     _flip(database, [at for page in range(4_096, database.stat().st_size, 4_096) for at in range(page, page + 16)])
 
 

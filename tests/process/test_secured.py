@@ -59,7 +59,7 @@ def redis(server_directory: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="module")
 def infinispan(server_directory: Path) -> Iterator[tuple[str, Path]]:
-    """Its address and its authority."""
+    """The server's address and its certificate authority."""
     settings = InfinispanSettings(users={USER: SECRETS["INFINISPAN_PASSWORD"]})
     server = InfinispanServer(server_directory / f"own-{uuid4().hex}", settings)
     certificates = KafkaServer(server_directory / f"own-{uuid4().hex}").certificates
@@ -70,7 +70,7 @@ def infinispan(server_directory: Path) -> Iterator[tuple[str, Path]]:
 
 @pytest.fixture
 def places(broker: KafkaServer, redis: RedisServer, infinispan: tuple[str, Path]) -> dict[str, str]:
-    """What stands on the page, and what it is here."""
+    """The names on the page, and their values in this test."""
     return {
         "kafka-1:9093,kafka-2:9093": broker.sasl_tls_bootstrap,
         "rediss://redis:6379/0": f"rediss://127.0.0.1:{redis.ports['redis']}/0",
@@ -83,7 +83,7 @@ def places(broker: KafkaServer, redis: RedisServer, infinispan: tuple[str, Path]
 
 @pytest.fixture
 def secured(places: Given, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
-    """Services with the configuration of the page, over which are laid others."""
+    """Make services with the configuration of the page, and further overrides."""
     made: list[Daemon] = []
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "application.conf").write_text(
@@ -159,7 +159,7 @@ def test_who_is_not_let_in_is_told_which_key_to_look_at(
 
 
 def test_a_wrong_password_of_kafka_is_waited_for_by_who_runs_and_said_in_the_status(secured: Callable[..., Daemon]) -> None:
-    """The brokers hang up on it as they do when they are stopped."""
+    """The brokers close the connection, as when they stop."""
     daemon = secured(KAFKA_PASSWORD="wrong")
     beside = daemon.service.begin_verb("run")
     said = "check security.protocol, sasl.mechanism, sasl.username and sasl.password"

@@ -23,7 +23,7 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", "0.35"))
 RATE = int(os.environ.get("SOAK_RATE", "300"))
 LINES_PER_UNIT = 7.9
 WARM_UP_SECONDS = 32
-"""Until units expire as fast as new ones come: the retention, and the ten seconds between two expiries."""
+"""The time until units expire as fast as new ones come: the retention, and ten seconds between two expiries."""
 SAMPLE_SECONDS = 0.25 if MINUTES < 1 else 2.0
 
 CONFIGURATION = (
@@ -45,7 +45,7 @@ def daemon(new_service: Callable[..., OperatedService]) -> Iterator[OperatedServ
 
 def test_a_steady_load_makes_nothing_grow_and_every_promise_is_held(daemon: OperatedService) -> None:
     units = round(RATE * (WARM_UP_SECONDS + MINUTES * 60) / LINES_PER_UNIT)
-    # Late ones would come behind all others, when their units are long forgotten.
+    # Late envelopes would come after all others, when their units have long been forgotten.
     disorder = "--window 300 --duplicates 2% --conflicts 0.2% --losses 1% --late 0 --garbage 0.5% --partitions 2 --seed 4"
     assert daemon.verb("start", seconds=120).returncode == 0
     simulation = daemon.begin_verb("simulate", "--units", str(units), "--rate", f"{RATE}/s", *disorder.split())

@@ -1,4 +1,4 @@
-"""What `resequencer status` says in each state, to the letter, of real processes that are held in it."""
+"""The exact output of `resequencer status` in each state, from real processes that are held in the state."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from status.report import State
 pytestmark = pytest.mark.slow
 
 REPORT = "application/status.json.new"
-"""Opened for each report: who is held there has said the last one, and nothing else happens."""
+"""This file is opened for each report. While the open is held, the last report stands, and nothing else happens."""
 
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -40,9 +40,10 @@ def service(new_service: Callable[..., OperatedService], disk: FaultyDisk) -> Op
 
 
 def said(service: OperatedService) -> list[str]:
-    """The lines, with N for each process id and T for each instant, without sizes and durations; 0 goes with ready alone.
+    """Return the status lines with N for process ids and T for instants, without sizes and durations. Exit code 0 must mean
+    ready.
 
-    Asked from within this process: who is held would be stale before another one has begun on a busy machine.
+    The test calls it within its own process: a new process takes so long on a busy machine that the report would be stale.
     """
     with chdir(service.directory), redirect_stdout(StringIO()) as printed:
         code = main(["status", *service.arguments])
@@ -96,7 +97,7 @@ def test_ready(service: OperatedService) -> None:
 
 
 def test_healing(service: OperatedService, disk: FaultyDisk) -> None:
-    """After some of the records that it has forgotten: the others come in later cycles."""
+    """It heals some of the lost records; the others come in later cycles."""
     service.append(*(envelope_line(f"uow-{number}", 1) for number in range(100)))
     service.start_and_wait()
     service.wait_for_report(lambda report: report.counts.get("handled") == 100, "all are handled")
@@ -153,7 +154,7 @@ def test_draining(service: OperatedService, disk: FaultyDisk) -> None:
     first = disk.hold(REPORT, Call.OPEN)
     wait_until(lambda: first.struck, "a report")
     service.signal(signal.SIGTERM)
-    # That report, one that it drains, and no other.
+    # The first report, one while it drains, and no other.
     last = disk.hold(REPORT, Call.OPEN, skip=1)
     first.lift()
     wait_until(lambda: last.struck, "a report after that it drains")

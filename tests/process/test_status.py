@@ -1,4 +1,4 @@
-"""What `resequencer status` says of the real process."""
+"""The output of `resequencer status` for the real process."""
 
 import json
 import signal

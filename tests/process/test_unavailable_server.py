@@ -1,4 +1,4 @@
-"""A target type of the user's own calls a server that is away: the service says so, goes on, and makes up for it."""
+"""A user's own target type calls an unavailable server: the service reports it, continues, and catches up later."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ def target(produced):
         raise DependencyUnavailable("sanctions-api")
     return status.encode()
 """
-"""Event 2, PaymentValidated, leads to ACTC: it needs the server, which is away while the file is there."""
+"""Event 2, PaymentValidated, leads to ACTC and needs the server, which is unavailable while the file exists."""
 
 
 @pytest.fixture

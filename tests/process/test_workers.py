@@ -32,7 +32,7 @@ CONSUMER = f"{INGRESS}.kafka.consumer"
 def workers_on(
     kafka: KafkaServer, redis_server: RedisServer, fresh_name: Callable[[str], str], tmp_path: Path
 ) -> Iterator[Callable[..., Daemon]]:
-    """Services with topics, a group and a namespace of their own."""
+    """Services with topics, a group and a namespace of the test's own."""
     made: list[Daemon] = []
 
     def make(*overrides: str, count: int, partitions: int) -> Daemon:
@@ -192,5 +192,5 @@ def test_a_record_that_ends_whichever_worker_gets_it_is_set_aside_and_every_othe
 
 
 def none_of(*kinds: str) -> list[str]:
-    """For `simulate`."""
+    """Return arguments for `simulate` that switch these faults off."""
     return [word for kind in kinds for word in (f"--{kind}", "0")]

@@ -1,4 +1,4 @@
-"""A real Infinispan: what it keeps, and whom it lets in."""
+"""A real Infinispan: which data it keeps, and which users it accepts."""
 
 from collections.abc import Callable
 from typing import Any

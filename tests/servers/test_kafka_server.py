@@ -1,4 +1,4 @@
-"""A real Kafka broker: what it keeps, whom it lets in."""
+"""A real Kafka broker: which data it keeps, and which users it accepts."""
 
 import gc
 import logging
@@ -24,7 +24,7 @@ Naming = Callable[[str], str]
 def test_a_topic_has_the_partitions_it_was_made_with(kafka: KafkaServer, fresh_name: Naming) -> None:
     topic = fresh_name("topic")
     kafka.create_topics(topic, partitions=3, config={"retention.ms": "60000"})
-    kafka.create_topics(topic, partitions=5)  # It is there already, and stays.
+    kafka.create_topics(topic, partitions=5)  # The topic exists already, and stays.
     with closing(kafka.admin()) as admin:
         (described,) = admin.describe_topics([topic])
     assert len(described["partitions"]) == 3
@@ -55,7 +55,7 @@ def test_a_broker_that_was_killed_has_its_records_and_its_ports_again_and_one_th
 
 
 def test_users_may_do_what_they_were_given_and_nothing_else(own_server: OwnServer, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "kafka")  # What is captured would keep clients that were kept out from being collected.
+    caplog.set_level(logging.CRITICAL, "kafka")  # Captured output would keep refused clients from being collected.
     broker = own_server(KafkaServer, KafkaSettings(tls=True, users={"writer": "secret"})).start()
     broker.create_topics("allowed", "forbidden")
     with closing(broker.admin()) as admin:
@@ -70,7 +70,9 @@ def test_users_may_do_what_they_were_given_and_nothing_else(own_server: OwnServe
         with pytest.raises(TopicAuthorizationFailedError):
             produce(bootstrap, "forbidden", b"value", **options)
         assert not is_accepted(bootstrap, "allowed", **options | {"sasl_plain_password": "wrong"})
-    produce(broker.tls_bootstrap, "forbidden", b"value", security_protocol="SSL", **tls)  # Without a name one may do all.
+    produce(
+        broker.tls_bootstrap, "forbidden", b"value", security_protocol="SSL", **tls
+    )  # Without a name, a user may do everything.
     assert not is_accepted(broker.tls_bootstrap, "allowed", security_protocol="SSL")  # A client without trusted certificates.
 
 
@@ -91,7 +93,7 @@ def is_accepted(bootstrap: str, topic: str, **options: Any) -> bool:
         pass
     else:
         return True
-    with warnings.catch_warnings():  # A producer that was kept out leaves its sockets to the garbage collection.
+    with warnings.catch_warnings():  # A refused producer leaves its sockets to the garbage collection.
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
     return False

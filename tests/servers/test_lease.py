@@ -1,4 +1,4 @@
-"""Servers end with those who use them."""
+"""Servers end with the processes that use them."""
 
 import fcntl
 import signal
@@ -37,7 +37,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hold(directory: Path) -> Iterator[Hold]:
-    """Starts a process that holds a lease, as long as its standard input is open, and has a server started."""
+    """Start a process that holds a lease while its standard input is open, and that starts a server."""
     holders: list[subprocess.Popen[str]] = []
 
     def start() -> "subprocess.Popen[str]":

@@ -1,4 +1,4 @@
-"""`make servers`: for people, and for conf/local.conf."""
+"""`make servers`: servers for people, and for conf/local.conf."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ REDIS = "payment-status-notification.storage.redis.url"
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """A checkout with nothing in it but the configuration; the servers are those of its run/servers."""
+    """A checkout with only the configuration; its run/servers holds the servers."""
     shutil.copytree(CHECKOUT / "conf", tmp_path / "conf", ignore=shutil.ignore_patterns("__pycache__"))
     yield tmp_path
     order("stop", tmp_path)

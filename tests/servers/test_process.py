@@ -1,4 +1,4 @@
-"""A process that is found again by its id and the instant it began, and by nothing else."""
+"""A process is identified by its id and the instant at which it began."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ Launch = Callable[[str], Process]
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
-    """Starts Python with a program; its output is in `log`."""
+    """Start Python with a program; its output is in `log`."""
     launched: list[Process] = []
 
     def start(program: str) -> Process:
@@ -66,7 +66,7 @@ def test_it_has_ended_even_if_it_was_not_reaped(launch: Launch) -> None:
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert not process.is_running
     assert process.wait(0)
-    with pytest.raises(ChildProcessError):  # It is reaped now.
+    with pytest.raises(ChildProcessError):  # The process is reaped now.
         os.waitpid(process.pid, os.WNOHANG)
 
 

@@ -1,4 +1,4 @@
-"""What is said when a program that the servers need is missing: which, and what to do."""
+"""Errors about missing programs that the servers need: which is missing, and what to do."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from servers.redis.program import find_redis
 
 @pytest.fixture(autouse=True)
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with nothing on it but what the test puts there, and no jars yet."""
+    """A PATH with only the programs that the test adds, and no jars."""
     directory = tmp_path / "programs"
     directory.mkdir()
     monkeypatch.setenv("PATH", str(directory))

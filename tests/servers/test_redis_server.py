@@ -1,4 +1,4 @@
-"""A real Redis: what it keeps, whom it lets in, and a cluster of three."""
+"""A real Redis: which data it keeps, which users it accepts, and a cluster of three nodes."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -93,7 +93,7 @@ def test_a_cluster_is_whole_again_when_a_killed_master_is_back(own_server: OwnSe
 
 
 def kept_over_a_kill(server: RedisServer) -> str:
-    """The address before; afterwards the server runs again."""
+    """Return the address before the kill; afterwards the server runs again."""
     address = server.url
     with closing(server.client()) as client:
         client.set("key", "value")

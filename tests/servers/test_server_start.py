@@ -1,4 +1,4 @@
-"""Starting, twice or in vain."""
+"""The start of servers: a second start, and a start that fails."""
 
 import socket
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def test_a_paused_server_can_be_stopped(own_server: OwnServer) -> None:
     server.pause()
     server.stop()
     assert not server.is_running
-    server.stop()  # And stopping it again is harmless.
+    server.stop()  # A second stop does no harm.
 
 
 def test_what_does_not_run_cannot_be_paused(own_server: OwnServer) -> None:
@@ -70,7 +70,7 @@ def test_a_wanted_port_that_is_taken_is_left_alone(own_server: OwnServer, tmp_pa
     taken = own_server(RedisServer).start().ports["redis"]
     server = RedisServer(tmp_path, wanted={"redis": taken})
     assert server.ports["redis"] != taken
-    assert RedisServer(tmp_path, wanted={"redis": 1}).ports == server.ports  # Once chosen, they stay.
+    assert RedisServer(tmp_path, wanted={"redis": 1}).ports == server.ports  # Ports stay as they were chosen.
     assert not forget_taken_ports(tmp_path)
     assert RedisServer(tmp_path, wanted={"redis": 1}).ports == server.ports
     with socket.create_server((LOOPBACK, server.ports["redis"])):

@@ -1,4 +1,4 @@
-"""A data envelope as docs/contract.md, section 4 describes it, read with the standard library.
+"""Reads a data envelope as docs/contract.md, section 4 describes it, with the standard library.
 
 Where several things are wrong with a record docs/contract.md leaves open which is told: all of them are found here.
 """
@@ -30,9 +30,9 @@ _EVENT = ("eventName", "processFlowName", "reasonCode")
 
 
 class Reading(NamedTuple):
-    """What the value says; an envelope if there is no reason why not. Bodies are JSON as `read_json` reads it.
+    """The content of the value: an envelope if there are no reasons against it. Bodies are JSON as `read_json` reads it.
 
-    `envelope_id` is None where neither a process object's id nor a sequence makes one.
+    `envelope_id` is None if neither a process object's id nor a sequence gives one.
     """
 
     reasons: frozenset[Reason]
@@ -47,7 +47,7 @@ class Reading(NamedTuple):
 
 
 def read_envelope(value: bytes, headers: tuple[tuple[str, bytes], ...], *, needs_sequence: bool, max_bytes: int) -> Reading:
-    """What a record's value and headers say."""
+    """Read a record's value and headers."""
     reasons = set()
     if len(value) > max_bytes:
         reasons.add(Reason.TOO_LARGE)
@@ -61,7 +61,7 @@ def read_envelope(value: bytes, headers: tuple[tuple[str, bytes], ...], *, needs
             raise NotJson("a longer number than can be read")
         reading = _read(document, needs_sequence=needs_sequence)
     except NotJson:
-        # Who finds too many objects reads no further than those.
+        # If there are too many objects, the rest is not read.
         too_many = {Reason.TOO_MANY_OBJECTS} if value.count(b"{") > MOST_OBJECTS else set()
         return Reading(frozenset(reasons | too_many | {Reason.UNDECODABLE}))
     return reading._replace(reasons=reading.reasons | reasons)
@@ -107,7 +107,7 @@ def _say(document: Object) -> Reading:
 
 
 def _reasons(document: Object, *, needs_sequence: bool) -> set[Reason]:
-    """Those that leave it an envelope in shape."""
+    """Return the reasons against a value that has the shape of an envelope."""
     unit, sequence, reasons = _unit(document), document.get("sequence"), set()
     if any(len(objects or ()) > MOST_OBJECTS for name in _TYPES for objects in document.all_of(name)):
         reasons.add(Reason.TOO_MANY_OBJECTS)
@@ -136,7 +136,9 @@ def _is_id(text: str) -> bool:
 
 
 def _sequence(value: Any) -> int | None:
-    """A whole number as every JSON reader understands it (RFC 8259, section 6): what has a fraction or exponent is a double."""
+    """Return a whole number as each JSON reader understands it (RFC 8259, section 6): a fraction or exponent makes
+    it a double.
+    """
     if not isinstance(value, Number):
         return None
     number = int(value.literal) if value.is_integer else float(value.literal)

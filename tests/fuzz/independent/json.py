@@ -1,28 +1,28 @@
-"""JSON as the standard library reads it, made strict: what our own reading of untrusted bytes is compared with."""
+"""Reads JSON with the standard library, made strict. Our own reading of untrusted bytes is compared with it."""
 
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 DEEPEST = 400
-"""What is nested deeper than this may or may not be readable, for that depends on the stack."""
+"""Values that are nested deeper may or may not be readable, depending on the stack."""
 
 LONGEST_INTEGER = 4_300
-"""Beyond so many digits Python reads none."""
+"""Python reads no number with more digits."""
 
 _WHITE_SPACE = " \t\n\r"
 
 
 class NotJson(ValueError):
-    """No JSON text in UTF-8 by RFC 8259."""
+    """The bytes are no JSON text in UTF-8 by RFC 8259."""
 
 
 class TooDeep(NotJson):
-    """JSON or not: it is nested deeper than `DEEPEST`."""
+    """The value is nested deeper than `DEEPEST`; it may or may not be JSON."""
 
 
 class Number(NamedTuple):
-    """A number by its literal, for two numbers may be the same and their bytes not."""
+    """A number by its literal, because two equal numbers may have different bytes."""
 
     literal: str
 
@@ -32,7 +32,7 @@ class Number(NamedTuple):
 
 
 class Object(dict[str, Any]):
-    """Of a name that comes twice the last counts; `pairs` has both."""
+    """An object. If a name comes twice, the last one counts; `pairs` has both."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -43,7 +43,7 @@ class Object(dict[str, Any]):
 
 
 class Member(NamedTuple):
-    """A name and value of an object, and the value's own text."""
+    """A name and value of an object, with the value's own text."""
 
     name: str
     value: Any
@@ -51,7 +51,7 @@ class Member(NamedTuple):
 
 
 def read_json(data: bytes) -> Any:
-    """Raises NotJson, and its TooDeep."""
+    """Read JSON. Raises NotJson, or its subclass TooDeep."""
     text = read_text(data)
     try:
         value = _DECODER.decode(text)
@@ -64,7 +64,7 @@ def read_json(data: bytes) -> Any:
 
 
 def read_members(data: bytes) -> list[Member] | None:
-    """The members of an object in their order, each with its own text; None if it is JSON, but no object.
+    """Return the members of an object in order, each with its own text; None if the JSON is no object.
 
     Raises as `read_json`.
     """
@@ -92,7 +92,7 @@ def read_text(data: bytes) -> str:
 
 
 def depth_of(value: Any) -> int:
-    """How many objects and arrays lie inside each other."""
+    """Return how deep objects and arrays are nested."""
     deepest, waiting = 0, [(value, 1)]
     while waiting:
         each, depth = waiting.pop()
@@ -103,7 +103,7 @@ def depth_of(value: Any) -> int:
 
 
 def has_endless_integer(value: Any) -> bool:
-    """One of more than `LONGEST_INTEGER` digits."""
+    """Return whether a number has more than `LONGEST_INTEGER` digits."""
     numbers = (each for each in _all(value) if isinstance(each, Number) and each.is_integer)
     return any(len(each.literal.lstrip("-")) > LONGEST_INTEGER for each in numbers)
 
@@ -117,7 +117,7 @@ def _check(text: str, value: Any) -> None:
 
 
 def _check_strings(value: Any) -> None:
-    """Half a surrogate pair can be escaped, but it is no character."""
+    """Refuse half of a surrogate pair: it can be escaped, but is no character."""
     names = [name for name, _ in value.pairs] if isinstance(value, Object) else []
     for each in [*names, *([value] if isinstance(value, str) else [])]:
         try:
@@ -140,7 +140,9 @@ def _items(value: Any) -> list[Any]:
 
 
 def _members(text: str) -> tuple[list[Member], int]:
-    """Those of the object that the text begins with, and where it ends. Raises ValueError or IndexError if it is none."""
+    """Return the members of the object at the beginning of the text, and where it ends. Raises ValueError or
+    IndexError if there is none.
+    """
     members: list[Member] = []
     at = _skip(text, _skip(text, 0) + 1)
     while text[at] != "}" or members:

@@ -1,4 +1,4 @@
-"""A line of the file transport as docs/contract.md, section 10 describes it, read with the standard library."""
+"""Reads a line of the file transport as docs/contract.md, section 10 describes it, with the standard library."""
 
 import base64
 import re
@@ -9,14 +9,15 @@ from fuzz.independent.json import Member, NotJson, Object, read_members
 from connectors.line_format import Line
 
 _BASE64 = re.compile("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
-"""RFC 4648, section 4: the standard library is more lenient."""
+"""Base64 by RFC 4648, section 4: the standard library is more lenient."""
 
 
 def read_line(data: bytes) -> Line | None:
-    """What the line says, None if it is no record.
+    """Return the record of the line; None if it is no record.
 
     Raises:
-        TooDeep: Either may be said of it.
+        NotJson: The line is no JSON.
+        TooDeep: The line is nested so deep that either answer is right.
     """
     try:
         members = read_members(data)
@@ -30,7 +31,7 @@ class NotARecord(ValueError):
 
 
 def find_line(data: bytes) -> Line | None:
-    """The same of what is nested no deeper than can be read; what is no JSON is no record."""
+    """The same, but None for a value that is nested too deep or is no JSON."""
     try:
         return read_line(data)
     except NotJson:
@@ -68,7 +69,9 @@ def _last_base64(members: list[Member], name: str, *, nullable: bool) -> bytes |
 
 
 def _headers(members: list[Member]) -> tuple[tuple[str, bytes], ...]:
-    """Each must have its types; whether a header has one value is asked of those that count."""
+    """Return the headers of the last `headers` member. All such members must have the right types; only the last
+    one's headers must have exactly one value each.
+    """
     said = [each.value for each in members if each.name == "headers"]
     for each in said:
         _demand_types(each)

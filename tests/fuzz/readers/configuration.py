@@ -1,4 +1,4 @@
-"""Target `configuration`: any file is a configuration or refused by name, and what `check` prints of one is the same one."""
+"""Target `configuration`: any file is a valid configuration or refused by name, and the output of `check` is the same one."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ _FILE = Path(_directory.name) / "service.conf"
 
 
 def check(data: bytes) -> None:
-    """The bytes are the file. One that includes others is left alone: it could include anything.
+    """Check the bytes as a configuration file. A file that includes others is skipped, because it could include any file.
 
     * It is loaded or refused with a `ConfigurationError`; each problem names a key, a section or the file and is one line.
     * What `check` prints of a configuration loads again, with the same values.
@@ -79,7 +79,7 @@ def _check_json(data: bytes) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Without what HOCON has beyond JSON: names that are paths or come twice, and endless numbers."""
+    """Return whether the text uses only JSON: no names that are paths or come twice, and no endless numbers."""
     if isinstance(value, Object):
         names = [name for name, _ in value.pairs]
         is_plain = len(set(names)) == len(names) and all(name.replace("-", "").isalnum() and name.isascii() for name in names)
@@ -96,7 +96,9 @@ def _flat(value: Any, path: str) -> list[tuple[str, Plain]]:
 
 
 def seeds() -> list[bytes]:
-    """The shipped file, every key as it is by default, the same as JSON, and all that HOCON has. In pieces: pyhocon is slow."""
+    """Yield the shipped file, every key with its default, the same as JSON, and all features of HOCON; in pieces,
+    because pyhocon is slow.
+    """
     defaults = [each for each in _DEFAULTS.effective if each.path in SCHEMA.keys]
     pieces = [defaults[at : at + 8] for at in range(0, len(defaults), 8)]
     printed = ["\n".join(map(str, piece)).encode() for piece in pieces]

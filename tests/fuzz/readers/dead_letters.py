@@ -1,4 +1,4 @@
-"""Target `dead-letters`: whatever stands in the output directory, looking at dead letters and requeueing them harms nothing."""
+"""Target `dead-letters`: listing and requeueing dead letters does no harm, whatever the output directory contains."""
 
 from contextlib import closing
 from pathlib import Path
@@ -34,7 +34,7 @@ _OUT, _IN = Path(_root.name) / "out", Path(_root.name) / "in"
 
 
 def check(data: bytes) -> None:
-    """The dead letters' file, and separated from it that of the actions.
+    """Check the bytes as the file of dead letters and, behind a separator, the file of actions.
 
     * Every line is a dead letter or passed over; an actions' file with a line that is none is refused by name.
     * What can be requeued is requeued once: its record stands in the input as it was, but for the mark, and everything that
@@ -100,7 +100,7 @@ def _check_input(wanted: dict[str, StoredDeadLetter], numbers: list[str]) -> Non
 
 
 def seeds() -> list[bytes]:
-    """Dead letters as the service writes them, alone and with actions on them."""
+    """Yield dead letters as the service writes them, alone and with actions on them."""
     partition = Partition("IPF", 0)
     records = [Record(Origin(partition, at), line, b"\xff" if at % 3 else None) for at, line in enumerate(simulated_lines()[:12])]
     records.append(Record(Origin(partition, 99), b"x" * 100, headers=(("a", b"1"),), cut=Cut(10**7, "ab" * 32)))

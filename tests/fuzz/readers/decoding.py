@@ -1,4 +1,4 @@
-"""Target `decoding`: any record is an envelope or a refusal, and which of them is what an independent reading says."""
+"""Target `decoding`: any record is an envelope or refused, as an independent reader says."""
 
 from random import Random
 
@@ -30,7 +30,7 @@ TOKENS = (
 
 
 def check(data: bytes) -> None:
-    """The first byte chooses the strategy's need and the headers, the rest is the value.
+    """Check the bytes: the first one chooses the strategy's need and the headers, the rest is the value.
 
     * Nothing is raised, and the same bytes give the same answer.
     * It is refused exactly if the independent reading finds a reason, and with one of those it finds.
@@ -53,7 +53,7 @@ def check(data: bytes) -> None:
 
 
 def check_refusal(error: str) -> None:
-    """What it says fits a line of a log and says what to do."""
+    """Check that the refusal fits a log line and says what to do."""
     assert error.isprintable(), error
     assert len(error) < 400, error
     assert "; " in error or error == "", error
@@ -84,7 +84,7 @@ def _check_bodies(ours: list[tuple[str, bytes]], read: tuple[tuple[str, object],
 
 
 def seeds() -> list[bytes]:
-    """The values of a simulation's lines, envelopes and garbage, under each choice of the first byte."""
+    """Yield the values of a simulation's lines, envelopes and garbage, with each choice of the first byte."""
     rng = Random(1)
     values = [read.value for line in simulated_lines() if isinstance(read := decode_line(line), Line)]
     return [bytes([rng.randrange(2 * len(HEADERS))]) + value for value in values]

@@ -1,4 +1,4 @@
-"""Target `file-lines`: any line is a record or a defect, as an independent reading says, and what is written comes back."""
+"""Target `file-lines`: any line is a record or a defect, as an independent reader says, and written lines are read again."""
 
 import json
 
@@ -22,7 +22,7 @@ TOKENS = (
 
 
 def check(data: bytes) -> None:
-    """The bytes are a line, and a record's key, header and value too.
+    """Check the bytes as a line, and as the key, header and value of a record.
 
     * Nothing is raised; it is a record exactly if the independent reading finds one, and then the same one.
     * A defect says why on one line.
@@ -58,7 +58,7 @@ def _length(line: Line) -> int:
 
 
 def _anything(data: bytes) -> Line:
-    """A record whose every part may be anything, as a producer on Kafka could send it."""
+    """Return a record each of whose parts may be anything, as a producer on Kafka could send it."""
     first, second, third = (len(data) * share // 8 for share in (1, 2, 3))
     name = data[first:second].decode("utf-8", "replace")
     headers = (("schema-version", data[second:third]), (name, data[:first]), (name, b"2"))
@@ -66,7 +66,7 @@ def _anything(data: bytes) -> Line:
 
 
 def seeds() -> list[bytes]:
-    """A simulation's lines, and one for each way to write a key, a header and a value."""
+    """Yield a simulation's lines, and one for each way to write a key, a header and a value."""
     ways = [
         b'{"key-base64":"/w==","headers":[{"name":"a","value":"1"},{"name":"a","value-base64":"/w=="}],"value-base64":"/wA="}',
         b'{"key":"uow-1","headers":{"schema-version":"2","x":"y"},"value":"<a>\\u00fc\\n</a>"}',

@@ -1,4 +1,4 @@
-"""Target `notification-settings`: any file is a table of rows or refused with its line, its value and the remedy."""
+"""Target `notification-settings`: any file is a table of rows, or refused with its line, its value and the remedy."""
 
 import csv
 from io import StringIO
@@ -41,7 +41,7 @@ _FILE = Path(_directory.name) / "settings.csv"
 
 
 def check(data: bytes) -> None:
-    """The bytes are the file.
+    """Check the bytes as a settings file.
 
     * It is read or refused with a `ConfigurationError` of one printable line that names the file and says what to do.
     * Every row has a flow, an event and codes of the ISO sets, and lines of 1 to 105 characters that XML allows; a narrative
@@ -93,7 +93,7 @@ def _said(row: NotificationSetting) -> tuple[str, ...]:
 
 
 def _letters(text: str) -> str:
-    """All but the white space, which may become a break between two lines."""
+    """Return the text without white space, which may become a line break."""
     return "".join(text.split())
 
 
@@ -108,7 +108,7 @@ def _written(settings: NotificationSettings) -> str:
 
 
 def seeds() -> list[bytes]:
-    """The shipped file, and one with quotes, comments of odd lengths and line breaks."""
+    """Yield the shipped file, and one with quotes, comments of odd lengths and line breaks."""
     header = ",".join(COLUMNS).encode()
     rows = (
         b'\r\n"F, 1","E ""x""",RJCT,MS03,"one, two\r\nthree '

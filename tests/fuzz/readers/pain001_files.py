@@ -1,4 +1,4 @@
-"""Target `pain001-files`: any file is payments, which the decoder takes, or refused by name."""
+"""Target `pain001-files`: any file holds payments that the decoder accepts, or is refused by name."""
 
 from fuzz.independent.json import Object, read_json
 
@@ -21,7 +21,7 @@ TOKENS = (
 
 
 def check(data: bytes) -> None:
-    """The bytes are the file.
+    """Check the bytes as a pain.001 file.
 
     * It is refused with a `Pain001Refused` that names it on one line, or there is at least one payment in it.
     * Each part of a payment is a JSON object that the decoder would take, with a group header in the first.
@@ -46,7 +46,7 @@ def _check_refusal(text: str) -> None:
 
 
 def seeds() -> list[bytes]:
-    """Our samples, and a small one."""
+    """Yield our samples, and a small file."""
     small = b"""<?xml version="1.0"?><Document xmlns="urn:iso:std:iso:20022:tech:xsd:pain.001.001.09"><CstmrCdtTrfInitn>
         <GrpHdr><MsgId>M</MsgId></GrpHdr><PmtInf><PmtInfId>P</PmtInfId><CdtTrfTxInf><Amt><InstdAmt Ccy="EUR">1.50</InstdAmt></Amt>
         </CdtTrfTxInf></PmtInf></CstmrCdtTrfInitn></Document>"""

@@ -1,4 +1,4 @@
-"""Target `payment-parts`: of a part of a pain.001 that is read at once comes what comes of it read child by child."""
+"""Target `payment-parts`: a part of a pain.001 gives the same result whether it is read at once or child by child."""
 
 from random import Random
 
@@ -17,7 +17,7 @@ _READERS = (MESSAGE, INSTRUCTION, TRANSACTION)
 
 
 def check(data: bytes) -> None:
-    """The first byte chooses the part, the rest is its body.
+    """Check the bytes: the first one chooses the part, the rest is its body.
 
     * What the decoder lets through can be read; anything else is read or refused with a `PermanentError`, and nothing else.
     * What is valid as it stands says the same whichever way it is read.
@@ -38,7 +38,7 @@ def check(data: bytes) -> None:
 
 
 def _is_let_through(body: bytes) -> bool:
-    """Whether the decoder would make a payment's data of it."""
+    """Return whether the decoder would accept the body as payment data."""
     try:
         read_json(body)
         read_body(body)
@@ -48,7 +48,7 @@ def _is_let_through(body: bytes) -> bool:
 
 
 def seeds() -> list[bytes]:
-    """Each part of each payment."""
+    """Yield each part of each payment."""
     rng = Random(1)
     bodies = {body: number for payment in of_payments() for number, body in enumerate(payment.split(b"\n")[:3])}
     return [bytes([number + 3 * rng.randrange(85)]) + body for body, number in bodies.items()]

@@ -22,7 +22,7 @@ _BEGINNING = ArchivedMarker(Path(_directory.name) / "partition-0.jsonl", Unsynce
 
 
 def check(data: bytes) -> None:
-    """The bytes are the metadata of a Kafka offset, of a position, what is done beyond it, and a file `partition-N.archived`.
+    """Check the bytes as a Kafka offset's metadata, a position's metadata, done offsets, and a file `partition-N.archived`.
 
     * Each is read, or no metadata of ours (None), or refused by name; an offset or a count is never negative.
     * What was read and is written again is the same text; what is written is read as it was.
@@ -59,7 +59,7 @@ def _check_metadata(text: str) -> None:
 
 
 def _anything_done(data: bytes) -> DoneOffsets:
-    """What is done lies behind gaps as long as the bytes say."""
+    """Return done offsets behind gaps whose lengths come from the bytes."""
     undone, at = [], POSITION
     for gap, length in zip(data[::2], data[1::2], strict=False):
         start = at + gap * gap + (1 if undone else 0)

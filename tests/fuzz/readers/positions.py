@@ -1,4 +1,4 @@
-"""Target `positions`: any `positions.json`, and any metadata in it, is read or known to be damaged."""
+"""Target `positions`: any `positions.json`, and any metadata in it, is read or reported as damaged."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ _path = Path(_directory.name) / "positions.json"
 
 
 def check(data: bytes) -> None:
-    """The bytes are the file.
+    """Check the bytes as the file.
 
     * It is read, or damaged (None), or refused by a `TransportRefused` that names the file: only if it says another format.
     * What was read is what JSON says, no number of it is negative, and written it reads the same.
@@ -63,12 +63,12 @@ def _check_round_trip(positions: Positions) -> None:
 
 
 def _lenient(data: bytes) -> Any:
-    """Whatever stands beside what is ours may be in any encoding and of any size."""
+    """Read leniently: fields beside ours may have any encoding and any size."""
     return json.loads(data.decode("utf-8", "replace"), parse_int=lambda text: int(text[:4_000]))
 
 
 def _is_empty_one(data: bytes) -> bool:
-    """Whether it is plainly one of ours."""
+    """Return whether this is the service's file without any position."""
     try:
         return bool(read_json(data) == {"format": Number("1"), "lengths": {}, "partitions": []})
     except NotJson:
@@ -76,7 +76,7 @@ def _is_empty_one(data: bytes) -> bool:
 
 
 def seeds() -> list[bytes]:
-    """As the service writes them: none, one, and several partitions with what has left beyond their positions."""
+    """Yield files as the service writes them: without, with one and with several partitions, and with output beyond positions."""
     metadata = Metadata("0123456789abcdef", 17, 4_711).encode()
     one = {Partition("IPF_PROCESSING_DATA", 0): Position(1_234, metadata, frozenset({5, 6, 7, 99}))}
     more = one | {Partition("a-b", 12): Position(0, "", frozenset())}

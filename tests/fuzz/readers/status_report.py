@@ -1,4 +1,4 @@
-"""Target `status-report`: whatever payment data an envelope brings, its notification is a valid pain.002."""
+"""Target `status-report`: any accepted payment data gives a notification that is a valid pain.002."""
 
 import json
 import warnings
@@ -38,7 +38,7 @@ _handlers = [make_handler(HandlerSettings(name), NotificationSettings(_rows)) fo
 
 
 def check(data: bytes) -> None:
-    """Four lines: the three bodies of a pain.001, and the reason code of the event.
+    """Check four lines: the three bodies of a pain.001, and the reason code of the event.
 
     * What the decoder accepts can be handled: nothing is raised.
     * The report, rendered as XML, is valid against the XSD (left out where the XSD is not there).
@@ -95,7 +95,7 @@ def _check_produced(produced: bytes, report: bytes, held: PaymentData) -> None:
 
 
 def _texts(value: Any) -> set[str]:
-    """Every text in it as a report may say it, and every number by its literal."""
+    """Return the texts in the value that a report may contain, and the literals of all numbers."""
     if isinstance(value, Object | list):
         return {text for item in (value.values() if isinstance(value, Object) else value) for text in _texts(item)}
     if isinstance(value, Number):
@@ -111,14 +111,14 @@ def _find_schema() -> Any:
     if not XSD.is_file():
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # What xmlschema warns about on import is its own affair.
+        warnings.simplefilter("ignore")  # Warnings of xmlschema's own import do not matter here.
         import xmlschema
 
     return xmlschema.XMLSchema10(XSD)
 
 
 def mutate(rng: Random, data: bytes, others: list[bytes], tokens: tuple[bytes, ...]) -> bytes:
-    """Mostly changes to the JSON of a body; blind ones else."""
+    """Mostly change the JSON of a body, otherwise blindly."""
     lines = data.split(b"\n")
     at = rng.randrange(len(lines))
     try:
@@ -144,7 +144,7 @@ _SCALARS = (
 
 
 def seeds() -> list[bytes]:
-    """Our samples' payments, and one that uses most of the schema."""
+    """Yield our samples' payments, and one that uses most of the schema."""
     payments = [(each.initiation, each.instruction, each.transaction) for file in OUR_SAMPLES for each in read_payments(file)]
     rich = [json.dumps(part).encode() for part in EXAMPLE]
     return [b"\n".join((*bodies, reason)) for bodies in (*payments, rich, rich) for reason in (b"AC04", b"NARR", b"own & odd")]

@@ -1,4 +1,4 @@
-"""Target `stored-unit`: whatever the storage gives back is a unit that goes on, or is refused by name."""
+"""Target `stored-unit`: anything that the storage returns is a unit that continues, or is refused by name."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from resequencer.working_copy import WITHOUT_END
 from storage.port import Snapshot, StashEntry, StorageRefused
 
 SEPARATOR = b"\xc1\xc1"
-"""No byte of MessagePack is this one."""
+"""The only byte that MessagePack never uses."""
 
 STRATEGIES = ("SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001")
 TOKENS = (
@@ -29,7 +29,7 @@ _strategies = [make_strategy(StrategySettings(name, (), ())) for name in STRATEG
 
 
 def check(data: bytes) -> None:
-    """The first byte chooses the strategy; then the state, the payment data and the stash's entries, separated.
+    """Check the bytes: the first one chooses the strategy; the rest is state, payment data and stash entries, separated.
 
     * It is restored, or refused with a `StorageRefused` (damaged) or a `ConfigurationError` (another strategy's) that names
       the unit.
@@ -69,7 +69,7 @@ def _take_turns(unit: Unit, codec: UnitCodec) -> None:
 
 
 def seeds() -> list[bytes]:
-    """Units as they are after each step of a short run, under each strategy: one has its head under retry, some were cut off."""
+    """Yield units after each step of a short run, for each strategy: one has its head under retry, and some were cut off."""
     return [bytes([number]) + seed for number, name in enumerate(STRATEGIES) for seed in _run_of(name)]
 
 

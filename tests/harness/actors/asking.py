@@ -26,7 +26,7 @@ FAR = {P0: 10**12, P1: 10**12}
 
 
 class Asked:
-    """Polls by hand: `poll` is Prepare, load, Decide, and keeping what was decided."""
+    """A guardian whose polls a test makes: `poll` is Prepare, load, Decide, and storing the decisions."""
 
     def __init__(
         self,

@@ -36,18 +36,18 @@ _BLANK = (b"", b"\r")
 _decode = EnvelopeDecoder(DecodingSettings(needs_sequence=True, max_value_bytes=MAX_BYTES)).decode
 
 Place = tuple[int, int]
-"""Where a line begins: partition and byte."""
+"""The place where a line begins: partition and byte."""
 
 
 class Letter(NamedTuple):
-    """A dead letter: its record as it came, and why."""
+    """A dead letter: its record as it came, and the reason."""
 
     record: Line
     reason: Reason
 
 
 class Accounting:
-    """Goes once through input and output of a service that has ended, and fails at the first record that is not as it must be."""
+    """Reads the input and output of a service that has ended, once, and fails at the first record with a wrong fate."""
 
     def __init__(self, in_directory: Path, out_directory: Path) -> None:
         self._in_directory = in_directory
@@ -72,11 +72,11 @@ class Accounting:
         assert not notified, f"notifications of no record: {list(notified)[:3]}"
 
     def _account(self, place: Place, line: bytes, letter: Letter | None) -> tuple[str, int]:
-        """Its fate, and how many notifications it makes."""
+        """Check the fate of a record; return it, and the number of its notifications."""
         try:
             record = read_line(line)
         except TooDeep:
-            # Whether it is a record depends on how deep the stack is, and an envelope it is not.
+            # Whether this is a record depends on the depth of the stack; it is no envelope in either case.
             assert letter is not None, (place, line)
             assert letter.record.value == line or letter.record.value in line, (place, line)
             return letter.reason, 0
@@ -111,7 +111,7 @@ class Accounting:
 
 
 def _lines(directory: Path) -> Iterator[tuple[Place, bytes]]:
-    """Every record's line without its newline. A file must end with one."""
+    """Yield the line of each record without its newline. A file must end with a newline."""
     for file in sorted(directory.glob("partition-*.jsonl")):
         partition, offset = int(file.stem.rpartition("-")[2]), 0
         with file.open("rb") as lines:
@@ -123,7 +123,7 @@ def _lines(directory: Path) -> Iterator[tuple[Place, bytes]]:
 
 
 def _index_letters(file: Path) -> dict[Place, int]:
-    """Where in the file the dead letter of each record is; there may be one."""
+    """Return the place of each record's dead letter in the file; a record has at most one."""
     found: dict[Place, int] = {}
     offset = 0
     with file.open("rb") as lines:

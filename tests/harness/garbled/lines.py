@@ -1,4 +1,4 @@
-"""Lines of a payment flow, most of them damaged in some way: input that must not stop a worker."""
+"""Lines of a payment flow, most of them damaged: input that must not stop a worker."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ _NEIGHBOURS = 200
 
 
 def garbled_lines(seed: int, directory: Path) -> Iterator[tuple[int, bytes]]:
-    """Partitions and lines with their newline, without end; the same for the same seed. `directory` is used meanwhile.
+    """Yield partitions and lines with their newline, without end; the same for the same seed. `directory` is for temporary files.
 
-    Two fifths are left as the simulator writes them: out of order, doubled, contradicted, some of them garbage of its kinds.
-    Of the others half are spoilt with a meaning (types, ids, numbers, names that come twice), half are changed blindly,
-    which may make none or several lines of one.
+    Two fifths are as the simulator writes them: out of order, doubled, contradicted, and some garbage. Half of the others get
+    meaningful changes (types, ids, numbers, repeated names). The rest are changed blindly, which may make no line or several
+    lines of one.
     """
     rng = Random(seed)
     neighbours: deque[bytes] = deque([b"{}"], maxlen=_NEIGHBOURS)
@@ -41,7 +41,7 @@ def garbled_lines(seed: int, directory: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _simulated(seed: int, directory: Path) -> Iterator[tuple[int, bytes]]:
-    """One simulation after the other, each of units of its own, and each several times under other names: that is quicker."""
+    """Yield the lines of one simulation after the other. Each is used several times under other unit names, which is faster."""
     for number in count():
         of_this_one = seed * 100_000 + number
         plan = Plan(
@@ -57,7 +57,7 @@ def _simulated(seed: int, directory: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _read(directory: Path) -> Iterator[tuple[int, bytes]]:
-    """The partitions' lines side by side."""
+    """Yield the partitions' lines in turns."""
     files = [file.open("rb") for file in sorted(directory.iterdir())]
     waiting = dict(enumerate(files))
     while waiting:

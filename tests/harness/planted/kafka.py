@@ -91,7 +91,7 @@ def positions_read_while_undecided(patch: Patch) -> None:
 
 
 def no_second_look_after_a_new_generation(patch: Patch) -> None:
-    """Another worker may have owned a partition in between that is still, or again, assigned to this one."""
+    """Another worker may have owned, in between, a partition that is still or again assigned to this one."""
     _do_not_look_again(patch)
 
 

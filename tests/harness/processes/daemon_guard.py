@@ -14,7 +14,7 @@ from daemon.supervision.run_lock import find_holder
 
 
 def end_with_this_process(run_directory: Path) -> None:
-    """Kill every daemon that is left when this process has ended, in whatever way it ended."""
+    """Make sure that this daemon is killed when this process ends, in whatever way it ends."""
     guard = _guard()
     assert guard.stdin is not None
     guard.stdin.write(f"{run_directory.absolute()}\n".encode())
@@ -24,14 +24,20 @@ def end_with_this_process(run_directory: Path) -> None:
 @cache
 def _guard() -> "subprocess.Popen[bytes]":
     """Start the guard. It reads from a pipe that the kernel closes with this process. No signal of the terminal reaches it."""
-    command = [sys.executable, "-P", __file__]  # Beside this file lies a directory of the name of a package that it needs.
+    command = [
+        sys.executable,
+        "-P",
+        __file__,
+    ]  # The directory of this file contains one with the name of a package that it needs.
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     atexit.register(guard.communicate)
     return guard
 
 
 def keep_watch(lines: Iterable[str]) -> None:
-    """They end with the process that writes them. A supervisor and its workers are one process group."""
+    """Read directories until the writing process ends, then kill their daemons. A supervisor and its workers are
+    one process group.
+    """
     for directory in {Path(line.removesuffix("\n")) for line in lines}:
         holder = find_holder(directory)
         if holder is not None and holder.isdecimal():

@@ -53,7 +53,7 @@ class Daemon:
         wait_until(lambda: self.report is not None and is_so(self.report), what)
 
     def wait_for_another_worker(self, than: int | None) -> int:
-        """Until it is ready; before it began its supervisor has said that it was not."""
+        """Wait until another worker is ready; before it began, its supervisor reported that the service was not ready."""
 
         def find() -> int | None:
             worker = self.worker

@@ -20,7 +20,7 @@ from status.report import State, StatusReport
 
 FLOW = "PaymentInitiationFlow"
 EVENTS = ("PaymentReceived", "PaymentValidated", "PaymentAccepted", "SettlementStarted", "PaymentSettled", "PaymentCompleted")
-"""By sequence, from 1; each has a row in the shipped settings."""
+"""Event names by sequence, from 1; each has a row in the shipped settings."""
 
 NOTIFICATION = "payment-status-notification"
 RESEQUENCER = f"{NOTIFICATION}.resequencer"
@@ -28,7 +28,7 @@ INGRESS = "ipf.processing-data.ingress"
 
 
 def envelope_line(unit: str, sequence: int, **objects: Any) -> bytes:
-    """A line, without its newline, that makes one notification."""
+    """Return a line, without its newline, that makes one notification."""
     event = {"eventName": EVENTS[sequence - 1], "processFlowName": FLOW}
     process = {"uniqueId": f"{unit}#{sequence}", "objectType": "PROCESS_FLOW_EVENT", "object": event}
     value = wire(unit, FLOW, sequence, f"{unit}#{sequence}", processObjects=[process], **objects)
@@ -124,7 +124,7 @@ class OperatedService:
         assert self.process is not None
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
-    # What is asked of it
+    # Questions and commands
 
     def verb(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """Run another command with the same configuration, and wait for its end."""
@@ -166,7 +166,7 @@ class OperatedService:
 
         return self.wait_for_report(is_idle, "everything is read and nothing waits")
 
-    # What goes in and what comes out
+    # Input and output
 
     def append(self, *lines: bytes, partition: int = 0) -> None:
         self.in_directory.mkdir(parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ class OperatedService:
             file.writelines(line + b"\n" for line in lines)
 
     def tell(self, unit: str, *sequences: int) -> None:
-        """Envelopes of a unit in this order of arrival."""
+        """Append envelopes of a unit, in this order of arrival."""
         self.append(*(envelope_line(unit, sequence) for sequence in sequences))
 
     def notifications(self) -> list[dict[str, Any]]:

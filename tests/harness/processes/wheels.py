@@ -25,7 +25,7 @@ def project_files() -> list[PurePosixPath]:
 
 
 def packages_of(files: Collection[PurePosixPath]) -> set[str]:
-    """The top-level packages of the service."""
+    """Return the top-level packages of the service."""
     return {each.parts[0] for each in files if each.parts[1:] == ("__init__.py",)} - NOT_PACKAGED
 
 
@@ -43,8 +43,8 @@ def copy_project(to: Path) -> None:
 
 
 def let_in(directory: Path, ignore_file: Path) -> list[PurePosixPath]:
-    """What of a directory a container is built of by a `.dockerignore`: of the patterns that match a file or a folder of it, the
-    last one counts.
+    """Return the files of a directory that a `.dockerignore` lets into the build context. Of the patterns that
+    match a file or a folder of it, the last one counts.
     """
     lines = ignore_file.read_text(encoding="utf-8").splitlines()
     patterns = [line for line in lines if line and not line.startswith("#")]

@@ -45,7 +45,7 @@ class AuditedService:
         self.live_with(_let_be, **plan)
 
     def live_with(self, trouble: Callable[[Service], object], **plan: Any) -> None:
-        """The same with `trouble` after the first cycle, before the late envelopes come, and at the end."""
+        """The same, with `trouble` called after the first cycle, before the late envelopes come, and at the end."""
         self._trouble = trouble
         service = self.service
         service.start()
@@ -105,7 +105,7 @@ class AuditedService:
 
 
 def timing_of(told: list[Told]) -> Timing:
-    """As the job gathers it, as the job does."""
+    """Gather the timing as the job does."""
     lengths: dict[int, int] = {}
     for each in told:
         if each.kind == ARRIVAL and each.partition is not None and each.offset is not None:

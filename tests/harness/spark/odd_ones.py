@@ -1,4 +1,4 @@
-"""A handler such as a user may write."""
+"""A handler as a user may write it."""
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope

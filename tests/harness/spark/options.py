@@ -14,7 +14,7 @@ SHIPPED = Path(__file__).parents[3] / "conf" / "lookups.conf"
 
 
 def fast_sources(directory: Path, more: str = "") -> Path:
-    """Written there: the shipped sources of lookups, on such a Spark."""
+    """Write the shipped sources of lookups for such a Spark, and return the file."""
     options = "\n".join(f'"{name}" = "{value}"' for name, value in FAST.items())
     path = directory / "fast.conf"
     path.write_text(f'include "{SHIPPED}"\n{more}\nspark.options {{\n{options}\n}}\n')

@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 
 def write_elsewhere(writer: "DataFrameWriter", url: str, **options: Any) -> None:
-    """In the place of `DataFrameWriter.parquet`: one of the files is not here."""
+    """Stands in for `DataFrameWriter.parquet`; one of the written files is missing here."""
     writer.format("parquet").save(url, **options)
     next(Path(urlsplit(url).path).rglob("*.parquet")).unlink()

@@ -34,7 +34,7 @@ def without_retention(work: Workload) -> Workload:
 
 
 def _count(phases: Sequence[Phase]) -> int:
-    """How many bring something."""
+    """Return how many phases have lines."""
     return sum(1 for each in phases if each.lines)
 
 
