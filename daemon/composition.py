@@ -49,6 +49,7 @@ from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.infinispan.storage import InfinispanStorage
 from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage
+from storage.view_port import StorageView
 
 _IDLE_BYTES = 512 * 1024 * 1024
 """With storage none: the memory in bytes for idle units; units with stashed envelopes come on top of it."""
@@ -214,6 +215,12 @@ def _make_storage(configuration: Configuration) -> Storage:
         cache = InfinispanRest(infinispan_server(configuration))
         return InfinispanStorage(infinispan_layout(configuration), cache, _random_token)
     return NoneStorage(NoneSettings(_IDLE_BYTES), _random_token)
+
+
+def make_storage_view(configuration: Configuration) -> StorageView | None:
+    """A view of the configured storage, None with storage `none`. Nothing is connected yet."""
+    del configuration
+    return None
 
 
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:

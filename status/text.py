@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from domain.printable import counted
 from guardian.metrics import CycleTimes
 from status.report import PartitionStatus, State, StatusReport, UntakenPartition
+from status.served import ServedStatus
 from status.service_report import NOT_RUNNING, STALE, ServiceReport
 
 
@@ -33,6 +34,12 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
         for each in whole.oldest_waits
     )
     yield from (f"note: {each}" for each in whole.notes)
+
+
+def served_lines(served: ServedStatus) -> Iterator[str]:
+    """Where something is served by HTTP, or why it is not."""
+    yield from (f"{name}: {url}" for name, url in served.http.items())
+    yield from (f"note: {each}" for each in served.http_notes)
 
 
 def _said(state: str, report: StatusReport) -> str:

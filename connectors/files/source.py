@@ -116,16 +116,7 @@ class FileSource:
         return present
 
     def _list(self) -> tuple[set[int], frozenset[str]]:
-        directory = self._settings.in_directory
-        numbers, ignored = set(), set()
-        with translated(directory):
-            for entry in _entries(directory):
-                match = _NAME.fullmatch(entry.name)
-                if match and entry.is_file():
-                    numbers.add(int(match[1]))
-                elif not _BESIDE.fullmatch(entry.name):
-                    ignored.add(entry.name)
-        return numbers, frozenset(ignored)
+        return _listed(self._settings.in_directory)
 
     def _get(self, number: int) -> PartitionFile:
         partition = Partition(self._settings.topic, number)
@@ -135,6 +126,28 @@ class FileSource:
 
     def _path(self, number: int) -> Path:
         return self._settings.in_directory / f"partition-{number}.jsonl"
+
+
+def partition_numbers(directory: Path) -> list[int]:
+    """Return the numbers of the partition files in a directory, ascending; none if there is no such directory.
+
+    Raises:
+        TransportUnavailable: The directory cannot be read.
+    """
+    return sorted(_listed(directory)[0])
+
+
+def _listed(directory: Path) -> tuple[set[int], frozenset[str]]:
+    """The numbers of the partition files, and the names of files that are something else."""
+    numbers, ignored = set(), set()
+    with translated(directory):
+        for entry in _entries(directory):
+            match = _NAME.fullmatch(entry.name)
+            if match and entry.is_file():
+                numbers.add(int(match[1]))
+            elif not _BESIDE.fullmatch(entry.name):
+                ignored.add(entry.name)
+    return numbers, frozenset(ignored)
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:

@@ -12,6 +12,7 @@ from daemon.composition import refuse_unusable
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Sections
+from daemon.console.workers import THREADS
 from daemon.exit_code import ExitCode
 from daemon.supervision.in_flight_memory import InFlightMemory
 from daemon.supervision.lifeline import Lifeline
@@ -62,6 +63,7 @@ def run(arguments: Namespace) -> int:
         )
     configure_logs(configuration.logging)
     faulthandler.enable()  # If native code crashes, the stack is in the log.
+    faulthandler.register(THREADS, all_threads=True)
     if lifeline is None:
         acquire_locks(configuration)
     _log.info("starting with %s; run directory %s", configuration.file, configuration.notification.run_directory)

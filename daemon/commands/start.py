@@ -14,17 +14,21 @@ from daemon.commands.command import told_again
 from daemon.commands.preflight import look_around
 from daemon.composition import refuse_unusable
 from daemon.configuration.configuration import Configuration, load
+from daemon.console.served import find_served
 from daemon.exit_code import ExitCode
 from daemon.supervision.run_lock import NAME as LOCK
 from daemon.supervision.run_lock import UNKNOWN, AlreadyRunning, find_holder
+from daemon.supervision.running_service import find_service
 from daemon.supervision.service_log import NAME
 from daemon.system_clock import SystemClock
 from status.report import State
 from status.service_report import find_reports, service_report
+from status.text import served_lines
 
 _START_SECONDS = 60
 _STOP_SECONDS = 40
 _LOOK_SECONDS = 0.1
+_CONSOLE_SECONDS = 10
 _LAST_WORDS = 5
 
 
@@ -109,12 +113,26 @@ def _wait_until_ready(supervisor: subprocess.Popen[bytes], configuration: Config
             report = service_report(found, SystemClock().now(), is_running=True)
         if report is not None and report.state == State.READY:
             sys.stdout.write(f"ready: process {supervisor.pid}, log {log}\n")
+            _tell_console(configuration)
             return ExitCode.DONE
     state = report.state if report is not None else State.STARTING
     why = report and (report.whole.reason or report.whole.last_exit)
     reason = f": {why}" if why else ""
     sys.stderr.write(f"resequencer: not ready within {_START_SECONDS} s, it keeps trying: {state}{reason}; log {log}\n")
     return ExitCode.NOT_SO
+
+
+def _tell_console(configuration: Configuration) -> None:
+    """Print the console's address, or why there is none. It starts beside the workers, and may need a little longer."""
+    if not configuration.http.is_enabled:
+        return
+    run_directory = configuration.notification.run_directory
+    for _ in _looks(_CONSOLE_SECONDS):
+        served = find_served(run_directory, find_service(run_directory, SystemClock().now()))
+        if served.http or served.http_notes:
+            sys.stdout.write("".join(f"{line}\n" for line in served_lines(served)))
+            return
+    sys.stdout.write("console: not there yet; `status` tells its address\n")
 
 
 def _failed(code: int, log: Path) -> ExitCode:

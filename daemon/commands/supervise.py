@@ -12,6 +12,7 @@ import msgspec
 from daemon.commands.command import told_again
 from daemon.composition import refuse_unusable
 from daemon.configuration.configuration import Configuration, load
+from daemon.console.process import ConsoleProcess
 from daemon.supervision.exits import Exits
 from daemon.supervision.locks import acquire_locks
 from daemon.supervision.run_lock import AlreadyRunning
@@ -36,7 +37,8 @@ def supervise(arguments: Namespace) -> int:
     locks = _acquire_patiently(configuration)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log = ServiceLog(configuration.notification.run_directory, configuration.logging)
-    return Supervisor(_slots(arguments, configuration, locks, log)).run()
+    console = _console(arguments, configuration, log) if configuration.http.is_enabled else None
+    return Supervisor(_slots(arguments, configuration, locks, log), console=console).run()
 
 
 def supervise_in_sight(arguments: Namespace, configuration: Configuration, is_told: Callable[[], bool]) -> int:
@@ -57,6 +59,11 @@ def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[i
     exits = [Exits(StatusFile(run_directory, slot), msgspec.structs.replace(ours, slot=slot), clock) for slot in range(count)]
     suspects, limit_ms = Suspects(run_directory), configuration.resequencer.handling_limit_ms
     return [WorkerSlot(command, locks, log, each, Watchdog(suspects, limit_ms)) for each in exits]
+
+
+def _console(arguments: Namespace, configuration: Configuration, log: ServiceLog) -> ConsoleProcess:
+    command = [sys.executable, "-m", "daemon", "console", *told_again(arguments)]
+    return ConsoleProcess(command, log, configuration.notification.run_directory)
 
 
 def _acquire_patiently(configuration: Configuration) -> list[int]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from types import FrameType
 
+from daemon.console.process import ConsoleProcess
 from daemon.exit_code import ExitCode
 from daemon.supervision.worker_slot import WorkerSlot
 
@@ -21,13 +22,14 @@ class Supervisor:
     """Supervises the slots of one service, all in one thread.
 
     A slot whose worker cannot be kept alive ends the whole service: the others drain. With `starts_again` false others start it
-    again: it ends like its worker, unless that died of an envelope.
+    again: it ends like its worker, unless that died of an envelope. The `console` runs beside the workers until they have ended.
     """
 
-    def __init__(self, slots: Sequence[WorkerSlot], *, starts_again: bool = True) -> None:
+    def __init__(self, slots: Sequence[WorkerSlot], *, starts_again: bool = True, console: ConsoleProcess | None = None) -> None:
         assert slots
         self._slots = slots
         self._starts_again = starts_again
+        self._console = console
         self._woken, self._waking = os.pipe()
         self._times_told = 0
         self._last_signal = 0
@@ -50,6 +52,8 @@ class Supervisor:
             self._look()
             self._obey()
             self._reap()
+        if self._console is not None:
+            self._console.stop()
         signal.alarm(0)
         # All workers have ended: a further signal must not change the exit code.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,19 +97,25 @@ class Supervisor:
         for slot in self._slots:
             if slot.starts_at is not None and slot.starts_at <= monotonic():
                 slot.start()
+        if self._console is not None and not self._is_draining:
+            self._console.start_if_due()
 
     def _listen(self) -> None:
         """Wait until a worker writes or ends, a signal comes, or the next start or look is due."""
         due = [slot.starts_at - monotonic() for slot in self._slots if slot.starts_at is not None]
         due += [slot.look_seconds for slot in self._slots if slot.look_seconds is not None]
+        if self._console is not None and self._console.starts_at is not None and not self._is_draining:
+            due.append(self._console.starts_at - monotonic())
         with selectors.DefaultSelector() as selector:
             selector.register(self._woken, selectors.EVENT_READ)
+            if self._console is not None and self._console.said is not None:
+                selector.register(self._console.said, selectors.EVENT_READ, self._console)
             for slot in self._slots:
                 if slot.said is not None:
                     selector.register(slot.said, selectors.EVENT_READ, slot)
             ready = selector.select(max(0.0, min(due)) if due else None)
         for key, _ in ready:
-            if isinstance(key.data, WorkerSlot):
+            if key.data is not None:
                 key.data.listen()
             else:
                 os.read(self._woken, 4_096)
@@ -119,6 +129,8 @@ class Supervisor:
             code = slot.find_end()
             if code is not None:
                 self._note_end(slot, code)
+        if self._console is not None:
+            self._console.reap()
 
     def _note_end(self, slot: WorkerSlot, code: int) -> None:
         if self._is_draining:

@@ -3,7 +3,7 @@
 import os
 import pwd
 
-from connectors.dead_letters.port import AskedFor, DeadLetterStore, Signature
+from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature
 from connectors.files.settings import FileSettings
 from daemon.commands.dead_letters.files import FileDeadLetterStore
 from daemon.configuration.configuration import Configuration
@@ -11,19 +11,6 @@ from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.sections import TransportType
 from daemon.system_clock import SystemClock
 from domain.clock import instant_text
-
-
-def open_store(configuration: Configuration, asked_for: AskedFor) -> DeadLetterStore:
-    """Open the store of dead letters, on files or on a topic; nothing is written."""
-    ingress, notification = configuration.ingress, configuration.notification
-    if notification.transport is TransportType.FILE:
-        output = notification.output_directory
-        return FileDeadLetterStore(FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes), sign)
-    from connectors.kafka.dead_letters import (
-        KafkaDeadLetterStore,  # Imported here: Kafka's client takes a third of a second to import.
-    )
-
-    return KafkaDeadLetterStore(kafka_settings(configuration), asked_for, sign)
 
 
 def sign() -> Signature:
@@ -34,3 +21,16 @@ def sign() -> Signature:
     except KeyError:
         name = f"user {user}"
     return Signature(name, instant_text(SystemClock().now()))
+
+
+def open_store(configuration: Configuration, asked_for: AskedFor, sign: Sign = sign) -> DeadLetterStore:
+    """Open the store of dead letters; nothing is written. `sign` tells who acts, by default the user of this process."""
+    ingress, notification = configuration.ingress, configuration.notification
+    if notification.transport is TransportType.FILE:
+        output = notification.output_directory
+        return FileDeadLetterStore(FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes), sign)
+    from connectors.kafka.dead_letters import (
+        KafkaDeadLetterStore,  # Imported here: Kafka's client takes a third of a second to import.
+    )
+
+    return KafkaDeadLetterStore(kafka_settings(configuration), asked_for, sign)

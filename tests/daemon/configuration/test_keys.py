@@ -33,7 +33,7 @@ DESCRIBING = {
 }
 """Modules that read all fields of any section: their reads do not count as a use."""
 NOT_USED_YET = {each for each in SCHEMA.keys if ".http." in each}
-"""Until the console uses them."""
+"""Until the console uses all of them."""
 
 
 class Toy(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ def unread(schema, reads):
 
 
 def test_every_key_is_read_by_something_beside_what_loads_it():
-    assert unread(SCHEMA, TypedReads(sources(), DESCRIBING)) == NOT_USED_YET
+    assert unread(SCHEMA, TypedReads(sources(), DESCRIBING)) <= NOT_USED_YET
 
 
 DECLARED = """

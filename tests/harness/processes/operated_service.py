@@ -24,6 +24,9 @@ EVENTS = ("PaymentReceived", "PaymentValidated", "PaymentAccepted", "SettlementS
 
 NOTIFICATION = "payment-status-notification"
 RESEQUENCER = f"{NOTIFICATION}.resequencer"
+_WITHOUT_CONSOLE = f"{NOTIFICATION}.http.enabled=false"
+"""A process less for each service; tests of the console set a key of `http`."""
+
 INGRESS = "ipf.processing-data.ingress"
 
 
@@ -46,7 +49,8 @@ class OperatedService:
     ) -> None:
         self.directory = directory
         self.environment = environment
-        self.arguments = [*(("--config", config) if config else ()), *(("--set", *overrides) if overrides else ())]
+        http = () if any(f"{NOTIFICATION}.http." in each for each in overrides) else (_WITHOUT_CONSOLE,)
+        self.arguments = [*(("--config", config) if config else ()), "--set", *http, *overrides]
         self.run_directory = directory / "run" / (Path(config).stem if config else "application")
         self.in_directory = self.run_directory / "in"
         self.out_directory = self.run_directory / "out"

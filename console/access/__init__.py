@@ -1,0 +1,1 @@
+"""Who may use the console: logins, roles, and the log of what people looked at and changed."""

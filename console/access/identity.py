@@ -1,0 +1,49 @@
+"""Who makes a request, and what this person or program may do."""
+
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from starlette.requests import HTTPConnection
+
+
+class Role(StrEnum):
+    """What a user may do. `operator` may all that `viewer` may."""
+
+    VIEWER = "viewer"
+    """See everything except payment data."""
+    OPERATOR = "operator"
+    """Change something: requeue, discard or edit dead letters, restart a worker, give orders."""
+    PAYMENTS = "payments"
+    """See payment data."""
+
+
+class Identity(NamedTuple):
+    """`sends_by_itself` is set if the browser adds the login to any request, also to one that another site made it send."""
+
+    name: str
+    roles: frozenset[Role]
+    sends_by_itself: bool
+
+    def may(self, role: Role) -> bool:
+        return role in self.roles or (role is Role.VIEWER and Role.OPERATOR in self.roles)
+
+
+class Authenticator(Protocol):
+    """Finds out who makes a request. `challenge` is the answer's `WWW-Authenticate` for a request without a login."""
+
+    @property
+    def challenge(self) -> str | None: ...
+
+    def find_identity(self, connection: HTTPConnection) -> Identity | None:
+        """Return who makes the request, None if it has no valid login. May be called from several threads."""
+        ...
+
+
+class NoLogin:
+    """`auth = none`: each request comes from this machine, and may do everything."""
+
+    challenge = None
+
+    def find_identity(self, connection: HTTPConnection) -> Identity | None:
+        del connection
+        return Identity("local", frozenset(Role), sends_by_itself=True)

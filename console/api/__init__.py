@@ -1,0 +1,1 @@
+"""The API: JSON under `/api/v1`, described by `openapi.json`."""

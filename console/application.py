@@ -1,0 +1,31 @@
+"""The application: all routes of the console, behind the access layer."""
+
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from console.access.identity import Authenticator
+from console.access.layer import AccessLayer
+from console.context import Console
+from console.events import event_routes
+from console.pages.errors import error_handlers
+from console.pages.overview import overview_routes
+
+STATIC = Path(__file__).parent / "static"
+
+
+def routes_of(console: Console) -> list[Route]:
+    """Return every route, each with the role that it needs (`console.access.roles`)."""
+    return [*overview_routes(console), *event_routes(console)]
+
+
+def make_application(console: Console, authenticator: Authenticator) -> Starlette:
+    """Make the application; nothing is read before the first request."""
+    return Starlette(
+        routes=[*routes_of(console), Mount("/static", StaticFiles(directory=STATIC), name="static")],
+        middleware=[Middleware(AccessLayer, authenticator=authenticator)],
+        exception_handlers=error_handlers(console),
+    )

@@ -1,0 +1,55 @@
+"""What all pages and routes share."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.templating import Jinja2Templates
+
+from console.access.identity import Identity
+from console.settings import HttpSettings
+from console.sources import Sources
+from console.templating import make_templates
+from storage.view_port import StorageView
+
+
+class Console:
+    """One console. Requests are handled in several threads; a view is used by one of them at a time."""
+
+    def __init__(self, settings: HttpSettings, sources: Sources) -> None:
+        self.settings = settings
+        self.sources = sources
+        self._templates: Jinja2Templates = make_templates(sources.clock)
+        self._view: StorageView | None = None
+        self._view_lock = Lock()
+
+    def page(self, request: Request, template: str, status: int = 200, **shown: Any) -> Response:
+        """Render a page for the person who asks."""
+        shown |= {"identity": identity_of(request), "console": self, "now": self.sources.clock.now()}
+        return self._templates.TemplateResponse(request, template, shown, status_code=status)
+
+    @contextmanager
+    def viewing(self) -> Iterator[StorageView | None]:
+        """The storage's view, for one thread at a time; None with storage `none`."""
+        if self.sources.open_view is None:
+            yield None
+            return
+        with self._view_lock:
+            if self._view is None:
+                self._view = self.sources.open_view()
+            yield self._view
+
+    def close(self) -> None:
+        with self._view_lock:
+            if self._view is not None:
+                self._view.close()
+                self._view = None
+
+
+def identity_of(request: Request) -> Identity:
+    """Who makes this request, as the access layer found out."""
+    identity: Identity = request.state.identity
+    return identity

@@ -1,0 +1,1 @@
+"""The pages that operators see: HTML that works without script."""

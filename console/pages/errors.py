@@ -1,0 +1,41 @@
+"""Pages that say what went wrong. None shows a stack trace; the log has it."""
+
+import logging
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from console.context import Console
+from domain.errors import ResequencerError
+from domain.printable import printable
+
+_log = logging.getLogger("resequencer.console")
+
+
+def error_handlers(console: Console) -> Mapping[Any, Callable[[Request, Exception], Response]]:
+    """Return the handlers of the application, by exception."""
+
+    def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return _answer(console, request, error.status_code, error.detail)
+
+    def unavailable(request: Request, error: Exception) -> Response:
+        return _answer(console, request, HTTPStatus.SERVICE_UNAVAILABLE, printable(str(error)))
+
+    def unexpected(request: Request, error: Exception) -> Response:
+        _log.error("a request for %s failed", printable(request.url.path), exc_info=error)
+        return _answer(console, request, HTTPStatus.INTERNAL_SERVER_ERROR, "the console failed; its log says why")
+
+    return {HTTPException: refused, ResequencerError: unavailable, Exception: unexpected}
+
+
+def _answer(console: Console, request: Request, status: int, detail: str) -> Response:
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": detail}, status)
+    if not hasattr(request.state, "identity"):
+        return PlainTextResponse(f"{detail}\n", status)
+    return console.page(request, "error.html", status, title=HTTPStatus(status).phrase, detail=detail)

@@ -1,0 +1,69 @@
+"""Serves the applications until it is told to stop: the console at one address, the metrics at another."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from console.settings import HttpTls
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_CONNECTIONS = 200
+_DRAIN_SECONDS = 2
+
+
+class Endpoint(NamedTuple):
+    """An application and the socket that listens for it; with `tls` it speaks https."""
+
+    application: ASGIApp
+    bound: socket.socket
+    tls: HttpTls | None = None
+
+
+def serve(endpoints: Sequence[Endpoint], lifeline: int | None = None) -> None:
+    """Serve until SIGTERM or SIGINT, or until the other end of the pipe `lifeline` is closed."""
+    asyncio.run(_serve(endpoints, lifeline))
+
+
+async def _serve(endpoints: Sequence[Endpoint], lifeline: int | None) -> None:
+    servers = [_Server(_config(each)) for each in endpoints]
+
+    def stop() -> None:
+        for each in servers:
+            each.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop)
+    if lifeline is not None:
+        loop.add_reader(lifeline, stop)
+    await asyncio.gather(*(server.serve([each.bound]) for server, each in zip(servers, endpoints, strict=True)))
+
+
+def _config(endpoint: Endpoint) -> uvicorn.Config:
+    certificate, key = (endpoint.tls.certificate_file, endpoint.tls.key_file) if endpoint.tls else (None, None)
+    return uvicorn.Config(
+        endpoint.application,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=_DRAIN_SECONDS,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Several servers share the signals of one process, so no server takes them for itself."""
+        yield

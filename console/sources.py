@@ -1,0 +1,43 @@
+"""What the console reads and what it may ask for, as the daemon's composition provides it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
+from domain.clock import Clock
+from domain.record import Partition
+from resequencer.unit_codec import UnitCodec
+from status.service_report import ServiceReport
+from storage.view_port import StorageView
+
+
+class WorkerControl(Protocol):
+    """What an operator may ask of the workers of this machine's service."""
+
+    def restart(self, slot: int) -> bool:
+        """Let the worker in the slot drain and be started again. Return whether there is such a worker."""
+        ...
+
+    def dump_threads(self, slot: int) -> str | None:
+        """Return what the threads of the worker in the slot do now; None if there is no such worker, or it does not answer."""
+        ...
+
+
+class Sources(NamedTuple):
+    """`find_report` returns the report of the service of this run directory, None if there is none.
+
+    `open_view` is None with storage `none`. A view and a dead-letter store are used by one thread and closed by their user.
+    `find_partitions` returns the partitions of the input, as far as they can be known now.
+    `facts` are lines about the configuration for people: names and texts.
+    """
+
+    find_report: Callable[[], ServiceReport | None]
+    open_view: Callable[[], StorageView] | None
+    find_partitions: Callable[[], Sequence[Partition]]
+    open_dead_letters: Callable[[AskedFor, Sign], DeadLetterStore]
+    codec: UnitCodec
+    workers: WorkerControl
+    clock: Clock
+    run_directory: Path
+    facts: tuple[tuple[str, str], ...] = ()

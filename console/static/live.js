@@ -1,0 +1,24 @@
+// Keeps an open page fresh: when the service has something new, the page fetches itself and replaces its main part.
+"use strict";
+(() => {
+  if (!("EventSource" in window) || document.querySelector("[data-still]")) return;
+  const isBusy = () => {
+    const at = document.activeElement;
+    const selected = window.getSelection();
+    return document.hidden || (at && at.closest("main") && at.matches("input, textarea, select")) || (selected && !selected.isCollapsed);
+  };
+  const refresh = async () => {
+    if (isBusy()) return;
+    const answer = await fetch(location.href, { headers: { "X-Refresh": "1" } });
+    if (!answer.ok || isBusy()) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const open = new Set([...document.querySelectorAll("main details[open]")].map((each) => each.id));
+    const focused = document.activeElement && document.activeElement.id;
+    for (const each of fresh.querySelectorAll("main details")) if (open.has(each.id)) each.open = true;
+    document.querySelector("main").replaceChildren(...fresh.querySelector("main").childNodes);
+    document.querySelector("[data-as-of]").textContent = fresh.querySelector("[data-as-of]").textContent;
+    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  };
+  const events = new EventSource("/events");
+  events.addEventListener("changed", refresh);
+})();

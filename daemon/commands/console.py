@@ -1,0 +1,78 @@
+"""`resequencer console`: what operators see by HTTP; `start` and `supervise` run it beside the workers."""
+
+import logging
+import os
+import sys
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from contextlib import closing
+from importlib.util import find_spec
+
+from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
+from daemon.configuration.configuration import Configuration
+from daemon.exit_code import ExitCode
+from daemon.supervision.log_format import configure_logs
+from domain.errors import ConfigurationError
+from status.served import Served, console_file
+
+_log = logging.getLogger("resequencer.console")
+_LIBRARIES = ("starlette", "uvicorn", "jinja2", "multipart", "prometheus_client")
+_NICE = 10
+
+
+class LibrariesMissing(ConfigurationError):
+    """The extra `console` is not installed."""
+
+    def __init__(self, missing: str) -> None:
+        super().__init__("resequencer[console]", f"is not installed ({missing} is missing): pip install 'resequencer[console]'")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the subcommands, and what only a supervisor uses."""
+    parser.add_argument("--lifeline", type=int, help=SUPPRESS)
+    add_subcommands(
+        parser,
+        Subcommand("serve", "serve the console in the foreground until SIGTERM; the same as without a subcommand"),
+        is_required=False,
+    )
+
+
+def console(arguments: Namespace) -> ExitCode:
+    """Serve until SIGTERM or SIGINT, or until the supervisor that started this process is gone."""
+    configuration = load_for(arguments)
+    missing = next((each for each in _LIBRARIES if find_spec(each) is None), None)
+    if missing is not None:
+        raise LibrariesMissing(missing)
+    configure_logs(configuration.logging)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    os.nice(_NICE)  # The workers come first.
+    _serve(configuration, arguments.lifeline)
+    return ExitCode.DONE
+
+
+def _serve(configuration: Configuration, lifeline: int | None) -> None:
+    from console.application import make_application  # Here, for these libraries take half a second to import.
+    from console.context import Console
+    from console.listening import listen, url_of
+    from console.server import Endpoint, serve
+    from daemon.console.access import make_authenticator
+    from daemon.console.sources import console_sources
+
+    settings = configuration.http
+    bound = listen(settings)
+    url = url_of(bound, "https" if settings.tls.certificate_file else "http")
+    urls = {"console": url}
+    endpoints = []
+    with closing(Console(settings, console_sources(configuration))) as made:
+        endpoints.append(Endpoint(make_application(made, make_authenticator(settings)), bound, settings.tls))
+        file = console_file(configuration.notification.run_directory)
+        supervisor = os.getpid() if lifeline is None else os.getppid()
+        file.write(Served(supervisor, os.getpid(), urls))
+        _log.info("the console is at %s", url)
+        if lifeline is None:
+            sys.stdout.write(f"console: {url}\n")
+            sys.stdout.flush()
+        try:
+            serve(endpoints, lifeline)
+        finally:
+            if lifeline is None:
+                file.remove()

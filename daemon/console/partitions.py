@@ -1,0 +1,50 @@
+"""The partitions of the input, for programs that hold none of them."""
+
+from collections.abc import Sequence
+from threading import Lock
+
+from connectors.files.source import partition_numbers
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.sections import TransportType
+from daemon.system_clock import SystemClock
+from domain.clock import Instant
+from domain.record import Partition
+
+_FRESH_MS = 30_000
+"""Partitions are added rarely, and asking for them takes a request to the brokers."""
+
+
+class InputPartitions:
+    """Remembers for a while what it found. May be used from several threads."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._clock = SystemClock()
+        self._lock = Lock()
+        self._found: tuple[Partition, ...] = ()
+        self._found_at: Instant | None = None
+
+    def find(self) -> Sequence[Partition]:
+        """Return the partitions of the input, by number.
+
+        Raises:
+            TransportUnavailable: The brokers do not answer, and no earlier answer is known.
+        """
+        with self._lock:
+            now = self._clock.now()
+            if self._found_at is None or not 0 <= now - self._found_at < _FRESH_MS:
+                self._found, self._found_at = self._look(), now
+            return self._found
+
+    def _look(self) -> tuple[Partition, ...]:
+        ingress = self._configuration.ingress
+        if ingress.transport is TransportType.FILE:
+            return tuple(Partition(ingress.topic, number) for number in partition_numbers(ingress.file_directory))
+        from connectors.kafka.offsets import LogReader  # Here, for its client takes a third of a second to import.
+
+        log = LogReader(kafka_settings(self._configuration))
+        try:
+            return tuple(log.partitions(ingress.topic))
+        finally:
+            log.close()

@@ -1,0 +1,128 @@
+"""The console's process beside the workers, as its supervisor keeps it: its end never ends or drains a worker."""
+
+import logging
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+
+from daemon.exit_code import ExitCode
+from daemon.supervision.service_log import ServiceLog
+from status.served import Served, console_file
+
+_log = logging.getLogger("resequencer.supervisor")
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 60.0
+_STEADY_SECONDS = 60.0
+"""A console that ran for so long ended for a new reason: it is started again soon."""
+_READ_BYTES = 65_536
+_FINAL = (ExitCode.USAGE, ExitCode.CONFIGURATION_REFUSED)
+
+
+class ConsoleProcess:
+    """Starts the console, keeps its output in the service's log, and starts it again when it ends. No method waits.
+
+    `command` starts it after `--lifeline` with a descriptor is appended. The console ends when the supervisor
+    closes the other end or dies.
+    """
+
+    def __init__(self, command: Sequence[str], log: ServiceLog, run_directory: Path) -> None:
+        self._command = command
+        self._service_log = log
+        self._file = console_file(run_directory)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline: int | None = None
+        self._said: int | None = None
+        self._begun = b""
+        self._last_line = ""
+        self._started_at = 0.0
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
+        self.starts_at: float | None = monotonic()
+        self._file.remove()
+
+    @property
+    def said(self) -> int | None:
+        """The descriptor with its output, None while there is none."""
+        return self._said
+
+    def start_if_due(self) -> None:
+        if self.starts_at is None or self.starts_at > monotonic():
+            return
+        theirs, self._lifeline = os.pipe()
+        self._said, speaking = os.pipe()
+        os.set_blocking(self._said, False)
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked before.
+                [*self._command, "--lifeline", str(theirs)],
+                stdin=subprocess.DEVNULL,
+                stdout=speaking,
+                stderr=speaking,
+                pass_fds=(theirs,),
+            )
+        finally:
+            os.close(theirs)
+            os.close(speaking)
+        self.starts_at, self._started_at = None, monotonic()
+
+    def listen(self) -> None:
+        """Put what it has said into the log."""
+        if self._said is None:
+            return
+        try:
+            said = os.read(self._said, _READ_BYTES)
+        except BlockingIOError:
+            return
+        *lines, self._begun = (self._begun + said).split(b"\n")
+        for line in [*lines, *([self._begun] if not said and self._begun else [])]:
+            self._last_line = line.decode("utf-8", "replace")
+            self._service_log.write(line)
+        if not said:
+            self._close_output()
+
+    def reap(self) -> None:
+        """Note its end, if it has ended, and when it is due again."""
+        code = None if self._process is None else self._process.poll()
+        if code is None:
+            return
+        self.listen()
+        self._close_output()
+        self._cut()
+        self._process = None
+        if monotonic() - self._started_at > _STEADY_SECONDS:
+            self._pause_seconds = _FIRST_PAUSE_SECONDS
+        self._note_end(code)
+        self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+    def stop(self) -> None:
+        """Let it end, and start no other one."""
+        self.starts_at = None
+        self._cut()
+        if self._process is not None:
+            try:
+                self._process.wait(_FIRST_PAUSE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        self._close_output()
+        self._file.remove()
+
+    def _note_end(self, code: int) -> None:
+        why = self._last_line.removeprefix("resequencer: ") or f"it ended with {code}"
+        self._file.write(Served(os.getpid(), os.getpid(), problem=why))
+        if code in _FINAL:
+            _log.warning("the console does not run: %s", why)
+            return
+        _log.warning("the console ended with %d; next start in %.0f s; the service goes on", code, self._pause_seconds)
+        self.starts_at = monotonic() + self._pause_seconds
+
+    def _close_output(self) -> None:
+        if self._said is not None:
+            os.close(self._said)
+        self._said, self._begun = None, b""
+
+    def _cut(self) -> None:
+        lifeline, self._lifeline = self._lifeline, None
+        if lifeline is not None:
+            os.close(lifeline)

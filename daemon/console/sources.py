@@ -1,0 +1,78 @@
+"""From a configuration to what the console reads."""
+
+from collections.abc import Callable
+
+from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
+from console.sources import Sources
+from daemon.commands.dead_letters.stores import open_store
+from daemon.composition import make_storage_view, make_strategy_of
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.sections import TransportType
+from daemon.console.partitions import InputPartitions
+from daemon.console.workers import LocalWorkers
+from daemon.supervision.running_service import find_service
+from daemon.system_clock import SystemClock
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from resequencer.unit_codec import UnitCodec
+from status.service_report import ServiceReport
+from storage.view_port import StorageView
+
+
+def console_sources(configuration: Configuration) -> Sources:
+    """Nothing is connected or read yet."""
+    strategy, clock = make_strategy_of(configuration), SystemClock()
+    decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
+    return Sources(
+        find_report=_find_report_of(configuration),
+        open_view=_open_view_of(configuration),
+        find_partitions=InputPartitions(configuration).find,
+        open_dead_letters=_dead_letters_of(configuration),
+        codec=UnitCodec(strategy, decoder.decode),
+        workers=LocalWorkers(configuration),
+        clock=clock,
+        run_directory=configuration.notification.run_directory,
+        facts=_facts(configuration),
+    )
+
+
+def _find_report_of(configuration: Configuration) -> Callable[[], ServiceReport | None]:
+    run_directory, clock = configuration.notification.run_directory, SystemClock()
+
+    def find_report() -> ServiceReport | None:
+        return find_service(run_directory, clock.now()).report
+
+    return find_report
+
+
+def _open_view_of(configuration: Configuration) -> Callable[[], StorageView] | None:
+    if make_storage_view(configuration) is None:
+        return None
+
+    def open_view() -> StorageView:
+        view = make_storage_view(configuration)
+        assert view is not None
+        return view
+
+    return open_view
+
+
+def _dead_letters_of(configuration: Configuration) -> Callable[[AskedFor, Sign], DeadLetterStore]:
+    def open_dead_letters(asked_for: AskedFor, sign: Sign) -> DeadLetterStore:
+        return open_store(configuration, asked_for, sign)
+
+    return open_dead_letters
+
+
+def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:
+    ingress, notification, resequencer = configuration.ingress, configuration.notification, configuration.resequencer
+    is_kafka = ingress.transport is TransportType.KAFKA
+    group = next((str(value) for name, value in ingress.kafka_clients if name == "group.id"), "")
+    return (
+        ("Configuration", str(configuration.file)),
+        ("Run directory", str(notification.run_directory)),
+        ("Input", f"topic {ingress.topic}" if is_kafka else f"files in {ingress.file_directory}"),
+        ("Output", f"topic {notification.topic}" if is_kafka else f"files in {notification.output_directory}"),
+        *((("Consumer group", group),) if is_kafka else ()),
+        ("Storage", resequencer.storage_type.value),
+        ("Strategy", resequencer.strategy),
+    )

@@ -1,0 +1,81 @@
+"""What the console may ask of the workers of this machine's service."""
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+from daemon.configuration.configuration import Configuration
+from daemon.supervision.run_lock import find_holder
+from daemon.supervision.service_log import NAME
+from status.service_report import find_reports
+
+_ANSWER_SECONDS = 3
+_LOOK_SECONDS = 0.05
+_MOST_BYTES = 256 * 1024
+THREADS = signal.SIGUSR1
+"""A worker that gets this signal prints the stacks of its threads."""
+
+
+class LocalWorkers:
+    """Finds workers by their reports, and makes sure that each is a child of the running supervisor."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._run_directory = configuration.notification.run_directory
+
+    def restart(self, slot: int) -> bool:
+        return self._signal(slot, signal.SIGTERM) is not None
+
+    def dump_threads(self, slot: int) -> str | None:
+        """Return what the service's log gains after the signal. Lines of other workers may stand between those of the dump."""
+        log = self._run_directory / NAME
+        before = _size(log)
+        if self._signal(slot, THREADS) is None:
+            return None
+        until = monotonic() + _ANSWER_SECONDS
+        gained = ""
+        while monotonic() < until:
+            sleep(_LOOK_SECONDS)
+            fresh = _read(log, before)
+            if fresh and fresh == gained:
+                return fresh
+            gained = fresh
+        return gained or None
+
+    def _signal(self, slot: int, number: signal.Signals) -> int | None:
+        """Send the signal and return the worker's process id; None if there is no such worker."""
+        holder = find_holder(self._run_directory)
+        report = next((each for each in find_reports(self._run_directory) if each.slot == slot), None)
+        if holder is None or report is None or report.worker_process_id is None or str(report.process_id) != holder:
+            return None
+        worker = report.worker_process_id
+        if worker == report.process_id or _parent_of(worker) != report.process_id:
+            return None
+        with suppress(ProcessLookupError):
+            os.kill(worker, number)
+            return worker
+        return None
+
+
+def _parent_of(process: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _size(log: Path) -> int:
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def _read(log: Path, since: int) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(since)
+            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
