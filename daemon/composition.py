@@ -77,7 +77,7 @@ def compose(
 ) -> Parts:
     """Make the worker of a slot. It reads only the settings or the lookups, and creates and takes over nothing yet.
 
-    What it gives to a handler, or to a user's own strategy, stands in `in_flight` meanwhile.
+    Envelopes are in `in_flight` while the handler or a user's own strategy has them.
 
     Raises:
         ConfigurationError: Something named in the configuration cannot be used.
@@ -120,7 +120,7 @@ def refuse_unusable(configuration: Configuration) -> tuple[str, ...]:
     Returns sentences about what can be used, but should be changed.
 
     Raises:
-        ConfigurationRefused: With all of it that cannot be used.
+        ConfigurationRefused: Lists everything that cannot be used.
     """
     problems: list[ConfigurationError] = []
     remarks: list[str] = []

@@ -18,9 +18,8 @@ _SPARE_BYTES = 1_024
 class StatusFile:
     """`status.json` in the run directory, `status-K.json` for slot K after the first; replaced whole.
 
-    A full disk must not stop the service, nor keep it from saying so.
-    The file is padded to whole blocks with some to spare, and then written over where it lies. Where that fails too it is
-    said once.
+    A full disk must neither stop the service nor its report. So the file is padded to whole blocks, with some to spare, and can
+    be overwritten in place. If that fails too, it is logged once.
     """
 
     def __init__(self, run_directory: Path, slot: int = 0) -> None:

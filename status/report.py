@@ -35,10 +35,10 @@ class UnitWait(msgspec.Struct, frozen=True):
 
 
 class PartitionStatus(msgspec.Struct, frozen=True):
-    """How far a partition was read and acknowledged, and what has not left yet. `held_by` is the offset that holds it back.
+    """How far a partition was read and acknowledged, and its output that is not sent. `held_by` is the offset that holds it back.
 
-    `slot` holds it. `lag` is how far its log went on beyond `read_to` when it was last polled: offsets on Kafka, bytes on files.
-    What a transaction still holds back is part of it.
+    `slot` owns it. `lag` is how far its log went beyond `read_to` at the last poll: offsets on Kafka, bytes on files. Records of
+    an open transaction are part of it.
     """
 
     partition: str

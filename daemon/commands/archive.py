@@ -31,7 +31,7 @@ def archive(arguments: Namespace) -> ExitCode:
 
     Raises:
         ArchivingUnderWay: Another `archive` command is running.
-        TransportUnavailable: No room, or a disk fails. All that was printed is moved; the same call again continues.
+        TransportUnavailable: No room, or a disk fails. Everything printed is moved; the same call again continues.
     """
     configuration = load(arguments.config, arguments.overrides)
     unsupported = configuration.only_with_files("archive")

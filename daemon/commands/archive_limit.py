@@ -28,8 +28,8 @@ class Limit(NamedTuple):
 class ArchiveLimit:
     """Finds limits from the storage and the transport's files; the service may be running. `pause` sleeps for milliseconds.
 
-    A storage that is lost may be healed by reading the input again. So what waits in it must still be there: only what was
-    handled, and whose notifications are in the output for good, is done with.
+    A lost storage is healed by reading the input again, so everything that waits in it must stay in the input. A record may be
+    archived if it was handled and its notifications are durable in the output.
     """
 
     def __init__(self, configuration: Configuration, pause: Callable[[int], None]) -> None:

@@ -42,7 +42,7 @@ def archive_topics(arguments: Namespace) -> ExitCode:
 
     Raises:
         ConfigurationError: The transport is not Kafka, or Spark or its connector is not installed.
-        TransientError: Brokers or file system are away; with --continuous the command waits for them instead.
+        TransientError: Brokers or file system are unavailable; with --continuous the command waits for them instead.
         ResequencerError: Another process does the same, or a person must act.
     """
     configuration = load(arguments.config, arguments.overrides)

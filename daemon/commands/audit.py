@@ -45,8 +45,8 @@ def audit(arguments: Namespace) -> ExitCode:
 
     Raises:
         ConfigurationError: Something named cannot be used, or Spark or its connector is not installed.
-        NotJudged: What is there is not enough to judge by, or Spark failed.
-        TransientError: Brokers or file system are away.
+        NotJudged: The records are not enough for a judgement, or Spark failed.
+        TransientError: Brokers or file system are unavailable.
     """
     configuration = load(arguments.config, arguments.overrides)
     if arguments.archive and configuration.ingress.transport is TransportType.FILE:

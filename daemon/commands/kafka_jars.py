@@ -9,7 +9,7 @@ def with_kafka(options: dict[str, str]) -> dict[str, str]:
     """Return the session's options with the jars of the Kafka connector. Maven downloads them at the first use.
 
     Raises:
-        ConfigurationError: They are not there and cannot be had.
+        ConfigurationError: The jars are missing and cannot be downloaded.
     """
     try:
         found = sorted(map(str, get_jars("spark-kafka").glob("*.jar")))

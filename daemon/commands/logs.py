@@ -64,7 +64,7 @@ def _show_as_json(lines: Iterable[str]) -> None:
     """Print one object per line, whatever the format of the log. Output of libraries that is no log line is the `message` of an
     object.
 
-    The lines of a stack, which are set in, are the `exception` of the entry before them.
+    The indented lines of a stack are the `exception` of the entry before them.
     """
     entry: dict[str, object] = {}
     for line in lines:

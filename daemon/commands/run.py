@@ -47,8 +47,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the service until SIGTERM or SIGINT. The first signal drains and ends with 0, a second one ends at once.
 
-    The supervisor runs here; where it has one worker only, it ends like that, unless that died of a record. A worker is another
-    process, of the same verb, with a lifeline: its locks are its supervisor's, and it drains when the lifeline is cut.
+    This process is the supervisor. If it has one worker, it ends with the worker's exit code, unless an envelope ended the
+    worker. A worker is another process of the same command with a lifeline. The supervisor holds the locks for it, and the worker
+    drains when the lifeline is cut.
     """
     lifeline = None if arguments.lifeline is None else Lifeline(arguments.lifeline)
     stop = StopSignal(lifeline)

@@ -35,7 +35,8 @@ _LAST_WORDS = 5
 def start(arguments: Namespace) -> ExitCode:
     """Start the service; return when it is ready (0) or has failed, with the reason on stderr.
 
-    What a person has to mend is told before anything is started, all of it. What is only away is waited for, for a minute.
+    Problems that a person must fix are all reported before anything is started. An unavailable server is waited for, for a
+    minute.
     """
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)

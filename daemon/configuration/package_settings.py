@@ -12,7 +12,7 @@ def settings_from(settings: type[_Settings], section: msgspec.Struct, **computed
     used.
 
     Raises:
-        AttributeError: A field is neither.
+        AttributeError: A field is neither in the section nor computed.
     """
     names = (name for name in settings.__struct_fields__ if name not in computed)
     return settings(**{name: getattr(section, name) for name in names}, **computed)

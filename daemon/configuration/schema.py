@@ -50,7 +50,7 @@ class Schema:
         """Return the full path of the key or section of this field.
 
         Raises:
-            LookupError: There is no such section, or no such field in it, or it is made of no key.
+            LookupError: There is no such section or field, or the field is made of no key.
         """
         found = next((each.path for each in self.sections[section] if each.name == name), None)
         if found is None:

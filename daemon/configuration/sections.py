@@ -1,7 +1,7 @@
 """The sections of a configuration: each field describes the key that it is made of. Durations are in ms, sizes in bytes.
 
-Where the settings of a package are a section, or the greater part of one, they describe its keys themselves. Then they stand here
-as they are, or with what others are told of the same section added.
+If the settings of a package are a section or most of one, the package describes the keys. Such settings are used here unchanged,
+or with further keys of the same section added.
 """
 
 from enum import StrEnum
@@ -71,7 +71,7 @@ class Notifications(msgspec.Struct, frozen=True):
     """`target_type` is report, report-xml, produced-report or `package.module:callable`; `handler` None is the service's own
     handler.
 
-    With `rotate_bytes` None outputs are never rotated, with `notifications_kept` None none of them is ever deleted.
+    `rotate_bytes` None: outputs are never rotated. `notifications_kept` None: rotated notifications are never deleted.
     """
 
     run_directory: Annotated[Path, Key(FilePath("run/<name of the configuration file>"))]

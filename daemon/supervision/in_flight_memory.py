@@ -25,7 +25,7 @@ _UNIT = 512
 class InFlightEnvelope(msgspec.Struct, frozen=True):
     """An envelope that a worker passed to a handler or to a user's code, in its `call`-th call.
 
-    `identity` is of its id and its content: another record may have the same position once a topic was made anew.
+    `identity` identifies id and content: another record may have the same position after a topic was recreated.
     """
 
     call: int
@@ -52,7 +52,7 @@ class InFlightMemory:
     """Memory shared by a worker and its supervisor. It is no file: a full disk would end the worker, and the envelope would be
     blamed.
 
-    It is made by the supervisor, and passed on by its descriptor; without one it is this process's own.
+    The supervisor makes it and passes its descriptor on. Without a descriptor the memory is this process's own.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:

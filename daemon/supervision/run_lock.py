@@ -35,9 +35,9 @@ class DirectoryUnusable(ResequencerError):
 
 
 class RunLock:
-    """Held from `acquire` until the process ends or `release`. The file carries the holder's process id, for people.
+    """Held from `acquire` until the process ends or `release`. The file has the holder's process id, for people.
 
-    It is on a directory, or with `file` on one file in it only.
+    The lock is on a directory, or with `file` on one file in it.
     """
 
     def __init__(self, directory: Path, file: str | None = None) -> None:

@@ -14,10 +14,10 @@ _OLDER_FILES = 5
 
 
 class ServiceLog:
-    """`service.log` in the run directory, with `service.log.1` … `.5` behind it: the workers' lines as they come, and our own.
+    """`service.log` in the run directory, with `service.log.1` … `.5`: the workers' lines unchanged, and those of the supervisor.
 
-    It is renamed when it is full, which `tail -F` follows. What finds no room is lost: a log may not stop a service.
-    Without a run directory it is stderr, for a service in the foreground.
+    A full file is renamed, which `tail -F` follows. Lines for which the disk has no room are lost, because a log must not stop a
+    service. Without a run directory the log is stderr, for a service in the foreground.
     """
 
     def __init__(self, run_directory: Path | None, settings: Logging) -> None:

@@ -21,8 +21,9 @@ _FINAL = (ExitCode.USAGE, ExitCode.CONFIGURATION_REFUSED)
 class Supervisor:
     """Supervises the slots of one service, all in one thread.
 
-    A slot whose worker cannot be kept alive ends the whole service: the others drain. With `starts_again` false others start it
-    again: it ends like its worker, unless that died of an envelope. The `console` runs beside the workers until they have ended.
+    If the worker of a slot cannot be kept alive, the whole service ends, and the other workers drain. With `starts_again` false
+    another program restarts the service, so the supervisor ends with its worker, unless an envelope ended the worker. The
+    `console` runs beside the workers until they have ended.
     """
 
     def __init__(self, slots: Sequence[WorkerSlot], *, starts_again: bool = True, console: ConsoleProcess | None = None) -> None:

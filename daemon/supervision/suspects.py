@@ -48,7 +48,7 @@ class Suspect(msgspec.Struct, frozen=True):
 class Suspects:
     """The files in `suspects/` of the run directory. The supervisor counts exits; workers read the files and delete them.
 
-    A full disk is said, and does not end the service.
+    A full disk is logged, and does not end the service.
     """
 
     def __init__(self, run_directory: Path) -> None:

@@ -85,7 +85,7 @@ def make_enriched_handler(configuration: Configuration, make: Make, load: Callab
     """Make the handler with the current release. If none was published and none is required, it uses the table that `load` reads.
 
     Raises:
-        ConfigurationError: There is none and there has to be, it is damaged, or the table is refused.
+        ConfigurationError: A release is required and there is none, it is damaged, or the table is refused.
     """
     lookups = configuration.lookups
     directory = LookupsDirectory(lookups.directory)

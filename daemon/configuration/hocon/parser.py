@@ -34,8 +34,8 @@ _PLACE = re.compile(r"line: ([0-9]+), col: ([0-9]+)")
 class Document(msgspec.Struct, frozen=True):
     """One parsed layer, its substitutions not yet resolved. `name` is what errors and `check` call it.
 
-    `tree` belongs to pyhocon; `resolve` uses it up if there are substitutions in it. `leaves` are its keys, each with its
-    value where that is made of substitutions alone and may leave nothing.
+    `tree` belongs to pyhocon; `resolve` consumes it if it has substitutions. `leaves` are its keys, with the value of those that
+    consist of substitutions alone and may have no value.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Document(msgspec.Struct, frozen=True):
 class Resolved(msgspec.Struct, frozen=True):
     """All layers as one: a value per full key, and for each key the layer that set it last.
 
-    `variables` are the keys that substitutions refer to: a key of the user's own is no mistype if something refers to it.
+    `variables` are the keys that substitutions refer to. A user's own key is no typing error if a substitution refers to it.
     """
 
     values: Mapping[str, Plain]

@@ -81,7 +81,7 @@ def mended(includes: Includes) -> Iterator[None]:
 def merge(lower: ConfigTree, upper: ConfigTree, copy_trees: bool = False) -> ConfigTree:
     """Merge `upper` over `lower`, in place; afterwards the two share no section.
 
-    pyhocon's own forgets the 6 when `a = 6, a = ${?NAME}` comes over another `a`.
+    pyhocon's own merge loses the 6 when `a = 6, a = ${?NAME}` comes over another `a`.
     """
     for key in list(upper):
         above, below = dict.get(upper, key), dict.get(lower, key)
