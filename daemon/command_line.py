@@ -40,7 +40,9 @@ COMMANDS: dict[str, Command] = {
     "audit": Command("check from the records that the output is complete, unique and in order", audit.audit, audit.add_arguments),
     "check": Command("validate the configuration and print the effective one", check.check, check.add_arguments),
     "console": Command("serve what operators see: pages, API and metrics by HTTP", console.console, console.add_arguments),
-    "dead-letters": Command("list, show, requeue or discard dead letters", dead_letters.dead_letters, dead_letters.add_arguments),
+    "dead-letters": Command(
+        "list, show, requeue, edit or discard dead letters", dead_letters.dead_letters, dead_letters.add_arguments
+    ),
     "demo": Command("run the main job on simulated payments, start to end", demo.demo, demo.add_arguments),
     "run": Command("run the service in the foreground until SIGTERM", run.run, run.add_arguments),
     "supervise": Command(

@@ -89,7 +89,7 @@ def compose(
     overruns = OverrunCounter(TimeBudget(handler, clock), clock, resequencer.processing_timeout_ms)
     mishaps = LogRateLimit()
     held = InFlightHandler(ReportedHandler(overruns, mishaps, clock, resequencer.processing_timeout_ms), in_flight)
-    decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
+    decoder = _decoder(configuration, strategy)
     context = TurnContext(strategy, held, resequencer_settings(configuration), SystemRandom(), handler)
     storage = _make_storage(configuration)
     registry = UnitRegistrySettings(
@@ -142,6 +142,19 @@ def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = 
     """Return the configured strategy; a user's own class is also looked for in the working directory."""
     _see_working_directory()
     return make_strategy(settings_from(StrategySettings, configuration.resequencer), in_flight)
+
+
+def make_decoder(configuration: Configuration) -> EnvelopeDecoder:
+    """The decoder of the workers, for other programs that read envelopes.
+
+    Raises:
+        ConfigurationError: The strategy cannot be used.
+    """
+    return _decoder(configuration, make_strategy_of(configuration))
+
+
+def _decoder(configuration: Configuration, strategy: Strategy) -> EnvelopeDecoder:
+    return EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
 
 
 def load_notification_settings(configuration: Configuration) -> NotificationSettings:

@@ -37,6 +37,27 @@ class Requeued(_Action, frozen=True, kw_only=True, tag="requeued"):
     position: str
 
 
+class Editing(Requeueing, frozen=True, kw_only=True, tag="editing"):
+    """A requeue with `value` in place of the dead letter's own was begun, for the reason in `because`.
+
+    `original_sha256` is in hexadecimal, and of the whole value if the dead letter has only its beginning.
+    """
+
+    state: ClassVar[str] = "editing"
+    because: str
+    original_sha256: str
+    value: bytes = msgspec.field(name="value_base64")
+
+
+class Edited(Requeued, frozen=True, kw_only=True, tag="edited"):
+    """The record was written to the input with another value, as `Editing` says; in one step if the transport can."""
+
+    state: ClassVar[str] = "edited"
+    because: str
+    original_sha256: str
+    edited_sha256: str
+
+
 class Discarded(_Action, frozen=True, kw_only=True, tag="discarded"):
     """An operator decided to do nothing about the dead letter, for the reason in `because`. The dead letter stays stored."""
 
@@ -44,6 +65,6 @@ class Discarded(_Action, frozen=True, kw_only=True, tag="discarded"):
     because: str
 
 
-Action: TypeAlias = Requeueing | Requeued | Discarded
+Action: TypeAlias = Requeueing | Requeued | Editing | Edited | Discarded
 NEW = "new"
 """The state of a dead letter without actions. Otherwise its state is that of its last action."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from connectors.dead_letters.actions import Action, LetterId
+from connectors.dead_letters.actions import Action, LetterId, Requeued
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from domain.clock import Instant
 from domain.errors import ResequencerError
@@ -31,18 +31,22 @@ class AskedFor(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result for one dead letter: the position of its record in the input, or the problem that prevented the requeue."""
+    """The result for one dead letter: what was `done`, or the problem that prevented it.
+
+    `done` is the state that the letter has now. `position` is that of its record in the input, if it was requeued or edited.
+    """
 
     number: str
     position: str | None
     problem: str | None = None
+    done: str = Requeued.state
 
 
 class DeadLettersInUse(ResequencerError):
-    """Another process requeues or discards dead letters at this moment."""
+    """Another process requeues, edits or discards dead letters at this moment."""
 
     def __init__(self) -> None:
-        super().__init__("another `dead-letters requeue` or `discard` is running; try again when it has ended")
+        super().__init__("another `dead-letters requeue`, `edit` or `discard` is running; try again when it has ended")
 
 
 class DeadLetterStore(Protocol):
@@ -68,15 +72,19 @@ class DeadLetterStore(Protocol):
     def begin(self) -> Iterator[Outcome]:
         """Start requeueing or discarding; call it before either. It fences all earlier callers.
 
-        Yields the outcomes of requeues that a crash interrupted and that are completed now.
+        Yields the outcomes of requeues that a crash interrupted and that are completed now, edits with the value given then.
 
         Raises:
-            DeadLettersInUse: Another process requeues or discards now.
+            DeadLettersInUse: Another process requeues, edits or discards now.
         """
         ...
 
     def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
-        """Put the records back into the input, each once. The caller has checked that they may be requeued."""
+        """Put the records back into the input, each once; those with an `edit` with its value, and key and headers as they were.
+
+        The dead letters stay stored as they are. The caller has checked that they may be requeued. An edit that the transport's
+        limits do not let through is refused with the sizes.
+        """
         ...
 
     def discard(self, letters: Sequence[LetterId], because: str) -> None:

@@ -14,7 +14,7 @@ def portions(letters: Iterable[StoredDeadLetter]) -> Iterator[list[StoredDeadLet
     portion, size = list[StoredDeadLetter](), 0
     for each in letters:
         portion.append(each)
-        size += len(each.letter.record.value)
+        size += len(each.value_to_requeue)
         if len(portion) == MOST_AT_ONCE or size >= MOST_BYTES_AT_ONCE:
             yield portion
             portion, size = [], 0

@@ -1,6 +1,8 @@
 """A stored dead letter: its number, and the dead letter rebuilt from the stored record."""
 
 from collections.abc import Mapping
+from hashlib import sha256
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,18 +23,30 @@ from domain.record import Cut, Headers, Origin, Record
 from domain.wire import WireContext
 
 
+class Edit(NamedTuple):
+    """A person's correction of a dead letter: the whole `value` to requeue in place of the letter's own, and the reason."""
+
+    value: bytes
+    because: str
+
+    @property
+    def sha256(self) -> str:
+        return sha256(self.value).hexdigest()
+
+
 class StoredDeadLetter(msgspec.Struct, frozen=True):
     """A dead letter with its identity.
 
     `number` is the name that people use. `digest` is that of the stored line: in files, numbers may restart after all state was
     lost, and an action on one dead letter must not apply to another of the same number. `headers` are all headers of the stored
-    record, including those that the service added.
+    record, including those that the service added. `edit` is set only on a letter that is about to be requeued corrected.
     """
 
     number: str
     digest: str
     headers: Headers
     letter: DeadLetter
+    edit: Edit | None = None
 
     @property
     def letter_id(self) -> LetterId:
@@ -43,6 +57,26 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
         """The original record's headers, with a new `requeued-from` in place of one from an earlier requeue."""
         kept = tuple(each for each in self.letter.record.headers if each[0] != REQUEUED_FROM)
         return (*kept, (REQUEUED_FROM, self.number.encode()))
+
+    @property
+    def value_to_requeue(self) -> bytes:
+        return self.letter.record.value if self.edit is None else self.edit.value
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the original value in hexadecimal; of the whole one if it was cut."""
+        record = self.letter.record
+        return record.cut.sha256 if record.cut else sha256(record.value).hexdigest()
+
+    def edited(self, edit: Edit) -> "StoredDeadLetter":
+        return msgspec.structs.replace(self, edit=edit)
+
+    def find_excess(self, max_value_bytes: int) -> str | None:
+        """Return why the service would not take the edited value whole; None if it would, or without an edit."""
+        length = 0 if self.edit is None else len(self.edit.value)
+        if length <= max_value_bytes:
+            return None
+        return f"the edited value has {length} bytes, max-record-bytes is {max_value_bytes}; make it smaller, or raise the limit"
 
     @property
     def unit(self) -> str | None:

@@ -1,18 +1,19 @@
 """Puts the records of dead letters back into the input that they came from, each once, even across crashes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from itertools import groupby
-from pathlib import Path
 from typing import TypeVar
 
-from connectors.dead_letters.actions import LetterId, Requeued, Requeueing
-from connectors.dead_letters.port import Outcome, Sign
+from connectors.dead_letters.actions import Edited, Editing, LetterId, Requeued, Requeueing
+from connectors.dead_letters.port import Outcome, Sign, Signature
 from connectors.dead_letters.requeue_batches import portions
-from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
+from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
 from connectors.files.dead_letter_actions import ActionsFile
 from connectors.files.dead_letters import DeadLettersFile
 from connectors.files.operations import FileOperations
 from connectors.files.partition_appender import PartitionAppender, Wanted
+from connectors.files.settings import FileSettings
 from connectors.line_format import Line, encode_line
 from connectors.port import TransportRefused
 
@@ -20,7 +21,7 @@ from connectors.port import TransportRefused
 class Requeue:
     """Requeues dead letters in three steps, each durable before the next.
 
-    1. The intent is recorded, with the length of the input.
+    1. The intent is recorded, with the length of the input and, if a person edited the record, its new value.
     2. The records are appended to the input, except those whose `requeued-from` is already in a line beyond that length.
     3. The records' positions in the input are recorded.
 
@@ -29,13 +30,14 @@ class Requeue:
 
     def __init__(
         self,
-        in_directory: Path,
+        settings: FileSettings,
         letters: DeadLettersFile,
         actions: ActionsFile,
         files: FileOperations,
         sign: Sign,
     ) -> None:
-        self._in_directory = in_directory
+        self._in_directory = settings.in_directory
+        self._max_value_bytes = settings.max_value_bytes
         self._letters = letters
         self._actions = actions
         self._files = files
@@ -45,13 +47,16 @@ class Requeue:
         """Complete the requeues that were begun and not ended."""
         begun = {each.letter_id: each for each in self._actions.last().values() if isinstance(each, Requeueing)}
         if begun:
-            lines = {each.letter_id: _line(each) for each in self._letters.letters() if each.letter_id in begun}
+            letters = (each for each in self._letters.letters() if each.letter_id in begun)
+            lines = {each.letter_id: _line(_as_intended(each, begun[each.letter_id])) for each in letters}
             yield from self._complete(list(begun.values()), lines)
 
     def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
         """Requeue the letters in this order, a portion at a time; a portion's outcomes are yielded once it is durable."""
         for portion in portions(letters):
-            begun, refused = self._begin(portion)
+            too_large = {each.number: problem for each in portion if (problem := each.find_excess(self._max_value_bytes))}
+            yield from (Outcome(number, None, problem) for number, problem in too_large.items())
+            begun, refused = self._begin([each for each in portion if each.number not in too_large])
             if begun:
                 self._actions.append(begun)
             yield from refused
@@ -66,10 +71,7 @@ class Requeue:
             except TransportRefused as error:
                 refused += [Outcome(each.number, None, str(error)) for each in group]
             else:
-                begun += [
-                    Requeueing(number=each.number, letter=each.digest, by=sign.by, at=sign.at, partition=partition, beyond=beyond)
-                    for each in group
-                ]
+                begun += [_intent(each, sign, partition, beyond) for each in group]
         return begun, refused
 
     def _complete(self, intents: Sequence[Requeueing], lines: Mapping[LetterId, bytes]) -> Iterator[Outcome]:
@@ -86,14 +88,10 @@ class Requeue:
         self, intents: Sequence[Requeueing], wanted: Mapping[str, Wanted], found: Mapping[str, int]
     ) -> Iterator[Outcome]:
         sign = self._sign()
-        done = [
-            Requeued(number=each.number, letter=each.letter, by=sign.by, at=sign.at, position=_position(each, found[each.number]))
-            for each in intents
-            if each.number in found
-        ]
+        done = [_ended(each, sign, _position(each, found[each.number])) for each in intents if each.number in found]
         if done:
             self._actions.append(done)
-        yield from (Outcome(each.number, each.position) for each in done)
+        yield from (Outcome(each.number, each.position, done=each.state) for each in done)
         for each in intents:
             if each.number not in found:
                 yield Outcome(each.number, None, _MINGLED if wanted[each.number].line else f"{_GONE} {self._letters.path}")
@@ -113,7 +111,44 @@ def _by_partition(items: Iterable[_Item], partition: Callable[[_Item], int]) -> 
 
 
 def _line(letter: StoredDeadLetter) -> bytes:
-    return encode_line(Line(letter.letter.record.value, letter.letter.record.key, letter.headers_to_requeue))
+    return encode_line(Line(letter.value_to_requeue, letter.letter.record.key, letter.headers_to_requeue))
+
+
+def _as_intended(letter: StoredDeadLetter, intent: Requeueing) -> StoredDeadLetter:
+    return letter.edited(Edit(intent.value, intent.because)) if isinstance(intent, Editing) else letter
+
+
+def _intent(letter: StoredDeadLetter, sign: Signature, partition: int, beyond: int) -> Requeueing:
+    by, at, edit = *sign, letter.edit
+    if edit is None:
+        return Requeueing(number=letter.number, letter=letter.digest, by=by, at=at, partition=partition, beyond=beyond)
+    return Editing(
+        number=letter.number,
+        letter=letter.digest,
+        by=by,
+        at=at,
+        partition=partition,
+        beyond=beyond,
+        because=edit.because,
+        original_sha256=letter.sha256,
+        value=edit.value,
+    )
+
+
+def _ended(intent: Requeueing, sign: Signature, position: str) -> Requeued:
+    """The person of a requeue is the one who completed it; of an edit it is always the one who edited the value."""
+    if not isinstance(intent, Editing):
+        return Requeued(number=intent.number, letter=intent.letter, by=sign.by, at=sign.at, position=position)
+    return Edited(
+        number=intent.number,
+        letter=intent.letter,
+        by=intent.by,
+        at=intent.at,
+        position=position,
+        because=intent.because,
+        original_sha256=intent.original_sha256,
+        edited_sha256=sha256(intent.value).hexdigest(),
+    )
 
 
 def _position(intent: Requeueing, offset: int) -> str:

@@ -1,20 +1,22 @@
 """Sends dead letters back to the input topic, in one transaction with the notes about it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from time import monotonic
 from typing import Any, NoReturn
 
 from kafka import KafkaProducer, errors
 
-from connectors.dead_letters.actions import Action, Requeued
-from connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign
+from connectors.dead_letters.actions import Action, Edited, Requeued
+from connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign, Signature
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from connectors.kafka.client import make_client
+from connectors.kafka.core.records import size_of
 from connectors.kafka.dead_letter_notes import note_of
 from connectors.kafka.errors import text_of, to_transport_error, translated
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.time_limit import Bounded
+from connectors.kafka.topics import Topics
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.headers import NOTIFICATION_ID
 from domain.record import Partition
@@ -51,16 +53,16 @@ class KafkaRequeue:
         refused, left = list[Outcome](), list[StoredDeadLetter]()
         partitions = len(self._partitions())
         for each in letters:
-            problem = _why_not(each, self._settings.topics.input, partitions)
+            problem = _why_not(each, self._settings.topics.input, partitions) or each.find_excess(self._settings.max_value_bytes)
             (left.append(each) if problem is None else refused.append(Outcome(each.number, None, problem)))
         while left:
             try:
                 done = self._sent(left)
             except _NotTaken as error:
-                problem = f"{self._settings.topics.input} does not accept it ({error}). Raise the topic's max.message.bytes"
-                refused.append(Outcome(left.pop(error.at).number, None, problem))
+                letter = left.pop(error.at)
+                refused.append(Outcome(letter.number, None, self._why_not_taken(letter, error)))
             else:
-                yield from (Outcome(each.number, each.position) for each in done)
+                yield from (Outcome(each.number, each.position, done=each.state) for each in done)
                 break
         yield from refused
 
@@ -80,15 +82,9 @@ class KafkaRequeue:
             futures = [self._send_letter(at, each) for at, each in enumerate(letters)]
             self._flush(futures)
             places = [_arrived(at, future) for at, future in enumerate(futures)]
-            by, at = self._sign()
+            sign = self._sign()
             done = [
-                Requeued(
-                    number=each.number,
-                    letter=each.digest,
-                    by=by,
-                    at=at,
-                    position=f"{place.topic}-{place.partition}@{place.offset}",
-                )
+                _done(each, sign, f"{place.topic}-{place.partition}@{place.offset}")
                 for each, place in zip(letters, places, strict=True)
             ]
             self._send_notes(done)
@@ -100,10 +96,18 @@ class KafkaRequeue:
         record, topic = letter.letter.record, self._settings.topics.input
         try:
             return self._connected().send(
-                topic, record.value, record.key, list(letter.headers_to_requeue), record.origin.partition.number
+                topic, letter.value_to_requeue, record.key, list(letter.headers_to_requeue), record.origin.partition.number
             )
         except errors.MessageSizeTooLargeError as error:
             raise _NotTaken(at, error) from error
+
+    def _why_not_taken(self, letter: StoredDeadLetter, error: _NotTaken) -> str:
+        topic = self._settings.topics.input
+        size = size_of(letter.letter.record.key, letter.headers_to_requeue, letter.value_to_requeue)
+        with closing(Topics(self._settings)) as topics:
+            limit = min(self._settings.max_request_bytes, topics.limits(topic)[topic])
+        remedy = "Raise the topic's max.message.bytes and the producer's max.request.size"
+        return f"{topic} does not accept it: it takes {size} bytes, the limit is {limit} ({error}). {remedy}"
 
     def _send_notes(self, actions: Sequence[Action]) -> None:
         """Send each note to the partition of its dead letter, and wait until all have arrived."""
@@ -167,6 +171,22 @@ def _arrived(at: int, future: Any) -> Any:
     if future.failed() and isinstance(future.exception, _NEVER_TAKEN):
         raise _NotTaken(at, future.exception)
     return future.get(timeout=0)
+
+
+def _done(letter: StoredDeadLetter, sign: Signature, position: str) -> Requeued:
+    (by, at), edit = sign, letter.edit
+    if edit is None:
+        return Requeued(number=letter.number, letter=letter.digest, by=by, at=at, position=position)
+    return Edited(
+        number=letter.number,
+        letter=letter.digest,
+        by=by,
+        at=at,
+        position=position,
+        because=edit.because,
+        original_sha256=letter.sha256,
+        edited_sha256=edit.sha256,
+    )
 
 
 def _partition_of(number: str) -> Partition:

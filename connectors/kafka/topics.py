@@ -91,12 +91,11 @@ class Topics:
         except errors.KafkaError:
             return
 
-    def limits(self) -> dict[str, int]:
-        """Return the largest batch of each output topic in bytes; the brokers' default where reading it is not allowed."""
-        outputs = (self._settings.topics.notifications, self._settings.topics.dead_letters)
-        found = dict.fromkeys(outputs, DEFAULT_LIMIT)
+    def limits(self, *names: str) -> dict[str, int]:
+        """Return the largest batch of each of these topics in bytes; the brokers' default where reading it is not allowed."""
+        found = dict.fromkeys(names, DEFAULT_LIMIT)
         with suppress(errors.KafkaError):
-            for name, values in self._configurations(*outputs, key="max.message.bytes").items():
+            for name, values in self._configurations(*names, key="max.message.bytes").items():
                 found[name] = int(values["value"])
         return found
 

@@ -180,8 +180,9 @@ class KafkaTransport:
 
     def _fitted(self) -> SizeLimits:
         """Return size limits by the topics' current settings."""
-        most = self._settings.max_request_bytes
-        return SizeLimits(self._settings.topics, {topic: min(limit, most) for topic, limit in self._topics.limits().items()})
+        topics, most = self._settings.topics, self._settings.max_request_bytes
+        limits = self._topics.limits(topics.notifications, topics.dead_letters)
+        return SizeLimits(topics, {topic: min(limit, most) for topic, limit in limits.items()})
 
     def _ends(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
         """Return the end of each log's decided part, and the end of each log.

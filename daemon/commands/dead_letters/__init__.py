@@ -1,1 +1,1 @@
-"""The command `dead-letters`: list, show, requeue and discard."""
+"""The command `dead-letters`: list, show, requeue, edit and discard."""

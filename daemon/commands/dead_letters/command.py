@@ -1,13 +1,14 @@
-"""`resequencer dead-letters list | show | requeue | discard`: shows dead letters, and decides about them."""
+"""`resequencer dead-letters list | show | requeue | edit | discard`: shows dead letters, and decides about them."""
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
-from connectors.dead_letters.actions import NEW, Discarded, Requeued, Requeueing
+from connectors.dead_letters.actions import NEW, Discarded, Edited, Editing, Requeued, Requeueing
 from connectors.dead_letters.port import AskedFor, DeadLetterStore
 from daemon.commands.dead_letters.list_and_show import list_letters, show_letter
-from daemon.commands.dead_letters.requeue_and_discard import discard, requeue
+from daemon.commands.dead_letters.requeue_edit_discard import discard, edit, requeue
 from daemon.commands.dead_letters.stores import open_store
 from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.exit_code import ExitCode
@@ -18,6 +19,7 @@ _SUBCOMMANDS: dict[str, Callable[[Namespace, DeadLetterStore], ExitCode]] = {
     "list": list_letters,
     "show": show_letter,
     "requeue": requeue,
+    "edit": edit,
     "discard": discard,
 }
 
@@ -35,6 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("list", "one line per dead letter, with its state", _add_list),
         Subcommand("show", "one dead letter with its exact headers and value", _add_show),
         Subcommand("requeue", "put the records back into the input, each once", _add_requeue),
+        Subcommand("edit", "put one record back into the input with a corrected value", _add_edit),
         Subcommand("discard", "mark dead letters as needing no action; nothing is deleted", _add_discard),
         is_required=True,
     )
@@ -47,7 +50,7 @@ def _asked_for(arguments: Namespace) -> AskedFor:
 
 
 def _add_list(parser: ArgumentParser) -> None:
-    states = [NEW, *(action.state for action in (Requeueing, Requeued, Discarded))]
+    states = [NEW, *(action.state for action in (Requeueing, Requeued, Editing, Edited, Discarded))]
     parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="only those of this reason")
     parser.add_argument("--unit", help="only those of this unit of work")
     parser.add_argument("--since", type=_instant, metavar="INSTANT", help="only those from this instant on: 2026-03-28T23:33Z")
@@ -63,7 +66,16 @@ def _add_requeue(parser: ArgumentParser) -> None:
     parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="the numbers that `list` shows")
     parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="all new letters of this reason")
     parser.add_argument("--all", action="store_true", help="all new dead letters")
-    parser.add_argument("--again", action="store_true", help="also those that were requeued or discarded before")
+    parser.add_argument("--again", action="store_true", help="also those that were requeued, edited or discarded before")
+
+
+def _add_edit(parser: ArgumentParser) -> None:
+    parser.add_argument("number", metavar="NUMBER", help="the number that `list` shows")
+    what = "the whole corrected value, exact to the byte; - reads the standard input. `show --raw` prints the one to start from"
+    parser.add_argument("--value", required=True, type=Path, metavar="FILE", help=what)
+    parser.add_argument("--because", required=True, type=_reason, metavar="TEXT", help="the reason; it is stored with your name")
+    parser.add_argument("--anyway", action="store_true", help="also if it would be a dead letter again, or is of another unit")
+    parser.add_argument("--again", action="store_true", help="also if it was requeued, edited or discarded before")
 
 
 def _add_discard(parser: ArgumentParser) -> None:

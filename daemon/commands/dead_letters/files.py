@@ -33,7 +33,7 @@ class FileDeadLetterStore:
         self._directory = settings.out_directory
         self._letters = DeadLettersFile(self._directory, files)
         self._actions = ActionsFile(self._directory, files)
-        self._requeue = Requeue(settings.in_directory, self._letters, self._actions, files, sign)
+        self._requeue = Requeue(settings, self._letters, self._actions, files, sign)
         self._lock = RunLock(self._directory, FILE_NAME)
         self._sign = sign
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from connectors.dead_letters.actions import NEW, Action, Discarded, Requeued
+from connectors.dead_letters.actions import NEW, Action, Discarded, Edited, Editing, Requeued
 from connectors.dead_letters.port import DeadLetterStore, last_actions
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from daemon.commands.dead_letters.report import DeadLetterReport
@@ -27,14 +27,19 @@ class DeadLetterUnknown(ResequencerError):
 
 
 def list_letters(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
-    """Print one line or JSON object per dead letter, in the order in which they were set aside."""
+    """Print one line or JSON object per dead letter, in the order in which they were set aside.
+
+    Of an edited one it also has the person, the time and the reason.
+    """
     last = last_actions(store)
     with DeadLetterReport(as_json=arguments.json) as report:
         for stored in store.letters():
             action = last.get(stored.letter_id)
             facts = _facts(stored, action.state if action else NEW)
             if _is_asked_for(arguments, stored, facts):
-                report.tell("  ".join(str(fact or "-") for fact in facts.values()), facts)
+                edit = _edit_facts(action)
+                line = [str(fact or "-") for fact in facts.values()]
+                report.tell("  ".join([*line, *(f"{name} {fact}" for name, fact in edit.items())]), {**facts, **edit})
     sys.stderr.write(f"resequencer: {report.count} dead letters of {store.where}\n")
     return ExitCode.DONE
 
@@ -75,6 +80,12 @@ def _facts(stored: StoredDeadLetter, state: str) -> dict[str, str | None]:
     }
 
 
+def _edit_facts(action: Action | None) -> dict[str, str]:
+    if not isinstance(action, Edited | Editing):
+        return {}
+    return {"edited_by": action.by, "edited_at": action.at, "because": action.because}
+
+
 def _is_asked_for(arguments: Namespace, stored: StoredDeadLetter, facts: dict[str, str | None]) -> bool:
     if arguments.since is not None and stored.letter.dead_at < arguments.since:
         return False
@@ -100,8 +111,10 @@ def _lines(stored: StoredDeadLetter, history: list[Action]) -> Iterator[str]:
 def _told(action: Action) -> str:
     what = f"{action.state} at {action.at} by {action.by}"
     if isinstance(action, Requeued):
-        return f"{what}: {action.position}"
-    return f"{what}: {action.because}" if isinstance(action, Discarded) else what
+        what = f"{what}: {action.position}"
+    if isinstance(action, Edited):
+        what = f"{what}, SHA-256 {action.original_sha256} to {action.edited_sha256}"
+    return f"{what}: {action.because}" if isinstance(action, Edited | Discarded) else what
 
 
 def _everything(stored: StoredDeadLetter, history: list[Action]) -> dict[str, Any]:

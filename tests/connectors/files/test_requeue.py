@@ -3,12 +3,15 @@
 import errno
 import itertools
 import json
+from hashlib import sha256
 
+import msgspec
 import pytest
 
 from connectors.dead_letters import requeue_batches
-from connectors.dead_letters.actions import Requeued, Requeueing
-from connectors.dead_letters.port import Signature
+from connectors.dead_letters.actions import Edited, Editing, Requeued, Requeueing
+from connectors.dead_letters.port import Outcome, Signature
+from connectors.dead_letters.stored_dead_letter import Edit
 from connectors.files.dead_letter_actions import ActionsFile
 from connectors.files.dead_letters import DeadLettersFile
 from connectors.files.line_reader import FoundLine
@@ -21,6 +24,7 @@ from domain.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 FRESH = b'{"key":"k","value":{"fresh":true}}\n'
+EDITS = {"T-0#2": Edit(b'{"two":\n 2}', "a typing error"), "T-1#1": Edit(b"\xff" * 60, "the end was missing")}
 
 
 def letter(number, partition=P0, value=b'{"a": 1}', key=b"uow-1", headers=(("schema-version", b"2"),), **said):
@@ -61,20 +65,28 @@ def records(settings, partition=P0):
 
 
 class DeadLetterStore:
-    """One call of the command: it finishes what a crash interrupted, and then requeues all new dead letters."""
+    """One call of the verb: what a crash left is ended, then what nothing was done with is requeued.
 
-    def __init__(self, settings, files=None):
+    The letters with a number in `edits` are edited instead.
+    """
+
+    def __init__(self, settings, files=None, edits=None, by="anna"):
         files = files or SystemFiles()
+        self.edits = edits or {}
         self.letters = DeadLettersFile(settings.out_directory, files)
         self.actions = ActionsFile(settings.out_directory, files)
-        self.requeue = Requeue(settings.in_directory, self.letters, self.actions, files, lambda: Signature("anna", "now"))
+        self.requeue = Requeue(settings, self.letters, self.actions, files, lambda: Signature(by, "now"))
 
     def resume(self):
         return list(self.requeue.resume())
 
     def all_new(self):
         last = self.actions.last()
-        return list(self.requeue.requeue(each for each in self.letters.letters() if each.letter_id not in last))
+        new = (each for each in self.letters.letters() if each.letter_id not in last)
+        return list(self.requeue.requeue(self._edited(each) for each in new))
+
+    def _edited(self, letter):
+        return letter.edited(self.edits[letter.number]) if letter.number in self.edits else letter
 
     def call(self):
         try:
@@ -87,12 +99,17 @@ class DeadLetterStore:
         return list(self.requeue.requeue(found))
 
 
+@pytest.fixture(params=[{}, EDITS], ids=["as they were", "edited"])
+def edits(request):
+    return request.param
+
+
 def test_the_original_record_comes_back_exactly_with_the_number_it_was_requeued_from(settings):
     value = b'{"s": "\xc3\xa4", "b":  [1,\t2] }'
     headers = (("schema-version", b"2"), ("twice", b"1"), ("twice", b"\xff"))
     set_aside(settings, letter(1, value=value, headers=headers))
     (outcome,) = DeadLetterStore(settings).call()
-    assert outcome == ("T-0#1", "T-0@25", None)
+    assert outcome == Outcome("T-0#1", "T-0@25")
     (record,) = records(settings)
     assert record == Line(value, b"uow-1", (*headers, ("requeued-from", b"T-0#1")))
 
@@ -161,7 +178,74 @@ def test_the_same_number_of_another_letter_is_another_letter(settings):
     assert [each.value for each in records(settings)] == [b"one", b"other"]
 
 
-# Refusals
+# What is edited
+
+
+def test_an_edited_record_has_its_new_value_and_its_old_key_and_headers(settings):
+    headers = (("schema-version", b"2"), ("twice", b"1"), ("twice", b"\xff"))
+    set_aside(settings, letter(1, value=b'{"a": 1', headers=headers))
+    before = (settings.out_directory / "dead-letters.jsonl").read_bytes()
+    edit = Edit(b'{\n  "a": 1\n}\n', "the end was missing")
+    assert DeadLetterStore(settings, edits={"T-0#1": edit}).call() == [Outcome("T-0#1", "T-0@25", done="edited")]
+    assert records(settings) == [Line(edit.value, b"uow-1", (*headers, ("requeued-from", b"T-0#1")))]
+    assert (settings.out_directory / "dead-letters.jsonl").read_bytes() == before
+
+
+def test_what_was_recorded_of_an_edit_says_who_when_why_and_which_bytes(settings):
+    set_aside(settings, letter(1, value=b"bad"))
+    DeadLetterStore(settings, edits={"T-0#1": Edit(b"good", "the end was missing")}).call()
+    first, second = map(json.loads, (settings.out_directory / "dead-letters-actions.jsonl").read_bytes().splitlines())
+    both = {
+        "number": "T-0#1",
+        "letter": first["letter"],
+        "by": "anna",
+        "at": "now",
+        "because": "the end was missing",
+        "original_sha256": sha256(b"bad").hexdigest(),
+    }
+    assert first == {"action": "editing", **both, "partition": 0, "beyond": 25, "value_base64": "Z29vZA=="}
+    assert second == {"action": "edited", **both, "position": "T-0@25", "edited_sha256": sha256(b"good").hexdigest()}
+
+
+def test_of_a_cut_value_the_edit_has_all_and_the_digest_of_the_whole_one_is_kept(settings):
+    whole = {"dead-letter-value-length": "6000000", "dead-letter-value-sha256": "ab" * 32}
+    set_aside(settings, letter(1, value=b"beginning", **whole))
+    store = DeadLetterStore(settings, edits={"T-0#1": Edit(b"all of it", "shortened")})
+    store.call()
+    assert [each.value for each in records(settings)] == [b"all of it"]
+    assert store.actions.last().popitem()[1].original_sha256 == "ab" * 32
+
+
+def test_an_edit_that_a_crash_interrupted_is_completed_with_its_value_in_the_name_of_the_person_who_made_it(
+    settings, new_files, crash
+):
+    set_aside(settings, letter(1))
+    edits = {"T-0#1": Edit(b"good", "why")}
+    fault_at = 0
+    while [type(each) for each in DeadLetterStore(settings).actions.read()] != [Editing]:
+        fault_at += 1
+        files = new_files()
+        files.fault_at = fault_at
+        with pytest.raises(crash):
+            DeadLetterStore(settings, files, edits).all_new()
+    assert records(settings) == []
+    assert DeadLetterStore(settings, by="berta").resume() == [Outcome("T-0#1", "T-0@25", done="edited")]
+    (edited,) = DeadLetterStore(settings).actions.last().values()
+    assert isinstance(edited, Edited)
+    assert (edited.by, edited.because, edited.edited_sha256) == ("anna", "why", sha256(b"good").hexdigest())
+    assert [each.value for each in records(settings)] == [b"good"]
+
+
+def test_an_edited_value_beyond_the_limit_is_refused_with_the_sizes_and_the_others_go(settings):
+    settings = msgspec.structs.replace(settings, max_value_bytes=10)
+    set_aside(settings, letter(1), letter(2))
+    refused, done = DeadLetterStore(settings, edits={"T-0#1": Edit(b"x" * 11, "why"), "T-0#2": Edit(b"x" * 10, "why")}).call()
+    assert refused.problem == "the edited value has 11 bytes, max-record-bytes is 10; make it smaller, or raise the limit"
+    assert (done.number, done.position) == ("T-0#2", "T-0@25")
+    assert {each.number for each in DeadLetterStore(settings).actions.read()} == {"T-0#2"}
+
+
+# What is refused
 
 
 def test_an_input_that_is_gone_is_never_made_anew(settings):
@@ -252,11 +336,13 @@ def prepare(settings, files=None):
             files.note_durable(path)
 
 
-def check(settings):
-    assert [each.value for each in records(settings)] == [b"one", b"two"]
-    assert [each.value for each in records(settings, P1)] == [b"three"]
+def check(settings, edits):
+    wanted = {"T-0#1": b"one", "T-0#2": b"two", "T-1#1": b"three"} | {number: edit.value for number, edit in edits.items()}
+    assert [each.value for each in (*records(settings), *records(settings, P1))] == [*wanted.values()]
+    assert {each.key for each in records(settings)} == {b"uow-1"}
     done = list(DeadLetterStore(settings).actions.last().values())
     assert sorted(each.number for each in done if isinstance(each, Requeued)) == ["T-0#1", "T-0#2", "T-1#1"]
+    assert {each.number for each in done if isinstance(each, Edited)} == edits.keys()
     for each in done:
         line = (settings.in_directory / f"partition-{each.number[2]}.jsonl").read_bytes()[int(each.position.partition("@")[2]) :]
         assert dict(decode_line(line.partition(b"\n")[0]).headers)["requeued-from"].decode() == each.number
@@ -264,12 +350,12 @@ def check(settings):
 
 
 @pytest.fixture
-def operations(settings, new_files):
+def operations(settings, new_files, edits):
     """The number of operations of a call without faults."""
     files = new_files()
     prepare(settings, files)
-    DeadLetterStore(settings, files).call()
-    check(settings)
+    DeadLetterStore(settings, files, edits).call()
+    check(settings, edits)
     return files.count
 
 
@@ -278,48 +364,50 @@ TORN = [0, 1, 50, 130]
 
 @pytest.mark.parametrize("torn", TORN)
 @pytest.mark.parametrize("meanwhile", [b"", FRESH])
-def test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations, torn, meanwhile):
+def test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing(
+    settings, new_files, crash, operations, torn, meanwhile, edits
+):
     for fault_at in range(1, operations + 1):
         files = new_files()
         prepare(settings, files)
         files.fault_at, files.torn = fault_at, torn
         with pytest.raises(crash):
-            DeadLetterStore(settings, files).call()
+            DeadLetterStore(settings, files, edits).call()
         if meanwhile and all((settings.in_directory / f"partition-{n}.jsonl").read_bytes().endswith(b"\n") for n in (0, 1)):
             append(settings, meanwhile)
             append(settings, meanwhile, P1)
-        DeadLetterStore(settings).call()
-        check(settings)
+        DeadLetterStore(settings, edits=edits).call()
+        check(settings, edits)
 
 
-def test_a_crash_while_a_crash_is_mended_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations):
+def test_a_crash_while_a_crash_is_mended_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations, edits):
     for first, second in itertools.product(range(1, operations + 1), range(1, 13)):
         prepare(settings)
         for fault_at in (first, second):
             files = new_files()
             files.fault_at, files.torn = fault_at, 70
             try:
-                DeadLetterStore(settings, files).call()
+                DeadLetterStore(settings, files, edits).call()
             except crash:
                 continue
-        DeadLetterStore(settings).call()
-        check(settings)
+        DeadLetterStore(settings, edits=edits).call()
+        check(settings, edits)
 
 
 @pytest.mark.parametrize("torn", TORN)
-def test_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations, torn):
+def test_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations, torn, edits):
     for fault_at in range(1, operations + 1):
         files = new_files()
         prepare(settings, files)
         files.fault_at, files.torn = fault_at, torn
         with pytest.raises(crash):
-            DeadLetterStore(settings, files).call()
+            DeadLetterStore(settings, files, edits).call()
         files.cut_power(names_are_lost=False)
-        DeadLetterStore(settings).call()
-        check(settings)
+        DeadLetterStore(settings, edits=edits).call()
+        check(settings, edits)
 
 
-def test_a_power_cut_that_takes_what_a_producer_wrote_last_is_no_reason_to_refuse(settings, new_files, crash, operations):
+def test_a_power_cut_that_takes_what_a_producer_wrote_last_is_no_reason_to_refuse(settings, new_files, crash, operations, edits):
     """The length in an intent must be one that the file keeps."""
     for fault_at in range(1, operations + 1):
         files = new_files()
@@ -327,23 +415,25 @@ def test_a_power_cut_that_takes_what_a_producer_wrote_last_is_no_reason_to_refus
         append(settings, FRESH)
         files.fault_at = fault_at
         with pytest.raises(crash):
-            DeadLetterStore(settings, files).call()
+            DeadLetterStore(settings, files, edits).call()
         files.cut_power(names_are_lost=False)
-        DeadLetterStore(settings).call()
-        check(settings)
+        DeadLetterStore(settings, edits=edits).call()
+        check(settings, edits)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("torn", TORN)
-def test_the_same_call_again_after_any_failure_loses_nothing_and_doubles_nothing(settings, new_files, operations, torn, number):
+def test_the_same_call_again_after_any_failure_loses_nothing_and_doubles_nothing(
+    settings, new_files, operations, torn, number, edits
+):
     for fault_at in range(1, operations + 1):
         files = new_files()
         prepare(settings, files)
         files.fault_at, files.torn, files.fault = fault_at, torn, lambda: OSError(number, "struck")
         with pytest.raises(TransportUnavailable, match=f"{errno.errorcode[number]}: struck"):
-            DeadLetterStore(settings, files).call()
-        DeadLetterStore(settings).call()
-        check(settings)
+            DeadLetterStore(settings, files, edits).call()
+        DeadLetterStore(settings, edits=edits).call()
+        check(settings, edits)
 
 
 def test_a_producer_that_appends_at_every_moment_disturbs_no_requeue(settings, new_files):
@@ -373,7 +463,7 @@ def test_a_producer_that_appends_at_every_moment_disturbs_no_requeue(settings, n
     files = Busy()
     prepare(settings)
     assert all(outcome.position for outcome in DeadLetterStore(settings, files).call())
-    check(settings)
+    check(settings, {})
     assert input_lines(settings).count(FRESH[:-1]) == files.produced > 20
 
 
@@ -461,7 +551,7 @@ def test_a_writer_that_takes_our_line_in_at_the_very_moment_is_noticed(settings,
 def test_what_was_begun_is_recognised_though_the_dead_letter_was_moved_away(settings, new_files, crash):
     Struck(settings, new_files, crash, 10_000)
     (settings.out_directory / "dead-letters.jsonl").rename(settings.out_directory / "dead-letters-1.jsonl")
-    assert DeadLetterStore(settings).resume() == [("T-0#1", "T-0@25", None)]
+    assert DeadLetterStore(settings).resume() == [Outcome("T-0#1", "T-0@25")]
     assert len(records(settings)) == 1
 
 

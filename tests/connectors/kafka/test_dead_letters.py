@@ -1,7 +1,9 @@
 """Dead letters of a topic: read, requeued exactly once, discarded; on a real broker."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from hashlib import sha256
 from itertools import count
 
 import pytest
@@ -9,8 +11,9 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from connectors.dead_letters import requeue_batches
-from connectors.dead_letters.actions import Discarded, Requeued
+from connectors.dead_letters.actions import Action, Discarded, Edited, Requeued
 from connectors.dead_letters.port import AskedFor, DeadLettersInUse, Outcome, Signature, last_actions
+from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
 from connectors.kafka import requeue as topic_requeue
 from connectors.kafka.dead_letters import KafkaDeadLetterStore
 from connectors.kafka.topic_export import TopicExport
@@ -58,6 +61,11 @@ class PausedPartitions:
         with closing(self.store(AskedFor(numbers=numbers))) as store:
             assert list(store.begin()) == []
             return list(store.requeue(each for each in store.letters() if each.number in numbers))
+
+    def edit(self, edit: Edit, *numbers: str) -> list[Outcome]:
+        with closing(self.store(AskedFor(numbers=numbers))) as store:
+            list(store.begin())
+            return list(store.requeue(each.edited(edit) for each in store.letters() if each.number in numbers))
 
     def states(self) -> dict[str, str]:
         with closing(self.store()) as store:
@@ -126,13 +134,7 @@ def test_who_dies_before_the_commit_did_nothing_and_who_comes_next_does_it_once(
     numbers = aside.put(b"1", b"2")
     dying = aside.store()
     list(dying.begin())
-    send = dying._requeue._send_notes  # type: ignore[union-attr]
-
-    def die(actions: object) -> None:
-        send(actions)
-        raise Exit
-
-    monkeypatch.setattr(dying._requeue, "_send_notes", die)
+    _die_before_the_commit(dying, monkeypatch)
     with pytest.raises(Exit):
         list(dying.requeue(dying.letters()))
     assert aside.states() == dict.fromkeys(numbers, "new")
@@ -144,6 +146,18 @@ def test_who_dies_before_the_commit_did_nothing_and_who_comes_next_does_it_once(
 
 class Exit(BaseException):
     pass
+
+
+def _die_before_the_commit(store: KafkaDeadLetterStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    requeue = store._requeue
+    assert requeue is not None
+    send = requeue._send_notes
+
+    def die(actions: Sequence[Action]) -> None:
+        send(actions)
+        raise Exit
+
+    monkeypatch.setattr(requeue, "_send_notes", die)
 
 
 def test_of_two_people_at_once_the_one_who_came_later_orders_and_the_other_is_refused(aside: PausedPartitions) -> None:
@@ -203,6 +217,81 @@ def test_orders_wait_until_what_a_worker_has_open_is_decided(aside: PausedPartit
             worker.abort_transaction()
             list(store.begin())
             assert store._ends[TopicPartition(aside.topic, 0)] > 1
+
+
+def test_an_edited_one_stands_in_its_partition_once_with_its_new_value_and_is_told_of(aside: PausedPartitions) -> None:
+    headers = (("schema-version", b"2"), ("traceparent", b"\xff"))
+    first, second = aside.put(b"bad", b"other", headers=headers)
+    topic = aside.stage.topics.input
+    assert aside.edit(Edit(ENVELOPE, "a typing error"), first) == [Outcome(first, f"{topic}-1@0", done="edited")]
+    assert aside.input() == [(1, b"uow-a", ENVELOPE, {**dict(headers), "requeued-from": first.encode()})]
+    assert aside.states() == {first: "edited", second: "new"}
+    with closing(aside.store(AskedFor(numbers=(first,)))) as store:
+        assert next(store.letters()).letter.record.value == b"bad"
+        assert list(store.actions()) == [
+            Edited(
+                number=first,
+                letter="",
+                by="me",
+                at=AT,
+                position=f"{topic}-1@0",
+                because="a typing error",
+                original_sha256=sha256(b"bad").hexdigest(),
+                edited_sha256=sha256(ENVELOPE).hexdigest(),
+            )
+        ]
+
+
+def test_an_editor_who_dies_before_the_commit_did_nothing_and_the_next_edit_is_the_only_one(
+    aside: PausedPartitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (number,) = aside.put(b"bad")
+    with closing(aside.store()) as dying:
+        list(dying.begin())
+        _die_before_the_commit(dying, monkeypatch)
+        with pytest.raises(Exit):
+            list(dying.requeue(_edited(dying, b"first")))
+        assert aside.states() == {number: "new"}
+        assert [each.done for each in aside.edit(Edit(b"second", "why"), number)] == ["edited"]
+    assert [value for _, _, value, _ in aside.input()] == [b"second"]
+
+
+def test_an_edit_whose_outcome_was_not_answered_is_found_out_and_one_that_was_fenced_is_refused(
+    aside: PausedPartitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (number,) = aside.put(b"bad")
+    with closing(aside.store()) as earlier, closing(aside.store()) as later:
+        list(earlier.begin())
+        list(later.begin())
+        with pytest.raises(DeadLettersInUse):
+            list(earlier.requeue(_edited(earlier, b"fenced")))
+        assert aside.states() == {number: "new"}
+    with closing(aside.store()) as store:
+        list(store.begin())
+        monkeypatch.setattr(store._requeue._bounded, "call", _unanswered(store._requeue._bounded.call))  # type: ignore[union-attr]
+        with pytest.raises(TransportUnavailable, match="repeat the command"):
+            list(store.requeue(_edited(store, b"good")))
+    assert aside.states() == {number: "edited"}
+    assert [value for _, _, value, _ in aside.input()] == [b"good"]
+
+
+def _edited(store: KafkaDeadLetterStore, value: bytes) -> list[StoredDeadLetter]:
+    return [each.edited(Edit(value, "why")) for each in store.letters()]
+
+
+def test_an_edited_value_that_the_service_or_the_topic_does_not_take_is_refused_with_the_sizes(stage: KafkaStage) -> None:
+    aside = PausedPartitions(stage)
+    (number,) = aside.put(b"bad")
+    with stage.kafka.admin() as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, stage.topics.input, {"max.message.bytes": "2000"})])
+    most = stage.settings().max_value_bytes
+    (beyond,) = aside.edit(Edit(b"x" * (most + 1), "why"), number)
+    assert f"the edited value has {most + 1} bytes, max-record-bytes is {most}" in str(beyond.problem)
+    (large,) = aside.edit(Edit(b"x" * 5_000, "why"), number)
+    assert re.search("it takes 5[0-9]{3} bytes, the limit is 2000", str(large.problem)), large
+    assert aside.states() == {number: "new"}
+    assert aside.edit(Edit(b"x" * 500, "why"), number)[0].position is not None
+    assert [value for _, _, value, _ in aside.input()] == [b"x" * 500]
 
 
 def test_what_does_not_fit_or_came_from_elsewhere_is_refused_and_the_others_go(stage: KafkaStage) -> None:

@@ -5,6 +5,8 @@ import io
 import json
 import os
 import pwd
+from hashlib import sha256
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from connectors.files.rotated_names import find_rotated
 from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
+from connectors.line_format import Line, decode_line
 from connectors.port import Channel, OutputRecord, PartitionOutput, Position
 from daemon.command_line import main
 from daemon.supervision.run_lock import RunLock
@@ -316,10 +319,12 @@ def test_two_people_at_once_are_refused(store):
     store.set_aside()
     lock = RunLock(store.out, "dead-letters-actions.jsonl")
     lock.acquire()
-    for arguments in (["requeue", "--all"], ["discard", name(1), "--because", "x"]):
+    Path("value.json").write_bytes(MENDED)
+    because = ["--because", "x"]
+    for arguments in (["requeue", "--all"], ["edit", name(1), "--value", "value.json", *because], ["discard", name(1), *because]):
         code, _, err = store(*arguments)
         assert code == 1
-        assert err == "resequencer: another `dead-letters requeue` or `discard` is running; try again when it has ended\n"
+        assert err == "resequencer: another `dead-letters requeue`, `edit` or `discard` is running; try again when it has ended\n"
     assert store("list")[0] == 0
     lock.release()
     assert store("requeue", "--all")[0] == 0
@@ -384,6 +389,189 @@ def test_a_torn_input_is_refused_with_the_remedy(store):
     assert store.states() == ["new"]
 
 
+# edit
+
+
+FIRST = name(1)
+BROKEN = b'{"processingContext": {"unitOfWorkId": "uow-b"}, "flow": "F", "sequence": "two"}'
+MENDED = b'{"processingContext": {"unitOfWorkId": "uow-b"}, "flow": "F", "sequence": 2}'
+
+
+def edit(store, value, *arguments, number=FIRST):
+    Path("value.json").write_bytes(value)
+    return store("edit", number, "--value", "value.json", "--because", "a typing error", *arguments)
+
+
+def test_an_edited_one_is_in_the_input_with_its_new_bytes_and_says_by_whom_and_why(store):
+    store.set_aside(BROKEN, reason="invalid-sequence")
+    store.set_aside()
+    before = (store.out / "dead-letters.jsonl").read_bytes()
+    assert edit(store, MENDED) == (
+        0,
+        f"{name(1)}: edited, now at {P0}@25\n",
+        "resequencer: 1 edited, 0 not; read run/application/out/dead-letters.jsonl\n",
+    )
+    (line,) = store.requeued()
+    assert decode_line(line) == Line(MENDED, b"uow-a", (("schema-version", b"2"), ("requeued-from", name(1).encode())))
+    assert (store.out / "dead-letters.jsonl").read_bytes() == before
+    first, second = store("list")[1].splitlines()
+    assert f"{name(1)}  edited  invalid-sequence" in first
+    assert first.endswith("  because a typing error")
+    assert f"  edited_by {USER}  edited_at 20" in first
+    assert "edited" not in second
+    listed, other = store.json("list", "--state", "edited")[1] + store.json("list", "--state", "new")[1]
+    assert (listed["edited_by"], listed["because"], "edited_by" in other) == (USER, "a typing error", False)
+    shown = store("show", name(1))[1]
+    digests = f"SHA-256 {sha256(BROKEN).hexdigest()} to {sha256(MENDED).hexdigest()}"
+    assert f"by {USER}: {P0}@25, {digests}: a typing error\n" in shown
+    assert BROKEN.decode() in shown
+    assert [each["action"] for each in store.json("show", name(1))[1]["actions"]] == ["editing", "edited"]
+
+
+def test_the_bytes_that_show_prints_are_edited_through_the_standard_input(store, monkeypatch):
+    store.set_aside(BROKEN)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(MENDED + b"\r\n")))
+    assert store.json("edit", name(1), "--value", "-", "--because", "x") == (
+        0,
+        [{"number": name(1), "did": "edited", "position": f"{P0}@25"}],
+    )
+    assert decode_line(store.requeued()[0]).value == MENDED + b"\r\n"
+
+
+def test_what_is_still_wrong_is_said_and_sent_only_if_it_is_meant(store):
+    store.set_aside(BROKEN)
+    for value, flaw in (
+        (BROKEN + b" ", "it would be a dead letter again, invalid-sequence: sequence is '\"two\"'; send an integer"),
+        (b"{", "it would be a dead letter again, undecodable: not an envelope: "),
+        (MENDED.replace(b"uow-b", b"uow-c"), "it is of unit 'uow-c', the dead letter of 'uow-b' or 'uow-a'"),
+    ):
+        code, out, _ = edit(store, value)
+        assert code == 1
+        assert flaw in out, out
+        assert out.endswith("; use --anyway to send it all the same\n")
+    assert store.states() == ["new"]
+    assert store.requeued() == []
+    assert edit(store, b"{", "--anyway")[0] == 0
+    assert decode_line(store.requeued()[0]).value == b"{"
+
+
+@pytest.mark.parametrize("unit", ["uow-a", "uow-b"])
+def test_the_unit_may_be_that_of_the_key_or_that_of_the_value(store, unit):
+    store.set_aside(BROKEN)
+    assert edit(store, MENDED.replace(b"uow-b", unit.encode()))[0] == 0
+
+
+def test_a_letter_that_names_no_unit_may_be_of_any(store):
+    store.set_aside(b"{", key=None, reason="undecodable")
+    assert edit(store, MENDED)[0] == 0
+
+
+def test_the_same_bytes_are_no_edit(store):
+    store.set_aside(MENDED)
+    for arguments in ([], ["--anyway"]):
+        code, out, _ = edit(store, MENDED, *arguments)
+        assert code == 1
+        assert out == f"{name(1)}: refused: the value is the same as before: `dead-letters requeue` sends it again unchanged\n"
+    assert store.states() == ["new"]
+
+
+def test_a_cut_value_can_be_replaced_whole(store):
+    store.set_aside(b"x" * 10, reason="too-large", **{"dead-letter-value-length": "6000000", "dead-letter-value-sha256": "ab"})
+    assert edit(store, MENDED.replace(b"uow-b", b"uow-a"))[0] == 0
+    assert [each["original_sha256"] for each in store.json("show", name(1))[1]["actions"]] == ["ab", "ab"]
+
+
+def test_a_value_beyond_the_limit_is_refused_with_the_sizes_even_if_it_is_meant(store):
+    store.set_aside(BROKEN)
+    limit = ["--set", "ipf.processing-data.ingress.max-record-bytes=1K"]
+    code, out, _ = edit(store, MENDED + b" " * 1000, "--anyway", *limit)
+    assert (code, store.requeued()) == (1, [])
+    assert f"the edited value has {len(MENDED) + 1000} bytes, max-record-bytes is 1024" in out
+
+
+def test_what_was_edited_requeued_or_discarded_is_edited_and_requeued_again_only_if_it_is_meant(store):
+    for _ in range(3):
+        store.set_aside(BROKEN)
+    edit(store, MENDED)
+    store("requeue", name(2))
+    store("discard", name(3), "--because", "no use")
+    for number, past in ((1, f"edited to {P0}@25 because a typing error"), (2, "requeued to"), (3, "discarded because no use")):
+        code, out, _ = edit(store, MENDED, number=name(number))
+        assert code == 1
+        assert out.startswith(f"{name(number)}: refused: it was {past}")
+        assert out.endswith("; use --again to edit it anyway\n")
+    assert f"refused: it was edited to {P0}@25 because a typing error by {USER} at 20" in store("requeue", name(1))[1]
+    assert store("discard", name(1), "--because", "x")[0] == 1
+    assert len(store.requeued()) == 2
+    assert [edit(store, MENDED + b" ", "--again", number=name(number))[0] for number in (1, 2, 3)] == [0, 0, 0]
+    assert store.states() == ["edited"] * 3
+    assert len(store.requeued()) == 5
+
+
+def edit_and_crash(store, value):
+    """As a crash between the intent and the input leaves it."""
+    actions = store.out / "dead-letters-actions.jsonl"
+    edit(store, value)
+    size = len(b"".join(store.requeued())) + 1
+    store.input.write_bytes(store.input.read_bytes()[:-size])
+    actions.write_bytes(actions.read_bytes().splitlines(keepends=True)[0])
+
+
+@pytest.mark.parametrize("again", [[], ["--again"]])
+def test_the_same_edit_again_completes_what_a_crash_interrupted_once(store, again):
+    store.set_aside(BROKEN)
+    edit_and_crash(store, MENDED)
+    assert store.states() == ["editing"]
+    assert edit(store, MENDED, *again)[:2] == (0, f"{name(1)}: edited, now at {P0}@25\n")
+    assert [decode_line(line).value for line in store.requeued()] == [MENDED]
+
+
+def test_another_edit_completes_the_interrupted_one_and_is_refused(store):
+    store.set_aside(BROKEN)
+    edit_and_crash(store, MENDED)
+    code, out, _ = edit(store, MENDED + b" ")
+    assert (code, out.count("\n")) == (1, 2)
+    assert out.startswith(f"{name(1)}: edited, now at {P0}@25\n{name(1)}: refused: it was edited to {P0}@25 because")
+    assert [decode_line(line).value for line in store.requeued()] == [MENDED]
+
+
+def test_an_edit_behind_an_interrupted_requeue_completes_that_and_is_refused(store):
+    store.set_aside(BROKEN)
+    begin_and_crash(store, name(1))
+    code, out, _ = edit(store, MENDED)
+    assert code == 1
+    assert out.startswith(f"{name(1)}: requeued, now at {P0}@25\n{name(1)}: refused: it was requeued to {P0}@25 by")
+    assert [decode_line(line).value for line in store.requeued()] == [BROKEN]
+
+
+def test_an_interrupted_edit_that_cannot_be_ended_says_so_once(store):
+    store.set_aside(BROKEN)
+    edit_and_crash(store, MENDED)
+    content = store.input.read_bytes()
+    store.input.unlink()
+    code, out, _ = edit(store, MENDED)
+    assert (code, out.count("\n"), out.count("there is no such file any more. Put it back")) == (1, 1, 1)
+    store.input.write_bytes(content)
+    assert store("requeue", "--all")[1] == f"{name(1)}: edited, now at {P0}@25\n"
+
+
+def test_an_edit_of_nothing_is_refused(store):
+    store.set_aside(BROKEN)
+    assert edit(store, MENDED, number=name(9))[:2] == (
+        1,
+        f"{name(9)}: refused: no dead letter has this number in run/application/out/dead-letters.jsonl\n",
+    )
+    assert store("edit", name(1), "--value", "nowhere", "--because", "x")[::2] == (
+        1,
+        "resequencer: nowhere cannot be read: No such file or directory\n",
+    )
+    for missing in (["--because", "x"], ["--value", "-"], ["--value", "-", "--because", " "]):
+        with pytest.raises(SystemExit) as ended:
+            store("edit", name(1), *missing)
+        assert ended.value.code == 2
+    assert store.states() == ["new"]
+
+
 # discard
 
 
@@ -437,7 +625,16 @@ def test_the_options_of_every_verb_may_stand_before_or_behind_the_order(store, t
     assert store("list", "--set", f"{NOTIFICATION}.resequencer.stratgy=X")[0] == 3
 
 
-@pytest.mark.parametrize("order", [["list"], ["show", name(1)], ["requeue", "--all"], ["discard", name(1), "--because", "x"]])
+@pytest.mark.parametrize(
+    "order",
+    [
+        ["list"],
+        ["show", name(1)],
+        ["requeue", "--all"],
+        ["edit", name(1), "--value", os.devnull, "--because", "x"],
+        ["discard", name(1), "--because", "x"],
+    ],
+)
 def test_brokers_that_are_away_are_out_of_reach(store, order):
     ingress = "ipf.processing-data.ingress"
     clients = '{ bootstrap.servers = "127.0.0.1:1", default.api.timeout.ms = 1000 }'

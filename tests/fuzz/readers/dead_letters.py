@@ -10,13 +10,14 @@ from fuzz.unsynced_files import UnsyncedFiles
 
 from connectors.dead_letters.actions import Requeueing
 from connectors.dead_letters.port import Signature
+from connectors.dead_letters.selection import choose, why_not_requeue
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from connectors.files.dead_letter_actions import ActionsFile
 from connectors.files.dead_letters import DeadLettersFile
 from connectors.files.requeue import Requeue
+from connectors.files.settings import FileSettings
 from connectors.line_format import Line, decode_line, encode_line
 from connectors.port import Channel, OutputRecord, TransportRefused
-from daemon.commands.dead_letters.selection import choose, why_not_requeue
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.record import Cut, Origin, Partition, Record
 from guardian.pending_output import output_record
@@ -52,7 +53,8 @@ def check(data: bytes) -> None:
         except TransportRefused as error:
             _check_refusal(error, actions)
             return
-        requeue = Requeue(_IN, letters, actions, files, lambda: Signature("me", "2026-03-28T23:33:55.000Z"))
+        settings = FileSettings("IPF", _IN, _OUT)
+        requeue = Requeue(settings, letters, actions, files, lambda: Signature("me", "2026-03-28T23:33:55.000Z"))
         ended = [*requeue.resume()]
         assert {each.number for each in ended} == {each.number for each in begun}
         chosen = choose(found, actions.last(), why_not_requeue).chosen
@@ -108,6 +110,8 @@ def seeds() -> list[bytes]:
     actions = (
         b'{"action":"requeueing","number":"IPF-0#2","letter":"x","by":"me","at":"now","partition":0,"beyond":12}\n'
         b'{"action":"discarded","number":"IPF-0#1","letter":"x","by":"me","at":"now","because":"so"}\n'
+        b'{"action":"editing","number":"IPF-0#3","letter":"x","by":"me","at":"now","partition":0,"beyond":12,'
+        b'"because":"so","original_sha256":"ab","value_base64":"/w=="}\n'
     )
     return [b"".join(lines[:3]), b"".join(lines[-3:]), b"".join(lines[:2]) + SEPARATOR + actions, *lines]
 

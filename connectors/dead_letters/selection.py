@@ -1,10 +1,10 @@
-"""Selects the dead letters that a requeue or discard applies to, and says why it cannot apply to others."""
+"""Selects the dead letters that a requeue, an edit or a discard applies to, and says why it cannot apply to others."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from connectors.dead_letters.actions import Action, Discarded, LetterId, Requeued
-from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
+from connectors.dead_letters.actions import Action, Discarded, Edited, LetterId, Requeued
+from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
 
 WhyNot = Callable[[StoredDeadLetter, Action | None], str | None]
 """Returns why an action is impossible on a dead letter whose last action is the second argument; None if it is possible."""
@@ -47,17 +47,26 @@ def new_ones(
 
 
 def why_not_requeue(stored: StoredDeadLetter, action: Action | None) -> str | None:
-    cut = stored.letter.record.cut
-    if cut:
-        return (
-            f"only the first {len(stored.letter.record.value)} of its {cut.length} bytes are here, all of them in the input at "
-            f"{stored.letter.record.origin}; have its producer send it again, smaller, or raise max-record-bytes"
-        )
+    record = stored.letter.record
+    if record.cut:
+        here = f"only the first {len(record.value)} of its {record.cut.length} bytes are here"
+        remedy = "have its producer send it again, smaller, or give its whole value with `edit`, or raise max-record-bytes"
+        return f"{here}, all of them in the input at {record.origin}; {remedy}"
     return f"{_past(action)}; use --again to requeue it anyway" if isinstance(action, Requeued | Discarded) else None
 
 
 def why_not_requeue_again(stored: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - whatever was done before.
     return why_not_requeue(stored, None)
+
+
+def why_not_edit(stored: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - also a cut letter can be edited.
+    return f"{_past(action)}; use --again to edit it anyway" if isinstance(action, Requeued | Discarded) else None
+
+
+def why_not_this(stored: StoredDeadLetter, edit: Edit) -> str | None:
+    """An edit must change the value. Of a cut value the rest is not known here."""
+    is_same = stored.letter.record.cut is None and edit.value == stored.letter.record.value
+    return "the value is the same as before: `dead-letters requeue` sends it again unchanged" if is_same else None
 
 
 def why_not_discard(stored: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - any letter can be discarded.
@@ -66,5 +75,6 @@ def why_not_discard(stored: StoredDeadLetter, action: Action | None) -> str | No
 
 
 def _past(action: Requeued | Discarded) -> str:
-    what = f"to {action.position}" if isinstance(action, Requeued) else f"because {action.because}"
-    return f"it was {action.state} {what} by {action.by} at {action.at}"
+    what = f" to {action.position}" if isinstance(action, Requeued) else ""
+    why = f" because {action.because}" if isinstance(action, Edited | Discarded) else ""
+    return f"it was {action.state}{what}{why} by {action.by} at {action.at}"

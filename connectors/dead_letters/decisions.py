@@ -1,0 +1,115 @@
+"""What a person decides about dead letters, carried out on a store: requeue, edit, discard. For every program that people use.
+
+Each function begins the store, and yields an outcome for each dead letter as soon as it is durable: first those of requeues that
+a crash interrupted. Only what was yielded is done, so a caller takes all outcomes. All raise what the store's methods raise.
+Each action is signed as the store was told when it was opened.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import TypeAlias
+
+from connectors.dead_letters.actions import Action, Discarded, Edited
+from connectors.dead_letters.port import DeadLetterStore, Outcome, last_actions
+from connectors.dead_letters.selection import (
+    Choice,
+    WhyNot,
+    choose,
+    named,
+    new_ones,
+    why_not_discard,
+    why_not_edit,
+    why_not_requeue,
+    why_not_requeue_again,
+    why_not_this,
+)
+from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
+
+FindFlaw: TypeAlias = Callable[[StoredDeadLetter], str | None]
+"""Return what is still wrong with an edited dead letter; None if nothing is."""
+
+
+def requeue_named(store: DeadLetterStore, numbers: Iterable[str], *, again: bool = False) -> Iterator[Outcome]:
+    """Requeue the dead letters with these numbers in the order in which they were stored.
+
+    With `again` also those that were requeued, edited or discarded before.
+    """
+    ended = yield from _begin(store)
+    left = [number for number in dict.fromkeys(numbers) if number not in ended]
+    yield from _requeue(store, _choose(store, left, why_not_requeue_again if again else why_not_requeue))
+
+
+def requeue_new(store: DeadLetterStore, reason: str | None = None) -> Iterator[Outcome]:
+    """Requeue all dead letters without actions, of any reason if none is given."""
+    yield from _begin(store)
+    last = last_actions(store)
+    yield from _requeue(store, choose(new_ones(store.letters(), last, reason), last, why_not_requeue))
+
+
+def edit(store: DeadLetterStore, number: str, edit: Edit, find_flaw: FindFlaw, *, again: bool = False) -> Iterator[Outcome]:
+    """Requeue one dead letter with another value. With `again` also if it was requeued, edited or discarded before.
+
+    It is refused if `find_flaw` finds a flaw, or if the value is the letter's own. The same edit once more only completes one
+    that a crash interrupted.
+    """
+    ended = yield from _begin(store)
+    if number in ended and (ended[number].position is None or _was_edited(store, number, edit)):
+        return
+
+    def why_not(stored: StoredDeadLetter, action: Action | None) -> str | None:
+        problem = None if again else why_not_edit(stored, action)
+        return problem or why_not_this(stored, edit) or find_flaw(stored.edited(edit))
+
+    yield from _requeue(store, _choose(store, [number], why_not), edit)
+
+
+def discard(store: DeadLetterStore, numbers: Iterable[str], because: str) -> Iterator[Outcome]:
+    """Note for the dead letters with these numbers that nothing is to be done, for this reason."""
+    yield from _begin(store)
+    choice = _choose(store, numbers, why_not_discard)
+    yield from _refusals(choice)
+    if choice.chosen:
+        store.discard(list(choice.chosen.values()), because)
+    yield from (Outcome(number, None, done=Discarded.state) for number in choice.chosen)
+
+
+def _begin(store: DeadLetterStore) -> Generator[Outcome, None, dict[str, Outcome]]:
+    """Yield the outcomes of interrupted requeues; return them by number."""
+    ended = dict[str, Outcome]()
+    for outcome in store.begin():
+        ended[outcome.number] = outcome
+        yield outcome
+    return ended
+
+
+def _was_edited(store: DeadLetterStore, number: str, edit: Edit) -> bool:
+    actions = last_actions(store).values()
+    return any(each.number == number and isinstance(each, Edited) and each.edited_sha256 == edit.sha256 for each in actions)
+
+
+def _choose(store: DeadLetterStore, numbers: Iterable[str], why_not: WhyNot) -> Choice:
+    wanted = list(dict.fromkeys(numbers))
+    choice = choose(named(store.letters(), wanted), last_actions(store), why_not)
+    unknown = {number: f"no dead letter has this number in {store.where}" for number in wanted if number not in choice.chosen}
+    return choice._replace(refused=unknown | choice.refused)
+
+
+def _requeue(store: DeadLetterStore, choice: Choice, edit: Edit | None = None) -> Iterator[Outcome]:
+    yield from _refusals(choice)
+    left = dict(choice.chosen)
+    for outcome in store.requeue(each if edit is None else each.edited(edit) for each in _read(store, choice)):
+        yield outcome
+        left.pop(outcome.number, None)
+    yield from (Outcome(number, None, f"it is no longer in {store.where}; put it back there") for number in left)
+
+
+def _read(store: DeadLetterStore, choice: Choice) -> Iterator[StoredDeadLetter]:
+    """Yield each chosen letter once, even if it is stored on several lines."""
+    ids = dict(choice.chosen)
+    for stored in store.letters() if ids else ():
+        if ids.get(stored.number) == stored.letter_id:
+            del ids[stored.number]
+            yield stored
+
+
+def _refusals(choice: Choice) -> Iterator[Outcome]:
+    return (Outcome(number, None, problem) for number, problem in choice.refused.items())

@@ -1,0 +1,26 @@
+"""What is still wrong with an edited dead letter, as far as the service's own decoder can tell."""
+
+from collections.abc import Callable
+
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
+from domain.decoding import Refusal
+from domain.envelope import DataEnvelope
+from domain.identifiers import shown
+from domain.record import Record
+
+
+def find_flaw(letter: StoredDeadLetter, decode: Callable[[Record], DataEnvelope | Refusal]) -> str | None:
+    """Return why the edited record would be a dead letter again, or that it is of another unit; None without such a flaw.
+
+    Its unit must be one that the dead letter names, in its key or in its value. A dead letter that names none may be of any unit.
+    What handling the envelope would lead to is not tried.
+    """
+    record = letter.letter.record
+    decoded = decode(Record(record.origin, letter.value_to_requeue, record.key, letter.headers_to_requeue))
+    if isinstance(decoded, Refusal):
+        return f"it would be a dead letter again, {decoded.reason.value}: {decoded.error}"
+    key = None if record.key is None else record.key.decode("utf-8", "replace")
+    named = dict.fromkeys(each for each in (letter.unit, key) if each is not None)
+    if named and decoded.unit not in named:
+        return f"it is of unit {shown(decoded.unit)}, the dead letter of {' or '.join(map(shown, named))}"
+    return None
