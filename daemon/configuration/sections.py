@@ -64,7 +64,7 @@ class Ingress(msgspec.Struct, frozen=True):
     kafka_clients: Annotated[ClientOptions, OpenSection("kafka.consumer.kafka-clients")]
     file_directory: Annotated[Path, Key(FilePath("<run-directory>/in"), "file.directory")]
     archive_directory: Annotated[Path, Key(FilePath("<run-directory>/archive"), "file.archive-directory")]
-    archive_every_ms: Annotated[int | None, Key(Duration("1s", "7d", "never, only when told to"), "file.archive-every")]
+    archive_every_ms: Annotated[int | None, Key(Duration("1s", "7d", "never by itself"), "file.archive-every")]
 
 
 class Notifications(msgspec.Struct, frozen=True):
