@@ -11,7 +11,7 @@ _decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=False))
 
 
 def test_three_hundred_entities_of_a_megabyte_are_not_remembered() -> None:
-    """They took 246 MB."""
+    """When entities were remembered, they took 246 MB."""
     tracemalloc.start()
     for number in range(300):
         entity = f"{number}" + "e" * 1_000_000

@@ -259,7 +259,7 @@ def test_what_has_another_shape_is_undecodable_however_many_braces_it_has(decode
 
 @pytest.mark.parametrize("filling", [b"{}", b'{"object":{}}', b'{"uniqueId":"a"}'])
 def test_five_megabytes_of_objects_are_refused_before_they_take_memory(decode: Any, filling: bytes) -> None:
-    """They would take 190 MB."""
+    """Decoded objects would take 190 MB."""
     value = b'{"processingContext": {"unitOfWorkId": "u"}, "flow": "f", "sequence": 1, "processObjects": [%s]}'
     value %= b",".join([filling] * (5_000_000 // (len(filling) + 1)))
     decode(value[:100])
@@ -425,7 +425,7 @@ def test_only_an_integer_can_be_too_long(decode: Any, literal: bytes, is_read: b
 @pytest.mark.parametrize("filling", [b'"",', b'"ab",', b"{},", b'{"":123},', b"1,"])
 @pytest.mark.parametrize("beginning", [b"{}," * 200, b"9" * 4_100 + b","])
 def test_looking_for_flaws_takes_no_memory_beyond_some_copies_of_the_value(decode: Any, filling: bytes, beginning: bytes) -> None:
-    """It took up to thirty times as much."""
+    """An earlier version took up to thirty times the size of the value."""
     value = b'{"processingContext": {"unitOfWorkId": "u"}, "flow": "f", "sequence": 1, "mdsObjects": [{"object": [%s1]}]}'
     value %= beginning + filling * (1_000_000 // len(filling))
     envelope(decode(value))

@@ -1,4 +1,4 @@
-"""What the view of every storage promises (storage/view_port.py), as tests that each implementation applies to itself.
+"""The contract of storage views (storage/view_port.py), as tests that each implementation runs on the real thing.
 
 A storage's test file derives from `StorageViewContract` and gives the fixture `harness`.
 """

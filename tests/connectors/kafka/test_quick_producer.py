@@ -23,7 +23,7 @@ def test_a_key_has_the_partition_that_every_client_of_kafka_gives_it(key: bytes,
 
 
 def test_keys_of_dead_letters_are_not_remembered_however_long_they_are() -> None:
-    """They took 191 MB."""
+    """When keys were remembered, they took 191 MB."""
     tracemalloc.start()
     for number in range(200):
         key = b"%d" % number + b"k" * 1_000_000

@@ -34,7 +34,7 @@ def measured() -> Iterator[Callable[[], int]]:
 
 
 def test_names_of_events_and_flows_of_a_megabyte_are_not_remembered() -> None:
-    """They took 478 MB."""
+    """When names were remembered, they took 478 MB."""
     lookups = Lookups(Tables())
     with measured() as held:
         for number in range(250):
