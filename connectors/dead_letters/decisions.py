@@ -1,8 +1,8 @@
 """What a person decides about dead letters, carried out on a store: requeue, edit, discard. For every program that people use.
 
-Each function begins the store, and yields an outcome for each dead letter as soon as it is durable: first those of requeues that
-a crash interrupted. Only what was yielded is done, so a caller takes all outcomes. All raise what the store's methods raise.
-Each action is signed as the store was told when it was opened.
+Each function begins a store that was opened for this call alone; the caller closes it. It yields an outcome for each dead letter
+as soon as it is durable: first those of requeues that a crash interrupted. Only what was yielded is done, so a caller takes all
+outcomes. All raise what the store's methods raise. Each action is signed as the store was told when it was opened.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator

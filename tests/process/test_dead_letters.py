@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.processes.operated_service import NOTIFICATION, OperatedService
+from harness.processes.operated_service import NOTIFICATION, OperatedService, envelope_line
 from harness.waiting import wait_until
+
+from connectors.line_format import Line, decode_line, encode_line
 
 pytestmark = pytest.mark.slow
 
@@ -136,6 +138,75 @@ def test_a_stopped_service_takes_up_what_was_requeued_when_it_starts(poisoned: O
     poisoned.wait_for("uow-1", 1, 2)
     assert poisoned.stop() == 0
     assert poisoned.sequences("uow-2") == [1]
+
+
+def append_without_end(service: OperatedService, unit: str, sequence: int) -> bytes:
+    """Append an envelope whose last byte is missing; return its whole value."""
+    read = decode_line(envelope_line(unit, sequence))
+    assert isinstance(read, Line)
+    service.append(encode_line(Line(read.value[:-1], read.key, read.headers))[:-1])
+    return read.value
+
+
+def test_a_record_that_cannot_be_read_is_edited_into_a_good_one_and_notified_of_once(poisoned: OperatedService) -> None:
+    cure(poisoned)
+    poisoned.start_and_wait(f"{NOTIFICATION}.resequencer.stash-timeout = 10m")
+    poisoned.tell("uow-1", 1)
+    whole = append_without_end(poisoned, "uow-1", 2).decode()
+    poisoned.tell("uow-1", 3)
+    (letter,) = wait_for_letters(poisoned, 1)
+    number = letter["number"]
+    value = poisoned.directory / "value.json"
+    value.write_text(order(poisoned, "show", number, "--raw").stdout, encoding="utf-8")
+    edit = ("edit", number, "--value", str(value), "--because", "the end was missing")
+    value.write_text(whole[:-2], encoding="utf-8")
+    wrong = order(poisoned, *edit)
+    assert (wrong.returncode, "it would be a dead letter again, undecodable" in wrong.stdout) == (1, True), wrong
+    value.write_text(whole, encoding="utf-8")
+    done = order(poisoned, *edit)
+    assert (done.returncode, done.stderr.count("1 edited, 0 not")) == (0, 1), done
+    poisoned.wait_for("uow-1", 1, 2, 3)
+    assert late(poisoned, "uow-1") == [False, False, False]
+    assert order(poisoned, *edit).returncode == 1
+    assert f"{number}  edited  undecodable  uow-1" in order(poisoned, "list").stdout
+    poisoned.tell("uow-1", 4)
+    poisoned.wait_for("uow-1", 1, 2, 3, 4)
+    assert poisoned.stop() == 0
+    assert poisoned.dead_letters() == [letter]
+
+
+def test_an_edit_that_is_killed_at_any_moment_and_made_again_is_sent_once(poisoned: OperatedService) -> None:
+    cure(poisoned)
+    poisoned.start_and_wait()
+    units = [f"uow-{number}" for number in range(4)]
+    values = {unit: append_without_end(poisoned, unit, 1) for unit in units}
+    letters = {each["key"]: each["number"] for each in wait_for_letters(poisoned, len(units))}
+    source = poisoned.in_directory / "partition-0.jsonl"
+    actions = poisoned.out_directory / "dead-letters-actions.jsonl"
+    moments: list[Callable[[], bool]] = [
+        lambda: True,
+        lambda: actions.exists() and b'"action":"editing","number":"%b"' % letters["uow-1"].encode() in actions.read_bytes(),
+        lambda: b'"requeued-from":"%b"' % letters["uow-2"].encode() in source.read_bytes(),
+        lambda: actions.exists() and b'"action":"edited","number":"%b"' % letters["uow-3"].encode() in actions.read_bytes(),
+    ]
+    for unit, is_time in zip(units, moments, strict=True):
+        value = poisoned.directory / f"{unit}.json"
+        value.write_bytes(values[unit])
+        edit = ("dead-letters", "edit", letters[unit], "--value", str(value), "--because", "the end was missing")
+        beside = poisoned.begin_verb(*edit)
+        wait_until(lambda beside=beside, is_time=is_time: beside.poll() is not None or is_time(), "it began", look_seconds=0)
+        if beside.poll() is None:
+            os.kill(beside.pid, signal.SIGKILL)
+        beside.wait()
+        poisoned.verb(*edit)
+    for unit in units:
+        poisoned.wait_for(unit, 1)
+    assert poisoned.stop() == 0
+    listed = order(poisoned, "list").stdout
+    assert listed.count("  edited  undecodable") == len(units), listed
+    marks = [line for line in source.read_bytes().splitlines() if b"requeued-from" in line]
+    assert len(marks) == len(units)
+    assert len(poisoned.notifications()) == len(units)
 
 
 def test_a_requeue_that_is_killed_at_any_moment_and_made_again_requeues_each_once(poisoned: OperatedService) -> None:

@@ -10,13 +10,17 @@ from pkgutil import resolve_name as resolve
 import msgspec
 import pytest
 from harness.published_lookups import publish, shaped
-from harness.service_under_test import envelope_line
+from harness.service_under_test import envelope_line, value_of
 from harness.spark.audited_service import TABLE, AuditedService, lines_of, write_lines
 
 import pipeline.audit.releases
+from connectors.dead_letters.decisions import edit
+from connectors.dead_letters.port import Signature
+from connectors.dead_letters.stored_dead_letter import Edit
 from connectors.files import input_archive
 from connectors.files.input_archive import InputArchive
 from connectors.files.operations import SystemFiles
+from daemon.commands.dead_letters.files import FileDeadLetterStore
 from domain.errors import EndedItsWorker, PermanentError, TooLarge
 from enrichment.directory import LookupsDirectory
 from enrichment.release import open_release
@@ -214,6 +218,36 @@ def test_requeued_dead_letters_of_a_unit_of_which_nothing_was_handled_are_in_tim
     told[0]["headers"]["late"] = "true"
     write_lines(audited.notifications, told)
     assert audited.findings() == [("marked late without a reason", "uow-1")]
+
+
+def test_edited_dead_letters_are_records_as_any_other(tmp_path):
+    """Every second edit is still wrong, and so leads to a dead letter of its own."""
+    audited = AuditedService(tmp_path)
+    audited.live(garbage=0.1, conflicts=0.05)
+    event = {"uniqueId": "e", "object": {"eventName": "PaymentReceived", "processFlowName": "PaymentInitiationFlow"}}
+
+    def open_store():
+        return closing(FileDeadLetterStore(audited.file_settings(), lambda: Signature("anna", "now")))
+
+    with open_store() as store:
+        letters = [each for each in store.letters() if each.letter.reason.value != "unsupported-schema-version"]
+        untouched = len(list(store.letters())) - len(letters)
+        assert {each.letter.reason.value for each in letters} > {"undecodable", "conflicting-duplicate"}
+    for number, each in enumerate(letters):
+        good = value_of(envelope_line(f"edited-{number}", 1, identity=f"e-{number}", processObjects=[event]))
+        edited = Edit(b"{" if number % 2 else good, "it was wrong")
+        with open_store() as store:
+            assert [outcome.done for outcome in edit(store, each.number, edited, lambda _: None)] == ["edited"]
+    audited.service.start()
+    audited.service.run()
+    audited.service.stop()
+    assert len(lines_of(audited.dead_letters)) == untouched + len(letters) + len(letters) // 2
+    told = lines_of(audited.notifications)
+    units = {line["key"] for line in told if line["key"].startswith("edited-")}
+    assert units == {f"edited-{number}" for number in range(0, len(letters), 2)}
+    assert audited.findings() == []
+    write_lines(audited.notifications, [line for line in told if line["key"] != "edited-0"])
+    assert audited.findings() == [("lost", "edited-0")]
 
 
 class Mapping:
