@@ -24,13 +24,16 @@ from daemon.configuration.sections import Ingress, Notifications, TransportType
 from daemon.exit_code import ExitCode
 from daemon.supervision.run_lock import AlreadyRunning, RunLock
 from daemon.supervision.stop_signal import StopSignal
+from daemon.system_clock import SystemClock
+from domain.clock import Instant
 from domain.errors import ConfigurationError, ResequencerError, TransientError
-from domain.printable import counted
+from domain.printable import counted, printable, without_password
 from resequencer.strategies.registry import StrategySettings
 
 if TYPE_CHECKING:
     from pipeline.audit.rules import AuditSettings
     from pipeline.audit.scope import Scope
+    from pipeline.audit.subject import AuditSubject
     from pipeline.audit.summary import AuditSummary
 
 _SHOWN = 20
@@ -87,7 +90,8 @@ def _run(configuration: Configuration, target: Path, master: str | None, *, is_a
     from pipeline.audit.summary import write_summary
     from pipeline.spark.session import spark_session
 
-    building = begin(target)
+    clock = SystemClock()
+    building, began_at = begin(target), clock.now()
     settings = load_spark_settings(configuration, Job.AUDIT)
     is_on_files = configuration.ingress.transport is TransportType.FILE
     options = settings.options if is_on_files else with_kafka(settings.options)
@@ -97,7 +101,8 @@ def _run(configuration: Configuration, target: Path, master: str | None, *, is_a
         sys.stderr.write(f"Auditing {scope.size / 1e6:,.1f} MB\n")
         summary = summarize(audit_records(spark, scope, audit_settings(configuration, dict(scope.settled)), building))
     write_summary(summary, building / SUMMARY)
-    write_page(summary, str(configuration.notification.run_directory), building / PAGE)
+    subject = audit_subject(configuration, began_at, max(0, clock.now() - began_at), is_archive=is_archive)
+    write_page(summary, subject, building / PAGE)
     publish(target)
     return summary
 
@@ -171,12 +176,38 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
     )
 
 
+def audit_subject(configuration: Configuration, began_at: Instant, took_ms: int, *, is_archive: bool) -> "AuditSubject":
+    """Return what the page says about the audit itself."""
+    from pipeline.audit.subject import AuditSubject
+
+    ingress, notification, waits = configuration.ingress, configuration.notification, resequencer_settings(configuration)
+    group: str | None = None
+    if ingress.transport is TransportType.FILE:
+        out = notification.output_directory
+        names = [f"files in {ingress.file_directory}", str(out / "notifications.jsonl"), str(out / "dead-letters.jsonl")]
+    else:
+        kafka = kafka_settings(configuration)
+        topics = (kafka.topics.input, kafka.topics.notifications, kafka.topics.dead_letters)
+        names, group = [f"topic {each}" for each in topics], kafka.group_id
+    return AuditSubject(
+        str(notification.run_directory),
+        *names,
+        without_password(configuration.archive.location) if is_archive else None,
+        group,
+        configuration.resequencer.strategy,
+        waits.shortest_deadline_ms,
+        waits.longest_deadline_ms,
+        began_at,
+        took_ms,
+    )
+
+
 def _print(summary: "AuditSummary", target: Path) -> None:
     console = Console()
     console.print(
         f"{counted(summary.notifications, 'notification')} of {counted(summary.units, 'unit')} compared with "
         f"{counted(summary.arrivals, 'envelope')}; "
-        f"{summary.incomplete:,} marked incomplete, {summary.late:,} late, {summary.open:,} open",
+        f"{summary.incomplete:,} marked incomplete, {summary.late:,} marked late, {summary.open:,} open",
         soft_wrap=True,
     )
     if summary.not_compared:
@@ -200,4 +231,5 @@ def _print_findings(summary: "AuditSummary", console: Console) -> None:
     console.print(counts)
     for each in summary.examples[:_SHOWN]:
         place = "" if each.offset is None else f" at {each.partition}@{each.offset}"
-        console.print(f"{each.deviation}: {each.unit or 'no unit'}{place}: {each.what}", soft_wrap=True, markup=False)
+        line = f"{each.deviation}: {each.unit or 'no unit'}{place}: {each.what}"
+        console.print(printable(line), soft_wrap=True, markup=False)

@@ -1,17 +1,21 @@
 """Counts the rows of an audit's tables. Only the counts and the first findings reach the driver."""
 
 import msgspec
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from pipeline.audit.distribution import COUNTS, DURATIONS_MS, Bin, Distribution
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.intervals import interval_of
 from pipeline.audit.job import findings
 from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, UNIT
-from pipeline.audit.summary import AuditSummary, Bin, FlowLateness, StatusTime
+from pipeline.audit.summary import AuditSummary, FlowArrivals, StatusTime, UsedLookups
 
-EXAMPLES = 100
-_BOUNDS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000)
+EXAMPLES = 20
+"""The number of findings of each deviation that reach the driver."""
+
+_VERSIONS = 10
+_GRAVITY = {each: at for at, each in enumerate(Deviation)}
 
 
 def summarize(result: DataFrame) -> AuditSummary:
@@ -27,11 +31,13 @@ def summarize(result: DataFrame) -> AuditSummary:
         F.count_if(~F.col("is_compared")).alias("not_compared"),
         F.min(made).alias("first"),
         F.max(made).alias("last"),
+        *(F.percentile_approx(name, [0.5, 0.99]).alias(name) for name in ("waited_ms", "waited_records", "depth")),
     ).first()
     assert totals is not None
     found = {row.deviation: row["count"] for row in result.where(kind == FINDING).groupBy("deviation").count().collect()}
     let_out, arrivals = result.where(kind == LET_OUT), result.where(kind == ARRIVAL)
-    first, last = totals["first"] or 0, totals["last"] or 0
+    first_made_at, last_made_at = totals["first"], totals["last"]
+    first, last = first_made_at or 0, last_made_at or 0
     interval_ms = interval_of(last - first + 1)
     first -= first % interval_ms
     return AuditSummary(
@@ -43,44 +49,59 @@ def summarize(result: DataFrame) -> AuditSummary:
         totals.open,
         totals.not_compared,
         {each.value: found.get(each.value, 0) for each in Deviation},
-        tuple(_finding(row.asDict()) for row in findings(result).limit(EXAMPLES).collect()),
-        _bins(let_out, "waited_ms"),
-        _bins(let_out, "waited_records"),
-        _bins(arrivals, "depth"),
+        _examples(findings(result)),
+        _distribution(let_out, "waited_ms", DURATIONS_MS, totals.waited_ms),
+        _distribution(let_out, "waited_records", COUNTS, totals.waited_records),
+        _distribution(arrivals, "depth", COUNTS, totals.depth),
         tuple(_flows(arrivals)),
         tuple(_statuses(let_out, first, interval_ms)),
         interval_ms,
+        first_made_at,
+        last_made_at,
+        tuple(_lookups(let_out)),
     )
 
 
-def _finding(row: dict[str, object]) -> Finding:
-    return msgspec.convert(row, Finding)
+def _examples(found: DataFrame) -> tuple[Finding, ...]:
+    """Return the first findings of each deviation, the gravest deviation first."""
+    place = F.row_number().over(Window.partitionBy("deviation").orderBy("unit", "partition", "offset", "what"))
+    rows = found.withColumn("place", place).where(F.col("place") <= EXAMPLES).drop("place")
+    ordered = rows.orderBy("unit", "partition", "offset", "what").collect()
+    return tuple(sorted((msgspec.convert(row.asDict(), Finding) for row in ordered), key=lambda each: _GRAVITY[each.deviation]))
 
 
-def _bins(rows: DataFrame, column: str) -> tuple[Bin, ...]:
+def _distribution(rows: DataFrame, column: str, bounds: tuple[int, ...], percentiles: list[int] | None) -> Distribution:
     """Count the values by bin, up to the highest bin that has any."""
     value = F.col(column)
-    start = F.greatest(*(F.when(value >= bound, F.lit(bound)) for bound in _BOUNDS))
+    start = F.greatest(*(F.when(value >= bound, F.lit(bound)) for bound in bounds))
     counted = {row.start: row["count"] for row in rows.where(value.isNotNull()).groupBy(start.alias("start")).count().collect()}
-    return tuple(Bin(bound, counted.get(bound, 0)) for bound in _BOUNDS if counted and bound <= max(counted))
+    bins = tuple(Bin(bound, counted.get(bound, 0)) for bound in bounds if counted and bound <= max(counted))
+    return Distribution(bins, *(percentiles or ()))
 
 
-def _flows(arrivals: DataFrame) -> list[FlowLateness]:
-    late = F.when(F.col("depth") > 0, F.col("depth"))
+def _lookups(let_out: DataFrame) -> list[UsedLookups]:
+    rows = let_out.groupBy("lookups_version").count().orderBy(F.desc("count"), "lookups_version").limit(_VERSIONS)
+    return [UsedLookups(row.lookups_version, row["count"]) for row in rows.collect()]
+
+
+def _flows(arrivals: DataFrame) -> list[FlowArrivals]:
+    overtaken = F.when(F.col("depth") > 0, F.col("depth"))
     rows = (
         arrivals.groupBy("flow")
         .agg(
             F.count("*").alias("arrivals"),
-            F.count(late).alias("late"),
-            F.percentile_approx(late, [0.5, 0.999]).alias("depths"),
-            F.percentile_approx("late_ms", [0.5, 0.999]).alias("times"),
+            F.count(overtaken).alias("overtaken"),
+            F.percentile_approx(overtaken, [0.5, 0.999]).alias("depths"),
+            F.percentile_approx("behind_ms", [0.5, 0.999]).alias("times"),
         )
         .orderBy(F.desc("arrivals"), "flow")
         .limit(50)
         .collect()
     )
     none = [0, 0]
-    return [FlowLateness(row.flow, row.arrivals, row.late, *(row.depths or none), *(row.times or [None, None])) for row in rows]
+    return [
+        FlowArrivals(row.flow, row.arrivals, row.overtaken, *(row.depths or none), *(row.times or [None, None])) for row in rows
+    ]
 
 
 def _statuses(let_out: DataFrame, first: int, interval_ms: int) -> list[StatusTime]:

@@ -9,7 +9,7 @@ class Deviation(StrEnum):
     """The ways in which the output can differ from what the records require."""
 
     LOST = "lost"
-    OVERDUE = "not released at its deadline"
+    OVERDUE = "overdue"
     DOUBLED = "doubled"
     OUT_OF_ORDER = "out of order"
     ORPHAN = "orphan"

@@ -45,8 +45,8 @@ def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, ta
         written = write_rows(_audited(scope.rows(settings), settings, tasks), result, "overwrite", _LAYOUT)
         told = _read(spark, result)
         if not (waiting := told.where(F.col("kind") == WAITING)).isEmpty():
-            late = waiting.mapInArrow(_overdue(_timing(told), settings), spark_schema(TOLD))
-            write_rows(late, result, "append", _LAYOUT, before=written)
+            found = waiting.mapInArrow(_overdue(_timing(told), settings), spark_schema(TOLD))
+            write_rows(found, result, "append", _LAYOUT, before=written)
         return _read(spark, result)
     except SPARK_ERRORS as error:
         raise AuditRefused(f"Spark failed: {cause_of(error)}") from error

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from domain.envelope import DataEnvelope
 from domain.record import Partition
+from pipeline.audit.arrival_order import ArrivalOrder
 from pipeline.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_findings
 from pipeline.audit.finding import Deviation, Finding
-from pipeline.audit.lateness import Lateness
 from pipeline.audit.observed import ObservedDeadLetter, ObservedNotification
 from pipeline.audit.replay import Emission
 from pipeline.audit.rows import (
@@ -37,9 +37,9 @@ class Told(NamedTuple):
     * A finding: deviation, unit, partition, offset, what.
     * A unit: the number of notifications that may still come (open).
     * A waiting unit: the offset of the oldest stashed envelope, and what it waits for.
-    * An arrival: its flow, and by how many numbers (depth, 0 for none), records and milliseconds it came behind a later one.
+    * An arrival: its flow, and by how many numbers (depth, 0 for none), records and milliseconds it was overtaken.
     * A notification: its status and marks, when it was made, how long its envelope waited, how many records of its unit came
-      meanwhile, and whether its content could be compared.
+      meanwhile, whether its content could be compared, and the version of the lookups that it names.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class Told(NamedTuple):
     flow: str | None = None
     depth: int | None = None
     behind: int | None = None
-    late_ms: int | None = None
+    behind_ms: int | None = None
     status: str | None = None
     made_at: int | None = None
     waited_ms: int | None = None
@@ -60,6 +60,7 @@ class Told(NamedTuple):
     is_incomplete: bool | None = None
     is_late: bool | None = None
     is_compared: bool | None = None
+    lookups_version: str | None = None
 
 
 def audit_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
@@ -72,7 +73,7 @@ def audit_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
 
 
 def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
-    audit, lateness = UnitAudit(partition, unit, rules), Lateness(rules.strategy)
+    audit, order = UnitAudit(partition, unit, rules), ArrivalOrder(rules.strategy)
     arrivals: dict[int, tuple[int, int | None]] = {}
     origin = Partition(rules.settings.topic, partition)
     for row in rows:
@@ -85,7 +86,7 @@ def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRule
             envelope = envelope_of(row, arrived, origin)
             if audit.arrive(envelope, arrived.value_digest):
                 arrivals[row.place] = (len(arrivals), row.at)
-                yield _arrival(lateness, envelope, row)
+                yield _arrival(order, envelope, row)
     audited = audit.end()
     yield Told(UNIT, unit, partition, open=audited.open)
     yield from map(_finding, audited.findings)
@@ -100,11 +101,9 @@ def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRule
                 yield _let_out(unit, partition, emission, seen, arrivals)
 
 
-def _arrival(lateness: Lateness, envelope: DataEnvelope, row: Row) -> Told:
-    late = lateness.of(envelope, row.at)
-    return Told(
-        ARRIVAL, row.unit, row.partition, row.place, flow=envelope.flow, depth=late.depth, behind=late.behind, late_ms=late.ms
-    )
+def _arrival(order: ArrivalOrder, envelope: DataEnvelope, row: Row) -> Told:
+    depth, behind, behind_ms = order.of(envelope, row.at)
+    return Told(ARRIVAL, row.unit, row.partition, row.place, flow=envelope.flow, depth=depth, behind=behind, behind_ms=behind_ms)
 
 
 def _let_out(
@@ -126,6 +125,7 @@ def _let_out(
         is_incomplete=seen.incomplete is not None,
         is_late=seen.is_late,
         is_compared=emission.made.digest != NOT_KNOWN,
+        lookups_version=seen.version,
     )
 
 

@@ -4,26 +4,21 @@ from pathlib import Path
 
 import msgspec
 
+from domain.clock import Instant
+from pipeline.audit.distribution import Distribution
 from pipeline.audit.finding import Finding
 
 
-class Bin(msgspec.Struct, frozen=True):
-    """The number of values from `start` to before the next bin's start."""
+class FlowArrivals(msgspec.Struct, frozen=True):
+    """The arrivals of a flow. Before `overtaken` of them, a later envelope of their unit had arrived.
 
-    start: int
-    count: int
-
-
-class FlowLateness(msgspec.Struct, frozen=True):
-    """How late the envelopes of a flow came behind later ones. `late` of `arrivals` did.
-
-    Depths count numbers; times are in ms, None if it is unknown when records were written. The `usual` values are medians, the
-    `highest` ones 99.9th percentiles.
+    Depths say by how many numbers; times by how many ms, None if it is unknown when records were written. The `usual` values are
+    medians of the overtaken ones, the `highest` ones 99.9th percentiles.
     """
 
     flow: str
     arrivals: int
-    late: int
+    overtaken: int
     usual_depth: int
     highest_depth: int
     usual_ms: int | None
@@ -38,11 +33,20 @@ class StatusTime(msgspec.Struct, frozen=True):
     count: int
 
 
+class UsedLookups(msgspec.Struct, frozen=True):
+    """The number of notifications that name this version of the lookups; None if they name none."""
+
+    version: str | None
+    notifications: int
+
+
 class AuditSummary(msgspec.Struct, frozen=True):
     """`counts` has an entry for every deviation.
 
     `open` counts notifications that may still come: their envelopes wait, or their records were not yet settled. `not_compared`
-    counts notifications whose content cannot be known. `waited_ms` has no bins if it is unknown when records were written.
+    counts notifications whose content cannot be known. `examples` holds the first findings of each deviation, the gravest
+    deviation first. `waited_ms` has no bins if it is unknown when records were written. The notifications were made from
+    `first_made_at` to `last_made_at`; None if none tells. `lookups` holds the versions that most of them name.
     """
 
     units: int
@@ -54,12 +58,15 @@ class AuditSummary(msgspec.Struct, frozen=True):
     not_compared: int
     counts: dict[str, int]
     examples: tuple[Finding, ...]
-    waited_ms: tuple[Bin, ...]
-    waited_records: tuple[Bin, ...]
-    depth: tuple[Bin, ...]
-    flows: tuple[FlowLateness, ...]
+    waited_ms: Distribution
+    waited_records: Distribution
+    depth: Distribution
+    flows: tuple[FlowArrivals, ...]
     statuses: tuple[StatusTime, ...]
     interval_ms: int
+    first_made_at: Instant | None = None
+    last_made_at: Instant | None = None
+    lookups: tuple[UsedLookups, ...] = ()
 
     @property
     def is_good(self) -> bool:

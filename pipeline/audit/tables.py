@@ -31,7 +31,7 @@ TOLD = pa.schema(
         ("flow", pa.string()),
         ("depth", pa.int64()),
         ("behind", pa.int64()),
-        ("late_ms", pa.int64()),
+        ("behind_ms", pa.int64()),
         ("status", pa.string()),
         ("made_at", pa.int64()),
         ("waited_ms", pa.int64()),
@@ -39,6 +39,7 @@ TOLD = pa.schema(
         ("is_incomplete", pa.bool_()),
         ("is_late", pa.bool_()),
         ("is_compared", pa.bool_()),
+        ("lookups_version", pa.string()),
     ]
 )
 _BATCH_ROWS = 2_000

@@ -36,4 +36,4 @@ def told(waited_ms: int, of: AuditSettings) -> list[str | None]:
 def test_what_waits_is_overdue_a_grace_after_the_longest_deadline_that_it_may_have_had(resequencer, bound_ms):
     """The lookup releases of the time when an envelope was stashed are unknown later, because releases are removed."""
     assert told(bound_ms, settings(**resequencer)) == []
-    assert told(bound_ms + 1, settings(**resequencer)) == ["not released at its deadline"]
+    assert told(bound_ms + 1, settings(**resequencer)) == ["overdue"]

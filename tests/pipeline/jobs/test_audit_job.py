@@ -37,7 +37,7 @@ def test_nothing_is_found_where_nothing_is_wrong_however_the_files_are_cut_up(
     assert summary.units == 40
     assert summary.open == 0
     assert summary.incomplete > 0
-    assert sum(each.count for each in summary.depth) == summary.arrivals
+    assert sum(each.count for each in summary.depth.bins) == summary.arrivals
     assert sum(each.count for each in summary.statuses) == summary.notifications
     assert {each.flow for each in summary.flows} == {"PaymentInitiationFlow", "FraudCheckFlow"}
 

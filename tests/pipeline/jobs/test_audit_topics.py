@@ -25,7 +25,7 @@ def test_what_a_service_on_kafka_let_out_is_proved_from_the_topics(processed: Pr
     assert "Nothing is lost, doubled or out of order; the content is as expected" in said.stdout
     assert "0 open" in said.stdout
     page = (processed.service.run_directory / "audit" / "page.html").read_text()
-    assert "milliseconds" in page
+    assert "Waiting times of notifications" in page
 
 
 def test_each_fault_in_the_output_topic_is_named_and_so_it_is_from_the_archive(

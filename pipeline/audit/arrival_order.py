@@ -1,4 +1,4 @@
-"""Measures how late envelopes arrive behind later ones of their unit."""
+"""Measures by how much envelopes were overtaken: a later envelope of their unit arrived before them."""
 
 from bisect import bisect_right
 from typing import NamedTuple
@@ -8,8 +8,8 @@ from domain.envelope import DataEnvelope
 from resequencer.strategies.port import Strategy
 
 
-class Late(NamedTuple):
-    """How late an envelope came. All fields are 0 or None if it came in its turn.
+class Overtaken(NamedTuple):
+    """By how much an envelope was overtaken. All fields are 0 or None if it was not.
 
     `depth` counts numbers. `behind` counts the lane's records since the first one with a higher number. `ms` is the time since
     then; None also if it is unknown when records were written.
@@ -30,8 +30,8 @@ class _Lane:
         self.count = 0
 
 
-class Lateness:
-    """The lateness of one unit's envelopes; call `of` in order of arrival.
+class ArrivalOrder:
+    """The order in which one unit's envelopes arrive; call `of` for each, in that order.
 
     Numbers are compared within a lane of the strategy; if the strategy needs no numbers, within a flow.
     """
@@ -40,10 +40,10 @@ class Lateness:
         self._strategy = strategy
         self._lanes: dict[str, _Lane] = {}
 
-    def of(self, envelope: DataEnvelope, at: Instant | None) -> Late:
+    def of(self, envelope: DataEnvelope, at: Instant | None) -> Overtaken:
         number = envelope.sequence
         if number is None:
-            return Late()
+            return Overtaken()
         name = self._strategy.rank(envelope).lane if self._strategy.needs_sequence else envelope.flow
         lane = self._lanes.setdefault(name, _Lane())
         lane.count += 1
@@ -51,9 +51,9 @@ class Lateness:
         if first_later < len(lane.numbers):
             since = lane.instants[first_later]
             ms = None if since is None or at is None else max(0, at - since)
-            return Late(lane.numbers[-1] - number, lane.count - 1 - lane.places[first_later], ms)
+            return Overtaken(lane.numbers[-1] - number, lane.count - 1 - lane.places[first_later], ms)
         if not lane.numbers or lane.numbers[-1] < number:
             lane.numbers.append(number)
             lane.places.append(lane.count - 1)
             lane.instants.append(at)
-        return Late()
+        return Overtaken()
