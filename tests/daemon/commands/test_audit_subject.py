@@ -11,11 +11,11 @@ from daemon.commands.audit import audit_subject
 from daemon.configuration.configuration import load
 from pipeline.audit.subject import AuditSubject
 
-CLIENTS = '{ bootstrap.servers = "b:1", group.id = G }'
+BROKERS = 'bootstrap.servers = "b:1"'
 KAFKA = f"""
-    {INGRESS} {{ transport = kafka, kafka.consumer {{ topic = IN, kafka-clients {CLIENTS} }} }}
+    {INGRESS} {{ transport = kafka, kafka.consumer {{ topic = IN, kafka-clients {{ {BROKERS}, group.id = G }} }} }}
     {NOTIFICATION} {{
-      run-directory = here, transport = kafka, kafka.producer {{ topic = OUT, kafka-clients {CLIENTS} }}
+      run-directory = here, transport = kafka, kafka.producer {{ topic = OUT, kafka-clients {{ {BROKERS} }} }}
       dead-letters.topic = DEAD, archive.directory = "s3a://key:secret@bucket/records"
       resequencer {{ storage-type = embedded, strategy = STRICT_SEQUENCE, stash-timeout = learned }}
     }}
