@@ -181,17 +181,18 @@ def audit_subject(configuration: Configuration, began_at: Instant, took_ms: int,
     from pipeline.audit.subject import AuditSubject
 
     ingress, notification, waits = configuration.ingress, configuration.notification, resequencer_settings(configuration)
-    group: str | None = None
     if ingress.transport is TransportType.FILE:
-        out = notification.output_directory
-        names = [f"files in {ingress.file_directory}", str(out / "notifications.jsonl"), str(out / "dead-letters.jsonl")]
+        source, out, group = f"files in {ingress.file_directory}", notification.output_directory, None
+        notifications, dead_letters = str(out / "notifications.jsonl"), str(out / "dead-letters.jsonl")
     else:
         kafka = kafka_settings(configuration)
-        topics = (kafka.topics.input, kafka.topics.notifications, kafka.topics.dead_letters)
-        names, group = [f"topic {each}" for each in topics], kafka.group_id
+        source, group = f"topic {kafka.topics.input}", kafka.group_id
+        notifications, dead_letters = f"topic {kafka.topics.notifications}", f"topic {kafka.topics.dead_letters}"
     return AuditSubject(
         str(notification.run_directory),
-        *names,
+        source,
+        notifications,
+        dead_letters,
         without_password(configuration.archive.location) if is_archive else None,
         group,
         configuration.resequencer.strategy,

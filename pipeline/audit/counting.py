@@ -7,7 +7,6 @@ from pyspark.sql import functions as F
 from pipeline.audit.distribution import COUNTS, DURATIONS_MS, Bin, Distribution
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.intervals import interval_of
-from pipeline.audit.job import findings
 from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, UNIT
 from pipeline.audit.summary import AuditSummary, FlowArrivals, StatusTime, UsedLookups
 
@@ -49,7 +48,7 @@ def summarize(result: DataFrame) -> AuditSummary:
         totals.open,
         totals.not_compared,
         {each.value: found.get(each.value, 0) for each in Deviation},
-        _examples(findings(result)),
+        _examples(result.where(kind == FINDING)),
         _distribution(let_out, "waited_ms", DURATIONS_MS, totals.waited_ms),
         _distribution(let_out, "waited_records", COUNTS, totals.waited_records),
         _distribution(arrivals, "depth", COUNTS, totals.depth),
@@ -64,9 +63,10 @@ def summarize(result: DataFrame) -> AuditSummary:
 
 def _examples(found: DataFrame) -> tuple[Finding, ...]:
     """Return the first findings of each deviation, the gravest deviation first."""
-    place = F.row_number().over(Window.partitionBy("deviation").orderBy("unit", "partition", "offset", "what"))
-    rows = found.withColumn("place", place).where(F.col("place") <= EXAMPLES).drop("place")
-    ordered = rows.orderBy("unit", "partition", "offset", "what").collect()
+    order = ("unit", "partition", "offset", "what")
+    place = F.row_number().over(Window.partitionBy("deviation").orderBy(*order))
+    first = found.withColumn("place", place).where(F.col("place") <= EXAMPLES)
+    ordered = first.select("deviation", *order).orderBy(*order).collect()
     return tuple(sorted((msgspec.convert(row.asDict(), Finding) for row in ordered), key=lambda each: _GRAVITY[each.deviation]))
 
 

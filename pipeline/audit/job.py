@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from guardian.gc_tuning import calm_collector
 from pipeline.audit.errors import AuditRefused
 from pipeline.audit.overdue import overdue
-from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, WAITING, Told, audit_rows
+from pipeline.audit.row_audit import ARRIVAL, LET_OUT, WAITING, Told, audit_rows
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.scope import Scope
 from pipeline.audit.tables import TOLD, rows_of, told_batches
@@ -50,12 +50,6 @@ def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, ta
         return _read(spark, result)
     except SPARK_ERRORS as error:
         raise AuditRefused(f"Spark failed: {cause_of(error)}") from error
-
-
-def findings(result: DataFrame) -> DataFrame:
-    """Return the findings in a stable order."""
-    columns = ("deviation", "unit", "partition", "offset", "what")
-    return result.where(F.col("kind") == FINDING).select(*columns).orderBy(*columns)
 
 
 def _audited(rows: DataFrame, settings: AuditSettings, tasks: int) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from harness.planted.output import FAULTS
 from harness.spark.audited_service import AuditedService
 
 import pipeline.audit.lines
+from pipeline.audit.finding import Deviation
+from pipeline.audit.summary import UsedLookups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,10 +42,20 @@ def test_nothing_is_found_where_nothing_is_wrong_however_the_files_are_cut_up(
     assert summary.incomplete > 0
     assert sum(each.count for each in summary.depth.bins) == summary.arrivals
     assert sum(each.count for each in summary.statuses) == summary.notifications
+    assert summary.depth.median == 0
+    assert summary.depth.percentile_99 is not None
+    assert summary.depth.percentile_99 > 0
+    assert not summary.waited_ms.bins, "files do not record when a record was written"
+    assert summary.first_made_at is not None
+    assert summary.last_made_at is not None
+    assert summary.first_made_at < summary.last_made_at
+    assert summary.lookups == (UsedLookups(None, summary.notifications),)
     assert {each.flow for each in summary.flows} == {"PaymentInitiationFlow", "FraudCheckFlow"}
 
 
 def test_all_faults_at_once_are_found_and_named(spark: SparkSession, tmp_path: Path) -> None:
+    from pipeline.audit.counting import EXAMPLES
+
     audited = AuditedService(tmp_path)
     audited.live(units=60, losses=0.03)
     struck = [fault for fault in FAULTS if fault.name in AT_ONCE]
@@ -52,6 +65,9 @@ def test_all_faults_at_once_are_found_and_named(spark: SparkSession, tmp_path: P
     found = {deviation for deviation, count in summary.counts.items() if count}
     assert found >= {fault.deviation.value for fault in struck}
     assert not summary.is_good
+    order = [each.deviation for each in summary.examples]
+    assert order == sorted(order, key=list(Deviation).index)
+    assert {each.value: min(count, EXAMPLES) for each in Deviation if (count := summary.counts[each.value])} == Counter(order)
     assert (audited.directory / "audit" / "result" / "kind=finding").is_dir()
 
 
