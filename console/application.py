@@ -8,7 +8,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from console.access.identity import Authenticator
-from console.access.layer import AccessLayer
+from console.access.layer import AccessLayer, Limits
 from console.context import Console
 from console.events import event_routes
 from console.pages.errors import error_handlers
@@ -22,10 +22,10 @@ def routes_of(console: Console) -> list[Route]:
     return [*overview_routes(console), *event_routes(console)]
 
 
-def make_application(console: Console, authenticator: Authenticator) -> Starlette:
+def make_application(console: Console, authenticator: Authenticator, limits: Limits | None = None) -> Starlette:
     """Make the application; nothing is read before the first request."""
     return Starlette(
         routes=[*routes_of(console), Mount("/static", StaticFiles(directory=STATIC), name="static")],
-        middleware=[Middleware(AccessLayer, authenticator=authenticator)],
+        middleware=[Middleware(AccessLayer, authenticator=authenticator, clock=console.sources.clock, limits=limits or Limits())],
         exception_handlers=error_handlers(console),
     )

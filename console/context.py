@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
+from console.access.audit_log import AuditLog
+from console.access.form_tokens import FormTokens
 from console.access.identity import Identity
 from console.settings import HttpSettings
 from console.sources import Sources
@@ -22,13 +24,16 @@ class Console:
     def __init__(self, settings: HttpSettings, sources: Sources) -> None:
         self.settings = settings
         self.sources = sources
+        self.tokens = FormTokens(sources.clock)
+        self.audit_log = AuditLog(sources.run_directory, settings.audit_retention_ms, sources.clock)
         self._templates: Jinja2Templates = make_templates(sources.clock)
         self._view: StorageView | None = None
         self._view_lock = Lock()
 
     def page(self, request: Request, template: str, status: int = 200, **shown: Any) -> Response:
         """Render a page for the person who asks."""
-        shown |= {"identity": identity_of(request), "console": self, "now": self.sources.clock.now()}
+        identity = identity_of(request)
+        shown |= {"identity": identity, "now": self.sources.clock.now(), "form_token": lambda: self.tokens.make(identity)}
         return self._templates.TemplateResponse(request, template, shown, status_code=status)
 
     @contextmanager

@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from console.settings import HttpTls
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _CONNECTIONS = 200
 _DRAIN_SECONDS = 2
+_HEAD_SECONDS = 10
 
 
 class Endpoint(NamedTuple):
@@ -53,6 +55,7 @@ def _config(endpoint: Endpoint) -> uvicorn.Config:
         access_log=False,
         lifespan="off",
         ws="none",
+        http=_ImpatientProtocol,
         proxy_headers=False,
         server_header=False,
         limit_concurrency=_CONNECTIONS,
@@ -60,6 +63,19 @@ def _config(endpoint: Endpoint) -> uvicorn.Config:
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
+
+
+class _ImpatientProtocol(H11Protocol):
+    """Closes a connection on which no whole request head came in time: slow clients would use up all connections."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self.loop.call_later(_HEAD_SECONDS, self._close_without_request)
+
+    def _close_without_request(self) -> None:
+        has_request: bool = self.cycle is not None
+        if not has_request and not self.transport.is_closing():
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):

@@ -1,20 +1,10 @@
 """Who makes a request, and what this person or program may do."""
 
-from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from starlette.requests import HTTPConnection
 
-
-class Role(StrEnum):
-    """What a user may do. `operator` may all that `viewer` may."""
-
-    VIEWER = "viewer"
-    """See everything except payment data."""
-    OPERATOR = "operator"
-    """Change something: requeue, discard or edit dead letters, restart a worker, give orders."""
-    PAYMENTS = "payments"
-    """See payment data."""
+from console.access.role import Role
 
 
 class Identity(NamedTuple):

@@ -1,11 +1,25 @@
-"""The access layer around the application: who makes a request, and the headers that protect every answer."""
+"""The access layer around the application: limits, who makes a request, and the headers that protect every answer."""
 
+import asyncio
+import ipaddress
+from http import HTTPStatus
+from time import monotonic
+from typing import NamedTuple
+
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from console.access.identity import Authenticator
+from console.access.identity import Authenticator, NoLogin
+from console.access.request_limits import RateLimit
+from domain.clock import Clock
+from domain.errors import ResequencerError
+
+MOST_BODY_BYTES = 1024 * 1024
+_BODY_SECONDS = 30
+"""How long a client may take to send the body of a request."""
 
 _PROTECTION = {
     "Content-Security-Policy": (
@@ -20,12 +34,41 @@ _PROTECTION = {
 }
 
 
-class AccessLayer:
-    """Answers 401 where there is no valid login; otherwise leaves the identity in `request.state.identity`."""
+class _Refused(Exception):
+    def __init__(self, status: HTTPStatus, text: str, **headers: str) -> None:
+        super().__init__(text)
+        self.answer = PlainTextResponse(f"{text}\n", status, headers)
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
+
+class BodyTooLarge(Exception):
+    """The body of a request is longer than `most` bytes."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"the body of the request is longer than {most:,} bytes")
+
+
+class Limits(NamedTuple):
+    """`most_body_bytes` is the longest body; a dead letter that is edited must fit."""
+
+    most_body_bytes: int = MOST_BODY_BYTES
+    requests_per_second: float = 50
+    requests_at_once: int = 300
+    wrong_logins_at_once: int = 10
+    wrong_logins_per_second: float = 0.2
+
+
+class AccessLayer:
+    """Refuses what may not pass; otherwise leaves the identity in `request.state.identity`.
+
+    Without a login a browser could be led here under a foreign name (DNS rebinding). Then only names of this machine are served.
+    """
+
+    def __init__(self, app: ASGIApp, authenticator: Authenticator, clock: Clock, limits: Limits) -> None:
         self._app = app
         self._authenticator = authenticator
+        self._limits = limits
+        self._requests = RateLimit(clock, per_second=limits.requests_per_second, burst=limits.requests_at_once)
+        self._wrong_logins = RateLimit(clock, per_second=limits.wrong_logins_per_second, burst=limits.wrong_logins_at_once)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -40,11 +83,54 @@ class AccessLayer:
                     headers["Cache-Control"] = "no-store"
             await send(message)
 
-        identity = self._authenticator.find_identity(HTTPConnection(scope))
-        if identity is None:
-            challenge = self._authenticator.challenge
-            refusal = PlainTextResponse("log in\n", 401, {"WWW-Authenticate": challenge} if challenge else None)
-            await refusal(scope, receive, send_protected)
+        try:
+            await self._admit(scope)
+        except _Refused as refused:
+            await refused.answer(scope, receive, send_protected)
             return
+        await self._app(scope, self._bounded(receive), send_protected)
+
+    async def _admit(self, scope: Scope) -> None:
+        connection = HTTPConnection(scope)
+        address = connection.client.host if connection.client else ""
+        if not self._requests.take(address):
+            raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; wait a second", **{"Retry-After": "1"})
+        if isinstance(self._authenticator, NoLogin) and not _names_this_machine(connection):
+            raise _Refused(HTTPStatus.MISDIRECTED_REQUEST, "without a login only this machine is served, by a loopback name")
+        if not self._wrong_logins.has_room(address):
+            raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many wrong logins; wait a minute", **{"Retry-After": "60"})
+        try:
+            identity = await run_in_threadpool(self._authenticator.find_identity, connection)
+        except ResequencerError as error:
+            raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the login cannot be checked: {error}") from error
+        if identity is None:
+            if "authorization" in connection.headers:
+                self._wrong_logins.take(address)
+            challenge = self._authenticator.challenge
+            raise _Refused(HTTPStatus.UNAUTHORIZED, "log in", **({"WWW-Authenticate": challenge} if challenge else {}))
         scope.setdefault("state", {})["identity"] = identity
-        await self._app(scope, receive, send_protected)
+
+    def _bounded(self, receive: Receive) -> Receive:
+        taken, is_whole = 0, False
+        until = monotonic() + _BODY_SECONDS
+
+        async def receive_bounded() -> Message:
+            nonlocal taken, is_whole
+            if is_whole:
+                return await receive()  # Waits for the end of the connection.
+            message = await asyncio.wait_for(receive(), max(0.0, until - monotonic()))
+            taken += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
+            if taken > self._limits.most_body_bytes:
+                raise BodyTooLarge(self._limits.most_body_bytes)
+            return message
+
+        return receive_bounded
+
+
+def _names_this_machine(connection: HTTPConnection) -> bool:
+    name = connection.headers.get("host", "").rpartition(":")[0] or connection.headers.get("host", "")
+    try:
+        return name == "localhost" or ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from console.access.layer import BodyTooLarge
 from console.context import Console
 from domain.errors import ResequencerError
 from domain.printable import printable
@@ -30,7 +31,10 @@ def error_handlers(console: Console) -> Mapping[Any, Callable[[Request, Exceptio
         _log.error("a request for %s failed", printable(request.url.path), exc_info=error)
         return _answer(console, request, HTTPStatus.INTERNAL_SERVER_ERROR, "the console failed; its log says why")
 
-    return {HTTPException: refused, ResequencerError: unavailable, Exception: unexpected}
+    def too_large(request: Request, error: Exception) -> Response:
+        return _answer(console, request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error))
+
+    return {HTTPException: refused, BodyTooLarge: too_large, ResequencerError: unavailable, Exception: unexpected}
 
 
 def _answer(console: Console, request: Request, status: int, detail: str) -> Response:

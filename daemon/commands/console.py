@@ -7,6 +7,8 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from contextlib import closing
 from importlib.util import find_spec
 
+from console.access.role import Role
+from daemon.commands.console_users import change_users, user_name
 from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.exit_code import ExitCode
@@ -32,6 +34,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_subcommands(
         parser,
         Subcommand("serve", "serve the console in the foreground until SIGTERM; the same as without a subcommand"),
+        Subcommand("add-user", "add a user with a password, or change it; for auth = basic", _add_login_arguments),
+        Subcommand("add-token", "make a token for a program and print it; for auth = bearer", _add_login_arguments),
+        Subcommand("remove-user", "remove a user or a token", _add_name),
         is_required=False,
     )
 
@@ -39,6 +44,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def console(arguments: Namespace) -> ExitCode:
     """Serve until SIGTERM or SIGINT, or until the supervisor that started this process is gone."""
     configuration = load_for(arguments)
+    if arguments.subcommand not in (None, "serve"):
+        return change_users(arguments, configuration.http)
     missing = next((each for each in _LIBRARIES if find_spec(each) is None), None)
     if missing is not None:
         raise LibrariesMissing(missing)
@@ -49,21 +56,37 @@ def console(arguments: Namespace) -> ExitCode:
     return ExitCode.DONE
 
 
+def _add_name(parser: ArgumentParser) -> None:
+    parser.add_argument("name", type=user_name, metavar="NAME")
+
+
+def _add_login_arguments(parser: ArgumentParser) -> None:
+    _add_name(parser)
+    parser.add_argument(
+        "--role",
+        action="append",
+        choices=[role.value for role in Role],
+        help="viewer (the default) sees all but payment data, operator changes things, payments sees payment data; repeatable",
+    )
+
+
 def _serve(configuration: Configuration, lifeline: int | None) -> None:
     from console.application import make_application  # Here, for these libraries take half a second to import.
     from console.context import Console
     from console.listening import listen, url_of
     from console.server import Endpoint, serve
-    from daemon.console.access import make_authenticator
+    from daemon.console.access import check_tls, make_authenticator
     from daemon.console.sources import console_sources
 
     settings = configuration.http
+    authenticator = make_authenticator(settings)
+    check_tls(settings.tls)
     bound = listen(settings)
     url = url_of(bound, "https" if settings.tls.certificate_file else "http")
     urls = {"console": url}
     endpoints = []
     with closing(Console(settings, console_sources(configuration))) as made:
-        endpoints.append(Endpoint(make_application(made, make_authenticator(settings)), bound, settings.tls))
+        endpoints.append(Endpoint(make_application(made, authenticator), bound, settings.tls))
         file = console_file(configuration.notification.run_directory)
         supervisor = os.getpid() if lifeline is None else os.getppid()
         file.write(Served(supervisor, os.getpid(), urls))

@@ -1,0 +1,122 @@
+"""The ways to log in: a password, a token, or a proxy that has done it."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import secrets
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+
+from starlette.requests import HTTPConnection
+
+from console.access.identity import Identity
+from console.access.role import Role
+from console.access.users_file import User, UsersFile
+from console.settings import TrustedProxy
+from domain.clock import Clock, Instant
+
+_LONGEST_NAME = 256
+_REMEMBERED = 1_000
+_VALID_MS = 300_000
+
+
+class BasicLogin:
+    """`auth = basic`: name and password in each request (RFC 7617), from the users' file.
+
+    A password that was right is not hashed again for five minutes, unless the file has changed.
+    """
+
+    challenge = 'Basic realm="resequencer", charset="UTF-8"'
+
+    def __init__(self, users: UsersFile, clock: Clock) -> None:
+        self._users = users
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._right: OrderedDict[bytes, Instant] = OrderedDict()
+        self._lock = Lock()
+        self._stranger = User((), secrets.token_hex(16), secrets.token_hex(32))
+
+    def find_identity(self, connection: HTTPConnection) -> Identity | None:
+        said = _credentials(connection, "basic")
+        try:
+            name, separator, password = base64.b64decode(said or "", validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            return None
+        if not separator:
+            return None
+        # A name that is not known takes as long as one that is, so that names cannot be tried out.
+        user = self._users.read().users.get(name, self._stranger)
+        if not self._is_right(user, password) or user is self._stranger:
+            return None
+        return Identity(name, frozenset(user.roles), sends_by_itself=True)
+
+    def _is_right(self, user: User, password: str) -> bool:
+        proof, now = hmac.digest(self._key, f"{user.hash}\0{password}".encode(), hashlib.sha256), self._clock.now()
+        with self._lock:
+            if 0 <= now - self._right.get(proof, -_VALID_MS) < _VALID_MS:
+                return True
+        if not user.has_password(password):
+            return False
+        with self._lock:
+            self._right[proof] = now
+            self._right.move_to_end(proof)
+            while len(self._right) > _REMEMBERED:
+                self._right.popitem(last=False)
+        return True
+
+
+class BearerLogin:
+    """`auth = bearer`: a token of the users' file in each request (RFC 6750)."""
+
+    challenge = 'Bearer realm="resequencer"'
+
+    def __init__(self, users: UsersFile) -> None:
+        self._users = users
+
+    def find_identity(self, connection: HTTPConnection) -> Identity | None:
+        token = _credentials(connection, "bearer")
+        found = self._users.read().find_by_token(token) if token else None
+        return None if found is None else Identity(found[0], frozenset(found[1].roles), sends_by_itself=False)
+
+
+class ProxyLogin:
+    """`auth = proxy`: a proxy at a trusted address names the user and the roles in headers. Other addresses get nothing."""
+
+    challenge = None
+
+    def __init__(self, proxy: TrustedProxy) -> None:
+        self._proxy = proxy
+        self._networks = [ipaddress.ip_network(each) for each in proxy.addresses]
+
+    def find_identity(self, connection: HTTPConnection) -> Identity | None:
+        names = connection.headers.getlist(self._proxy.user_header)
+        if not self._is_trusted(connection) or len(names) != 1 or not names[0].strip() or len(names[0]) > _LONGEST_NAME:
+            return None
+        roles = _roles(connection.headers.getlist(self._proxy.roles_header))
+        return Identity(names[0].strip(), roles, sends_by_itself=True)
+
+    def _is_trusted(self, connection: HTTPConnection) -> bool:
+        if connection.client is None:
+            return False
+        try:
+            address = ipaddress.ip_address(connection.client.host)
+        except ValueError:
+            return False
+        return any(address in each for each in self._networks)
+
+
+def _roles(headers: Sequence[str]) -> frozenset[Role]:
+    """The roles that a single header lists. Words that are no role are ignored: the proxy may list those of other systems."""
+    said = {each.strip() for each in headers[0].split(",")} if len(headers) == 1 else set()
+    return frozenset(role for role in Role if role.value in said)
+
+
+def _credentials(connection: HTTPConnection, scheme: str) -> str | None:
+    said = connection.headers.getlist("authorization")
+    if len(said) != 1:
+        return None
+    named, _, credentials = said[0].partition(" ")
+    return credentials.strip() if named.lower() == scheme else None

@@ -1,0 +1,122 @@
+"""Who may use the console: users with passwords, programs with tokens, proxies that name people."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from pathlib import Path
+
+import pytest
+from harness.console_stage import client_of, make_sources
+from harness.service_under_test import FakeClock
+from starlette.requests import HTTPConnection
+
+from console.access.logins import BasicLogin, BearerLogin, ProxyLogin
+from console.access.role import Role
+from console.access.users_file import UsersFile, UsersFileUnusable
+from console.settings import TrustedProxy
+
+PASSWORD = "correct horse battery"
+
+
+def basic(name: str, password: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> UsersFile:
+    return UsersFile(tmp_path / "users.json")
+
+
+def test_a_user_with_the_right_password_is_let_in_by_name_and_others_are_asked_to_log_in(
+    tmp_path: Path, users: UsersFile
+) -> None:
+    users.set_password("zoë", PASSWORD, (Role.VIEWER,))
+    client = client_of(make_sources(tmp_path), BasicLogin(users, FakeClock()), auth="basic")
+    assert "zoë" in client.get("/", headers=basic("zoë", PASSWORD)).text
+    for headers in ({}, basic("zoë", "wrong"), basic("zoë", ""), basic("zoe", PASSWORD), {"Authorization": "Basic !"}):
+        answer = client.get("/", headers=headers)
+        assert answer.status_code == 401
+        assert answer.headers["WWW-Authenticate"].startswith("Basic")
+        assert "Resequencer" not in answer.text
+
+
+def test_a_changed_password_counts_at_once_and_a_removed_user_is_out(tmp_path: Path, users: UsersFile) -> None:
+    users.set_password("ann", PASSWORD, (Role.VIEWER,))
+    client = client_of(make_sources(tmp_path), BasicLogin(UsersFile(tmp_path / "users.json"), FakeClock()), auth="basic")
+    assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 200
+    users.set_password("ann", "another password", (Role.VIEWER,))
+    assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 401
+    assert client.get("/", headers=basic("ann", "another password")).status_code == 200
+    assert users.remove("ann")
+    assert client.get("/", headers=basic("ann", "another password")).status_code == 401
+    assert not users.remove("ann")
+
+
+def test_wrong_logins_are_slowed_down_by_address(tmp_path: Path, users: UsersFile) -> None:
+    users.set_password("ann", PASSWORD, (Role.VIEWER,))
+    clock = FakeClock()
+    client = client_of(make_sources(tmp_path, clock=clock), BasicLogin(users, clock), auth="basic")
+    answers = [client.get("/", headers=basic("ann", f"guess {n}")).status_code for n in range(12)]
+    assert answers == [401] * 10 + [429] * 2
+    assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 429, "a right guess would tell the attacker"
+    clock.advance(60_000)
+    assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 200
+
+
+def test_a_token_lets_a_program_in_and_only_its_hash_is_kept(tmp_path: Path, users: UsersFile) -> None:
+    token = users.make_token("scraper", (Role.OPERATOR,))
+    assert token not in (tmp_path / "users.json").read_text()
+    assert stat.S_IMODE((tmp_path / "users.json").stat().st_mode) == 0o600
+    client = client_of(make_sources(tmp_path), BearerLogin(users), auth="bearer")
+    assert client.get("/", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+    assert client.get("/", headers={"Authorization": f"Bearer {token}x"}).status_code == 401
+    assert client.get("/", headers={"Authorization": f"Basic {token}"}).status_code == 401
+    users.make_token("scraper", (Role.VIEWER,))
+    assert client.get("/", headers={"Authorization": f"Bearer {token}"}).status_code == 401, "it was replaced"
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"version": 2}', b'{"users": {"a": {"roles": ["root"]}}}', b"\xff"])
+def test_a_users_file_that_cannot_be_used_is_named_and_lets_no_user_in(tmp_path: Path, users: UsersFile, content: bytes) -> None:
+    (tmp_path / "users.json").write_bytes(content)
+    with pytest.raises(UsersFileUnusable, match=r"users\.json"):
+        users.read()
+    client = client_of(make_sources(tmp_path), BasicLogin(users, FakeClock()), auth="basic")
+    assert client.get("/", headers=basic("a", PASSWORD)).status_code == 503
+
+
+def connection(address: str, *headers: tuple[str, str]) -> HTTPConnection:
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers]
+    return HTTPConnection({"type": "http", "headers": raw, "client": (address, 1234)})
+
+
+PROXY = ProxyLogin(TrustedProxy(("10.0.0.0/8", "::1/128"), "X-Forwarded-User", "X-Forwarded-Roles"))
+
+
+def test_a_trusted_proxy_names_the_user_and_the_roles() -> None:
+    found = PROXY.find_identity(connection("10.1.2.3", ("X-Forwarded-User", "ann"), ("X-Forwarded-Roles", "operator, sales")))
+    assert found is not None
+    assert (found.name, found.roles) == ("ann", {Role.OPERATOR})
+    assert found.may(Role.VIEWER)
+    assert not found.may(Role.PAYMENTS)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        connection("192.168.0.1", ("X-Forwarded-User", "ann"), ("X-Forwarded-Roles", "operator")),
+        connection("10.1.2.3"),
+        connection("10.1.2.3", ("X-Forwarded-User", " ")),
+        connection("10.1.2.3", ("X-Forwarded-User", "ann"), ("X-Forwarded-User", "root")),
+        connection("no address", ("X-Forwarded-User", "ann")),
+    ],
+)
+def test_another_address_or_an_unclear_header_gets_nothing(asked: HTTPConnection) -> None:
+    assert PROXY.find_identity(asked) is None
+
+
+def test_roles_that_are_sent_twice_are_no_roles() -> None:
+    headers = ("X-Forwarded-User", "ann"), ("X-Forwarded-Roles", "viewer"), ("X-Forwarded-Roles", "operator")
+    found = PROXY.find_identity(connection("::1", *headers))
+    assert found is not None
+    assert found.roles == frozenset()

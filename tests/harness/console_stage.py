@@ -1,0 +1,96 @@
+"""A console over sources that a test sets, with a client that behaves like a browser of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.service_under_test import FakeClock
+from starlette.testclient import TestClient
+
+from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
+from console.access.identity import Authenticator, NoLogin
+from console.access.layer import Limits
+from console.application import make_application
+from console.context import Console
+from console.settings import HttpSettings, HttpTls, MetricsEndpoint, ProbesEndpoint, TrustedProxy
+from console.sources import Sources
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.record import Partition
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.unit_codec import UnitCodec
+from status.service_report import ServiceReport
+from storage.view_port import StorageView
+
+URL = "http://127.0.0.1:8080"
+
+
+class Workers:
+    """Notes what was asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def restart(self, slot: int) -> bool:
+        self.asked.append(("restart", slot))
+        return slot == 0
+
+    def dump_threads(self, slot: int) -> str | None:
+        self.asked.append(("dump", slot))
+        return "Current thread 0x1" if slot == 0 else None
+
+
+def no_dead_letters(asked_for: AskedFor, sign: Sign) -> DeadLetterStore:
+    raise AssertionError("this test asks for no dead letters")
+
+
+def http_settings(directory: Path, **changed: Any) -> HttpSettings:
+    """The defaults of conf/reference.conf, with changes."""
+    given: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "port": 8080,
+        "is_enabled": True,
+        "auth": "none",
+        "users_file": directory / "console-users.json",
+        "proxy": TrustedProxy((), "X-Forwarded-User", "X-Forwarded-Roles"),
+        "tls": HttpTls(None, None),
+        "peers": (),
+        "peers_token": "",
+        "audit_retention_ms": 90 * 86_400_000,
+        "probes": ProbesEndpoint(host="127.0.0.1", port=8081),
+        "metrics": MetricsEndpoint(host="127.0.0.1", port=8082),
+    }
+    return HttpSettings(**{**given, **changed})
+
+
+def make_sources(
+    directory: Path,
+    *,
+    report: ServiceReport | None = None,
+    open_view: Callable[[], StorageView] | None = None,
+    partitions: Sequence[Partition] = (),
+    open_dead_letters: Callable[[AskedFor, Sign], DeadLetterStore] = no_dead_letters,
+    clock: FakeClock | None = None,
+    workers: Workers | None = None,
+) -> Sources:
+    """Sources of which a test sets what it needs."""
+    strategy = make_strategy(StrategySettings("SEQUENCE"))
+    return Sources(
+        find_report=lambda: report,
+        open_view=open_view,
+        find_partitions=lambda: partitions,
+        open_dead_letters=open_dead_letters,
+        codec=UnitCodec(strategy, EnvelopeDecoder(DecodingSettings(strategy.needs_sequence)).decode),
+        workers=workers or Workers(),
+        clock=clock or FakeClock(),
+        run_directory=directory,
+    )
+
+
+def client_of(
+    sources: Sources, authenticator: Authenticator | None = None, limits: Limits | None = None, **settings: Any
+) -> TestClient:
+    """A client of a console over these sources; by default without a login."""
+    console = Console(http_settings(sources.run_directory, **settings), sources)
+    return TestClient(make_application(console, authenticator or NoLogin(), limits), base_url=URL, follow_redirects=False)
