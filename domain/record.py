@@ -5,6 +5,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from domain.clock import Instant
+
 Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 """Names may repeat and keep their order, as on Kafka."""
 
@@ -61,6 +63,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     `defect` is why the source could not read a record from its bytes (for example an invalid line of a file); `value` then has
     the original bytes. `cut` is set if the value was longer than the transport's limit; `value` is then only its beginning.
+    `written_at` is the timestamp that the source has for the record, None if it has none: Kafka's is set by the producer or
+    by the broker, and lines of files have none. It decides nothing, it is only measured.
     """
 
     origin: Origin
@@ -69,6 +73,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     headers: Headers = ()
     defect: str | None = None
     cut: Cut | None = None
+    written_at: Instant | None = None
 
     @property
     def size(self) -> int:

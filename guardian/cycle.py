@@ -120,10 +120,10 @@ class Cycle:
         taken = max(len(polled.records), len(decisions))
         let_out = sum([each.decision.let_out for each in decisions])
         self._batch_size.note(max(taken, let_out // _BYTES_OF_ONE), instants[-1] - instants[1])
-        self.metrics.log_ends = polled.log_ends
+        self.metrics.log_ends, self.metrics.readable_ends = polled.log_ends, polled.ends
         if taken:
             spans = [max(0, after - before) for before, after in pairwise(instants)]
-            self.metrics.last_cycle = CycleTimes(len(polled.records), *spans)
+            self.metrics.note_cycle(CycleTimes(len(polled.records), *spans))
 
     def _owes(self) -> bool:
         """Whether committed output is not published yet. Until it is, nothing is read, or memory would grow."""
@@ -146,6 +146,7 @@ class Cycle:
         envelopes: defaultdict[Partition, defaultdict[str, list[DataEnvelope]]] = defaultdict(partial(defaultdict, list))
         letters: defaultdict[Partition, list[DeadLetter]] = defaultdict(list)
         offsets: defaultdict[Partition, list[int]] = defaultdict(list)
+        written_at: dict[Partition, Instant | None] = {}
         now, counts, owned = self._tools.clock.now(), self.metrics.counts, self.partitions.owned
         decode = self._tools.decoder.decode
         for record in polled.records:
@@ -153,6 +154,7 @@ class Cycle:
             if partition not in owned:
                 continue  # It was assigned after this cycle read the assignment. It is read again after the takeover.
             offsets[partition].append(offset)
+            written_at[partition] = record.written_at
             decoded = decode(record)
             if isinstance(decoded, Refusal):
                 letters[partition].append(DeadLetter(record, decoded.reason, decoded.error, now))
@@ -162,7 +164,7 @@ class Cycle:
             envelopes[partition][decoded.unit].append(decoded)
         counts["records"] += len(polled.records)
         for partition in polled.next_offsets.keys() & owned.keys():
-            owned[partition].note_read(offsets[partition], polled.next_offsets[partition])
+            owned[partition].note_read(offsets[partition], polled.next_offsets[partition], written_at.get(partition))
         by_unit = {UnitKey(partition, unit): came for partition, units in envelopes.items() for unit, came in units.items()}
         return Arrivals(by_unit, letters)
 
@@ -242,12 +244,15 @@ class Cycle:
         decisions = decided.get(owned.partition, ())
         left = [*letters, *(each for decision in decisions for each in decision.output)]
         commit = owned.next_commit(left, decisions, self._tools.random_token())
+        began_at = self._tools.clock.now()
         try:
             self._tools.retry.until_answered("storage", partial(owned.store.commit, commit))
         except OwnershipLost as error:
             self.partitions.lose(owned.partition, error)
             return False
-        owned.note_committed(commit, decisions, self._tools.clock.now())
+        committed_at = self._tools.clock.now()
+        self.metrics.histograms.storage_commit.observe(committed_at - began_at)
+        owned.note_committed(commit, decisions, committed_at)
         self._account(owned.partition, left, decisions)
         return True
 
@@ -256,12 +261,19 @@ class Cycle:
         if not news:
             self.refusal = None  # The partition whose output was refused is no longer owned.
             return
+        began_at = self._tools.clock.now()
         try:
             self._tools.retry.until_answered("output", partial(self._portions.publish, news))
         except PublishRefused as error:
             self._note_refused(error)
             return
         self.refusal = None
+        self._note_published(news, began_at, self._tools.clock.now())
+
+    def _note_published(self, news: Iterable[OwnedPartition], began_at: Instant, now: Instant) -> None:
+        self.metrics.histograms.publication.observe(now - began_at)
+        for owned in news:
+            self.metrics.note_published(owned.take_published(), now)
 
     def _note_refused(self, error: PublishRefused) -> None:
         """Keep the refused output pending, and let the transport find out which partitions are still assigned."""

@@ -1,4 +1,4 @@
-"""Counters of what a worker has done since it started, for operators."""
+"""Counters and histograms of what a worker has done since it started, for operators."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 from msgspec.structs import astuple
 
+from domain.clock import Instant
 from domain.dead_letter import DeadLetter
 from domain.notification import Notification
 from domain.record import Partition
+from guardian.histogram import STEP_BOUNDS, WAIT_BOUNDS, Histogram, HistogramReport
 from resequencer.unit import Decision, Tally
 
 
@@ -25,11 +27,35 @@ class CycleTimes(msgspec.Struct, frozen=True):
     publish_ms: int
 
 
+class Histograms:
+    """Durations of what a worker does, and of what its envelopes wait.
+
+    `stash_wait` is how long an envelope that was stored in the stash stayed there, until it was handled or became a dead letter.
+    `record_to_publication` is the time from a record's timestamp until everything that its cycle let out was published; of
+    handled envelopes only, and only where the source has timestamps (Kafka; files have none). `cycle_…` are the steps of the
+    cycles that had work, as in `CycleTimes`. `storage_commit` is one partition's commit and `publication` one portion, each
+    including retries while a server is unavailable.
+    """
+
+    def __init__(self) -> None:
+        self.stash_wait = Histogram(WAIT_BOUNDS)
+        self.record_to_publication = Histogram(WAIT_BOUNDS)
+        self.cycle_poll = Histogram(STEP_BOUNDS)
+        self.cycle_decide = Histogram(STEP_BOUNDS)
+        self.cycle_commit = Histogram(STEP_BOUNDS)
+        self.cycle_publish = Histogram(STEP_BOUNDS)
+        self.storage_commit = Histogram(STEP_BOUNDS)
+        self.publication = Histogram(STEP_BOUNDS)
+
+    def report(self) -> dict[str, HistogramReport]:
+        return {name: each.report() for name, each in vars(self).items()}
+
+
 class Metrics:
     """Counters by name; they only grow. `longest_wait_ms` is the longest time that a handled envelope was stashed.
 
     `last_cycle` has the times of the last cycle with work. `log_ends` is where the logs ended at the last poll, including
-    records that cannot be read yet.
+    records that cannot be read yet. `readable_ends` is where they end for a reader.
     """
 
     def __init__(self) -> None:
@@ -39,6 +65,20 @@ class Metrics:
         self.longest_wait_ms = 0
         self.last_cycle: CycleTimes | None = None
         self.log_ends: Mapping[Partition, int] = {}
+        self.readable_ends: Mapping[Partition, int] = {}
+        self.histograms = Histograms()
+
+    def note_cycle(self, times: CycleTimes) -> None:
+        self.last_cycle = times
+        histograms = self.histograms
+        histograms.cycle_poll.observe(times.poll_ms)
+        histograms.cycle_decide.observe(times.decide_ms)
+        histograms.cycle_commit.observe(times.commit_ms)
+        histograms.cycle_publish.observe(times.publish_ms)
+
+    def note_published(self, written_at: Iterable[Instant], now: Instant) -> None:
+        """All output of the records with these timestamps was published."""
+        self.histograms.record_to_publication.observe_all([now - each for each in written_at])
 
     def add_decisions(self, decisions: Collection[Decision]) -> None:
         for name, of_each in zip(
@@ -48,6 +88,8 @@ class Metrics:
                 self.longest_wait_ms = max(self.longest_wait_ms, *of_each)
             else:
                 self.counts[name] += sum(of_each)
+        for each in decisions:
+            self.histograms.stash_wait.observe_all(each.waited_ms)
         self.counts["released_units"] += sum([not release.is_rest for each in decisions for release in each.releases])
 
     def add_output(self, left: Iterable[Notification | DeadLetter]) -> None:

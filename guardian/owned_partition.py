@@ -71,6 +71,10 @@ class OwnedPartition:
         self._idle: dict[str, int] = {}
         self.caught_up_ms = store.header.caught_up_ms
         self._caught_up_at: Instant | None = None
+        self._log_end = plan.offset
+        self._last_caught_up_at: Instant | None = None
+        self._last_written_at: Instant | None = None
+        self._written_at: list[Instant] = []
 
     @property
     def done_to(self) -> int:
@@ -116,9 +120,14 @@ class OwnedPartition:
         """Whether records that the storage has lost are still being read again."""
         return self.read_to < self._heal_offset
 
-    def note_read(self, offsets: Sequence[int], read_to: int) -> None:
-        """Note the offsets of a poll. The position takes them over at the commit, when most of them are settled."""
+    def note_read(self, offsets: Sequence[int], read_to: int, written_at: Instant | None = None) -> None:
+        """Note the offsets of a poll. The position takes them over at the commit, when most of them are settled.
+
+        `written_at` is the timestamp of the last record, None if it has none.
+        """
         self._just_read, self.read_to = offsets, read_to
+        if written_at is not None:
+            self._last_written_at = written_at
 
     def note_reach(self, end: int, now: Instant) -> None:
         """Advance the caught-up clock after a cycle that began at `now`; the log ended at `end` then.
@@ -132,10 +141,23 @@ class OwnedPartition:
         if end < self.done_to and self.done_to > self.read_to:
             problem = f"it was handled up to offset {self.done_to}, and its log ends at {end}: records were lost or cut off"
             raise TransportRefused(str(self.partition), f"{problem}. Restore them, or reset the group's position")
-        is_caught_up = self.read_to >= end
+        is_caught_up, self._log_end = self.read_to >= end, end
         if is_caught_up and self._caught_up_at is not None:
             self.caught_up_ms += min(max(0, now - self._caught_up_at), _LONGEST_STEP_MS)
         self._caught_up_at = now if is_caught_up else None
+        if is_caught_up:
+            self._last_caught_up_at = now
+
+    def find_lag_ms(self, now: Instant) -> int | None:
+        """Return for how long at most the oldest unread record has been unread; 0 if everything is read, None if not known.
+
+        It is an estimate from above, because the unread record itself is not known. All of them were written after the instant
+        at which everything was read, and as a rule after the last record that was read, if the source has timestamps.
+        """
+        if self.read_to >= self._log_end:
+            return 0
+        known = [each for each in (self._last_caught_up_at, self._last_written_at) if each is not None]
+        return max(0, now - max(known)) if known else None
 
     def next_commit(self, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision], attempt: str) -> Commit:
         """Return the commit with all changes of this cycle, and give the output its numbers."""
@@ -162,6 +184,8 @@ class OwnedPartition:
         unsettled = [offset for offset in self._just_read if offset in stashed] if stashed else ()
         self.positions.read(unsettled, self.read_to, now)
         self._just_read = ()
+        for each in decisions:
+            self._written_at += each.written_at
         if self._waits_for_handled:
             for each in decisions:
                 for offset in each.unstashed:
@@ -218,6 +242,13 @@ class OwnedPartition:
         self.unpublished, self._offsets_behind = self.unpublished[count:], self._offsets_behind[count:]
         self.attempt = None
         self.positions.told(min(output.position.offset, self.positions.acknowledged), now)
+
+    def take_published(self) -> Sequence[Instant]:
+        """Return the timestamps of the records that were handled since the last call; none while output is not published."""
+        if self.unpublished:
+            return ()
+        taken, self._written_at = self._written_at, []
+        return taken
 
     def _published_before(self, count: int) -> int:
         """The highest number up to which all output is published, once the first `count` records are."""

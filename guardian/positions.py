@@ -56,6 +56,11 @@ class Positions:
         return Head(self._firsts[0], self._head_since) if self._firsts else None
 
     @property
+    def first_pinned(self) -> str | None:
+        """The name of the pin that holds the position back, None if there is no pin."""
+        return next(iter(self._pinned), None)
+
+    @property
     def unsettled(self) -> tuple[range, ...]:
         """The delivered offsets that are not settled, as ascending ranges. A gap in the offsets begins a new range."""
         return tuple(range(first, last + 1) for first, last in zip(self._firsts, self._lasts, strict=True))

@@ -20,6 +20,8 @@ def decision_of(copy: WorkingCopy, after: Unit) -> Decision:
         tuple(effects.removed),
         effects.let_out,
         copy.data.size,
+        tuple(effects.waited_ms),
+        tuple(effects.written_at),
     )
 
 

@@ -23,6 +23,8 @@ class Effects:
         self.releases: list[Release] = []
         self.added: dict[int, Stashed] = {}
         self.removed: list[int] = []
+        self.waited_ms: list[int] = []
+        self.written_at: list[Instant] = []
         self.let_out = 0
 
     @property
@@ -56,6 +58,9 @@ class Effects:
         self.output += handled.notifications
         self.let_out += sum([each.size for each in handled.notifications])
         self._counts["handled"] += 1
+        written_at = entry.envelope.record.written_at
+        if written_at is not None:
+            self.written_at.append(written_at)
         if handled.unmatched:
             self._counts["unmatched"] += handled.unmatched
         if handled.suppressed:
@@ -99,3 +104,4 @@ class Effects:
             self._counts["longest_wait_ms"] = waited_ms
         if self.added.pop(offset, None) is None and offset not in self._arrived:
             self.removed.append(offset)
+            self.waited_ms.append(waited_ms)

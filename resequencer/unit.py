@@ -127,8 +127,9 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
     `change` is None if there is nothing to store. `output` is in the order of publication. `waits` is when and why the unit must
     be woken, None if nothing waits. `stashed` has the offsets that arrived in this turn and are still in the stash. `unstashed`
-    has the offsets that left it. `let_out` is about the bytes of the output, `data_bytes` the bytes of the payment data.
-    `is_over` is set if the stash was released and nothing waits: the actor can stop.
+    has the offsets that left it, and `waited_ms` how long the storage had each of them in the stash. `written_at` has the
+    timestamps of the handled records that have one. `let_out` is about the bytes of the output, `data_bytes` the bytes of the
+    payment data. `is_over` is set if the stash was released and nothing waits: the actor can stop.
     """
 
     change: UnitChange | None
@@ -140,6 +141,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     unstashed: tuple[int, ...] = ()
     let_out: int = 0
     data_bytes: int = 0
+    waited_ms: tuple[int, ...] = ()
+    written_at: tuple[Instant, ...] = ()
 
     @property
     def is_over(self) -> bool:

@@ -68,6 +68,7 @@ class _StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     defect: str | None
     cut: Cut | None
     learned_wait_ms: int | None = None
+    written_at: Instant | None = None
 
 
 _DAMAGES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -95,9 +96,11 @@ def _stored_remainder(left: Remainder, queue: Stash) -> _StoredRemainder:
 
 
 def encode_entry(stashed: Stashed) -> StashEntry:
+    """Encode a stashed envelope. The fields are in the order of `_StoredEntry`."""
     record = stashed.envelope.record
     said = (record.value, record.key, record.headers, record.defect, record.cut)
-    return StashEntry(record.origin.offset, _encode(_StoredEntry(stashed.stashed_at, *said, stashed.learned_wait_ms)))
+    entry = (stashed.stashed_at, *said, stashed.learned_wait_ms)
+    return StashEntry(record.origin.offset, _encode(entry if record.written_at is None else (*entry, record.written_at)))
 
 
 def encode_data(data: PaymentData) -> bytes:
@@ -152,7 +155,8 @@ class UnitCodec(NamedTuple):
         for each in snapshot.stash:
             stored = _decode_entry(each.body)
             origin = Origin(partition, each.offset)
-            record = Record(origin, stored.value, stored.key, stored.headers, stored.defect, stored.cut)
+            said = (stored.value, stored.key, stored.headers, stored.defect, stored.cut, stored.written_at)
+            record = Record(origin, *said)
             entry = self._entry(record, stored)
             if isinstance(entry, Stashed):
                 entries.append(entry)

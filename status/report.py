@@ -6,6 +6,7 @@ from enum import StrEnum
 import msgspec
 
 from domain.clock import Instant, instant_text
+from guardian.histogram import HistogramReport
 from guardian.metrics import CycleTimes
 
 
@@ -38,7 +39,9 @@ class PartitionStatus(msgspec.Struct, frozen=True):
     """How far a partition was read and acknowledged, and its output that is not sent. `held_by` is the offset that holds it back.
 
     `slot` owns it. `lag` is how far its log went beyond `read_to` at the last poll: offsets on Kafka, bytes on files. Records of
-    an open transaction are part of it.
+    an open transaction are part of it; `lag_to_stable_end` leaves them out. `lag_ms` is for how long at most the oldest unread
+    record has been unread, None if that is not known. `held_since` is when `held_by` began to hold the position back, and
+    `held_by_unit` the unit for which a storage without durability keeps it back.
     """
 
     partition: str
@@ -48,6 +51,10 @@ class PartitionStatus(msgspec.Struct, frozen=True):
     held_by: int | None
     slot: int = 0
     lag: int | None = None
+    lag_to_stable_end: int | None = None
+    lag_ms: int | None = None
+    held_since: str | None = None
+    held_by_unit: str | None = None
 
 
 class UntakenPartition(msgspec.Struct, frozen=True):
@@ -70,14 +77,25 @@ class Units(msgspec.Struct, frozen=True):
     backlogged: int = 0
 
 
+class ServerStatus(msgspec.Struct, frozen=True):
+    """Whether the source, the storage or the output answers the worker, since when that is so, and why it does not."""
+
+    is_available: bool
+    since: str
+    reason: str | None = None
+
+
 class StatusReport(msgspec.Struct, frozen=True):
     """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
 
     `process_id` is the service's, `worker_process_id` the worker's own; None where no worker has reported yet, or it ended.
-    `restarts` counts the workers that died in this slot under this supervisor, `last_exit` is how the last of them did.
+    `restarts` counts the workers that died in this slot under this supervisor, `last_exit` is how the last of them did;
+    `restart_causes` counts them by cause: `exit-code`, `signal`, `hung`, and `record` if an envelope was in flight.
     `unavailable` are the servers that handlers cannot reach, with how many units wait for each.
     `deadlines` says how long what is stashed waits, where that is learned. `notes` are sentences: what is not as it should be,
-    and goes on all the same.
+    and goes on all the same. `servers` has the source, the storage and the output, as far as their state is known.
+    `histograms` are durations since the start of the process, by name (guardian/metrics.py). `lookups_created_at` is when the
+    lookups in use were built.
     """
 
     state: State
@@ -104,6 +122,10 @@ class StatusReport(msgspec.Struct, frozen=True):
     unavailable: Mapping[str, int] = {}
     notes: tuple[str, ...] = ()
     worker_process_id: int | None = None
+    restart_causes: Mapping[str, int] = {}
+    servers: Mapping[str, ServerStatus] = {}
+    histograms: Mapping[str, HistogramReport] = {}
+    lookups_created_at: str | None = None
 
     @property
     def is_standing_by(self) -> bool:
@@ -125,6 +147,7 @@ class Identity(msgspec.Struct, frozen=True):
     slot: int = 0
     worker_count: int = 1
     worker_process_id: int | None = None
+    restart_causes: Mapping[str, int] = {}
 
 
 def report(identity: Identity, state: State, reason: str | None, now: Instant) -> StatusReport:
@@ -141,4 +164,5 @@ def report(identity: Identity, state: State, reason: str | None, now: Instant) -
         slot=identity.slot,
         worker_count=identity.worker_count,
         worker_process_id=identity.worker_process_id,
+        restart_causes=identity.restart_causes,
     )

@@ -1,14 +1,15 @@
 """Combines the reports of all workers of a service."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from domain.clock import Instant, instant_of
+from guardian.histogram import HistogramReport, sum_of
 from status.file import StatusFile
-from status.report import Identity, PartitionStatus, State, StatusReport, Units, report
+from status.report import Identity, PartitionStatus, ServerStatus, State, StatusReport, Units, report
 
 NOT_RUNNING, STALE = "not running", "stale"
 STALE_MS = 10_000
@@ -66,7 +67,8 @@ def state_of(report: StatusReport | None, now: Instant, *, is_running: bool) -> 
 
 def _without_lag(stale: StatusReport) -> StatusReport:
     """Remove the lag of a worker that no longer reports, because new records arrive meanwhile."""
-    partitions = tuple(msgspec.structs.replace(each, lag=None) for each in stale.partitions)
+    unknown = {"lag": None, "lag_to_stable_end": None, "lag_ms": None}
+    partitions = tuple(msgspec.structs.replace(each, **unknown) for each in stale.partitions)
     return msgspec.structs.replace(stale, partitions=partitions)
 
 
@@ -115,7 +117,27 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
         deadlines="; ".join(dict.fromkeys(each.deadlines for each in reports if each.deadlines)) or None,
         notes=tuple(dict.fromkeys(note for each in reports for note in each.notes)),
         worker_process_id=None,
+        restart_causes=_added(reports, lambda each: each.restart_causes),
+        servers=_servers(reports),
+        histograms=_histograms(reports),
+        lookups_created_at=min((each.lookups_created_at for each in reports if each.lookups_created_at), default=None),
     )
+
+
+def _servers(reports: Iterable[StatusReport]) -> dict[str, ServerStatus]:
+    """A server that one worker cannot reach is not available, since it was so first."""
+    by_urgency = sorted(
+        (item for each in reports for item in each.servers.items()), key=lambda item: (item[1].is_available, item[1].since)
+    )
+    return dict(reversed(by_urgency))
+
+
+def _histograms(reports: Iterable[StatusReport]) -> dict[str, HistogramReport]:
+    by_name: defaultdict[str, list[HistogramReport]] = defaultdict(list)
+    for of_one in reports:
+        for name, each in of_one.histograms.items():
+            by_name[name].append(each)
+    return {name: sum_of(found) for name, found in by_name.items()}
 
 
 def _partitions(reports: Iterable[StatusReport]) -> tuple[PartitionStatus, ...]:

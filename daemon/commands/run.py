@@ -5,6 +5,9 @@ import logging
 import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from contextlib import closing
+from functools import partial
+
+import msgspec
 
 from daemon.commands.command import told_again
 from daemon.commands.supervise import supervise_in_sight
@@ -41,6 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--in-flight", type=int, help=SUPPRESS)
     parser.add_argument("--restarts", type=int, default=0, help=SUPPRESS)
     parser.add_argument("--last-exit", help=SUPPRESS)
+    parser.add_argument("--restart-causes", type=partial(msgspec.json.decode, type=dict[str, int]), default={}, help=SUPPRESS)
     add_archive_flag(parser)
 
 
@@ -80,6 +84,7 @@ def run(arguments: Namespace) -> int:
             arguments.slot,
             configuration.worker_count,
             os.getpid(),
+            arguments.restart_causes,
         )
         worker = Worker(
             configuration, stop.wait, lambda: stop.is_set, identity, archiving.look, InFlightMemory(arguments.in_flight)

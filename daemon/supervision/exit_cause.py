@@ -1,6 +1,7 @@
 """Decides which envelope, if any, caused the exit of a worker, and describes it. Pure."""
 
 import signal
+from enum import StrEnum
 
 from daemon.supervision.in_flight_memory import InFlightEnvelope
 from daemon.supervision.suspects import EXITS_OF_ONE, REMEDY, Suspect
@@ -14,6 +15,24 @@ _OF_ITS_OWN = frozenset(
 _REASON = DeadLetterReason.ENDED_ITS_WORKER.value
 _TOLD_TO_END = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT})
 """The exit codes of a worker that got a second signal."""
+
+
+class ExitCause(StrEnum):
+    """What ended a worker, as reports count it. An exit with an envelope in flight is the envelope's, if it may be its doing."""
+
+    EXIT_CODE = "exit-code"
+    SIGNAL = "signal"
+    HUNG = "hung"
+    RECORD = "record"
+
+
+def cause_of(code: int, *, is_hung: bool, has_poison: bool) -> ExitCause:
+    """Return the cause of an exit with this code (negative for a signal)."""
+    if is_hung:
+        return ExitCause.HUNG
+    if has_poison:
+        return ExitCause.RECORD
+    return ExitCause.SIGNAL if code < 0 else ExitCause.EXIT_CODE
 
 
 def is_own_doing(code: int) -> bool:

@@ -4,6 +4,7 @@ import signal
 
 import msgspec
 
+from daemon.supervision.exit_cause import ExitCause
 from daemon.supervision.restart_policy import MOST_EXITS, WITHIN_MS
 from domain.clock import Clock, instant_text
 from status.file import StatusFile
@@ -37,7 +38,9 @@ class Exits:
         """The arguments that tell the next worker about earlier exits."""
         identity = self._identity
         last = ("--last-exit", identity.last_exit) if identity.last_exit else ()
-        return ["--restarts", str(identity.restarts), *last]
+        causes = msgspec.json.encode(identity.restart_causes).decode()
+        counted = ("--restart-causes", causes) if identity.restart_causes else ()
+        return ["--restarts", str(identity.restarts), *last, *counted]
 
     def how(self, code: int, hung_seconds: float | None = None) -> str:
         """Describe the exit that just happened; the worker's name stands before the text. A negative code is a signal;
@@ -52,9 +55,11 @@ class Exits:
             told = f"{told}: {found.reason}"
         return told
 
-    def note(self, told: str) -> None:
+    def note(self, told: str, cause: ExitCause) -> None:
         """Record an exit, for the next worker, and for the status until that worker reports."""
-        self._identity = msgspec.structs.replace(self._identity, restarts=self._identity.restarts + 1, last_exit=told)
+        causes = {**self._identity.restart_causes, cause.value: self._identity.restart_causes.get(cause, 0) + 1}
+        restarts = self._identity.restarts + 1
+        self._identity = msgspec.structs.replace(self._identity, restarts=restarts, last_exit=told, restart_causes=causes)
         self._tell(State.STARTING, f"{self.name} {told}")
 
     def tell_slow(self, reason: str) -> None:

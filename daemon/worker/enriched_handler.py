@@ -47,6 +47,11 @@ class EnrichedHandler:
         return None if self._release is None else self._release.version
 
     @property
+    def created_at(self) -> str | None:
+        """When the release in use was built, in ISO 8601 (UTC); None before the first release."""
+        return None if self._release is None else self._release.manifest.created_at
+
+    @property
     def profile_count(self) -> int:
         """The number of completion profiles in use."""
         table = None if self._release is None else self._release.manifest.tables.get(PROFILES)

@@ -12,6 +12,7 @@ from daemon.supervision.suspects import Suspects
 from daemon.system_clock import SystemClock
 from daemon.worker.deadline_text import deadline_words
 from daemon.worker.in_flight import WorkerInFlight
+from daemon.worker.server_states import ServerStates
 from daemon.worker.worker_report import with_metrics
 from domain.clock import Instant
 from guardian.actor_gateway import ActorsFailed
@@ -54,6 +55,7 @@ class Worker:
         self._reported_at = self._expired_at = 0
         self._has_begun = False
         self._told: State | None = None
+        self._server_states = ServerStates()
         self._parts: Parts | None = None
         self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
         self._in_flight = WorkerInFlight(memory or InFlightMemory(), Suspects(configuration.notification.run_directory))
@@ -143,9 +145,16 @@ class Worker:
         parts = self._get_parts()
         plain = report(self._identity, state, reason or self._reason(state), now)
         units_report, standing = parts.servers.actors.report_units(ReportUnits()), parts.servers.transport.standing()
-        figured = with_metrics(plain, parts.cycle, units_report, standing, parts.overruns.overruns)
-        version, deadlines = parts.handler.version, deadline_words(self._settings, parts.handler.profile_count)
-        self._status.write(msgspec.structs.replace(figured, lookups_version=version, deadlines=deadlines))
+        figured = with_metrics(plain, parts.cycle, units_report, standing, parts.overruns.overruns, now)
+        self._status.write(
+            msgspec.structs.replace(
+                figured,
+                lookups_version=parts.handler.version,
+                lookups_created_at=parts.handler.created_at,
+                deadlines=deadline_words(self._settings, parts.handler.profile_count),
+                servers=self._server_states.note(self._find_unavailable(), now, is_known=self._has_begun),
+            )
+        )
         self._reported_at = now
         self._tell(state)
 
@@ -162,6 +171,18 @@ class Worker:
         if why is None and state is State.STARTING and not parts.servers.transport.standing().has_joined:
             return _NOT_JOINED
         return why or _REASONS.get(state)
+
+    def _find_unavailable(self) -> dict[str, str | None]:
+        """Return why each server of the worker that does not answer does not."""
+        parts = self._get_parts()
+        found: dict[str, str | None] = {}
+        for each in parts.cycle.partitions.put_off_takeovers.untaken.values():
+            found.setdefault(each.what, each.reason)
+        if parts.cycle.refusal is not None:
+            found["output"] = parts.cycle.refusal
+        if parts.retry.unavailable is not None:
+            found[parts.retry.unavailable] = parts.retry.reason
+        return found
 
     def _state(self) -> State:
         parts = self._get_parts()

@@ -7,10 +7,11 @@ from operator import itemgetter
 import msgspec
 
 from connectors.port import TransportStatus
-from domain.clock import instant_text
+from domain.clock import Instant, instant_text
 from domain.record import Partition
 from guardian.cycle import Cycle
 from guardian.messages import UnitsReport
+from guardian.metrics import Metrics
 from guardian.owned_partition import OwnedPartition
 from guardian.takeover_backoff import Untaken
 from resequencer.messages import UnitKey
@@ -22,7 +23,7 @@ _SERVERS = 10
 
 
 def with_metrics(
-    plain: StatusReport, cycle: Cycle, units_report: UnitsReport, standing: TransportStatus, overruns: int
+    plain: StatusReport, cycle: Cycle, units_report: UnitsReport, standing: TransportStatus, overruns: int, now: Instant
 ) -> StatusReport:
     metrics, partitions = cycle.metrics, cycle.partitions
     counts = {
@@ -38,7 +39,7 @@ def with_metrics(
             units_report.active, units_report.waiting, units_report.stashed, units_report.stashed_bytes, units_report.backlogged
         ),
         oldest_waits=tuple(_unit_wait(key, waits) for key, waits in units_report.oldest),
-        partitions=tuple(_partition_status(owned, plain.slot, metrics.log_ends) for owned in partitions.owned.values()),
+        partitions=tuple(_partition_status(owned, plain.slot, metrics, now) for owned in partitions.owned.values()),
         counts=counts,
         notifications=dict(metrics.notifications),
         dead_letters=dict(metrics.dead_letters),
@@ -47,6 +48,7 @@ def with_metrics(
         last_cycle=metrics.last_cycle,
         unavailable=dict(nlargest(_SERVERS, units_report.unavailable.items(), key=itemgetter(1))),
         notes=standing.notes,
+        histograms=metrics.histograms.report(),
     )
 
 
@@ -55,8 +57,8 @@ def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
     return UnitWait(key.unit, str(key.partition), waits.waits_for, waits.kind.value, since, until, waits.stashed)
 
 
-def _partition_status(owned: OwnedPartition, slot: int, log_ends: Mapping[Partition, int]) -> PartitionStatus:
-    positions, head, end = owned.positions, owned.positions.head, log_ends.get(owned.partition)
+def _partition_status(owned: OwnedPartition, slot: int, metrics: Metrics, now: Instant) -> PartitionStatus:
+    positions, head = owned.positions, owned.positions.head
     return PartitionStatus(
         str(owned.partition),
         owned.read_to,
@@ -64,8 +66,17 @@ def _partition_status(owned: OwnedPartition, slot: int, log_ends: Mapping[Partit
         len(owned.unpublished),
         head.offset if head else None,
         slot,
-        None if end is None else max(0, end - owned.read_to),
+        _behind(metrics.log_ends, owned),
+        _behind(metrics.readable_ends, owned),
+        owned.find_lag_ms(now),
+        instant_text(head.since) if head else None,
+        positions.first_pinned,
     )
+
+
+def _behind(ends: Mapping[Partition, int], owned: OwnedPartition) -> int | None:
+    end = ends.get(owned.partition)
+    return None if end is None else max(0, end - owned.read_to)
 
 
 def _untaken_partition(partition: Partition, untaken: Untaken, slot: int) -> UntakenPartition:

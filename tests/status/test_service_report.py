@@ -11,11 +11,13 @@ from daemon.command_line import main
 from daemon.supervision.run_lock import RunLock
 from daemon.system_clock import SystemClock
 from domain.clock import instant_text
+from guardian.histogram import HistogramReport
 from guardian.metrics import CycleTimes
 from status.file import StatusFile
 from status.report import (
     Identity,
     PartitionStatus,
+    ServerStatus,
     State,
     StatusReport,
     Units,
@@ -200,3 +202,29 @@ def test_status_as_json_of_one_worker_has_no_workers(run_directory, capsys):
     StatusFile(run_directory).write(said(0, count=1, at=SystemClock().now()))
     assert main(["status", "--json"]) == 0
     assert "workers" not in json.loads(capsys.readouterr().out)
+
+
+def test_the_whole_has_the_histograms_of_all_workers_and_the_server_that_one_of_them_misses():
+    one = HistogramReport((1.0,), (2, 3), 7.5)
+    here = ServerStatus(True, "2026-03-28T23:33:00.000Z")
+    missed = ServerStatus(False, "2026-03-28T23:34:00.000Z", "no answer")
+    first = msgspec.structs.replace(
+        said(0), histograms={"publication": one}, servers={"storage": here, "output": here}, restart_causes={"hung": 1}
+    )
+    second = msgspec.structs.replace(
+        said(1), histograms={"publication": one}, servers={"storage": missed}, restart_causes={"hung": 1, "signal": 2}
+    )
+    whole = together(first, second).whole
+    assert whole.histograms == {"publication": HistogramReport((1.0,), (4, 6), 15.0)}
+    assert whole.servers == {"storage": missed, "output": here}
+    assert whole.restart_causes == {"hung": 2, "signal": 2}
+
+
+def test_a_report_of_another_version_is_read_as_far_as_it_is_known(tmp_path):
+    newer = {**msgspec.to_builtins(said(0)), "unheard_of": 1}
+    older = {name: value for name, value in newer.items() if name not in ("histograms", "servers", "restart_causes")}
+    older["partitions"] = [{"partition": "T-0", "read_to": 10, "acknowledged": 8, "unpublished": 0, "held_by": None, "lag": 5}]
+    (tmp_path / "status.json").write_text(json.dumps(older), encoding="utf-8")
+    found = StatusFile(tmp_path).find()
+    assert found.partitions == (PartitionStatus("T-0", 10, 8, 0, None, 0, 5),)
+    assert (found.histograms, found.servers, found.restart_causes) == ({}, {}, {})

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from domain.clock import Instant
 from domain.record import Cut, Headers, Origin, Partition, Record
 
 BEGINNING_BYTES = 64 * 1024
@@ -46,20 +47,28 @@ def to_records(partition: Partition, fetched: Iterable[Any], max_value_bytes: in
 
 def _to_record(origin: Origin, fetched: Any, max_value_bytes: int) -> Record:
     headers: Headers = tuple([(name, data or b"") for name, data in fetched.headers or ()])
-    record = to_record(origin, fetched.key, fetched.value, headers, max_value_bytes)
+    written_at = fetched.timestamp if fetched.timestamp is not None and fetched.timestamp >= 0 else None
+    record = to_record(origin, fetched.key, fetched.value, headers, max_value_bytes, written_at)
     if isinstance(fetched.headers, UndecodableHeaders):
         return msgspec.structs.replace(record, defect=fetched.headers.defect)
     return record
 
 
-def to_record(origin: Origin, key: bytes | None, value: bytes | None, headers: Headers, max_value_bytes: int) -> Record:
+def to_record(
+    origin: Origin,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    max_value_bytes: int,
+    written_at: Instant | None = None,
+) -> Record:
     """Convert a record that the service did not fetch itself, to what the service would make of it."""
     if value is None:
-        return Record(origin, b"", key, headers, defect="it has no value")
+        return Record(origin, b"", key, headers, defect="it has no value", written_at=written_at)
     if len(value) > max_value_bytes:
         cut = Cut(len(value), sha256(value).hexdigest())
-        return Record(origin, value[: min(BEGINNING_BYTES, max_value_bytes)], key, headers, cut=cut)
-    return Record(origin, value, key, headers)
+        return Record(origin, value[: min(BEGINNING_BYTES, max_value_bytes)], key, headers, cut=cut, written_at=written_at)
+    return Record(origin, value, key, headers, written_at=written_at)
 
 
 def size_of(key: bytes | None, headers: Sequence[tuple[str, bytes]], value: bytes) -> int:

@@ -5,7 +5,7 @@ import signal
 import msgspec
 import pytest
 
-from daemon.supervision.exit_cause import blame, is_own_doing
+from daemon.supervision.exit_cause import ExitCause, blame, cause_of, is_own_doing
 from daemon.supervision.in_flight_memory import InFlightEnvelope
 from daemon.supervision.suspects import Suspect
 from domain.record import Origin, Partition
@@ -55,3 +55,16 @@ def test_the_record_its_unit_and_what_follows_are_told(exits, told):
 
 def test_a_death_that_could_not_be_counted_names_the_record_too():
     assert blame(HELD, None) == "while handling T-0@17 of unit 'uow-1'"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_hung", "has_poison", "cause"),
+    [
+        (1, False, False, ExitCause.EXIT_CODE),
+        (-9, False, False, ExitCause.SIGNAL),
+        (-11, False, True, ExitCause.RECORD),
+        (-6, True, True, ExitCause.HUNG),
+    ],
+)
+def test_an_exit_is_counted_for_one_cause(code, is_hung, has_poison, cause):
+    assert cause_of(code, is_hung=is_hung, has_poison=has_poison) is cause

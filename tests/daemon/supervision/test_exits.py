@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from daemon.supervision.exit_cause import cause_of
 from daemon.supervision.exits import Exits
 from status.file import StatusFile
 from status.report import Identity, State, report
@@ -29,7 +30,7 @@ def exits(status):
 
 def note(exits, code):
     told = exits.how(code)
-    exits.note(told)
+    exits.note(told, cause_of(code, is_hung=False, has_poison=False))
     return told
 
 
@@ -41,7 +42,8 @@ def test_before_the_first_death_the_service_is_starting_and_a_worker_is_told_of_
 def test_a_killed_worker_says_nothing_and_is_told_of_by_its_signal(exits, status):
     status.write(report(OURS, State.READY, "not of its end", NOW))
     assert note(exits, -9) == f"was killed by SIGKILL at {AT}"
-    assert exits.arguments == ["--restarts", "1", "--last-exit", f"was killed by SIGKILL at {AT}"]
+    told = f"was killed by SIGKILL at {AT}"
+    assert exits.arguments == ["--restarts", "1", "--last-exit", told, "--restart-causes", '{"signal":1}']
     assert status.find().reason == f"the worker was killed by SIGKILL at {AT}"
 
 
@@ -67,6 +69,12 @@ def test_the_last_death_says_that_no_other_follows(exits, status):
     note(exits, -9)
     assert exits.note_the_last() == status.find().reason
     assert status.find().reason == f"the worker was killed by SIGKILL at {AT}; the 10th exit within 60 s: no further restart"
+
+
+def test_restarts_are_counted_by_their_cause(exits, status):
+    for code in (-9, 1, -9):
+        note(exits, code)
+    assert status.find().restart_causes == {"signal": 2, "exit-code": 1}
 
 
 def test_one_of_several_workers_is_told_of_by_its_slot(status):
