@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -70,7 +71,7 @@ def target(produced):
 """
 
 
-def test_what_was_set_aside_on_a_topic_is_requeued_once_when_its_cause_is_gone(
+def test_what_was_set_aside_on_a_topic_is_requeued_or_edited_once_when_its_cause_is_gone(
     new_daemon: Callable[..., Daemon], on_kafka: list[str], tmp_path: Path
 ) -> None:
     ours = ('target-type = "sheets:target"', "resequencer.storage-type = embedded", "resequencer.strategy = SEQUENCE")
@@ -88,17 +89,23 @@ def test_what_was_set_aside_on_a_topic_is_requeued_once_when_its_cause_is_gone(
     assert {each["state"] for each in letters} == {"new"}
     shown = verb("dead-letters", "show", letters[0]["number"])
     assert "the sheet for ACTC is missing" in shown.stdout
-    discarded, *others = [each["number"] for each in letters]
+    discarded, edited, *others = [each["number"] for each in letters]
     assert verb("dead-letters", "discard", discarded, "--because", "a test").returncode == 0
     (tmp_path / "cured").touch()
+    value = tmp_path / "value.json"
+    value.write_text(verb("dead-letters", "show", edited, "--raw").stdout + "\n", encoding="utf-8")
+    edit = ("dead-letters", "edit", edited, "--value", str(value), "--because", "a test")
+    done = verb(*edit)
+    assert (done.returncode, done.stdout.startswith(f"{edited}: edited, now at ")) == (0, True), done
+    assert verb(*edit).returncode == 1
     done = verb("dead-letters", "requeue", "--all")
     assert (done.returncode, done.stdout.count(": requeued, now at ")) == (0, len(others)), done
     assert verb("dead-letters", "requeue", "--all").stdout == ""
-    daemon.wait_for(lambda report: report.notifications.get("ACTC", 0) >= len(others), "they are handled")
+    daemon.wait_for(lambda report: report.notifications.get("ACTC", 0) > len(others), "they are handled")
     assert daemon.report is not None
-    assert daemon.report.notifications["ACTC"] == len(others)
+    assert daemon.report.notifications["ACTC"] == len(others) + 1
     states = [each["state"] for each in _listed(daemon)]
-    assert (states.count("requeued"), states.count("discarded"), len(states)) == (len(others), 1, len(letters))
+    assert Counter(states) == {"requeued": len(others), "edited": 1, "discarded": 1}
     assert verb("stop").returncode == 0
 
 
