@@ -36,6 +36,6 @@ def _group(deviation: Deviation, summary: AuditSummary, *, is_open: bool) -> str
 
 def _item(found: Finding) -> str:
     unit = '<span class="soft">no unit</span>' if found.unit is None else f"<code>{foreign(found.unit)}</code>"
-    place = "no position" if found.offset is None else f"partition {found.partition}, offset {found.offset:,}"
+    place = "no position" if found.offset is None else f"partition {found.partition}, offset {found.offset}"
     what = foreign(found.what, _LONGEST_SENTENCE)
     return f'<li><span class="unit">{unit}</span><span class="place">{place}</span><span class="what">{what}</span></li>'

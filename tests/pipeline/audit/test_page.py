@@ -67,7 +67,7 @@ def facts(page: ElementTree.Element) -> dict[str, str]:
 
 
 def lost(unit: str | None = "uow-1", what: str = "E1 is not there") -> Finding:
-    return Finding(Deviation.LOST, unit, 0, 17, what)
+    return Finding(Deviation.LOST, unit, 0, 1_017, what)
 
 
 def test_the_page_needs_nothing_but_itself():
@@ -140,8 +140,8 @@ def test_findings_are_grouped_by_deviation_and_only_the_first_group_is_open():
     assert [text_of(each.find("summary")) for each in groups] == ["lost 2", "orphan 1"]
     assert [each.get("open") is not None for each in groups] == [True, False]
     assert [text_of(each) for each in groups[0].iter("li")] == [
-        "uow-1partition 0, offset 17E1 is not there",
-        "uow-2partition 0, offset 17E1 is not there",
+        "uow-1partition 0, offset 1017E1 is not there",
+        "uow-2partition 0, offset 1017E1 is not there",
     ]
     assert EXPLANATIONS[Deviation.LOST].meaning in text_of(groups[0])
 
