@@ -46,7 +46,9 @@ from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn_context import TurnContext
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
+from storage.embedded.view import EmbeddedStorageView
 from storage.infinispan.storage import InfinispanStorage
+from storage.infinispan.view import InfinispanStorageView
 from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage
 from storage.view_port import StorageView
@@ -231,8 +233,22 @@ def _make_storage(configuration: Configuration) -> Storage:
 
 
 def make_storage_view(configuration: Configuration) -> StorageView | None:
-    """A view of the configured storage, None with storage `none`. Nothing is connected yet."""
-    del configuration
+    """Make the view of the configured storage, None for storage none. Nothing is connected yet.
+
+    Raises:
+        ConfigurationError: The storage's address or a certificate cannot be used.
+    """
+    if configuration.resequencer.storage_type is StorageType.EMBEDDED:
+        return EmbeddedStorageView(configuration.storage.embedded_file)
+    if configuration.resequencer.storage_type is StorageType.REDIS:
+        from storage.redis.view import RedisStorageView  # Here, for its client takes a quarter of a second to import.
+
+        return RedisStorageView(redis_settings(configuration))
+    if configuration.resequencer.storage_type is StorageType.INFINISPAN:
+        from storage.infinispan.rest_client import InfinispanRest  # Here, for its client takes a fifth of a second to import.
+
+        cache = InfinispanRest(infinispan_server(configuration))
+        return InfinispanStorageView(cache, infinispan_layout(configuration).namespace)
     return None
 
 

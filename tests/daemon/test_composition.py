@@ -4,11 +4,21 @@ import sys
 
 import pytest
 
-from daemon.composition import compose, load_notification_settings, make_strategy_of, refuse_unusable, resequencer_settings
+from daemon.composition import (
+    compose,
+    load_notification_settings,
+    make_storage_view,
+    make_strategy_of,
+    refuse_unusable,
+    resequencer_settings,
+)
 from daemon.configuration.refusal import ConfigurationRefused
 from domain.errors import ConfigurationError
 from storage.embedded.storage import EmbeddedStorage
+from storage.embedded.view import EmbeddedStorageView
+from storage.infinispan.view import InfinispanStorageView
 from storage.none.storage import NoneStorage
+from storage.redis.view import RedisStorageView
 
 N = "payment-status-notification"
 R = f"{N}.resequencer"
@@ -39,6 +49,21 @@ def composed(loaded, tmp_path):
     for each in made:
         for server in each.servers:
             server.close()
+
+
+@pytest.mark.parametrize(
+    ("storage", "kind"), [("embedded", EmbeddedStorageView), ("redis", RedisStorageView), ("infinispan", InfinispanStorageView)]
+)
+def test_the_view_is_that_of_the_configured_storage_and_nothing_is_connected_or_created(loaded, tmp_path, storage, kind):
+    text = f'{ON_FILES}{N}.run-directory = "{tmp_path}/run"\n{R}.storage-type = {storage}'
+    view = make_storage_view(loaded(text))
+    assert isinstance(view, kind)
+    view.close()
+    assert [each.name for each in tmp_path.iterdir()] == ["service.conf"]
+
+
+def test_storage_none_has_no_view(loaded):
+    assert make_storage_view(loaded(f"{ON_FILES}{R}.storage-type = none")) is None
 
 
 @pytest.fixture

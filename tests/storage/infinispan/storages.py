@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from storage.infinispan.port import Cache
 from storage.infinispan.settings import LayoutSettings
 from storage.infinispan.storage import InfinispanStorage
+from storage.infinispan.view import InfinispanStorageView
 from storage.port import Commit, PartitionStore, StorageUnavailable
 
 RETENTION_MS = 1_000
@@ -30,17 +31,28 @@ SMALL = {
 class InfinispanHarness:
     """Each `make` has a connection of its own, as another process would."""
 
-    def __init__(self, connect: Callable[[], Cache], **layout: int) -> None:
+    def __init__(self, connect: Callable[[], Cache], read_all: Callable[[], object] | None = None, **layout: int) -> None:
         self.connect = connect
+        self.read_all = read_all or (lambda: None)
         self.tokens = count()
         self.settings = LayoutSettings(f"test-{uuid4().hex[:12]}", RETENTION_MS, **layout)
         self.made: list[InfinispanStorage] = []
+        self.views: list[InfinispanStorageView] = []
 
     def make(self, **changes: object) -> InfinispanStorage:
         settings = replace(self.settings, **changes)
         storage = InfinispanStorage(settings, self.connect(), lambda: f"{settings.namespace}-{next(self.tokens)}")
         self.made.append(storage)
         return storage
+
+    def make_view(self) -> InfinispanStorageView:
+        view = InfinispanStorageView(self.connect(), self.settings.namespace)
+        self.views.append(view)
+        return view
+
+    def dump(self) -> object:
+        """The values and counters of the cache."""
+        return self.read_all()
 
     def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:
         """Commit so that the counter moves, but lose the answer to the request that moved it."""
@@ -59,5 +71,5 @@ class InfinispanHarness:
             cache.compare_and_set = moving
 
     def close(self) -> None:
-        for storage in self.made:
-            storage.close()
+        for each in (*self.made, *self.views):
+            each.close()

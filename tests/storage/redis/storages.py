@@ -47,6 +47,7 @@ class RedisHarness:
         self.clients = clients
         self.tokens = count()
         self.made: list[RedisStorage] = []
+        self.views: list[RedisStorageView] = []
         self.url = url
         self.settings = RedisSettings(read_place(url, RedisLogin()), self.namespace)
 
@@ -60,7 +61,9 @@ class RedisHarness:
         return storage
 
     def make_view(self, **changes: object) -> RedisStorageView:
-        return RedisStorageView(replace(self.settings, **changes))
+        view = RedisStorageView(replace(self.settings, **changes))
+        self.views.append(view)
+        return view
 
     def dump(self) -> dict[bytes, bytes]:
         """The keys of the namespace with their values, as the server serializes them."""
@@ -77,8 +80,8 @@ class RedisHarness:
         store._header = before
 
     def close(self) -> None:
-        for storage in self.made:
-            storage.close()
+        for each in (*self.made, *self.views):
+            each.close()
 
     def clear_away(self) -> None:
         self.close()
