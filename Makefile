@@ -72,15 +72,18 @@ archive: $(RUNTIME) ## move processed input of CONF into its archive, also while
 check-configuration: $(RUNTIME) ## validate CONF; show every value and where it was set
 	@$(BIN)/resequencer check --config "$(CONF)" $(ARGS)
 
-check: lint ## lint, types, import rules and the fast tests
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" --ignore tests/pipeline/jobs
+# Bytecode is kept, whatever the environment says: otherwise each of the many processes of a run compiles everything anew.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q
+
+check: lint ## lint, types, import rules and the fast tests, with a fifth of the examples of property tests
+	@$(PYTEST) -n auto --dist worksteal -m "not slow" --hypothesis-profile quick --ignore tests/pipeline/jobs
 
 # The jobs have a run to themselves, beside the others: one Spark for all of their tests. What it says follows at the end.
 SPARK_LOG := $(VENV)/spark-tests.txt
 test: lint $(PIPELINE) ## everything that check does, and all tests on real servers
-	@$(BIN)/python -m pytest -q tests/pipeline/jobs >$(SPARK_LOG) 2>&1 & spark=$$!; \
+	@$(PYTEST) tests/pipeline/jobs >$(SPARK_LOG) 2>&1 & spark=$$!; \
 	  trap 'kill $$spark' INT TERM; \
-	  $(BIN)/python -m pytest -q -n auto --dist worksteal --ignore tests/pipeline/jobs; others=$$?; \
+	  $(PYTEST) -n auto --dist worksteal --ignore tests/pipeline/jobs; others=$$?; \
 	  wait $$spark; jobs=$$?; \
 	  cat $(SPARK_LOG); exit $$((others | jobs))
 
@@ -91,11 +94,11 @@ fuzz: $(FUZZ) ## search for input that breaks a reader, FUZZ_SECONDS=60 for each
 
 soak: $(DEVELOPMENT) ## 100 of each kind of kill (KILL_SEED=N: other moments), RECORDS=1000000 mostly of garbage, SOAK_MINUTES=30 of steady load, SIMULATION_MINUTES=30 of simulated runs (SIMULATION_SEED=N: others)
 	@KILLS=$${KILLS:-100} RECORDS=$${RECORDS:-1000000} SOAK_MINUTES=$${SOAK_MINUTES:-30} \
-	  $(BIN)/python -m pytest -q -s tests/process -k "kills_ or any_garbage or steady_load"
-	@SIMULATION_MINUTES=$${SIMULATION_MINUTES:-30} $(BIN)/python -m pytest -q -s tests/simulation -k as_long_as_one_likes
+	  $(PYTEST) -s tests/process -k "kills_ or any_garbage or steady_load"
+	@SIMULATION_MINUTES=$${SIMULATION_MINUTES:-30} $(PYTEST) -s tests/simulation -k as_long_as_one_likes
 
 faults: $(DEVELOPMENT) ## kill, pause and cut off workers, Kafka, Redis and Infinispan under load for half an hour; prints a table; FAULT_SEED=N: other moments
-	@FAULTS=all $(BIN)/python -m pytest -q -n $${FAULT_PROCESSES:-2} --dist worksteal tests/faults $(ARGS)
+	@FAULTS=all $(PYTEST) -n $${FAULT_PROCESSES:-2} --dist worksteal tests/faults $(ARGS)
 
 lint: $(DEVELOPMENT) ## lint, format, types and import rules
 	@$(BIN)/ruff check --quiet .

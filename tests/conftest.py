@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from harness.examples import FULL, QUICK
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:  # The clients take a second to import, which tests without servers need not wait for.
@@ -22,9 +23,10 @@ if TYPE_CHECKING:  # The clients take a second to import, which tests without se
     from servers.redis.cluster import RedisCluster
     from servers.redis.server import RedisServer
 
-# How long an example takes is the machine's doing, not the test's.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+# How long an example takes depends on the machine, not on the test. `make check` takes the profile with fewer examples.
+settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=FULL)
+settings.register_profile("quick", settings.get_profile("full"), max_examples=QUICK)
+settings.load_profile("full")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

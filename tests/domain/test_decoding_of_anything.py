@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from harness.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +56,7 @@ def test_arbitrary_bytes_never_raise(value: bytes, needs_sequence: bool) -> None
 
 
 @given(ANYTHING | LIKE_AN_ENVELOPE, st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_arbitrary_json_never_raises(value: object, needs_sequence: bool) -> None:
     decoded(json.dumps(value).encode(), needs_sequence)
 
@@ -108,7 +109,7 @@ def _otherwise(draw: st.DrawFn, name: str, value: Any) -> Any:
 
 
 @given(st.data(), wires())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_an_envelope_written_otherwise_says_the_same(data: st.DataObject, wire: dict[str, Any]) -> None:
     plain = decoded(json.dumps(wire, separators=(",", ":"), ensure_ascii=False).encode())
     assert isinstance(plain, DataEnvelope), plain
@@ -140,7 +141,7 @@ def test_an_envelope_cut_anywhere_is_a_refusal(valid: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(500), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_mutated_envelope_is_an_envelope_or_a_refusal(valid: bytes, data: st.DataObject) -> None:
     """At a few places, bytes are replaced, removed, repeated or inserted."""
     value = valid

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thespian.actors import (
@@ -439,7 +440,7 @@ def traces_by_actor(make_system: Callable[[], ActorSystem], clock: Clock, batche
     return seen
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(batches=_batches)
 def test_every_actor_sees_what_it_would_see_in_the_plain_base(batches: list[list[Step]]) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from harness.driving import Envelopes, drive
+from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,7 +133,7 @@ def _courses():
 
 
 @both
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_courses())
 def test_late_is_exactly_what_follows_a_later_one_that_was_handled(strategy, course):
     arrivals, poison, again, reincarnates = course

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from harness.driving import PAIN_001, Driven, Envelopes, Recorder, drive
+from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -249,7 +250,7 @@ class Course:
     st.sampled_from(("SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001")),
     st.sampled_from((1, 1_100, 2_100, 5_000)),
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_whatever_happens_all_that_leaves_is_what_leaves_without_a_share(data: st.DataObject, strategy: str, share: int) -> None:
     course = Course(data, strategy)
     whole, parted = drive(strategy, **course.settings), cut(strategy, share, **course.settings)

@@ -5,6 +5,7 @@ import tracemalloc
 import msgspec
 import pytest
 from harness.driving import PARTITION, Envelopes, decoder, drive
+from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,7 +95,7 @@ def test_the_longest_wait_is_told(envelopes):
     assert unit.arrive(envelopes(1)).tally.longest_wait_ms == 1_234
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.sampled_from(["SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001"]),
     st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 6), st.booleans(), st.integers(0, 9_000)), max_size=14),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from harness.crashes.outcomes import Forgets
 from harness.crashes.simulation import crash_at, reference, simulate
+from harness.examples import examples
 from harness.service_under_test import BEGINNING, P0, Service
 from harness.workloads.shuffled import workload
 from hypothesis import HealthCheck, given, settings
@@ -57,11 +58,13 @@ def test_promise_1_positions_are_throttled_and_the_last_one_is_given_on_the_way_
 # 2. A crash at any instruction loses no envelope.
 
 
-@pytest.mark.parametrize("seed", [5, 21])
-def test_promise_2_a_crash_at_any_step_loses_no_envelope(seed: int) -> None:
+# The fast run takes every 21st step of one workload, the slow run every 7th of two.
+@pytest.mark.parametrize("first", [1, pytest.param(8, marks=pytest.mark.slow), pytest.param(15, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [pytest.param(5, marks=pytest.mark.slow), 21])
+def test_promise_2_a_crash_at_any_step_loses_no_envelope(seed: int, first: int) -> None:
     work = workload(seed)
     expected = reference(work)
-    for step in range(1, expected.steps, 7):
+    for step in range(first, expected.steps, 21):
         assert crash_at(work, step, expected).problem is None, step
 
 
@@ -80,8 +83,9 @@ def test_promise_2_without_a_storage_the_source_is_read_again_and_nothing_is_los
 # 3. Exactly once: output is stored as pending and numbered, and leaves together with its position.
 
 
-def test_promise_3_whatever_crashes_each_number_leaves_once_and_none_is_left_out() -> None:
-    for seed in range(40, 52):
+@pytest.mark.parametrize("seeds", [range(40, 43), pytest.param(range(43, 52), marks=pytest.mark.slow)], ids=str)
+def test_promise_3_whatever_crashes_each_number_leaves_once_and_none_is_left_out(seeds: range) -> None:
+    for seed in seeds:
         outcome = simulate(seed)
         assert outcome.problem is None, seed
         left = Counter(each.number for each in outcome.told)
@@ -122,8 +126,9 @@ def test_promise_4_a_storage_that_has_forgotten_is_healed_and_what_may_repeat_is
     assert told == [("u#A#1", False), ("u#A#1", True), ("v#A#1", False), ("v#A#2", True), ("w#A#1", False)]
 
 
-def test_promise_4_whatever_a_storage_forgets_nothing_is_lost_and_nothing_repeats_unmarked() -> None:
-    for seed in range(60, 66):
+@pytest.mark.parametrize("seeds", [range(60, 62), pytest.param(range(62, 66), marks=pytest.mark.slow)], ids=str)
+def test_promise_4_whatever_a_storage_forgets_nothing_is_lost_and_nothing_repeats_unmarked(seeds: range) -> None:
+    for seed in seeds:
         assert simulate(seed, Forgets.DATABASE).problem is None, seed
 
 
@@ -131,7 +136,7 @@ def test_promise_4_whatever_a_storage_forgets_nothing_is_lost_and_nothing_repeat
 
 
 @given(st.permutations(range(1, 9)), st.integers(1, 8))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_promise_5_a_units_notifications_leave_in_order(
     tmp_path_factory: pytest.TempPathFactory, came: list[int], batch: int
 ) -> None:

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Protocol
 
 import pytest
+from harness.examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -170,7 +171,7 @@ class StorageContract:
     @example({"\N{SLIGHTLY SMILING FACE}" * 256, "é", "e\N{COMBINING ACUTE ACCENT}", "\uffff", "\U0010ffff", "ﬀ", "ff"})
     @example({"'; DROP TABLE units; --", '"', "\\", "%", "_", "{a}", "{b}", "*", "a:b", "a|b", "null", "0", "00", "1e3"})
     @settings(
-        max_examples=25,
+        max_examples=examples(25),
         # The partition is new in each example, because each implementation runs the same test.
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
     )

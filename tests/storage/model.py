@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from harness.examples import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -226,4 +227,4 @@ class StorageMachine(RuleBasedStateMachine):
             storage.close()
 
 
-machine_settings = settings(max_examples=30, stateful_step_count=30)
+machine_settings = settings(max_examples=examples(30), stateful_step_count=30)

@@ -65,7 +65,11 @@ def test_json_holds_every_key_with_its_layer(capsys):
 
 def test_connect_tells_what_is_out_of_reach(write, tmp_path, capsys, monkeypatch):
     (tmp_path / "file").touch()
-    file = write(f'payment-status-notification.run-directory = "{tmp_path}/file/run"')
+    file = write(
+        f"""ipf.processing-data.ingress.transport = file
+        payment-status-notification {{
+          transport = file, run-directory = "{tmp_path}/file/run", resequencer.storage-type = embedded }}"""
+    )
     assert main(["check", "--connect", "--config", str(file)]) == 4
     assert f"{tmp_path}/file/run: cannot be written to" in capsys.readouterr().err
     monkeypatch.setattr(preflight, "PROBES", [_away])

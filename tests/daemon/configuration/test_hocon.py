@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from harness.examples import examples
 from hypothesis import HealthCheck, given, settings, strategies
 
 from daemon.configuration.hocon.parser import MAX_FILE_BYTES, parse_file, parse_text, resolve
@@ -259,7 +260,7 @@ SCRAPS = [
 ]
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(strategies.lists(strategies.sampled_from(SCRAPS), max_size=14).map("".join))
 def test_any_text_is_read_or_refused(text):
     said = ""

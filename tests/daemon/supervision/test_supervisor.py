@@ -52,9 +52,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD)
 
 
 class Service:
-    """Slots whose workers execute `run`; the log is a file beside them."""
+    """Slots whose workers execute `run`; the log is a file beside them. A call may take `limit_ms`."""
 
-    def __init__(self, directory: Path, run: str, count: int) -> None:
+    def __init__(self, directory: Path, run: str, count: int, limit_ms: int) -> None:
         self.directory = directory
         self.supervisor: Supervisor | None = None
         clock = SystemClock()
@@ -64,7 +64,7 @@ class Service:
             for slot in range(count)
         ]
         command, self.suspects = [sys.executable, "-S", "-c", BEGIN + run], Suspects(directory)
-        self.slots = [WorkerSlot(command, (), log, each, Watchdog(self.suspects, 500)) for each in exits]
+        self.slots = [WorkerSlot(command, (), log, each, Watchdog(self.suspects, limit_ms)) for each in exits]
         (directory / "page").write_bytes(_page())
 
     def run(
@@ -103,12 +103,15 @@ class Service:
 
 @pytest.fixture
 def new_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Service]]:
+    """Makes services that start a worker again almost at once. How long the pauses are is tested in `test_restart_policy.py`."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(restart_policy, "FIRST_PAUSE_MS", 10)
+    monkeypatch.setattr(restart_policy, "LONGEST_PAUSE_MS", 20)
     before = [(each, signal.getsignal(each)) for each in _SIGNALS]
     made: list[Service] = []
 
-    def make(run: str, count: int = 2) -> Service:
-        made.append(Service(tmp_path, run, count))
+    def make(run: str, count: int = 2, limit_ms: int = 500) -> Service:
+        made.append(Service(tmp_path, run, count, limit_ms))
         return made[-1]
 
     yield make
@@ -138,13 +141,15 @@ def test_a_worker_that_fails_at_its_end_makes_the_end_bad(new_service):
     assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM) is ExitCode.NOT_SO
 
 
-def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(new_service):
+def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(new_service, monkeypatch):
+    monkeypatch.setattr(restart_policy, "FIRST_PAUSE_MS", 100)
+    monkeypatch.setattr(restart_policy, "LONGEST_PAUSE_MS", 2_000)
     service = new_service("os.kill(os.getpid(), 9) if slot == 1 and run < 3 else drain()")
     assert service.run(lambda: "begun 3 [slot=1]" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert (service.runs(0), service.runs(1)) == (1, 3)
     assert "worker 1 was killed by SIGKILL at " in service.log
+    assert "restart in 0.1 s" in service.log
     assert "restart in 0.2 s" in service.log
-    assert "restart in 0.4 s" in service.log
 
 
 def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_drain(new_service, monkeypatch):
@@ -295,13 +300,14 @@ HANGS = {"sleeps": "select.select([], [], [])", "holds on to the interpreter": "
 
 @pytest.mark.parametrize("hang", HANGS.values(), ids=HANGS)
 def test_a_worker_that_hangs_with_an_envelope_in_hand_is_ended_with_its_stack_in_the_log(new_service, hang):
-    service = new_service(f"import faulthandler; faulthandler.enable()\nif run < 3:\n  take()\n  {hang}\ndrain()", count=1)
+    run = f"import faulthandler; faulthandler.enable()\nif run < 3:\n  take()\n  {hang}\ndrain()"
+    service = new_service(run, count=1, limit_ms=200)
     assert service.run(lambda: "begun 3" in service.log, signal.SIGTERM) is ExitCode.DONE
     (suspect,) = service.suspects.find_all().values()
     assert (suspect.exits, str(suspect.origin)) == (2, "IPF_PROCESSING_DATA-0@1")
-    assert suspect.last_exit.startswith("hung for more than 0.5 s (handling-limit) and was ended at ")
+    assert suspect.last_exit.startswith("hung for more than 0.2 s (handling-limit) and was ended at ")
     assert (
-        "the worker has been handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' for more than 0.5 s (handling-limit): "
+        "the worker has been handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' for more than 0.2 s (handling-limit): "
         "the worker is ended. Its stack follows"
     ) in service.log
     assert 'File "<string>", line' in service.log
@@ -310,7 +316,7 @@ def test_a_worker_that_hangs_with_an_envelope_in_hand_is_ended_with_its_stack_in
 def test_one_that_does_not_even_end_by_that_is_killed_and_counted_too(new_service, monkeypatch):
     monkeypatch.setattr("daemon.supervision.worker_slot._ABORT_SECONDS", 0.1)
     hang = "import signal; signal.signal(signal.SIGABRT, signal.SIG_IGN)\nif run < 2:\n  take()\n  select.select([], [], [])"
-    service = new_service(f"{hang}\ndrain()", count=1)
+    service = new_service(f"{hang}\ndrain()", count=1, limit_ms=200)
     assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert [each.exits for each in service.suspects.find_all().values()] == [1]
 

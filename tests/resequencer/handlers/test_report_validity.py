@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from harness.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -194,8 +195,8 @@ def seeds(sample_payments: dict[str, Any], example: Any) -> list[str]:
     return [*real, *[json.dumps(example())] * len(real)]
 
 
-ENOUGH = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-PLENTY = settings(ENOUGH, max_examples=1_500)
+ENOUGH = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+PLENTY = settings(ENOUGH, max_examples=examples(1_500))
 
 
 @ENOUGH
@@ -226,7 +227,7 @@ def assert_changed_data_makes_a_valid_report(
     assert_valid(report_of(data_of(*(json.dumps(part).encode() for part in payment)), event, reason))
 
 
-@settings(ENOUGH, max_examples=80)
+@settings(ENOUGH, max_examples=examples(80))
 @given(header=ANY_JSON, instruction=ANY_JSON, transfer=ANY_JSON)
 def test_any_json_as_the_three_bodies_makes_a_valid_report(
     header: Any, instruction: Any, transfer: Any, report_of: Any, data_of: Any, assert_valid: Any
@@ -238,7 +239,7 @@ def test_any_json_as_the_three_bodies_makes_a_valid_report(
 def test_any_json_as_one_field_of_the_reference_makes_a_valid_report(
     name: str, report_of: Any, data_of: Any, assert_valid: Any
 ) -> None:
-    @settings(ENOUGH, max_examples=10)
+    @settings(ENOUGH, max_examples=examples(10))
     @given(value=ANY_JSON)
     def check(value: Any) -> None:
         body = json.dumps({name: value}).encode()

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from harness.driving import Envelopes, drive
+from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,7 +63,7 @@ def test_none_of_the_20_interleavings_that_keep_each_flows_own_order_breaks_it(e
         assert in_flow_order(unit.handled)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(2, 1_000), st.integers())
 def test_any_permutation_of_up_to_1000_comes_out_in_exact_order(count, seed):
     make, unit = Envelopes(), drive("SEQUENCE", stash_limit=1_000)
@@ -113,7 +114,7 @@ def test_a_number_that_was_overtaken_within_its_flow_is_not_counted_as_documente
     assert handled_of(arrivals) == [("A", 1), ("B", 2), ("B", 1), ("B", 3), ("B", 4)]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.permutations([(flow, number) for flow in "ABC" for number in range(1, 5)]), st.integers(1, 12))
 def test_until_one_was_overtaken_within_its_flow_everything_is_handled_as_documented(order, count):
     ours, theirs = handled_of(order[:count]), documented(order[:count])
@@ -121,7 +122,7 @@ def test_until_one_was_overtaken_within_its_flow_everything_is_handled_as_docume
     assert ours[: first + 1] == theirs[: first + 1]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.permutations(range(1, 9)), st.lists(st.sampled_from("AB"), min_size=8, max_size=8))
 def test_with_one_shared_numbering_everything_is_handled_as_documented(order, flows):
     arrivals = [(flows[number - 1], number) for number in order]

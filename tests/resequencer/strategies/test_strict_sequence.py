@@ -4,6 +4,7 @@ from itertools import permutations
 from random import Random
 
 from harness.driving import Envelopes, drive
+from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ def test_none_of_720_permutations_of_two_flows_numbered_separately_breaks_the_or
         assert per_flow(unit.handled) == {"A": [1, 2, 3], "B": [1, 2, 3]}
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 250), st.integers(1, 4), st.integers())
 def test_several_flows_of_any_length_come_out_each_in_its_own_order(count, flows, seed):
     made = [(flow, number) for flow in "ABCD"[:flows] for number in range(1, count + 1)]

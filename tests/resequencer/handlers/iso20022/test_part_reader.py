@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -104,7 +105,7 @@ def test_whatever_is_wrong_at_one_place_both_ways_say_the_same(index: int) -> No
         assert_same(READERS[index], json.dumps(with_changed(part, path, lambda around, key: around.__delitem__(key))).encode())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_whatever_is_wrong_at_many_places_both_ways_say_the_same(data: st.DataObject) -> None:
     index = data.draw(st.integers(0, 2))
