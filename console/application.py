@@ -11,15 +11,24 @@ from console.access.identity import Authenticator
 from console.access.layer import AccessLayer, Limits
 from console.context import Console
 from console.events import event_routes
+from console.pages.dead_letters import dead_letter_routes
 from console.pages.errors import error_handlers
 from console.pages.overview import overview_routes
+from console.pages.partitions import partition_routes
+from console.pages.workers import worker_routes
 
 STATIC = Path(__file__).parent / "static"
 
 
 def routes_of(console: Console) -> list[Route]:
     """Return every route, each with the role that it needs (`console.access.roles`)."""
-    return [*overview_routes(console), *event_routes(console)]
+    return [
+        *overview_routes(console),
+        *dead_letter_routes(console),
+        *partition_routes(console),
+        *worker_routes(console),
+        *event_routes(console),
+    ]
 
 
 def make_application(console: Console, authenticator: Authenticator, limits: Limits | None = None) -> Starlette:

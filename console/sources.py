@@ -1,6 +1,6 @@
 """What the console reads and what it may ask for, as the daemon's composition provides it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -28,13 +28,14 @@ class Sources(NamedTuple):
     """`find_report` returns the report of the service of this run directory, None if there is none.
 
     `open_view` is None with storage `none`. A view and a dead-letter store are used by one thread and closed by their user.
-    `find_partitions` returns the partitions of the input, as far as they can be known now.
+    `find_partitions` returns the partitions of the input, `find_ends` where their logs end now (offsets; bytes of files).
     `facts` are lines about the configuration for people: names and texts.
     """
 
     find_report: Callable[[], ServiceReport | None]
     open_view: Callable[[], StorageView] | None
     find_partitions: Callable[[], Sequence[Partition]]
+    find_ends: Callable[[], Mapping[Partition, int]]
     open_dead_letters: Callable[[AskedFor, Sign], DeadLetterStore]
     codec: UnitCodec
     workers: WorkerControl

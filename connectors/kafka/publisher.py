@@ -123,7 +123,7 @@ class Publisher:
 
     def _recover(self, positions: Mapping[Partition, Committed], error: errors.KafkaError) -> None:
         """Find out the outcome after an error. Returns if the transaction was committed in spite of the error, else raises."""
-        _LOG.warning("the outcome of a transaction is unknown and is looked up before the next one: %s", text_of(error))
+        _LOG.warning("the outcome of a Kafka transaction is unknown and is looked up before the next one: %s", text_of(error))
         self._refuse_twins(error)
         self.resolve()
         if all(self.has_left(*each) for each in positions.items()):

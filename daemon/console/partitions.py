@@ -1,6 +1,6 @@
 """The partitions of the input, for programs that hold none of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 
 from connectors.files.source import partition_numbers
@@ -36,6 +36,23 @@ class InputPartitions:
             if self._found_at is None or not 0 <= now - self._found_at < _FRESH_MS:
                 self._found, self._found_at = self._look(), now
             return self._found
+
+    def find_ends(self) -> Mapping[Partition, int]:
+        """Return where the log of each partition ends now: an offset on Kafka, a length in bytes of a file.
+
+        Raises: as `find`.
+        """
+        ingress, partitions = self._configuration.ingress, self.find()
+        if ingress.transport is TransportType.FILE:
+            files = {each: ingress.file_directory / f"partition-{each.number}.jsonl" for each in partitions}
+            return {each: file.stat().st_size for each, file in files.items() if file.exists()}
+        from connectors.kafka.offsets import LogReader  # Imported here: its client takes a third of a second to import.
+
+        log = LogReader(kafka_settings(self._configuration))
+        try:
+            return log.ends(partitions)
+        finally:
+            log.close()
 
     def _look(self) -> tuple[Partition, ...]:
         ingress = self._configuration.ingress

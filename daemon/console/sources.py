@@ -22,10 +22,12 @@ def console_sources(configuration: Configuration) -> Sources:
     """Nothing is connected or read yet."""
     strategy, clock = make_strategy_of(configuration), SystemClock()
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
+    partitions = InputPartitions(configuration)
     return Sources(
         find_report=_find_report_of(configuration),
         open_view=_open_view_of(configuration),
-        find_partitions=InputPartitions(configuration).find,
+        find_partitions=partitions.find,
+        find_ends=partitions.find_ends,
         open_dead_letters=_dead_letters_of(configuration),
         codec=UnitCodec(strategy, decoder.decode),
         workers=LocalWorkers(configuration),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,7 @@ def make_sources(
         find_report=lambda: report,
         open_view=open_view,
         find_partitions=lambda: partitions,
+        find_ends=lambda: dict.fromkeys(partitions, 100),
         open_dead_letters=open_dead_letters,
         codec=UnitCodec(strategy, EnvelopeDecoder(DecodingSettings(strategy.needs_sequence)).decode),
         workers=workers or Workers(),
@@ -94,3 +96,15 @@ def client_of(
     """A client of a console over these sources; by default without a login."""
     console = Console(http_settings(sources.run_directory, **settings), sources)
     return TestClient(make_application(console, authenticator or NoLogin(), limits), base_url=URL, follow_redirects=False)
+
+
+FORM = "form-token"
+
+
+def token_on(client: TestClient, path: str) -> str:
+    """Return the token of the first form on a page, as a browser would send it."""
+    page = client.get(path)
+    assert page.status_code == 200, page.text
+    found = re.search(r'name="form-token" value="([^"]+)"', page.text)
+    assert found is not None, f"{path} has no form"
+    return found[1]

@@ -1,0 +1,118 @@
+"""Dead letters for pages and the API: found by what people ask for, with what has been done about each."""
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import NamedTuple
+
+from connectors.dead_letters.actions import NEW, Action, LetterId
+from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_actions
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
+from console.access.identity import Identity
+from console.sources import Sources
+from domain.clock import instant_text
+
+MOST_SHOWN = 500
+"""How many dead letters one page shows: the last ones. Filters find the others."""
+
+
+class Filter(NamedTuple):
+    """What a dead letter must be. None asks for nothing. `state` is `new`, or that of the last action."""
+
+    reason: str | None = None
+    unit: str | None = None
+    state: str | None = None
+
+    def matches(self, stored: StoredDeadLetter, state: str) -> bool:
+        return (
+            (self.reason is None or stored.letter.reason.value == self.reason)
+            and (self.state is None or state == self.state)
+            and (self.unit is None or stored.unit == self.unit)
+        )
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The parts that ask for something, as parameters of a URL."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+class Row(NamedTuple):
+    """One dead letter in a list."""
+
+    number: str
+    state: str
+    reason: str
+    unit: str | None
+    position: str
+    dead_at: int
+    error: str
+
+
+class DeadLetterList(NamedTuple):
+    """The last rows that match, the newest first, how many match, and all by state and by reason (of new ones)."""
+
+    rows: tuple[Row, ...]
+    matching: int
+    by_state: Mapping[str, int]
+    new_by_reason: Mapping[str, int]
+    where: str
+
+
+class OneDeadLetter(NamedTuple):
+    """A dead letter with the actions on it, the oldest first."""
+
+    stored: StoredDeadLetter
+    history: tuple[Action, ...]
+
+    @property
+    def state(self) -> str:
+        return self.history[-1].state if self.history else NEW
+
+
+def open_letters(sources: Sources, identity: Identity, *numbers: str) -> closing[DeadLetterStore]:
+    """Open the store for one request of this user; the caller closes it. With `numbers` only these need to be found."""
+    return closing(sources.open_dead_letters(AskedFor(numbers=numbers), _sign(sources, identity)))
+
+
+def list_letters(store: DeadLetterStore, wanted: Filter) -> DeadLetterList:
+    """Read all dead letters, one at a time in memory."""
+    rows: deque[Row] = deque(maxlen=MOST_SHOWN)
+    by_state, by_reason = Counter[str](), Counter[str]()
+    matching = 0
+    for stored, state in _with_states(store):
+        by_state[state] += 1
+        if state == NEW:
+            by_reason[stored.letter.reason.value] += 1
+        if wanted.matches(stored, state):
+            matching += 1
+            rows.appendleft(_row(stored, state))
+    return DeadLetterList(tuple(rows), matching, by_state, by_reason, store.where)
+
+
+def matching_numbers(store: DeadLetterStore, wanted: Filter) -> list[str]:
+    """Return the numbers of all dead letters that match, in the order in which they were stored."""
+    return list(dict.fromkeys(stored.number for stored, state in _with_states(store) if wanted.matches(stored, state)))
+
+
+def find_letter(store: DeadLetterStore, number: str) -> OneDeadLetter | None:
+    stored = next((each for each in store.letters() if each.number == number), None)
+    if stored is None:
+        return None
+    return OneDeadLetter(stored, tuple(each for each in store.actions() if each.letter_id == stored.letter_id))
+
+
+def _with_states(store: DeadLetterStore) -> Iterator[tuple[StoredDeadLetter, str]]:
+    last: Mapping[LetterId, Action] = last_actions(store)
+    for stored in store.letters():
+        action = last.get(stored.letter_id)
+        yield stored, action.state if action else NEW
+
+
+def _row(stored: StoredDeadLetter, state: str) -> Row:
+    letter = stored.letter
+    origin = str(letter.record.origin)
+    return Row(stored.number, state, letter.reason.value, stored.unit, origin, letter.dead_at, letter.error)
+
+
+def _sign(sources: Sources, identity: Identity) -> Sign:
+    return lambda: Signature(identity.name, instant_text(sources.clock.now()))
