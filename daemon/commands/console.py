@@ -73,7 +73,8 @@ def _add_login_arguments(parser: ArgumentParser) -> None:
 def _serve(configuration: Configuration, lifeline: int | None) -> None:
     from console.application import make_application  # Here, for these libraries take half a second to import.
     from console.context import Console
-    from console.listening import listen, url_of
+    from console.listening import CannotListen, listen, url_of
+    from console.metrics_endpoint import make_metrics_application
     from console.server import Endpoint, serve
     from daemon.console.access import check_tls, make_authenticator
     from daemon.console.sources import console_sources
@@ -83,13 +84,21 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
     check_tls(settings.tls)
     bound = listen(settings)
     url = url_of(bound, "https" if settings.tls.certificate_file else "http")
-    urls = {"console": url}
-    endpoints = []
-    with closing(Console(settings, console_sources(configuration))) as made:
+    urls, problem = {"console": url}, None
+    endpoints, sources = [], console_sources(configuration)
+    with closing(Console(settings, sources)) as made:
         endpoints.append(Endpoint(make_application(made, authenticator), bound, settings.tls))
+        try:
+            measured = listen(settings.metrics)
+        except CannotListen as error:
+            problem = f"no metrics are served: {error}"
+            _log.warning("%s", problem)
+        else:
+            urls["metrics"] = f"{url_of(measured)}/metrics"
+            endpoints.append(Endpoint(make_metrics_application(sources.find_report), measured))
         file = console_file(configuration.notification.run_directory)
         supervisor = os.getpid() if lifeline is None else os.getppid()
-        file.write(Served(supervisor, os.getpid(), urls))
+        file.write(Served(supervisor, os.getpid(), urls, problem))
         _log.info("the console is at %s", url)
         if lifeline is None:
             sys.stdout.write(f"console: {url}\n")

@@ -18,4 +18,7 @@ def find_served(run_directory: Path, service: RunningService) -> ServedStatus:
 
 
 def _note(what: str, served: Served | None) -> tuple[str, ...]:
-    return () if served is None or served.problem is None else (f"{what}: {served.problem}",)
+    """With addresses, only a part is missing, and the problem says which."""
+    if served is None or served.problem is None:
+        return ()
+    return (served.problem,) if served.urls else (f"{what}: {served.problem}",)

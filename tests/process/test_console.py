@@ -59,6 +59,27 @@ def test_start_and_status_print_the_address_and_the_page_says_that_the_service_i
     assert "<strong>ready</strong>" in page.text
 
 
+def test_the_metrics_have_an_address_of_their_own_and_need_no_login(daemon: Daemon, service: OperatedService) -> None:
+    address = str(console_of(service)["urls"]["metrics"])  # type: ignore[index]
+    assert f"metrics: {address}" in service.verb("status").stdout
+    found = httpx.get(address)
+    assert found.status_code == 200
+    assert "resequencer_ready 1.0" in found.text
+    assert "resequencer_records_read_total" in found.text
+
+
+def test_a_port_that_was_set_for_the_metrics_and_is_taken_is_a_note_and_the_console_runs(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        service = OperatedService(tmp_path, f"{HTTP}.enabled=true", f"{HTTP}.metrics.port={port}")
+        Daemon(service).start()
+        try:
+            assert httpx.get(address_of(service)).status_code == 200
+            assert f"note: no metrics are served: 127.0.0.1:{port} is taken" in service.verb("status").stdout
+        finally:
+            service.verb("stop")
+
+
 def test_a_killed_console_is_started_again_and_no_worker_notices(daemon: Daemon, service: OperatedService) -> None:
     worker, before = daemon.find_worker(0), console_of(service)
     assert worker is not None

@@ -1,0 +1,24 @@
+"""`/metrics`, without a login, at an address of its own."""
+
+from collections.abc import Callable
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from console.prometheus import ServiceCollector
+from status.service_report import ServiceReport
+
+
+def make_metrics_application(find_report: Callable[[], ServiceReport | None]) -> Starlette:
+    """Make the application; it reads the reports at each scrape, in a thread beside the console's requests."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(ServiceCollector(find_report))
+
+    def metrics(request: Request) -> Response:
+        del request
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(routes=[Route("/metrics", metrics)])

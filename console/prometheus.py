@@ -1,0 +1,259 @@
+"""What Prometheus is told of a service: its metrics by name, and their samples out of the workers' reports."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from domain.clock import instant_of
+from guardian.histogram import HistogramReport
+from status.report import PartitionStatus, State, StatusReport
+from status.service_report import NOT_RUNNING, STALE, ServiceReport
+
+STATES = (*[state.value for state in State], STALE)
+_PREFIX = "resequencer_"
+
+Value: TypeAlias = float | HistogramReport
+Samples: TypeAlias = Iterable[tuple[tuple[str, ...], Value | None]]
+"""The values of all labels but `slot`, each with the value; None if it is not known, which leaves the sample out."""
+
+
+class Worker(NamedTuple):
+    """One worker's state as `status` says it, and its report."""
+
+    state: str
+    report: StatusReport
+
+
+class Described(NamedTuple):
+    """A metric of a worker. Its samples also have the label `slot`, since its counters start at 0 with each worker.
+
+    `name` is without the prefix and, for a counter, without `_total`. `kind` is Prometheus's word for the type.
+    """
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+    samples: Callable[[Worker], Samples]
+
+    @property
+    def full_name(self) -> str:
+        """The name that Prometheus shows. A histogram also has `_bucket`, `_sum` and `_count` behind it."""
+        return f"{_PREFIX}{self.name}{'_total' if self.kind == 'counter' else ''}"
+
+
+COUNTERS = {
+    "records": ("records_read", "Records that were read."),
+    "differing_keys": ("records_with_differing_key", "Envelopes whose record has another key than their unit."),
+    "misplaced_records": ("records_misplaced", "Records from another partition than the usual one for their key."),
+    "arrived": ("envelopes_arrived", "Envelopes that reached their unit."),
+    "handled": ("envelopes_handled", "Envelopes that were handled."),
+    "stashed": ("envelopes_stashed", "Envelopes that were stashed."),
+    "duplicates": ("envelopes_duplicate", "Envelopes that had arrived before and were dropped."),
+    "late": ("envelopes_late", "Envelopes that were notified after a later one of their flow."),
+    "incomplete": ("envelopes_incomplete", "Envelopes that were notified although an earlier one was missing."),
+    "retries": ("attempts_failed", "Attempts that failed temporarily."),
+    "overruns": ("attempts_overrun", "Attempts that took longer than processing-timeout."),
+    "unmatched": ("process_objects_unmatched", "Process objects that the settings do not know."),
+    "suppressed": ("process_objects_suppressed", "Process objects for which no notification is wanted."),
+    "released_units": ("units_released", "Stashes that were released at a deadline or a bound."),
+    "publications_refused": ("publications_refused", "Publications that were refused because the group had rebalanced."),
+    "heals": ("heals", "Partitions for which the storage did not know the commit that the position refers to."),
+    "ownership_lost": ("partitions_lost", "Partitions that another worker took over while this one held them."),
+}
+"""By the name of the count in a report (docs/operations.md)."""
+
+_HISTOGRAMS = {
+    "stash_wait": ("stash_wait_seconds", "Time that an envelope was stashed until it was handled or became a dead letter."),
+    "record_to_publication": (
+        "record_to_publication_seconds",
+        "Time from a record's timestamp until what its cycle let out was published; on Kafka only.",
+    ),
+    "storage_commit": ("storage_commit_seconds", "Time of a partition's commit, including retries."),
+    "publication": ("publication_seconds", "Time of a publication, including retries."),
+}
+_STEPS = ("poll", "decide", "commit", "publish")
+
+
+def _state(worker: Worker) -> Samples:
+    return [((state,), float(state == worker.state)) for state in STATES]
+
+
+def _plain(get: Callable[[StatusReport], Value | None], worker: Worker) -> Samples:
+    return [((), get(worker.report))]
+
+
+def _count(name: str, worker: Worker) -> Samples:
+    return [((), worker.report.counts.get(name, 0))]
+
+
+def _partitions(get: Callable[[PartitionStatus], float | None], worker: Worker) -> Samples:
+    return [((each.partition,), get(each)) for each in worker.report.partitions]
+
+
+def _histogram(name: str, worker: Worker) -> Samples:
+    return [((), worker.report.histograms.get(name))]
+
+
+def _steps(worker: Worker) -> Samples:
+    return [((step,), worker.report.histograms.get(f"cycle_{step}")) for step in _STEPS]
+
+
+def _seconds_of(instant: str | None) -> float | None:
+    return None if instant is None else instant_of(instant) / 1_000
+
+
+def _gauge(name: str, meaning: str, get: Callable[[StatusReport], float | None]) -> Described:
+    return Described(name, "gauge", (), meaning, partial(_plain, get))
+
+
+def _of_partition(name: str, meaning: str, get: Callable[[PartitionStatus], float | None]) -> Described:
+    return Described(name, "gauge", ("partition",), meaning, partial(_partitions, get))
+
+
+METRICS: tuple[Described, ...] = (
+    Described("worker_state", "gauge", ("state",), "1 for the state that the worker is in, 0 for the others.", _state),
+    _gauge("worker_start_timestamp_seconds", "When the worker started.", lambda each: _seconds_of(each.started_at)),
+    _gauge("worker_report_timestamp_seconds", "When the worker last reported.", lambda each: _seconds_of(each.reported_at)),
+    Described(
+        "worker_restarts",
+        "counter",
+        ("reason",),
+        "Restarts of the worker under this supervisor: exit-code, signal, hung (handling-limit), record (one was in flight).",
+        lambda worker: [((cause,), count) for cause, count in worker.report.restart_causes.items()],
+    ),
+    *(Described(name, "counter", (), meaning, partial(_count, count)) for count, (name, meaning) in COUNTERS.items()),
+    Described(
+        "notifications",
+        "counter",
+        ("outcome",),
+        "Notifications that were committed, by the status in the pain.002.",
+        lambda worker: [((status,), count) for status, count in worker.report.notifications.items()],
+    ),
+    Described(
+        "dead_letters",
+        "counter",
+        ("reason",),
+        "Dead letters that were committed, by reason.",
+        lambda worker: [((reason,), count) for reason, count in worker.report.dead_letters.items()],
+    ),
+    *(Described(name, "histogram", (), meaning, partial(_histogram, key)) for key, (name, meaning) in _HISTOGRAMS.items()),
+    Described("cycle_step_seconds", "histogram", ("step",), "Time of each step of a cycle that had work.", _steps),
+    _gauge("units_active", "Units with an actor.", lambda each: each.units.active),
+    _gauge("units_waiting", "Units in which something waits.", lambda each: each.units.waiting),
+    _gauge("units_backlogged", "Deadlines that have passed but wait for unread records.", lambda each: each.units.backlogged),
+    _gauge("stashed_envelopes", "Envelopes in the stashes.", lambda each: each.units.stashed_envelopes),
+    _gauge("stashed_bytes", "Bytes of stashes in memory.", lambda each: each.units.stashed_bytes_in_memory),
+    _gauge(
+        "oldest_wait_timestamp_seconds",
+        "Since when the unit that has waited longest waits; absent while none waits.",
+        lambda each: _seconds_of(min((wait.since for wait in each.oldest_waits), default=None)),
+    ),
+    _gauge("longest_wait_seconds", "Longest time that an envelope was stashed.", lambda each: each.longest_wait_ms / 1_000),
+    _of_partition("partition_read_offset", "Where reading goes on.", lambda each: each.read_to),
+    _of_partition("partition_acknowledged_offset", "Where reading would begin after a restart.", lambda each: each.acknowledged),
+    _of_partition("partition_unpublished_records", "Committed records that are not published.", lambda each: each.unpublished),
+    _of_partition("partition_lag", "Unread part of the log: offsets on Kafka, bytes on files.", lambda each: each.lag),
+    _of_partition(
+        "partition_stable_lag",
+        "Unread part of the log up to its stable end, which open transactions hold back: offsets on Kafka, bytes on files.",
+        lambda each: each.lag_to_stable_end,
+    ),
+    _of_partition(
+        "partition_lag_seconds",
+        "For how long at most the oldest unread record has been unread; absent where that is not known.",
+        lambda each: None if each.lag_ms is None else each.lag_ms / 1_000,
+    ),
+    _of_partition(
+        "partition_held_offset", "The offset that holds the acknowledged position back, if one does.", lambda each: each.held_by
+    ),
+    _of_partition(
+        "partition_held_timestamp_seconds",
+        "Since when that offset holds the position back.",
+        lambda each: _seconds_of(each.held_since),
+    ),
+    Described(
+        "partition_untaken",
+        "gauge",
+        ("partition", "server"),
+        "1 for a partition that is assigned but not taken over yet, because this server is unavailable.",
+        lambda worker: [((each.partition, each.unavailable), 1) for each in worker.report.untaken],
+    ),
+    Described(
+        "server_up",
+        "gauge",
+        ("server",),
+        "1 if the worker's source, storage or output answers, 0 if not; absent until that is known.",
+        lambda worker: [((name,), float(each.is_available)) for name, each in worker.report.servers.items()],
+    ),
+    Described(
+        "server_change_timestamp_seconds",
+        "gauge",
+        ("server",),
+        "Since when the server answers, or does not.",
+        lambda worker: [((name,), _seconds_of(each.since)) for name, each in worker.report.servers.items()],
+    ),
+    Described(
+        "dependency_waiting_units",
+        "gauge",
+        ("server",),
+        "Units that wait for a server which handlers cannot reach; absent while it answers.",
+        lambda worker: [((name,), units) for name, units in worker.report.unavailable.items()],
+    ),
+    _gauge(
+        "lookups_created_timestamp_seconds",
+        "When the lookups in use were built.",
+        lambda each: _seconds_of(each.lookups_created_at),
+    ),
+)
+
+_FAMILIES: dict[str, type[GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily]] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+SERVICE_METRICS = {
+    "up": "1 while the service runs, 0 while it does not.",
+    "ready": "1 if all workers are ready, 0 if not.",
+    "workers": "How many workers the service has.",
+}
+"""Gauges of the whole service, without labels. The others are absent while it does not run."""
+
+
+class ServiceCollector(Collector):
+    """Reads the reports at each scrape. A worker that does not report any more keeps its last values, and is `stale`."""
+
+    def __init__(self, find_report: Callable[[], ServiceReport | None]) -> None:
+        self._find_report = find_report
+
+    def collect(self) -> Iterator[Metric]:
+        found = self._find_report()
+        is_up = found is not None and found.state != NOT_RUNNING
+        workers = [Worker(*each) for each in found.workers] if found is not None and is_up else []
+        is_ready = found is not None and found.state == State.READY
+        for name, value in (("up", is_up), ("ready", is_ready), ("workers", len(workers))):
+            yield GaugeMetricFamily(f"{_PREFIX}{name}", SERVICE_METRICS[name], value=float(value))
+        for each in METRICS:
+            yield _family(each, workers)
+
+
+def _family(described: Described, workers: Iterable[Worker]) -> Metric:
+    name, labels = f"{_PREFIX}{described.name}", ("slot", *described.labels)
+    family = _FAMILIES[described.kind](name, described.meaning, labels=labels)
+    for worker in workers:
+        for values, value in described.samples(worker):
+            of_sample = (str(worker.report.slot), *values)
+            if isinstance(family, HistogramMetricFamily):
+                if isinstance(value, HistogramReport):
+                    family.add_metric(of_sample, _buckets(value), value.sum)
+            elif isinstance(value, int | float):
+                family.add_metric(of_sample, value)
+    return family
+
+
+def _buckets(report: HistogramReport) -> list[tuple[str, float]]:
+    return list(zip([*map(str, report.bounds), "+Inf"], report.counts, strict=True))

@@ -1,0 +1,1 @@
+"""Prometheus's own checker of metrics and rules."""

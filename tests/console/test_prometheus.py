@@ -1,0 +1,183 @@
+"""The metrics of a service: names, types and values, and that no count of a report is without one."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from console.metrics_endpoint import make_metrics_application
+from console.prometheus import COUNTERS, METRICS, SERVICE_METRICS, Described
+from domain.clock import instant_text
+from guardian.histogram import HistogramReport
+from guardian.metrics import Histograms
+from resequencer.unit import Tally
+from servers.prometheus.program import find_promtool
+from status.report import (
+    Identity,
+    PartitionStatus,
+    ServerStatus,
+    State,
+    StatusReport,
+    Units,
+    UnitWait,
+    UntakenPartition,
+    report,
+)
+from status.service_report import ServiceReport, service_report
+
+ROOT = Path(__file__).parents[2]
+NOW = 1_774_740_835_941
+BOUNDED = HistogramReport((0.5, 1.0), (1, 3, 4), 7.5)
+NAMES_OF_COUNTS = re.compile(r'counts\["([a-z_]+)"\]')
+
+
+def full_report(slot: int = 0, count: int = 1) -> StatusReport:
+    """A report in which every field has a value."""
+    plain = report(Identity(17, "local.conf", NOW, 3, "died", slot, count, 18, {"hung": 1, "signal": 2}), State.READY, None, NOW)
+    return msgspec.structs.replace(
+        plain,
+        units=Units(5, 4, 3, 2, 1),
+        oldest_waits=(UnitWait("uow-1", "T-0", "sequence:1", "deadline", instant_text(NOW - 5_000), instant_text(NOW), 1),),
+        partitions=(PartitionStatus("T-0", 10, 8, 2, 8, slot, 7, 6, 1_500, instant_text(NOW - 1_000), "uow-1"),),
+        untaken=(UntakenPartition("T-1", "storage", "no answer", instant_text(NOW), slot),),
+        counts={name: at for at, name in enumerate(COUNTERS, 1)},
+        notifications={"ACCP": 6},
+        dead_letters={"undecodable": 2},
+        longest_wait_ms=2_500,
+        unavailable={"sanctions": 3},
+        servers={"storage": ServerStatus(False, instant_text(NOW), "no answer"), "output": ServerStatus(True, instant_text(NOW))},
+        histograms=dict.fromkeys(Histograms().report(), BOUNDED),
+        lookups_created_at=instant_text(NOW),
+    )
+
+
+def service_of(*reports: StatusReport, is_running: bool = True) -> ServiceReport:
+    return service_report(reports, NOW, is_running=is_running)
+
+
+def scraped(found: ServiceReport | None) -> httpx.Response:
+    return TestClient(make_metrics_application(lambda: found)).get("/metrics")
+
+
+def samples_of(found: ServiceReport | None) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    families = text_string_to_metric_families(scraped(found).text)
+    return {(each.name, tuple(sorted(each.labels.items()))): each.value for family in families for each in family.samples}
+
+
+def find_values(found: ServiceReport | None, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+    return {labels: value for (of, labels), value in samples_of(found).items() if of == f"resequencer_{name}"}
+
+
+def test_every_count_of_a_report_is_a_counter():
+    turns = {name for name in Tally.__struct_fields__ if name != "longest_wait_ms"}
+    written = {name for path in (ROOT / "guardian").glob("*.py") for name in NAMES_OF_COUNTS.findall(path.read_text())}
+    operators = re.findall(r"^\| `([a-z_]+)` \| ", (ROOT / "docs" / "operations.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {"publications_refused", "released_units"} <= written
+    assert (turns | written) - COUNTERS.keys() == set()
+    assert COUNTERS.keys() <= set(operators)
+
+
+def test_every_count_is_shown_under_the_workers_slot():
+    service = service_of(full_report(0, 2), full_report(1, 2))
+    for at, (name, _) in enumerate(COUNTERS.values(), 1):
+        assert find_values(service, f"{name}_total") == {(("slot", "0"),): at, (("slot", "1"),): at}
+
+
+def test_every_histogram_of_a_report_is_shown_with_its_buckets():
+    service = service_of(full_report())
+    for step in ("poll", "decide", "commit", "publish"):
+        labels = ("slot", "0"), ("step", step)
+        assert find_values(service, "cycle_step_seconds_count")[labels] == 4
+    for name in ("stash_wait", "record_to_publication", "storage_commit", "publication"):
+        found = find_values(service, f"{name}_seconds_bucket")
+        assert [(dict(labels)["le"], value) for labels, value in found.items()] == [("0.5", 1), ("1.0", 3), ("+Inf", 4)]
+        assert find_values(service, f"{name}_seconds_sum") == {(("slot", "0"),): 7.5}
+    assert sum(each.kind == "histogram" for each in METRICS) == len(Histograms().report()) - 3
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value"),
+    [
+        ("worker_restarts_total", {"reason": "signal"}, 2),
+        ("worker_state", {"state": "ready"}, 1),
+        ("worker_state", {"state": "storage unavailable"}, 0),
+        ("notifications_total", {"outcome": "ACCP"}, 6),
+        ("dead_letters_total", {"reason": "undecodable"}, 2),
+        ("units_waiting", {}, 4),
+        ("stashed_bytes", {}, 2),
+        ("oldest_wait_timestamp_seconds", {}, (NOW - 5_000) / 1_000),
+        ("longest_wait_seconds", {}, 2.5),
+        ("partition_lag", {"partition": "T-0"}, 7),
+        ("partition_stable_lag", {"partition": "T-0"}, 6),
+        ("partition_lag_seconds", {"partition": "T-0"}, 1.5),
+        ("partition_held_timestamp_seconds", {"partition": "T-0"}, (NOW - 1_000) / 1_000),
+        ("partition_untaken", {"partition": "T-1", "server": "storage"}, 1),
+        ("server_up", {"server": "storage"}, 0),
+        ("server_up", {"server": "output"}, 1),
+        ("dependency_waiting_units", {"server": "sanctions"}, 3),
+    ],
+)
+def test_a_value_of_a_report_is_in_base_units(name, labels, value):
+    assert find_values(service_of(full_report()), name)[tuple(sorted({"slot": "0", **labels}.items()))] == value
+
+
+def test_a_running_service_is_up_and_ready_if_all_workers_are():
+    waits = msgspec.structs.replace(full_report(1, 2), state=State.STORAGE_UNAVAILABLE)
+    assert find_values(service_of(full_report()), "ready") == {(): 1}
+    found = service_of(full_report(0, 2), waits)
+    assert (find_values(found, "up"), find_values(found, "ready"), find_values(found, "workers")) == ({(): 1}, {(): 0}, {(): 2})
+
+
+@pytest.mark.parametrize("found", [None, service_of(full_report(), is_running=False)])
+def test_a_scrape_while_no_worker_runs_says_so_and_nothing_else(found):
+    assert scraped(found).status_code == 200
+    assert {name for name, _ in samples_of(found)} == {f"resequencer_{name}" for name in SERVICE_METRICS}
+    assert set(samples_of(found).values()) == {0}
+
+
+def test_what_is_not_known_is_absent():
+    plain = report(Identity(17, "local.conf", NOW), State.STARTING, None, NOW)
+    unknown = msgspec.structs.replace(plain, partitions=(PartitionStatus("T-0", 10, 8, 0, None),))
+    names = {name for name, _ in samples_of(service_of(unknown))}
+    assert "resequencer_partition_read_offset" in names
+    assert not names & {
+        f"resequencer_{name}" for name in ("partition_lag", "partition_held_offset", "oldest_wait_timestamp_seconds")
+    }
+
+
+def test_no_label_holds_an_id():
+    allowed = {"slot", "partition", "outcome", "reason", "state", "step", "server", "le"}
+    shown = samples_of(service_of(full_report()))
+    assert {label for _, labels in shown for label, _ in labels} <= allowed
+    assert not any("uow-1" in value for _, labels in shown for _, value in labels)
+
+
+def cell_of(metric: Described) -> str:
+    return ", ".join(f"`{label}`" for label in ("slot", *metric.labels))
+
+
+def test_the_operations_page_has_each_metric_with_its_type_labels_and_meaning():
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `resequencer_([a-z_]+)` \| ([a-z]+) \| ([^|]*) \| ([^|]*) \|$", page, re.MULTILINE)
+    service = [(name, "gauge", "", meaning) for name, meaning in SERVICE_METRICS.items()]
+    workers = [(each.full_name.removeprefix("resequencer_"), each.kind, cell_of(each), each.meaning) for each in METRICS]
+    assert rows == [*service, *workers]
+
+
+@pytest.mark.slow
+def test_promtool_finds_nothing_to_say_against_names_and_help(tmp_path):
+    text = scraped(service_of(full_report())).content
+    done = subprocess.run([find_promtool(), "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+@pytest.mark.slow
+def test_promtool_would_find_a_wrong_name():
+    text = b"# TYPE resequencer_WaitMilliseconds counter\nresequencer_WaitMilliseconds 1\n"
+    done = subprocess.run([find_promtool(), "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
+    assert done.returncode != 0
