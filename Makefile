@@ -78,12 +78,15 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q
 check: lint ## lint, types, import rules and the fast tests, with a fifth of the examples of property tests
 	@$(PYTEST) -n auto --dist worksteal -m "not slow" --hypothesis-profile quick --ignore tests/pipeline/jobs
 
+# What takes longest is told at the end.
+TOLD := --durations=25 --durations-min=5
+
 # The jobs have a run to themselves, beside the others: one Spark for all of their tests. What it says follows at the end.
 SPARK_LOG := $(VENV)/spark-tests.txt
 test: lint $(PIPELINE) ## everything that check does, and all tests on real servers
-	@$(PYTEST) tests/pipeline/jobs >$(SPARK_LOG) 2>&1 & spark=$$!; \
+	@$(PYTEST) $(TOLD) tests/pipeline/jobs >$(SPARK_LOG) 2>&1 & spark=$$!; \
 	  trap 'kill $$spark' INT TERM; \
-	  $(PYTEST) -n auto --dist worksteal --ignore tests/pipeline/jobs; others=$$?; \
+	  $(PYTEST) $(TOLD) -n auto --dist worksteal --ignore tests/pipeline/jobs; others=$$?; \
 	  wait $$spark; jobs=$$?; \
 	  cat $(SPARK_LOG); exit $$((others | jobs))
 

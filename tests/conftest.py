@@ -6,6 +6,7 @@ names from `fresh_name`. What kills, pauses or sets up a server otherwise takes 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 from harness.examples import FULL, QUICK
+from harness.order import slow_first
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:  # The clients take a second to import, which tests without servers need not wait for.
@@ -27,6 +29,18 @@ if TYPE_CHECKING:  # The clients take a second to import, which tests without se
 settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=FULL)
 settings.register_profile("quick", settings.get_profile("full"), max_examples=QUICK)
 settings.load_profile("full")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes for each core where slow tests run: they wait for other processes more than they compute."""
+    cores = len(os.sched_getaffinity(0))
+    return cores if config.option.markexpr == "not slow" else 2 * cores
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if processes := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+        items[:] = slow_first(items, int(processes))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -40,7 +40,7 @@ class Campaign:
 
     def strike(self, strike: Strike, chance: Random) -> None:
         """Strike. After the first strike, and after about every second one, wait until the service has recovered."""
-        sleep(chance.uniform(0.2, 3))
+        sleep(chance.uniform(0.2, 3))  # The moment of the strike is random, for nothing marks the moment that does harm.
         self._feeder.check()
         began_at = self._tell(strike.__name__)
         strike(self.stage, chance)

@@ -1,4 +1,7 @@
-"""The strikes against a service and its servers, by real means. Each returns when everything that it stopped is back."""
+"""The strikes against a service and its servers, by real means. Each returns when everything that it stopped is back.
+
+What sleeps here is the strike: how long something stays away, slow or silent is drawn by chance.
+"""
 
 import os
 import signal

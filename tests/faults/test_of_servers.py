@@ -57,7 +57,7 @@ def test_a_broker_that_is_away_for_two_minutes_is_waited_for(campaign: Opens, ti
     def be_away(stage: Stage, _: Random) -> None:
         stage.broker.kill()
         wait_until(lambda: stage.report.state.endswith("unavailable"), "it is missed", LONGEST_WAIT_SECONDS, 0.1)
-        sleep(AWAY_SECONDS)
+        sleep(AWAY_SECONDS)  # The length of the outage is what is tried.
         assert stage.report.state.endswith("unavailable")
         stage.broker.start(LONGEST_WAIT_SECONDS)
 

@@ -262,7 +262,7 @@ def target(produced):
         raise TransientError("the table of customers is being replaced")
     if "ACCP" in report:
         return 1 // 0
-    sleep(0.7)
+    sleep(0.7)  # Longer than processing-timeout: this call is to be logged as one that takes long.
     return report.encode()
 """
 

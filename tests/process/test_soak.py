@@ -50,7 +50,7 @@ def test_a_steady_load_makes_nothing_grow_and_every_promise_is_held(daemon: Oper
     assert daemon.verb("start", seconds=120).returncode == 0
     simulation = daemon.begin_verb("simulate", "--units", str(units), "--rate", f"{RATE}/s", *disorder.split())
     steady = SteadyState(daemon)
-    sleep(WARM_UP_SECONDS)
+    sleep(WARM_UP_SECONDS)  # Nothing marks its end: what is compared are the sizes from then on.
     began = monotonic()
     while simulation.poll() is None:
         steady.sample()

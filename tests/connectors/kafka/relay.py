@@ -60,7 +60,7 @@ def _patiently(call: Callable[[], Any]) -> Any:
             return call()
         except TransportUnavailable as error:
             logging.warning("away: %s", error)
-            sleep(0.1)
+            sleep(0.1)  # Not to ask without a pause while the broker is away.
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ class Source:
                 key = b"key-%d" % (number % 17)
                 producer.send(self._stage.topics.input, b"%d" % number, key)
                 self.sent.append((key, b"%d" % number))
-                sleep(0.005)
+                sleep(0.005)  # A steady load: records come while the faults happen, and not all before.
             producer.flush()
 
 
@@ -119,6 +119,7 @@ def test_every_record_leaves_once_and_in_order_whatever_is_killed_or_paused(stag
 
 
 def strike(stage: KafkaStage, relays: Relays, chance: random.Random) -> None:
+    """Strike once. How long something is away or paused is a part of the fault, and so is the random moment of the next one."""
     slot = chance.randrange(3)
     fault = chance.choice(["kill", "kill", "pause", "join", "broker"])
     print(f"{monotonic():.1f} {fault} {slot}")

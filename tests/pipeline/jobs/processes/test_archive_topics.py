@@ -87,7 +87,7 @@ def test_whenever_it_is_killed_the_archive_is_what_the_topics_are(topics: Archiv
         known = _count(batches)
         archiving = service.begin_verb("archive-topics", "--continuous")
         wait_until(lambda known=known: _count(batches) > known, "another batch", LONGEST_WAIT_SECONDS, 0.05)  # type: ignore[misc]
-        sleep(chance.uniform(0, 3))
+        sleep(chance.uniform(0, 3))  # It is killed at a random moment, in whatever step it is then.
         archiving.kill()
         archiving.wait()
 
