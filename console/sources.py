@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
+from console.units.left import left_unknown
+from console.units.story import Left
 from domain.clock import Clock
 from domain.record import Partition
 from resequencer.unit_codec import UnitCodec
@@ -29,6 +31,7 @@ class Sources(NamedTuple):
 
     `open_view` is None with storage `none`. A view and a dead-letter store are used by one thread and closed by their user.
     `find_partitions` returns the partitions of the input, `find_ends` where their logs end now (offsets; bytes of files).
+    `find_left` returns the notifications of a unit that left, as far as they can be read in so many seconds; it never raises.
     `facts` are lines about the configuration for people: names and texts.
     """
 
@@ -42,3 +45,4 @@ class Sources(NamedTuple):
     clock: Clock
     run_directory: Path
     facts: tuple[tuple[str, str], ...] = ()
+    find_left: Callable[[str, float], Left] = left_unknown

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
+from connectors.files.operations import SystemFiles
 from console.sources import Sources
+from console.units.left import OutputFiles, left_unknown
+from console.units.story import Left
 from daemon.commands.dead_letters.stores import open_store
 from daemon.composition import make_storage_view, make_strategy_of
 from daemon.configuration.configuration import Configuration
@@ -34,6 +37,7 @@ def console_sources(configuration: Configuration) -> Sources:
         clock=clock,
         run_directory=configuration.notification.run_directory,
         facts=_facts(configuration),
+        find_left=_find_left_of(configuration),
     )
 
 
@@ -63,6 +67,13 @@ def _dead_letters_of(configuration: Configuration) -> Callable[[AskedFor, Sign],
         return open_store(configuration, asked_for, sign)
 
     return open_dead_letters
+
+
+def _find_left_of(configuration: Configuration) -> Callable[[str, float], Left]:
+    notification = configuration.notification
+    if notification.transport is TransportType.FILE:
+        return OutputFiles(notification.output_directory, SystemFiles()).find_left
+    return left_unknown
 
 
 def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:

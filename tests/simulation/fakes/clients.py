@@ -39,7 +39,6 @@ class Delivered(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
-    timestamp: int | None = None  # This broker notes no time.
 
 
 class FakeConsumer:

@@ -1,0 +1,147 @@
+"""Finds a unit of work, in whatever partition it is, and tells its story."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from console.sources import Sources
+from console.units.found_letters import find_dead_letters
+from console.units.state import state_of, wait_of
+from console.units.story import DeadLetters, Holder, Left, UnitState, UnitStory
+from domain.clock import Instant, instant_text
+from domain.errors import ConfigurationError, ResequencerError
+from domain.printable import printable
+from domain.record import Partition
+from resequencer.unit_codec import UnitCodec
+from status.service_report import NOT_RUNNING, ServiceReport
+from storage.view_port import StorageView, UnitView
+
+DAY_MS = 86_400_000
+
+NOT_STORED = "storage none keeps the state of units in the memory of its worker, where no other program can read it"
+
+
+class Search(msgspec.Struct, frozen=True):
+    """How far to search beside the storage. Dead letters count from `letters_since` on (None: all).
+
+    Each of the two searches takes at most about `most_seconds`. `first_in` are partitions to try before the others, `partition`
+    is the only one to look in.
+    """
+
+    letters_since: Instant | None = None
+    most_seconds: float = 2.0
+    first_in: tuple[Partition, ...] = ()
+    partition: Partition | None = None
+
+
+class _Found(msgspec.Struct, frozen=True):
+    partition: Partition
+    view: UnitView
+
+
+class _Looked(msgspec.Struct, frozen=True):
+    found: tuple[_Found, ...] = ()
+    looked_in: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def find_story(sources: Sources, view: StorageView | None, unit: str, search: Search) -> UnitStory:
+    """Tell everything that is known of a unit. What cannot be read is one of the story's problems, and never an error.
+
+    Without a `view` (storage `none`) only what left and what became a dead letter is known.
+    """
+    report = sources.find_report()
+    looked = _Looked(problems=(NOT_STORED,)) if view is None else _look(sources, view, unit, search, report)
+    first = looked.found[0] if looked.found else None
+    state, problems = (None, ()) if first is None else _read_state(sources.codec, first)
+    letters = find_dead_letters(sources.open_dead_letters, unit, search.letters_since, search.most_seconds)
+    left = sources.find_left(unit, search.most_seconds)
+    return UnitStory(
+        unit,
+        instant_text(sources.clock.now()),
+        None if first is None else str(first.partition),
+        looked.looked_in,
+        letters,
+        left,
+        None if first is None or first.view.waits is None else wait_of(first.view.waits),
+        None if first is None else find_holder(report, str(first.partition)),
+        state,
+        tuple(str(each.partition) for each in looked.found[1:]),
+        (*looked.problems, *problems),
+        _meaning(looked, letters, left, is_stored=view is not None) if first is None else (),
+    )
+
+
+def known_partitions(sources: Sources, report: ServiceReport | None) -> tuple[Sequence[Partition], tuple[str, ...]]:
+    """Return the partitions of the input and of the report, by number, and what is not known of them."""
+    problems: tuple[str, ...] = ()
+    found: set[Partition] = set()
+    try:
+        found |= set(sources.find_partitions())
+    except ResequencerError as error:
+        problems = (f"not all partitions may be known: {printable(str(error))}",)
+    reported = () if report is None else tuple(each.partition for each in report.whole.partitions)
+    found |= {each for name in reported if (each := Partition.find(name)) is not None}
+    return sorted(found), problems
+
+
+def find_holder(report: ServiceReport | None, partition: str) -> Holder | None:
+    """Return the worker that has the partition, None if no worker of this machine's service has it now."""
+    if report is None or report.state == NOT_RUNNING:
+        return None
+    slot = next((each.slot for each in report.whole.partitions if each.partition == partition), None)
+    if slot is None:
+        return None
+    return Holder(slot, next((each.worker_process_id for _, each in report.workers if each.slot == slot), None))
+
+
+def _look(sources: Sources, view: StorageView, unit: str, search: Search, report: ServiceReport | None) -> _Looked:
+    if search.partition is not None:
+        return _look_in(view, unit, (search.partition,), ())
+    known, problems = known_partitions(sources, report)
+    return _look_in(view, unit, dict.fromkeys((*search.first_in, *known)), problems)
+
+
+def _look_in(view: StorageView, unit: str, partitions: Iterable[Partition], problems: tuple[str, ...]) -> _Looked:
+    """Look in all of them, also behind the first hit: with two partitioners a unit's envelopes lie in two partitions."""
+    found: list[_Found] = []
+    looked_in: list[str] = []
+    failed: dict[str, list[str]] = {}
+    for partition in partitions:
+        try:
+            here = view.find_unit(partition, unit)
+        except ResequencerError as error:
+            failed.setdefault(printable(str(error)), []).append(str(partition))
+            continue
+        looked_in.append(str(partition))
+        if here is not None:
+            found.append(_Found(partition, here))
+    found.sort(key=lambda each: each.view.waits is None)
+    said = (f"{', '.join(names)} could not be read: {why}" for why, names in failed.items())
+    return _Looked(tuple(found), tuple(looked_in), (*problems, *said))
+
+
+def _read_state(codec: UnitCodec, found: _Found) -> tuple[UnitState | None, tuple[str, ...]]:
+    try:
+        return state_of(codec.restore(found.partition, found.view.snapshot), codec.strategy), ()
+    except ConfigurationError as error:
+        return None, (f"its state cannot be read with this configuration: {error}",)
+    except ResequencerError as error:
+        return None, (printable(str(error)),)
+
+
+def _meaning(looked: _Looked, letters: DeadLetters, left: Left, *, is_stored: bool) -> tuple[str, ...]:
+    if left.found:
+        return ("Notifications of it left, so it was here. Nothing of it waits now, and its state has expired since.",)
+    if letters.found:
+        return (
+            "It has dead letters, and no state: none of its envelopes was handled or stashed, or its state has expired since.",
+        )
+    if not is_stored:
+        return ("Whether it waits is known to the service alone: status names the oldest waits.",)
+    meanings = (
+        "Nothing of it ever came here: its id is spelt otherwise, it went to another service, or it is not sent yet.",
+        "Its state has expired: it was complete, and the retention after its last change is over.",
+        "Its envelopes lie unread in the input: see the lag of its partition.",
+    )
+    return ("It may be in a partition that could not be read.", *meanings) if looked.problems else meanings
