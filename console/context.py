@@ -12,6 +12,8 @@ from starlette.templating import Jinja2Templates
 from console.access.audit_log import AuditLog
 from console.access.form_tokens import FormTokens
 from console.access.identity import Identity
+from console.history import History
+from console.sampler import Sampler
 from console.settings import HttpSettings
 from console.sources import Sources
 from console.templating import make_templates
@@ -27,6 +29,8 @@ class Console:
         self.sources = sources
         self.tokens = FormTokens(sources.clock)
         self.audit_log = AuditLog(sources.run_directory, settings.audit_retention_ms, sources.clock)
+        self.history = History(sources.run_directory)
+        self.sampler = Sampler(sources, self.history)
         self.waiting = WaitingUnits(sources)
         self._templates: Jinja2Templates = make_templates(sources.clock)
         self._view: StorageView | None = None
@@ -49,7 +53,13 @@ class Console:
                 self._view = self.sources.open_view()
             yield self._view
 
+    def start(self) -> None:
+        """Begin to look at the service in the background."""
+        self.sampler.start()
+        self.waiting.start()
+
     def close(self) -> None:
+        self.sampler.stop()
         self.waiting.close()
         with self._view_lock:
             if self._view is not None:

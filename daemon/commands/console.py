@@ -103,7 +103,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
         if lifeline is None:
             sys.stdout.write(f"console: {url}\n")
             sys.stdout.flush()
-        made.waiting.start()
+        made.start()
         try:
             serve(endpoints, lifeline)
         finally:

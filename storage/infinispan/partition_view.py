@@ -135,6 +135,7 @@ class PartitionView:
 
         A newer root has the same blocks, with three exceptions: a block that repeats the last one may replace it, newer ones may
         follow, and the oldest may be dropped. So the reading goes on from a newer root, as long as that dropped no unread block.
+        The window stays that of the first root, whose commit the marker names: what was changed later comes with the next call.
         """
         read: set[str] = set()
         end = -1
@@ -148,10 +149,10 @@ class PartitionView:
                         yield from _portions(chain(((unit, None) for unit in block.woken), block.waits))
             except Missing as missing:
                 self._see_that_it_moved(root.version, missing)
-                newer = self._from_root(lambda root: (root, self._read_waits(root, root.manifest.window)))
-                if newer is None or (read and not newer[0].manifest.tail < end <= newer[0].manifest.head):
+                newer = self._from_root(lambda root: root)
+                if newer is None or (read and not newer.manifest.tail < end <= newer.manifest.head):
                     raise self._too_fast() from missing
-                root, window = newer
+                root = newer
             else:
                 yield from _portions(window.items())
                 self._forget_all_but(root)

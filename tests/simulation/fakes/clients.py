@@ -39,6 +39,7 @@ class Delivered(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
+    timestamp: int | None = None  # This broker notes no time.
 
 
 class FakeConsumer:

@@ -1,9 +1,10 @@
 """The view of storage `infinispan`: the contract (tests/storage/view_contract.py), on a cache in memory and on a real server."""
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from copy import deepcopy
 from functools import partial
+from random import Random
 from uuid import uuid4
 
 import pytest
@@ -13,7 +14,7 @@ from servers.infinispan.server import InfinispanServer
 from storage.infinispan.rest_client import InfinispanRest
 from storage.infinispan.settings import ServerSettings
 from storage.infinispan.view import InfinispanStorageView
-from storage.port import PartitionStore, Snapshot, StorageRefused, StorageUnavailable, UnitChange
+from storage.port import PartitionStore, Snapshot, StorageRefused, StorageUnavailable, UnitChange, Waits
 from storage.view_port import UnitView
 from tests.storage.contract import PARTITION, WAITS, idle, put, waiting
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
@@ -140,6 +141,42 @@ def test_a_listing_of_what_waits_goes_on_from_the_present_root(server, kind):
     assert copy.waits == {unit: waits_at(4) for unit in UNITS} | {f"waiting-{number}": WAITS for number in range(20)}
 
 
+def test_a_listing_whose_unread_blocks_are_dropped_is_void(server):
+    """The second block says that a unit of the first one stopped waiting. The partition drops both between their reads."""
+    harness = on(server, **SMALL | {"few_units": 10_000})
+    store = harness.make().open(PARTITION)
+
+    def fill(name: str) -> None:
+        for number in range(12):
+            put(store, UnitChange(f"{name}-{number}", b"x" * 200))
+
+    def drop() -> None:
+        put(store, *map(idle, ["stays", *(f"kept-{number}" for number in range(12))]))
+        for _ in range(30):
+            store.expire(10**6, ())
+            put(store, UnitChange("filler", b"x" * 300), caught_up_ms=10**6)
+
+    put(store, waiting("stays"), waiting("woken"))
+    fill("first")
+    put(store, idle("woken"))
+    for number in range(12):
+        put(store, UnitChange(f"kept-{number}", b"x" * 200, WAITS))
+    fill("last")
+    view = InfinispanStorageView(Interrupted(server, "l", lambda: None, 0), harness.settings.namespace)
+    cache = view._cache
+    portions = view.find_waiting(PARTITION, None).portions
+    listed = dict(next(portions))
+    while "woken" not in listed:
+        listed |= next(portions)
+    assert listed["woken"] == WAITS
+    cache.meanwhile, cache.left = drop, 1
+    with pytest.raises(StorageUnavailable, match="faster than it can be read"):
+        list(portions)
+    copy = Copy(view)
+    copy.follow()
+    assert copy.waits == dict(store.waiting())
+
+
 def test_a_partition_that_never_holds_still_is_given_up_for_now(server):
     harness = on(server, **SMALL)
     store = filled(harness)
@@ -223,3 +260,73 @@ def test_a_value_of_another_program_is_refused(server):
         server.values[key] = b"not ours"
     with pytest.raises(StorageRefused, match="is truncated"):
         harness.make_view().find_header(PARTITION)
+
+
+class Restless(MemoryCache):
+    """Calls `meanwhile` before some reads, by chance."""
+
+    def __init__(self, server: MemoryServer, chance: Random, meanwhile: Callable[[], None]) -> None:
+        super().__init__(server)
+        self.chance, self.meanwhile, self.share = chance, meanwhile, 0.0
+
+    def get(self, key: str) -> bytes | None:
+        if self.chance.random() < self.share:
+            self.meanwhile()
+        return super().get(key)
+
+
+class RestlessOwner:
+    """Changes, expires and takes over at random. It notes each state of a unit with its waits, None for a unit that expired."""
+
+    def __init__(self, harness: InfinispanHarness, chance: Random) -> None:
+        self.harness, self.chance, self.number, self.clock = harness, chance, 0, 0
+        self.store = harness.make().open(PARTITION)
+        self.states: dict[str, list[tuple[bytes, Waits | None] | None]] = {unit: [None] for unit in UNITS}
+
+    def act(self) -> None:
+        self.number += 1
+        if self.chance.random() < 0.03:
+            self.store = self.harness.make().open(PARTITION)
+        elif self.chance.random() < 0.1:
+            self.store.expire(self.clock, ())
+            self._commit()
+            for unit in UNITS:
+                if not self.store.load([unit]) and self.states[unit][-1] is not None:
+                    self.states[unit].append(None)
+        else:
+            self._commit(*self.chance.sample(UNITS, self.chance.randint(1, 4)))
+
+    def _commit(self, *units: str) -> None:
+        self.clock += 1
+        changes = [UnitChange(unit, b"%d" % self.number, self.chance.choice((waits_at(self.number), None))) for unit in units]
+        fillers = [UnitChange(f"filler-{self.number}", b"x" * self.chance.choice((10, 300)))]
+        put(self.store, *changes, *fillers, caught_up_ms=self.clock)
+        for change in changes:
+            self.states[change.unit].append((change.state, change.waits))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_an_owner_does_in_the_midst_of_reads_units_are_of_one_commit_and_copies_end_right(server, seed):
+    chance = Random(seed)
+    harness = on(server, **SMALL)
+    owner = RestlessOwner(harness, chance)
+    cache = Restless(server, chance, owner.act)
+    view = InfinispanStorageView(cache, harness.settings.namespace)
+    following = Copy(view)
+    for _ in range(30):
+        for _ in range(chance.randint(0, 10)):
+            owner.act()
+        cache.share = chance.choice((0.02, 0.1, 0.3))
+        unit = chance.choice(UNITS)
+        known = len(owner.states[unit])
+        with suppress(StorageUnavailable):
+            found = view.find_unit(PARTITION, unit)
+            seen = None if found is None else (found.snapshot.state, found.waits)
+            assert seen in owner.states[unit][known - 1 :]
+        whole = Copy(view)
+        for copy in (following, whole):
+            copy.follow()
+        cache.share = 0.0
+        for copy in (following, whole):
+            copy.follow()
+            assert copy.waits == dict(owner.store.waiting())
