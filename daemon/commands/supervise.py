@@ -4,7 +4,8 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import sleep
 
 import msgspec
@@ -15,6 +16,7 @@ from daemon.configuration.configuration import Configuration, load
 from daemon.console.process import ConsoleProcess
 from daemon.supervision.exits import Exits
 from daemon.supervision.locks import acquire_locks
+from daemon.supervision.probes import make_probes
 from daemon.supervision.run_lock import AlreadyRunning
 from daemon.supervision.service_log import ServiceLog
 from daemon.supervision.supervisor import Supervisor
@@ -38,7 +40,8 @@ def supervise(arguments: Namespace) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log = ServiceLog(configuration.notification.run_directory, configuration.logging)
     console = _console(arguments, configuration, log) if configuration.http.is_enabled else None
-    return Supervisor(_slots(arguments, configuration, locks, log), console=console).run()
+    with _probed(configuration):
+        return Supervisor(_slots(arguments, configuration, locks, log), console=console).run()
 
 
 def supervise_in_sight(arguments: Namespace, configuration: Configuration, is_told: Callable[[], bool]) -> int:
@@ -49,7 +52,8 @@ def supervise_in_sight(arguments: Namespace, configuration: Configuration, is_to
     locks = _acquire_patiently(configuration)
     log = ServiceLog(None, configuration.logging)
     supervisor = Supervisor(_slots(arguments, configuration, locks, log), starts_again=configuration.worker_count > 1)
-    return supervisor.run(is_told=is_told)
+    with _probed(configuration):
+        return supervisor.run(is_told=is_told)
 
 
 def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[int], log: ServiceLog) -> list[WorkerSlot]:
@@ -64,6 +68,20 @@ def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[i
 def _console(arguments: Namespace, configuration: Configuration, log: ServiceLog) -> ConsoleProcess:
     command = [sys.executable, "-m", "daemon", "console", *told_again(arguments)]
     return ConsoleProcess(command, log, configuration.notification.run_directory)
+
+
+@contextmanager
+def _probed(configuration: Configuration) -> Iterator[None]:
+    """Answer health probes meanwhile, if HTTP is enabled."""
+    if not configuration.http.is_enabled:
+        yield
+        return
+    probes = make_probes(configuration.http.probes, configuration.notification.run_directory, SystemClock())
+    probes.start()
+    try:
+        yield
+    finally:
+        probes.close()
 
 
 def _acquire_patiently(configuration: Configuration) -> list[int]:
