@@ -14,7 +14,7 @@ from storage.redis.settings import RedisSettings
 from storage.view_port import UnitView, WaitingChanges, WaitingPortion, whole_of_nothing
 
 _FIELDS_AT_ONCE = 1_000
-"""The server serves its other clients, the owner among them, after each half millisecond or so."""
+"""A portion holds the server for one or two milliseconds; between portions it serves its other clients, the owner among them."""
 
 
 class RedisStorageView:
