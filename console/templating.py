@@ -24,7 +24,7 @@ def make_templates(clock: Clock) -> Jinja2Templates:
         "visible": printable,
         "counted": counted,
         "number": lambda value: f"{value:,}".replace(",", "\N{NO-BREAK SPACE}"),
-        "instant": lambda at: instant_text(at).replace("T", " ").removesuffix("Z")[:19],
+        "instant": lambda at: instant_text(instant_of(at) if isinstance(at, str) else at).replace("T", " ")[:19],
         "age": lambda at: duration_text(clock.now() - (instant_of(at) if isinstance(at, str) else at)),
         "duration": duration_text,
     }
