@@ -29,6 +29,10 @@ POSSIBLE_DUPLICATE: Final = "possible-duplicate"
 MARKED: Final = b"true"
 """The value of `late` and `possible-duplicate`. Without the mark the header is absent."""
 
+TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+"""The trace context of W3C: of a record, and of the notifications that it leads to (domain/trace_context.py)."""
+
 DEAD_LETTER_REASON: Final = "dead-letter-reason"
 DEAD_LETTER_ERROR: Final = "dead-letter-error"
 DEAD_LETTER_SOURCE_POSITION: Final = "dead-letter-source-position"

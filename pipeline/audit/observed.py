@@ -20,6 +20,8 @@ from domain.headers import (
     NOTIFICATION_ID,
     POSSIBLE_DUPLICATE,
     SOURCE_POSITION,
+    TRACEPARENT,
+    TRACESTATE,
     texts_of,
 )
 from domain.notification import Notification
@@ -98,12 +100,19 @@ class ObservedDeadLetter(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes | None
 
 
+_TRACE = frozenset({TRACEPARENT, TRACESTATE})
+"""Earlier versions did not repeat these headers of a record. They are for tracing only, so they are not compared."""
+_NOT_COMPARED = frozenset({POSSIBLE_DUPLICATE}) | _TRACE
+
+
 def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification | None:
     """Reduce a published notification; None without a notification id."""
     texts = texts_of(headers)
     identifier = texts.pop(NOTIFICATION_ID, None)
     if identifier is None:
         return None
+    for name in _TRACE:
+        texts.pop(name, None)
     created, status = _find_text(value, _CREATED), _find_text(value, _STATUS)
     digest = _digest_without(value, created)
     # Each `pop` removes a header that has a field of its own; the rest become `headers`.
@@ -129,7 +138,7 @@ def likeness_of(notification: Notification) -> bytes:
 
 
 def _likeness(headers: Headers, digest: bytes) -> bytes:
-    return digest_of(_encode([each for each in headers if each[0] != POSSIBLE_DUPLICATE]) + digest)
+    return digest_of(_encode([each for each in headers if each[0] not in _NOT_COMPARED]) + digest)
 
 
 def _digest_without(value: bytes, created: slice | None) -> bytes:

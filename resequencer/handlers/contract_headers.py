@@ -11,6 +11,7 @@ from domain.headers import (
     mark_headers,
 )
 from domain.record import Headers
+from domain.trace_context import trace_headers
 from resequencer.handlers.port import Marks
 
 
@@ -23,6 +24,7 @@ def contract_headers(message_id: str, envelope: DataEnvelope, event_name: str, f
         (EVENT_NAME, event_name.encode()),
         (PROCESS_FLOW_NAME, flow_name.encode()),
         *mark_headers(marks.incomplete, is_late=marks.late),
+        *trace_headers(envelope.record.headers),
     )
 
 
