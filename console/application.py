@@ -15,6 +15,7 @@ from console.pages.dead_letters import dead_letter_routes
 from console.pages.errors import error_handlers
 from console.pages.overview import overview_routes
 from console.pages.partitions import partition_routes
+from console.pages.unit import unit_routes
 from console.pages.waiting import waiting_routes
 from console.pages.workers import worker_routes
 
@@ -26,6 +27,7 @@ def routes_of(console: Console) -> list[Route]:
     return [
         *overview_routes(console),
         *waiting_routes(console),
+        *unit_routes(console),
         *dead_letter_routes(console),
         *partition_routes(console),
         *worker_routes(console),

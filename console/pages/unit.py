@@ -1,0 +1,77 @@
+"""One unit of work: everything that is known of it, and its payment data for those who may see it."""
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from console.access.role import Role
+from console.access.roles import route
+from console.context import Console, identity_of
+from console.units.find import DAY_MS, Search, find_story
+from console.units.payment_data import payment_data_of
+from console.units.story import UnitStory
+from console.units.timeline import timeline_of
+from domain.record import Partition
+
+_LONGEST_ID = 1_024
+_ROWS = 200
+_SECONDS, _ALL_SECONDS = 2.0, 20.0
+
+
+def unit_routes(console: Console) -> list[Route]:
+    def unit(request: Request) -> Response:
+        name = request.query_params.get("id", "").strip()
+        if not name:
+            return RedirectResponse("/waiting", 303)
+        story = story_for(console, request, name)
+        may_see = identity_of(request).may(Role.PAYMENTS)
+        is_all = "all" in request.query_params
+        status = 200 if story.is_known or story.problems else 404
+        return console.page(
+            request, "unit.html", status, story=story, may_see=may_see, rows=_ROWS, is_all=is_all, timeline=timeline_of(story)
+        )
+
+    def payment_data(request: Request) -> Response:
+        name, partition = _named(request.query_params.get("id", "")), _partition(request)
+        if partition is None:
+            raise HTTPException(400, "this address needs a partition; begin at the page of the unit")
+        console.audit_log.note(request, "payment-data.look", unit=name, partition=str(partition))
+        with console.viewing() as view:
+            found = None if view is None else view.find_unit(partition, name)
+        if found is None:
+            raise HTTPException(404, "the storage does not have this unit in this partition")
+        bodies = tuple(payment_data_of(console.sources.codec.restore(partition, found.snapshot)))
+        return console.page(request, "payment_data.html", unit=name, partition=str(partition), bodies=bodies)
+
+    return [
+        route("/unit", unit, name="unit"),
+        route("/unit/payment-data", payment_data, needs=Role.PAYMENTS, name="payment-data"),
+    ]
+
+
+def story_for(console: Console, request: Request, unit: str) -> UnitStory:
+    """Tell the story of the unit; the parameters `partition` and `all` say how far to search."""
+    unit, is_all = _named(unit), "all" in request.query_params
+    search = Search(
+        None if is_all else console.sources.clock.now() - DAY_MS,
+        _ALL_SECONDS if is_all else _SECONDS,
+        tuple(console.waiting.find_partitions(unit)),
+        _partition(request),
+    )
+    with console.viewing() as view:
+        return find_story(console.sources, view, unit, search)
+
+
+def _named(unit: str) -> str:
+    if not 0 < len(unit) <= _LONGEST_ID:
+        raise HTTPException(400, f"an id has 1 to {_LONGEST_ID} characters")
+    return unit
+
+
+def _partition(request: Request) -> Partition | None:
+    text = request.query_params.get("partition", "")
+    found = Partition.find(text)
+    if text and found is None:
+        raise HTTPException(400, "this is no partition; one is written as topic-number")
+    return found
