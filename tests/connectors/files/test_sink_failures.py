@@ -14,7 +14,12 @@ from domain.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 CYCLES = 4
-TORN_AND_ROTATING = [(0, None), (1, None), (60, None), (100, None), (0, 1), (60, 130)]
+TORN_AND_ROTATING = [
+    (60, None),
+    (60, 130),
+    # The fast run strikes every operation on an output that is never full and on one that is full with a few lines.
+    *(pytest.param(torn, size, marks=pytest.mark.slow) for torn, size in [(0, None), (1, None), (100, None), (0, 1)]),
+]
 """How many bytes a struck write leaves, and the size of a full output: unlimited, or reached by each line, or by
 the second or third.
 """
@@ -135,7 +140,7 @@ def test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing(settings, ne
         check(settings, worker)
 
 
-@pytest.mark.parametrize("rotate_bytes", [None, 1])
+@pytest.mark.parametrize("rotate_bytes", [None, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_crash_while_mending_a_crash_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations):
     for first, second in itertools.product(range(3, operations + 1, 3), range(1, 16, 3)):
         empty(settings)
@@ -152,7 +157,10 @@ def test_a_crash_while_mending_a_crash_loses_nothing_and_doubles_nothing(setting
 
 
 @pytest.mark.parametrize("names_are_lost", [True, False])
-@pytest.mark.parametrize(("torn", "rotate_bytes"), [(0, None), (60, None), (60, 1), (0, 130)])
+@pytest.mark.parametrize(
+    ("torn", "rotate_bytes"),
+    [(60, None), (0, 130), *(pytest.param(*each, marks=pytest.mark.slow) for each in [(0, None), (60, 1)])],
+)
 def test_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing(
     settings, new_files, crash, operations, torn, names_are_lost
 ):
