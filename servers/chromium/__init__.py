@@ -1,0 +1,1 @@
+"""The browser in which the tests look at the console."""

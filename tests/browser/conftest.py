@@ -1,0 +1,52 @@
+"""A browser, and live services with enough in them that the pages have something to show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from harness.browser import running_browser
+from harness.processes.operated_daemon import Daemon
+from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
+from playwright.sync_api import Browser
+
+from servers.errors import ProgramMissing
+from tests.browser.stage import Stage, kafka_settings, storage_settings, to_topic
+
+_ALWAYS = (f"{NOTIFICATION}.http.port=0", f"{NOTIFICATION}.http.metrics.port=0", f"{RESEQUENCER}.stash-timeout=1h")
+_SERVERS = {"redis": "redis_server", "infinispan": "infinispan"}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """For a module, and not for the run: while it is there, no test of the same process can have an event loop of its own."""
+    try:
+        with running_browser() as found:
+            yield found
+    except ProgramMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module", params=["files", "redis", "infinispan", "none"])
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A running service: on files with SQLite, or on Kafka with this storage."""
+    directory, storage = tmp_path_factory.mktemp("service"), request.param
+    if storage == "files":
+        service = OperatedService(directory, *_ALWAYS)
+        feed = service.append
+    else:
+        kafka = request.getfixturevalue("kafka")
+        url = request.getfixturevalue(_SERVERS[storage]).url if storage in _SERVERS else ""
+        topics = [f"{each}-{uuid4().hex[:12]}" for each in ("in", "out", "dead")]
+        kafka.create_topics(*topics, partitions=4)
+        service = OperatedService(
+            directory, *_ALWAYS, *kafka_settings(kafka, *topics), *storage_settings(storage, url, topics[0])
+        )
+        feed = to_topic(kafka, topics[0])
+    try:
+        made = Stage(Daemon(service), feed, is_on_files=storage == "files", has_view=storage != "none")
+        made.fill()
+        yield made
+    finally:
+        service.verb("stop")

@@ -1,0 +1,88 @@
+"""A live service under the browser: what it is fed with, and where its console is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+
+from harness.processes.operated_daemon import Daemon
+from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, envelope_line
+from harness.waiting import wait_until
+from kafka import KafkaProducer
+
+from connectors.line_format import Line, decode_line, encode_line
+from servers.kafka.server import KafkaServer
+
+ASKED, PAID = "uow-asked", "uow-paid"
+HOSTILE = "<img src=x onerror=alert(1)>&amp;\"'</script>"
+LONGEST = "L" * 250
+MANY = 3_000
+TERMINAL = "\x1b[31mred\x1b]0;title\x07<b>"
+"""A unit with this id cannot be: its envelope becomes a dead letter."""
+
+_DEAD = 4
+_TITLE = "<script>alert(1)</script>"
+
+
+class Stage:
+    """A service that runs; `feed` appends lines of the file format to its input, whatever its transport."""
+
+    def __init__(self, daemon: Daemon, feed: Callable[..., None], *, is_on_files: bool, has_view: bool) -> None:
+        self.daemon = daemon
+        self.feed = feed
+        self.is_on_files = is_on_files
+        self.has_view = has_view
+        daemon.start()
+        file = daemon.service.run_directory / "console.json"
+        wait_until(lambda: file.exists() and json.loads(file.read_text()).get("urls"), "the console has an address")
+        self.address: str = json.loads(file.read_text())["urls"]["console"]
+
+    def fill(self) -> None:
+        """Let thousands of units wait, one of them longest; let others be handled, and some records be set aside."""
+        self.feed(envelope_line(ASKED, 1), envelope_line(ASKED, 3))
+        self.daemon.wait_for(lambda report: report.units.waiting == 1, "the first waits")
+        self.feed(*(envelope_line(PAID, each) for each in (2, 1, 3)))
+        self.feed(envelope_line(HOSTILE, 2), envelope_line(LONGEST, 2))
+        self.feed(*(envelope_line(f"bulk-{each:05}", 2) for each in range(MANY)))
+        self.feed(*map(_line, (b"no JSON", _TITLE.encode(), b'{"processingContext": 3}')), envelope_line(TERMINAL, 1))
+        self.daemon.wait_for(lambda report: report.units.waiting == MANY + 3, "all wait")
+        self.daemon.wait_for(lambda report: sum(report.dead_letters.values()) == _DEAD, "some are set aside")
+
+
+def _line(value: bytes) -> bytes:
+    return encode_line(Line(value, _TITLE.encode()))[:-1]
+
+
+def to_topic(kafka: KafkaServer, topic: str) -> Callable[..., None]:
+    """A `feed` that writes to the topic."""
+
+    def feed(*lines: bytes) -> None:
+        with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as producer:
+            for each in lines:
+                line = decode_line(each)
+                assert isinstance(line, Line)
+                producer.send(topic, line.value, line.key, headers=[(name, value) for name, value in line.headers])
+            producer.flush()
+
+    return feed
+
+
+def kafka_settings(kafka: KafkaServer, source: str, output: str, dead: str) -> tuple[str, ...]:
+    """Overrides for these topics, and a group that is named like the input."""
+    clients = f'{{ bootstrap.servers = "{kafka.bootstrap}", group.id = {source} }}'
+    return (
+        f"{INGRESS}.transport=kafka",
+        f"{NOTIFICATION}.transport=kafka",
+        f"{INGRESS}.kafka.consumer.topic={source}",
+        f"{NOTIFICATION}.kafka.producer.topic={output}",
+        f"{NOTIFICATION}.dead-letters.topic={dead}",
+        f"{INGRESS}.kafka.consumer.kafka-clients {clients}",
+    )
+
+
+def storage_settings(storage: str, url: str, namespace: str) -> tuple[str, ...]:
+    chosen = f"{RESEQUENCER}.storage-type={storage}"
+    if storage == "none":
+        return (chosen,)
+    return (chosen, f"{NOTIFICATION}.storage.namespace={namespace}", f'{NOTIFICATION}.storage.{storage}.url="{url}"')
