@@ -9,6 +9,7 @@ from starlette.staticfiles import StaticFiles
 
 from console.access.identity import Authenticator
 from console.access.layer import AccessLayer, Limits
+from console.api.routes import api_routes
 from console.context import Console
 from console.events import event_routes
 from console.pages.dead_letters import dead_letter_routes
@@ -32,6 +33,7 @@ def routes_of(console: Console) -> list[Route]:
         *partition_routes(console),
         *worker_routes(console),
         *event_routes(console),
+        *api_routes(console),
     ]
 
 

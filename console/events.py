@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from console.access.roles import route
 from console.context import Console
 
 _EVERY_SECONDS = 2
@@ -15,10 +16,10 @@ _EVERY_SECONDS = 2
 def event_routes(console: Console) -> list[Route]:
     """`/events`: an event as often as a report may be new. A page then fetches itself again."""
 
-    async def events(request: Request) -> StreamingResponse:
+    def events(request: Request) -> StreamingResponse:
         return StreamingResponse(_ticks(request, console), media_type="text/event-stream")
 
-    return [Route("/events", events, name="events")]
+    return [route("/events", events, name="events")]
 
 
 async def _ticks(request: Request, console: Console) -> AsyncIterator[str]:

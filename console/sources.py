@@ -10,6 +10,7 @@ from console.units.story import Left
 from domain.clock import Clock
 from domain.record import Partition
 from resequencer.unit_codec import UnitCodec
+from status.served import ServedStatus
 from status.service_report import ServiceReport
 from storage.view_port import StorageView
 
@@ -32,6 +33,7 @@ class Sources(NamedTuple):
     `open_view` is None with storage `none`. A view and a dead-letter store are used by one thread and closed by their user.
     `find_partitions` returns the partitions of the input, `find_ends` where their logs end now (offsets; bytes of files).
     `find_left` returns the notifications of a unit that left, as far as they can be read in so many seconds; it never raises.
+    `find_served` returns the addresses that the service of this machine serves.
     `facts` are lines about the configuration for people: names and texts.
     """
 
@@ -46,3 +48,4 @@ class Sources(NamedTuple):
     run_directory: Path
     facts: tuple[tuple[str, str], ...] = ()
     find_left: Callable[[str, float], Left] = left_unknown
+    find_served: Callable[[], ServedStatus] = ServedStatus

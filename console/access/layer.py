@@ -9,7 +9,7 @@ from typing import NamedTuple
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.access.identity import Authenticator, NoLogin
@@ -37,7 +37,12 @@ _PROTECTION = {
 class _Refused(Exception):
     def __init__(self, status: HTTPStatus, text: str, **headers: str) -> None:
         super().__init__(text)
-        self.answer = PlainTextResponse(f"{text}\n", status, headers)
+        self._status, self._text, self._headers = status, text, headers
+
+    def answer(self, path: str) -> Response:
+        if path.startswith("/api/"):
+            return JSONResponse({"error": self._text}, self._status, self._headers)
+        return PlainTextResponse(f"{self._text}\n", self._status, self._headers)
 
 
 class BodyTooLarge(Exception):
@@ -86,7 +91,7 @@ class AccessLayer:
         try:
             await self._admit(scope)
         except _Refused as refused:
-            await refused.answer(scope, receive, send_protected)
+            await refused.answer(scope["path"])(scope, receive, send_protected)
             return
         await self._app(scope, self._bounded(receive), send_protected)
 

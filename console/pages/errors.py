@@ -22,7 +22,7 @@ def error_handlers(console: Console) -> Mapping[Any, Callable[[Request, Exceptio
 
     def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return _answer(console, request, error.status_code, error.detail)
+        return _answer(console, request, error.status_code, error.detail, error.headers)
 
     def unavailable(request: Request, error: Exception) -> Response:
         return _answer(console, request, HTTPStatus.SERVICE_UNAVAILABLE, printable(str(error)))
@@ -37,9 +37,9 @@ def error_handlers(console: Console) -> Mapping[Any, Callable[[Request, Exceptio
     return {HTTPException: refused, BodyTooLarge: too_large, ResequencerError: unavailable, Exception: unexpected}
 
 
-def _answer(console: Console, request: Request, status: int, detail: str) -> Response:
+def _answer(console: Console, request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     if request.url.path.startswith("/api/"):
-        return JSONResponse({"error": detail}, status)
+        return JSONResponse({"error": detail}, status, headers)
     if not hasattr(request.state, "identity"):
         return PlainTextResponse(f"{detail}\n", status)
     return console.page(request, "error.html", status, title=HTTPStatus(status).phrase, detail=detail)

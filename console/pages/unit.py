@@ -14,7 +14,7 @@ from console.units.story import UnitStory
 from console.units.timeline import timeline_of
 from domain.record import Partition
 
-_LONGEST_ID = 1_024
+LONGEST_ID = 1_024
 _ROWS = 200
 _SECONDS, _ALL_SECONDS = 2.0, 20.0
 
@@ -24,9 +24,9 @@ def unit_routes(console: Console) -> list[Route]:
         name = request.query_params.get("id", "").strip()
         if not name:
             return RedirectResponse("/waiting", 303)
-        story = story_for(console, request, name)
-        may_see = identity_of(request).may(Role.PAYMENTS)
         is_all = "all" in request.query_params
+        story = story_for(console, _named(name), _partition(request), is_all=is_all)
+        may_see = identity_of(request).may(Role.PAYMENTS)
         status = 200 if story.is_known or story.problems else 404
         return console.page(
             request, "unit.html", status, story=story, may_see=may_see, rows=_ROWS, is_all=is_all, timeline=timeline_of(story)
@@ -50,22 +50,24 @@ def unit_routes(console: Console) -> list[Route]:
     ]
 
 
-def story_for(console: Console, request: Request, unit: str) -> UnitStory:
-    """Tell the story of the unit; the parameters `partition` and `all` say how far to search."""
-    unit, is_all = _named(unit), "all" in request.query_params
+def story_for(console: Console, unit: str, partition: Partition | None, *, is_all: bool) -> UnitStory:
+    """Tell the story of the unit, searched for in one partition or in all.
+
+    With `is_all` all dead letters are searched, and for longer; otherwise those of the last day.
+    """
     search = Search(
         None if is_all else console.sources.clock.now() - DAY_MS,
         _ALL_SECONDS if is_all else _SECONDS,
         tuple(console.waiting.find_partitions(unit)),
-        _partition(request),
+        partition,
     )
     with console.viewing() as view:
         return find_story(console.sources, view, unit, search)
 
 
 def _named(unit: str) -> str:
-    if not 0 < len(unit) <= _LONGEST_ID:
-        raise HTTPException(400, f"an id has 1 to {_LONGEST_ID} characters")
+    if not 0 < len(unit) <= LONGEST_ID:
+        raise HTTPException(400, f"an id has 1 to {LONGEST_ID} characters")
     return unit
 
 

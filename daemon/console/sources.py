@@ -12,11 +12,13 @@ from daemon.composition import make_storage_view, make_strategy_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.sections import TransportType
 from daemon.console.partitions import InputPartitions
+from daemon.console.served import find_served
 from daemon.console.workers import LocalWorkers
 from daemon.supervision.running_service import find_service
 from daemon.system_clock import SystemClock
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from resequencer.unit_codec import UnitCodec
+from status.served import ServedStatus
 from status.service_report import ServiceReport
 from storage.view_port import StorageView
 
@@ -38,6 +40,7 @@ def console_sources(configuration: Configuration) -> Sources:
         run_directory=configuration.notification.run_directory,
         facts=_facts(configuration),
         find_left=_find_left_of(configuration),
+        find_served=_find_served_of(configuration),
     )
 
 
@@ -48,6 +51,15 @@ def _find_report_of(configuration: Configuration) -> Callable[[], ServiceReport 
         return find_service(run_directory, clock.now()).report
 
     return find_report
+
+
+def _find_served_of(configuration: Configuration) -> Callable[[], ServedStatus]:
+    run_directory, clock = configuration.notification.run_directory, SystemClock()
+
+    def find() -> ServedStatus:
+        return find_served(run_directory, find_service(run_directory, clock.now()))
+
+    return find
 
 
 def _open_view_of(configuration: Configuration) -> Callable[[], StorageView] | None:

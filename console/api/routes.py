@@ -1,0 +1,35 @@
+"""All operations of the API, and its description."""
+
+from pathlib import Path
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from console.api.dead_letters import dead_letter_operations
+from console.api.operation import JSON, Operation, route_of
+from console.api.partitions import partition_operations
+from console.api.service import service_operations
+from console.api.units import unit_operations
+from console.context import Console
+
+DESCRIPTION = Path(__file__).parent / "openapi.json"
+
+
+def operations_of(console: Console) -> list[Operation]:
+    def description(request: Request, query: msgspec.Struct) -> Response:
+        del request, query
+        return Response(DESCRIPTION.read_bytes(), media_type=JSON)
+
+    return [
+        *service_operations(console),
+        *unit_operations(console),
+        *dead_letter_operations(console),
+        *partition_operations(console),
+        Operation("/openapi.json", "description", description, JSON, "This description of the API (OpenAPI 3.1)"),
+    ]
+
+
+def api_routes(console: Console) -> list[Route]:
+    return [route_of(console, each) for each in operations_of(console)]

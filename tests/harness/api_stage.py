@@ -1,0 +1,122 @@
+"""A console over a real storage and real files, for programs: a waiting unit, dead letters, a worker's report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from harness.console_stage import URL, Workers, http_settings, make_sources
+from harness.driving import PARTITION, Driven, Envelopes
+from harness.service_under_test import BEGINNING
+from harness.stored_units import StoredUnits
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
+from starlette.testclient import TestClient
+
+from connectors.files.settings import FileSettings
+from connectors.line_format import Line, encode_line
+from console.access.identity import Identity, NoLogin
+from console.access.layer import Limits
+from console.access.role import Role
+from console.application import make_application
+from console.context import Console
+from daemon.commands.dead_letters.files import FileDeadLetterStore
+from domain.clock import instant_text
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from status.report import PartitionStatus, State, StatusReport
+from status.served import ServedStatus
+from status.service_report import service_report
+
+API = "/api/v1"
+WAITING = "uow-1"
+MANY = Limits(requests_per_second=100_000, requests_at_once=100_000)
+
+
+class NamedRoles:
+    """Lets in who names roles in the header `x-roles`; no browser adds it by itself."""
+
+    challenge = "Bearer"
+
+    def find_identity(self, connection: HTTPConnection) -> Identity | None:
+        said = connection.headers.get("x-roles")
+        roles = frozenset(Role(each) for each in (said or "").split())
+        return None if said is None else Identity("ann", roles, sends_by_itself=False)
+
+
+class ApiStage:
+    """`client` has all roles and its login is sent by itself, as with `auth = none`."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.directory = directory
+        self.out, self.into = directory / "out", directory / "in"
+        self.out.mkdir()
+        self.into.mkdir()
+        self.input = self.into / f"partition-{PARTITION.number}.jsonl"
+        self.input.touch()
+        letters = [_letter(number) for number in (1, 2, 3)]
+        (self.out / "dead-letters.jsonl").write_bytes(b"".join(letters))
+        self.units = StoredUnits(directory)
+        driven, envelope = Driven(make_strategy(StrategySettings("SEQUENCE"))), Envelopes()
+        driven.arrive(envelope(2))
+        self.units.keep(driven)
+        at = instant_text(BEGINNING)
+        report = StatusReport(
+            State.READY,
+            None,
+            1,
+            "x.conf",
+            at,
+            at,
+            worker_process_id=2,
+            partitions=(PartitionStatus(str(PARTITION), 9, 9, 0, None),),
+        )
+        self.workers = Workers()
+        files = FileSettings(PARTITION.topic, self.into, self.out, 1_000_000)
+        sources = make_sources(
+            directory,
+            report=service_report([report], BEGINNING, is_running=True),
+            open_view=self.units.open_view,
+            partitions=(PARTITION,),
+            open_dead_letters=lambda asked_for, sign: FileDeadLetterStore(files, sign),
+            workers=self.workers,
+        )._replace(find_served=lambda: ServedStatus({"console": URL}))
+        self.console = Console(http_settings(directory, **settings), sources)
+        self.console.waiting.refresh()
+        self.client = TestClient(make_application(self.console, NoLogin(), MANY), base_url=URL, raise_server_exceptions=False)
+
+    def application(self) -> Starlette:
+        """With a login by `NamedRoles`."""
+        return make_application(self.console, NamedRoles(), MANY)
+
+    def get(self, path: str, **parameters: str) -> Any:
+        return self.client.get(f"{API}{path}", params=parameters).json()
+
+    def post(self, path: str, body: Any, expected: int = 200) -> Any:
+        token = self.get("/token")["token"]
+        answer = self.client.post(f"{API}{path}", json=body, headers={"x-form-token": token})
+        assert answer.status_code == expected, answer.text
+        return answer.json()
+
+    def close(self) -> None:
+        self.console.close()
+        self.units.close()
+
+
+def number_of(number: int) -> str:
+    return f"{PARTITION}#{number}"
+
+
+def in_url(number: int) -> str:
+    return quote(number_of(number))
+
+
+def _letter(number: int) -> bytes:
+    headers = (
+        ("schema-version", b"2"),
+        ("dead-letter-reason", b"undecodable"),
+        ("dead-letter-error", b"<b>no JSON</b>"),
+        ("dead-letter-source-position", f"{PARTITION}@{number}".encode()),
+        ("dead-letter-at", b"2026-03-28T23:20:00.000Z"),
+    )
+    return encode_line(Line(b"secret %d" % number, f"uow-{number}".encode(), headers), number=number_of(number), verbatim=True)

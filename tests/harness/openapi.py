@@ -1,0 +1,116 @@
+"""The description of the API as its operations say it: what `console/api/openapi.json` must be.
+
+`PYTHONPATH=tests .venv/bin/python -m harness.openapi` writes the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+from harness.console_stage import http_settings, make_sources
+
+from console.api.operation import JSON, ROOT, Operation
+from console.api.routes import DESCRIPTION, operations_of
+from console.context import Console
+
+ABOUT = (
+    'What operators see and do, for programs. Errors are `{"error": text}`. A login that a browser adds by itself (all but '
+    "bearer) needs a token of `GET /token` in the header `x-form-token` for each request that changes something. "
+    "Fields and parameters may be added; what is here does not change its meaning within v1."
+)
+TOKEN = {
+    "name": "x-form-token",
+    "in": "header",
+    "required": False,
+    "description": "A token of `GET /token`; bearer logins need none.",
+    "schema": {"type": "string"},
+}
+
+
+class Error(msgspec.Struct, frozen=True):
+    """What is wrong, for people."""
+
+    error: str
+
+
+def describe(operations: Sequence[Operation]) -> str:
+    """Return the text of the file."""
+    bodies = [each.takes for each in operations if each.changes]
+    answers = [each.answers for each in operations if not isinstance(each.answers, str)]
+    _, components = msgspec.json.schema_components([*bodies, *answers, Error], ref_template="#/components/schemas/{name}")
+    described = {
+        "openapi": "3.1.0",
+        "info": {"title": "Resequencer", "version": "1", "description": ABOUT},
+        "servers": [{"url": ROOT}],
+        "paths": {each.path: {"post" if each.changes else "get": _operation(each)} for each in operations},
+        "components": {
+            "responses": {"Refused": _answer("Refused, or not done.", Error)},
+            "schemas": dict(sorted(components.items())),
+        },
+    }
+    return json.dumps(described, indent=2, ensure_ascii=False) + "\n"
+
+
+def operations() -> list[Operation]:
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        return operations_of(Console(http_settings(directory), make_sources(directory)))
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "x-role": operation.needs.value,
+        "responses": {"200": _answer("The answer.", operation.answers), "default": {"$ref": "#/components/responses/Refused"}},
+    }
+    if operation.changes:
+        told["parameters"] = [TOKEN]
+        told["requestBody"] = {"required": True, "content": {JSON: {"schema": _reference(operation.takes)}}}
+    else:
+        told["parameters"] = _parameters(operation.takes)
+        if operation.takes.__doc__ and told["parameters"]:
+            told["description"] = " ".join(operation.takes.__doc__.split())
+    return told
+
+
+def _parameters(query: type[msgspec.Struct]) -> list[dict[str, Any]]:
+    _, components = msgspec.json.schema_components([query], ref_template="#/{name}")
+    whole = components[query.__name__]
+    required = whole.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": _inlined(each, components)}
+        for name, each in whole["properties"].items()
+    ]
+
+
+def _inlined(schema: Any, components: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(each, components) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "anyOf" in schema:  # A parameter that is not given is null.
+        return _inlined(next(each for each in schema["anyOf"] if each != {"type": "null"}), components)
+    if "$ref" in schema:
+        return components[schema["$ref"].removeprefix("#/")]
+    return {name: _inlined(each, components) for name, each in schema.items()}
+
+
+def _answer(text: str, answers: type[msgspec.Struct] | str) -> dict[str, Any]:
+    if isinstance(answers, str):
+        schema = {"type": "object"} if answers == JSON else {"type": "string", "format": "binary"}
+        return {"description": text, "content": {answers: {"schema": schema}}}
+    return {"description": text, "content": {JSON: {"schema": _reference(answers)}}}
+
+
+def _reference(struct: type[msgspec.Struct]) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{struct.__name__}"}
+
+
+if __name__ == "__main__":
+    DESCRIPTION.write_text(describe(operations()), encoding="utf-8")
