@@ -1,6 +1,6 @@
 """`/metrics`, without a login, at an address of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
@@ -12,10 +12,12 @@ from console.prometheus import ServiceCollector
 from status.service_report import ServiceReport
 
 
-def make_metrics_application(find_report: Callable[[], ServiceReport | None]) -> Starlette:
+def make_metrics_application(
+    find_report: Callable[[], ServiceReport | None], find_new_dead_letters: Callable[[], Mapping[str, int] | None] = lambda: None
+) -> Starlette:
     """Make the application; it reads the reports at each scrape, in a thread beside the console's requests."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(ServiceCollector(find_report))
+    registry.register(ServiceCollector(find_report, find_new_dead_letters))
 
     def metrics(request: Request) -> Response:
         del request

@@ -1,6 +1,6 @@
 """What Prometheus is told of a service: its metrics by name, and their samples out of the workers' reports."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -224,11 +224,24 @@ SERVICE_METRICS = {
 """Gauges of the whole service, without labels. The others are absent while it does not run."""
 
 
-class ServiceCollector(Collector):
-    """Reads the reports at each scrape. A worker that does not report any more keeps its last values, and is `stale`."""
+NEW_DEAD_LETTERS = (
+    "dead_letters_new",
+    "Dead letters about which no operator has done anything, also of earlier runs; absent while they cannot be counted.",
+)
+"""A gauge of the whole service with the label `reason`. The console counts them now and then, also while no worker runs."""
 
-    def __init__(self, find_report: Callable[[], ServiceReport | None]) -> None:
+
+class ServiceCollector(Collector):
+    """Reads the reports at each scrape. A worker that does not report any more keeps its last values, and is `stale`.
+
+    `find_new_dead_letters` returns the new ones by reason, None if that is not known.
+    """
+
+    def __init__(
+        self, find_report: Callable[[], ServiceReport | None], find_new_dead_letters: Callable[[], Mapping[str, int] | None]
+    ) -> None:
         self._find_report = find_report
+        self._find_new_dead_letters = find_new_dead_letters
 
     def collect(self) -> Iterator[Metric]:
         found = self._find_report()
@@ -237,6 +250,11 @@ class ServiceCollector(Collector):
         is_ready = found is not None and found.state == State.READY
         for name, value in (("up", is_up), ("ready", is_ready), ("workers", len(workers))):
             yield GaugeMetricFamily(f"{_PREFIX}{name}", SERVICE_METRICS[name], value=float(value))
+        name, meaning = NEW_DEAD_LETTERS
+        letters = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("reason",))
+        for reason, count in (self._find_new_dead_letters() or {}).items():
+            letters.add_metric((reason,), count)
+        yield letters
         for each in METRICS:
             yield _family(each, workers)
 

@@ -95,7 +95,8 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
             _log.warning("%s", problem)
         else:
             urls["metrics"] = f"{url_of(measured)}/metrics"
-            endpoints.append(Endpoint(make_metrics_application(sources.find_report), measured))
+            metrics = make_metrics_application(sources.find_report, lambda: made.sampler.new_dead_letters)
+            endpoints.append(Endpoint(metrics, measured))
         file = console_file(configuration.notification.run_directory)
         supervisor = os.getpid() if lifeline is None else os.getppid()
         file.write(Served(supervisor, os.getpid(), urls, problem))

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from console.metrics_endpoint import make_metrics_application
-from console.prometheus import COUNTERS, METRICS, SERVICE_METRICS, Described
+from console.prometheus import COUNTERS, METRICS, NEW_DEAD_LETTERS, SERVICE_METRICS, Described
 from domain.clock import instant_text
 from guardian.histogram import HistogramReport
 from guardian.metrics import Histograms
@@ -165,6 +165,7 @@ def test_the_operations_page_has_each_metric_with_its_type_labels_and_meaning():
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `resequencer_([a-z_]+)` \| ([a-z]+) \| ([^|]*) \| ([^|]*) \|$", page, re.MULTILINE)
     service = [(name, "gauge", "", meaning) for name, meaning in SERVICE_METRICS.items()]
+    service.append((NEW_DEAD_LETTERS[0], "gauge", "`reason`", NEW_DEAD_LETTERS[1]))
     workers = [(each.full_name.removeprefix("resequencer_"), each.kind, cell_of(each), each.meaning) for each in METRICS]
     assert rows == [*service, *workers]
 
@@ -181,3 +182,9 @@ def test_promtool_would_find_a_wrong_name():
     text = b"# TYPE resequencer_WaitMilliseconds counter\nresequencer_WaitMilliseconds 1\n"
     done = subprocess.run([find_promtool(), "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
     assert done.returncode != 0
+
+
+def test_new_dead_letters_are_shown_by_reason_also_while_no_worker_runs():
+    for counted, shown in (({"undecodable": 2}, ['resequencer_dead_letters_new{reason="undecodable"} 2.0']), (None, [])):
+        text = TestClient(make_metrics_application(lambda: None, lambda counted=counted: counted)).get("/metrics").text
+        assert [line for line in text.splitlines() if line.startswith("resequencer_dead_letters_new")] == shown
