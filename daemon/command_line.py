@@ -48,7 +48,7 @@ COMMANDS: dict[str, Command] = {
     "supervise": Command(
         "run the service with its supervisor in the foreground; start does so in the background",
         supervise.supervise,
-        add_archive_flag,
+        supervise.add_arguments,
     ),
     "start": Command("start the service as a daemon and wait until it is ready", start.start, add_archive_flag),
     "stop": Command("stop the daemon after it has drained", start.stop),

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import sleep
@@ -24,6 +24,7 @@ from daemon.supervision.suspects import Suspects
 from daemon.supervision.watchdog import Watchdog
 from daemon.supervision.worker_slot import WorkerSlot
 from daemon.system_clock import SystemClock
+from daemon.worker.scheduled_archive import add_archive_flag
 from status.file import StatusFile
 from status.report import Identity
 
@@ -32,13 +33,23 @@ _ORPHAN_SECONDS = 35
 _TRY_SECONDS = 0.2
 
 
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what only a supervisor takes."""
+    add_archive_flag(parser)
+    parser.add_argument(
+        "--log-to-stderr",
+        action="store_true",
+        help="write the log to stderr, for a container, and not to service.log in the run directory",
+    )
+
+
 def supervise(arguments: Namespace) -> int:
     """Run until SIGTERM or SIGINT. Exit code 1 if a worker cannot be kept alive; the status has the reason."""
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
     locks = _acquire_patiently(configuration)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    log = ServiceLog(configuration.notification.run_directory, configuration.logging)
+    log = ServiceLog(None if arguments.log_to_stderr else configuration.notification.run_directory, configuration.logging)
     console = _console(arguments, configuration, log) if configuration.http.is_enabled else None
     with _probed(configuration):
         return Supervisor(_slots(arguments, configuration, locks, log), console=console).run()

@@ -73,7 +73,7 @@ def test_the_container_installs_a_wheel_of_its_context_and_takes_nothing_else_al
     assert "--use-pep517" in wheel
     assert "--use-pep517" in makefile
     assert install[:4] == [str(SCRIPT.parent / "python"), "-m", "pip", "install"]
-    assert install[-1] == f"{wheel[wheel.index('--wheel-dir') + 1]}/*.whl"
+    assert install[-1] == f"$(echo {wheel[wheel.index('--wheel-dir') + 1]}/*.whl)[console]"
     assert container["COPY"] == [". .", f"--from=build {SCRIPT.parents[2]} {SCRIPT.parents[2]}"]
 
 
