@@ -20,6 +20,7 @@ from daemon.commands import (
     start,
     status,
     supervise,
+    units,
     verify,
 )
 from daemon.commands.command import Command
@@ -57,6 +58,7 @@ COMMANDS: dict[str, Command] = {
     "logs": Command("print the last lines of the daemon's log", logs.show_logs, logs.add_arguments),
     "status": Command("show whether the service is ready, and what waits", status.status),
     "simulate": Command("write envelopes of simulated payments", simulate.simulate, add_simulate_arguments),
+    "units": Command("list what waits, or show everything about one unit of work", units.units, units.add_arguments),
     "verify": Command("compare the output with what the simulator expected", verify.verify, verify.add_arguments),
 }
 

@@ -1,0 +1,224 @@
+"""`resequencer units list | show`: what waits, and one unit in full, read from the storage. The service may run or be stopped."""
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from heapq import nsmallest
+
+import msgspec
+
+from console.sources import Sources
+from console.units.find import DAY_MS, NOT_STORED, Search, find_story, known_partitions
+from console.units.story import UnitStory
+from console.waiting.query import WaitingUnit
+from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
+from daemon.console.sources import console_sources
+from daemon.exit_code import ExitCode
+from domain.clock import instant_of, instant_text
+from domain.errors import ResequencerError
+from domain.printable import counted, printable
+from domain.record import Partition
+from domain.value_types import Duration, Mismatch
+from status.report import UnitWait
+from storage.port import StorageUnavailable, Waits
+from storage.view_port import StorageView
+
+_AGE = Duration("0s", "3650d")
+_LIMIT = 100
+_SECONDS, _ALL_SECONDS = 10.0, 600.0
+_TRIES = 3
+
+
+def units(arguments: Namespace) -> ExitCode:
+    """Run one subcommand."""
+    sources = console_sources(load_for(arguments))
+    run: dict[str, Callable[[Namespace, Sources, StorageView | None], ExitCode]] = {"list": _list, "show": _show}
+    if sources.open_view is None:
+        return run[arguments.subcommand](arguments, sources, None)
+    with closing(sources.open_view()) as view:
+        return run[arguments.subcommand](arguments, sources, view)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of each subcommand."""
+    add_subcommands(
+        parser,
+        Subcommand("list", "one line per waiting unit, the longest wait first", _add_list),
+        Subcommand("show", "everything that is known of one unit, without payment data", _add_show),
+        is_required=True,
+    )
+
+
+def _add_list(parser: ArgumentParser) -> None:
+    parser.add_argument("beginning", nargs="?", default="", metavar="ID", help="only units whose ids begin so")
+    parser.add_argument("--for", dest="waits_for", default="", metavar="TEXT", help="only those that wait for what begins so")
+    parser.add_argument("--partition", type=_partition, metavar="TOPIC-N", help="only those of this partition")
+    parser.add_argument("--older-than", type=_age, default=0, metavar="DURATION", help="only those that wait for so long: 10m")
+    parser.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help=f"so many at most; default: {_LIMIT}")
+
+
+def _add_show(parser: ArgumentParser) -> None:
+    parser.add_argument("unit", metavar="ID", help="the unitOfWorkId")
+    parser.add_argument("--partition", type=_partition, metavar="TOPIC-N", help="look in this partition only")
+    parser.add_argument("--all", action="store_true", help="search all dead letters, not only those of the last day")
+
+
+def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> ExitCode:
+    """Print the units, then how many there are.
+
+    Raises:
+        ResequencerError: A partition could not be read; the units of the others were printed.
+    """
+    problems: list[ResequencerError] = []
+    latest = sources.clock.now() - arguments.older_than
+    total = 0
+
+    def chosen() -> Iterator[WaitingUnit]:
+        nonlocal total
+        for each in _reported(sources) if view is None else _stored(arguments.partition, sources, view, problems):
+            is_named = each.unit.startswith(arguments.beginning) and each.waits_for.startswith(arguments.waits_for)
+            if is_named and each.since <= latest and arguments.partition in (None, Partition.find(each.partition)):
+                total += 1
+                yield each
+
+    shown = nsmallest(max(0, arguments.limit), chosen(), key=lambda each: (each.since, each.unit))
+    for each in map(_wait_of, shown):
+        sys.stdout.write(msgspec.json.encode(each).decode() + "\n" if arguments.json else printable(_line(each)) + "\n")
+    sys.stdout.flush()
+    of_all = "" if len(shown) == total else f", the {len(shown)} oldest are shown (--limit)"
+    source = f"the workers' last reports alone: {NOT_STORED}" if view is None else "the storage"
+    sys.stderr.write(f"resequencer: {counted(total, 'waiting unit')} in {source}{of_all}\n")
+    if problems:
+        raise problems[0]
+    return ExitCode.DONE
+
+
+def _stored(
+    partition: Partition | None, sources: Sources, view: StorageView, problems: list[ResequencerError]
+) -> Iterator[WaitingUnit]:
+    partitions, unknown = ((partition,), ()) if partition else known_partitions(sources, sources.find_report())
+    for problem in unknown:
+        sys.stderr.write(f"resequencer: {problem}\n")
+    for each in partitions:
+        try:
+            yield from _waiting_in(view, each)
+        except ResequencerError as error:
+            problems.append(error)
+
+
+def _waiting_in(view: StorageView, partition: Partition) -> Iterator[WaitingUnit]:
+    for unit, waits in _latest(view, partition).items():
+        if waits is not None:
+            what = (waits.waits_for, waits.kind.value, waits.since, waits.wakes_at, waits.stashed, waits.stashed_bytes)
+            yield WaitingUnit(unit, str(partition), *what)
+
+
+def _latest(view: StorageView, partition: Partition) -> dict[str, Waits | None]:
+    """Return the last entry of each unit. A listing that breaks off because much changed is begun again."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            changes = view.find_waiting(partition, None)
+            return {unit: waits for portion in (changes.portions if changes else ()) for unit, waits in portion}
+        except StorageUnavailable:
+            if not tries_left:
+                raise
+    return {}
+
+
+def _reported(sources: Sources) -> Iterator[WaitingUnit]:
+    report = sources.find_report()
+    for each in () if report is None else report.whole.oldest_waits:
+        since, until = instant_of(each.since), instant_of(each.until)
+        yield WaitingUnit(each.unit, each.partition, each.waits_for, each.kind, since, until, each.stashed, 0)
+
+
+def _wait_of(each: WaitingUnit) -> UnitWait:
+    since, until = instant_text(each.since), instant_text(each.until)
+    return UnitWait(each.unit, each.partition, each.waits_for, each.kind, since, until, each.envelopes)
+
+
+def _line(each: UnitWait) -> str:
+    stashed = f"{each.stashed} stashed, {each.kind} at {each.until}"
+    return f"{each.since}  {each.unit}  for {each.waits_for}  ({stashed})  {each.partition}"
+
+
+def _show(arguments: Namespace, sources: Sources, view: StorageView | None) -> ExitCode:
+    """Print the story. Exit code 0 only if something of the unit is known; 4 if a problem may have hidden it."""
+    since = None if arguments.all else sources.clock.now() - DAY_MS
+    search = Search(since, _ALL_SECONDS if arguments.all else _SECONDS, (), arguments.partition)
+    story = find_story(sources, view, arguments.unit, search)
+    if arguments.json:
+        sys.stdout.write(msgspec.json.encode(story).decode() + "\n")
+    else:
+        sys.stdout.write("".join(printable(line) + "\n" for line in story_lines(story)))
+    if story.is_known:
+        return ExitCode.DONE
+    return ExitCode.OUT_OF_REACH if story.problems and view is not None else ExitCode.NOT_SO
+
+
+def story_lines(story: UnitStory) -> Iterator[str]:
+    """The story as lines for people."""
+    yield f"unit: {story.unit}"
+    yield from (f"problem: {each}" for each in story.problems)
+    yield from (f"also in: {each}; two producers place its envelopes differently" for each in story.also_in)
+    if story.partition is None:
+        looked = f", looked in {', '.join(story.looked_in)}" if story.looked_in else ""
+        yield f"state: the storage has none{looked}"
+        yield from (f"  {each}" for each in story.meaning)
+    else:
+        yield from _state_lines(story)
+    yield from _left_lines(story)
+    yield from (
+        f"dead letter: {each.number}  {each.state}  {each.reason}  at {each.at}: {each.error}"
+        for each in story.dead_letters.found
+    )
+    yield f"dead letters read: {story.dead_letters.searched}"
+
+
+def _state_lines(story: UnitStory) -> Iterator[str]:
+    wait, state = story.wait, story.state
+    holder = "no worker of this machine has it now"
+    if story.holder is not None:
+        holder = f"worker {story.holder.slot} (process {story.holder.process_id})"
+    yield f"partition: {story.partition}, {holder}"
+    if wait is None:
+        yield "waits: nothing of it waits"
+    else:
+        yield f"waits: for {wait.waits_for} since {wait.since} ({wait.stashed} stashed, {wait.kind} at {wait.until})"
+    if state is None:
+        return
+    yield f"handled: {counted(state.handled, 'envelope')}{' or more' if state.is_handled_bounded else ''} by {state.strategy}"
+    yield from (f"{name.lower()}: {text}" for name, text in state.facts)
+    yield from (f"flow {each.flow}: counted to {each.counted_to}, handled to {each.handled_to}" for each in state.flows)
+    for each in state.stash:
+        what = each.defect or ", ".join((*each.events, *each.objects))
+        sequence = "" if each.sequence is None else f"  {each.sequence}"
+        yield f"stashed: {each.position}{sequence}  {each.flow}  {what}  since {each.stashed_at or '-'}"
+    if state.attempts is not None:
+        made = state.attempts
+        server = f", waits for {made.dependency} ({made.calls} calls)" if made.dependency else ""
+        yield f"attempts: {made.made} failed at {made.position}{server}, the next is due at {made.due_at}"
+        yield from () if made.why is None else (f"why: {made.why}",)
+    yield from (f"payment data: {each.kind} {each.name}, {each.size_bytes} bytes" for each in state.payment_data)
+
+
+def _left_lines(story: UnitStory) -> Iterator[str]:
+    for each in story.left.found:
+        marks = f"  {', '.join(each.marks)}" if each.marks else ""
+        yield f"left: {each.created_at or '-'}  {each.event}  {each.flow}  {each.position}{marks}"
+    yield f"notifications read: {story.left.searched}"
+
+
+def _partition(text: str) -> Partition:
+    found = Partition.find(text)
+    if found is None:
+        raise ArgumentTypeError("expected a topic and a number, such as IPF_PROCESSING_DATA-0")
+    return found
+
+
+def _age(text: str) -> int:
+    try:
+        return int(_AGE.read(text) or 0)
+    except Mismatch as error:
+        raise ArgumentTypeError("expected a duration with its unit, such as 10m") from error
