@@ -13,6 +13,7 @@ from console.access.audit_log import AuditLog
 from console.access.form_tokens import FormTokens
 from console.access.identity import Identity
 from console.history import History
+from console.peers import Peers
 from console.sampler import Sampler
 from console.settings import HttpSettings
 from console.sources import Sources
@@ -32,6 +33,7 @@ class Console:
         self.history = History(sources.run_directory)
         self.sampler = Sampler(sources, self.history)
         self.waiting = WaitingUnits(sources)
+        self.peers = Peers(settings.peers, settings.peers_token, sources.clock)
         self._templates: Jinja2Templates = make_templates(sources.clock)
         self._view: StorageView | None = None
         self._view_lock = Lock()

@@ -54,8 +54,9 @@ def service_operations(console: Console) -> list[Operation]:
     sources = console.sources
 
     def service(request: Request, query: ServiceQuery) -> ServiceAnswer:
-        del request, query
-        return service_answer(sources.find_report(), sources.find_served())
+        del request
+        peers = console.peers.look() if query.peers == "true" else None
+        return service_answer(sources.find_report(), sources.find_served(), peers)
 
     def workers(request: Request, query: msgspec.Struct) -> WorkersAnswer:
         del request, query

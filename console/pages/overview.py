@@ -24,6 +24,7 @@ def overview_routes(console: Console) -> list[Route]:
             request,
             "overview.html",
             service=service,
+            peers=console.peers.look(),
             facts=console.sources.facts,
             charts=charts,
             lag=lag,

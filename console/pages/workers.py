@@ -14,7 +14,7 @@ from console.context import Console
 
 def worker_routes(console: Console) -> list[Route]:
     def workers(request: Request) -> Response:
-        return console.page(request, "workers.html", service=console.sources.find_report())
+        return console.page(request, "workers.html", service=console.sources.find_report(), peers=console.peers.look())
 
     def restart(request: Request) -> Response:
         slot = _slot(request)

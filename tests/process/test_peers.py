@@ -1,0 +1,57 @@
+"""Two consoles of one group, as real processes: each shows the workers of both machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from harness.processes.operated_service import NOTIFICATION, OperatedService
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+HTTP = f"{NOTIFICATION}.http"
+
+
+def address_of(service: OperatedService) -> str:
+    service.run_directory.mkdir(parents=True, exist_ok=True)
+    service.begin_verb("console")
+    file = service.run_directory / "console.json"
+
+    def find() -> str | None:
+        return json.loads(file.read_text())["urls"]["console"] if file.exists() else None
+
+    return str(wait_until(find, "the console has an address"))
+
+
+def test_a_console_shows_the_workers_of_another_machine_until_it_is_gone(
+    new_service: Callable[..., OperatedService], tmp_path: Path
+) -> None:
+    other = new_service(f"{HTTP}.port=0", f"{HTTP}.auth=bearer", directory=tmp_path / "other")
+    token = other.verb("console", "add-token", "group", "--role", "viewer").stdout.split()[-1]
+    other.start_and_wait()
+    theirs = address_of(other)
+    ours = new_service(
+        f"{HTTP}.port=0", f'{HTTP}.peers=["{theirs}"]', f'{HTTP}.peers-token="{token}"', directory=tmp_path / "ours"
+    )
+    here = address_of(ours)
+
+    def told() -> dict[str, Any]:
+        (found,) = httpx.get(f"{here}/api/v1/service?peers=true").json()["peers"]
+        return dict(found)
+
+    answer = wait_until(lambda: (found := told())["is_answering"] and found, "the peer has answered")
+    assert (answer["url"], answer["state"]) == (theirs, "ready")
+    assert other.process is not None
+    assert [each["report"]["worker_process_id"] for each in answer["workers"]] == [other.process.pid]
+    assert theirs in httpx.get(f"{here}/workers").text
+    other.clear_away()
+    gone = wait_until(lambda: not (found := told())["is_answering"] and found, "the peer is gone")
+    assert gone["workers"] == answer["workers"]
+    assert gone["as_of"] >= answer["as_of"]
+    page = httpx.get(f"{here}/workers").text
+    assert f"{theirs} does not tell its state: it does not answer" in page
+    assert "What is shown of it is" in page
