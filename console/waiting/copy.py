@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 from domain.clock import Instant
@@ -46,13 +45,8 @@ class CopyUnusable(ResequencerError):
         self.is_damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in _WRONG
 
 
-class _Row(NamedTuple):
-    id: int
-    in_class: int
-    since: Instant
-    until: Instant
-    envelopes: int
-    bytes: int
+_Row = tuple[int, int, Instant, Instant, int, int]
+"""A row's id, class, since, until, envelopes and bytes. No class of its own: a whole listing makes two for each unit."""
 
 
 class _Seen:
@@ -188,27 +182,27 @@ class _Change:
             row = old.get(unit)
             if waits is None:
                 if row is not None:
-                    gone.append((row.id,))
+                    gone.append((row[0],))
                     self._count(row, -1)
                 continue
-            is_new = row is None
-            new = _Row(next_id if row is None else row.id, self._class(waits), waits.since, waits.wakes_at, *_sizes(waits))
-            if row != new:
+            row_id = next_id if row is None else row[0]
+            new = (row_id, self._class(waits), waits.since, waits.wakes_at, waits.stashed, waits.stashed_bytes)
+            if row is None:
+                next_id += 1
+                added.append((unit, self._partition, *new))
                 self._count(new, 1)
-                if row is not None:
-                    self._count(row, -1)
-                    changed.append((*new[1:], new.id))
-                else:
-                    added.append((unit, self._partition, *new[1:], new.id))
-            next_id += is_new
+            elif row != new:
+                changed.append((*new[1:], row_id))
+                self._count(new, 1)
+                self._count(row, -1)
             if seen is not None:
-                seen.add(new.id)
+                seen.add(row_id)
         self._connection.executemany("DELETE FROM waiting WHERE id = ?", gone)
         self._connection.executemany(
             "UPDATE waiting SET class = ?, since = ?, until = ?, envelopes = ?, bytes = ? WHERE id = ?", changed
         )
         self._connection.executemany(
-            "INSERT INTO waiting (unit, partition, class, since, until, envelopes, bytes, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO waiting (unit, partition, id, class, since, until, envelopes, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             added,
         )
         self._store_counts()
@@ -219,14 +213,14 @@ class _Change:
         unseen = [row for (row,) in self._connection.execute(ids, (self._partition,)) if row not in seen]
         delete = "DELETE FROM waiting WHERE id = ? RETURNING id, class, since, until, envelopes, bytes"
         for row in unseen:
-            self._count(_Row(*self._connection.execute(delete, (row,)).fetchall()[0]), -1)
+            self._count(self._connection.execute(delete, (row,)).fetchall()[0], -1)
         self._store_counts()
 
     def _find(self, units: Sequence[str]) -> dict[str, _Row]:
         marks = ",".join("?" * len(units))
         columns = "unit, id, class, since, until, envelopes, bytes"
         query = f"SELECT {columns} FROM waiting WHERE partition = ? AND unit IN ({marks})"  # noqa: S608 - marks alone.
-        return {unit: _Row(*row) for unit, *row in self._connection.execute(query, (self._partition, *units))}
+        return {row[0]: row[1:] for row in self._connection.execute(query, (self._partition, *units))}
 
     def _class(self, waits: Waits) -> int:
         name = (waits.kind.value, waits.waits_for)
@@ -240,9 +234,10 @@ class _Change:
         return known
 
     def _count(self, row: _Row, times: int) -> None:
-        self._units[row.in_class] += times
-        self._envelopes[row.in_class] += times * row.envelopes
-        self._bytes[row.in_class] += times * row.bytes
+        _, in_class, _, _, envelopes, size = row
+        self._units[in_class] += times
+        self._envelopes[in_class] += times * envelopes
+        self._bytes[in_class] += times * size
 
     def _store_counts(self) -> None:
         self._connection.executemany(
@@ -251,10 +246,6 @@ class _Change:
         )
         for counter in (self._units, self._envelopes, self._bytes):
             counter.clear()
-
-
-def _sizes(waits: Waits) -> tuple[int, int]:
-    return waits.stashed, waits.stashed_bytes
 
 
 def _note(connection: sqlite3.Connection, partition: str, marker: str, as_of: Instant) -> None:
