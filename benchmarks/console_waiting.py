@@ -31,11 +31,12 @@ FILTERS = {
     "kind": WaitingFilter(kind="dependency"),
     "partition": WaitingFilter(partition="T-2"),
     "older than": WaitingFilter(before=NOW - DAY // 2),
-    "id": WaitingFilter(unit="a"),
-    "id and kind": WaitingFilter(unit="a", kind="dependency"),
-    "all of them": WaitingFilter("sequence:1", "deadline", "T-1", "b", NOW - DAY // 2),
+    "id": WaitingFilter(unit="uow-a"),
+    "id and kind": WaitingFilter(unit="uow-", kind="dependency"),
+    "all of them": WaitingFilter("sequence:1", "deadline", "T-1", "uow-b", NOW - DAY // 2),
+    "id and a rare kind": WaitingFilter(unit="uow-", kind="retry"),
     "no match": WaitingFilter(waits_for="nothing"),
-    "no match of an id": WaitingFilter(unit="a", kind="remainder"),
+    "no match of an id": WaitingFilter(unit="uow-", kind="remainder"),
 }
 
 
@@ -49,11 +50,13 @@ class Cost(NamedTuple):
 def listings(units: int) -> Iterator[tuple[str, list[tuple[str, Waits]]]]:
     chance = random.Random(1)
     for number in range(PARTITIONS):
-        yield f"T-{number}", [(f"{chance.getrandbits(128):032x}", _waits(chance)) for _ in range(units // PARTITIONS)]
+        yield f"T-{number}", [(f"uow-{chance.getrandbits(128):032x}", _waits(chance)) for _ in range(units // PARTITIONS)]
 
 
 def _waits(chance: random.Random) -> Waits:
     since = NOW - chance.randrange(DAY)
+    if chance.random() < 0.0001:
+        return Waits(NOW + 1_000, WaitKind.RETRY, since, "sequence:1", "SEQUENCE", 2, 2_000)
     if chance.random() < 0.1:
         return Waits(NOW + 1_000, WaitKind.DEPENDENCY, since, chance.choice(("rates", "bank")), "SEQUENCE", 2, 2_000)
     return Waits(since + DAY, WaitKind.DEADLINE, since, f"sequence:{chance.randint(1, 20)}", "SEQUENCE", 2, 2_000)

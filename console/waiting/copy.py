@@ -18,6 +18,8 @@ VERSION = 1
 
 _BUSY_SECONDS = 5
 _ROWS_AT_ONCE = 2_000
+_CACHE_KB = 64 * 1024
+"""The ids of units are in no order, so that filling the index by id touches all of its pages."""
 _WRONG = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _TABLES = (
@@ -143,6 +145,7 @@ class WaitingCopy:
         with self._opened("rwc") as connection:
             # A crash of the machine may damage the copy; then it is filled again.
             connection.execute("PRAGMA synchronous = OFF")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
             if _version(connection) == 0:
                 connection.execute("PRAGMA journal_mode = WAL")
                 with _transaction(connection):

@@ -14,6 +14,9 @@ from domain.clock import Instant
 _MOST_CLASSES = 500
 """So many classes are read one by one, each in the order of age. With more of them, the units of all classes are filtered."""
 
+_FEW = 20_000
+"""If the chosen classes have fewer units, a search by id reads these; otherwise it reads the index by id, where they are frequent."""
+
 _COUNTED = 10_000
 """So many matching units are counted at most where a count must read them."""
 
@@ -152,7 +155,8 @@ class _Chosen:
         """Yield the rows, by unit."""
         unit, partition = after or (self._asked.unit, -1)
         among, chosen = self._among_classes()
-        query = f"""SELECT unit, partition, id FROM waiting INDEXED BY by_unit
+        is_rare = self._classes is not None and self._sum_of_classes() < _FEW
+        query = f"""SELECT unit, partition, id FROM waiting INDEXED BY {"by_class" if is_rare else "by_unit"}
             WHERE (unit, partition) > (?, ?) AND unit < ? AND since < ? {among} ORDER BY unit, partition LIMIT {limit:d}"""  # noqa: S608
         found = self._connection.execute(query, (unit, partition, _end_of(self._asked.unit), self._before, *chosen))
         yield from (_Hit(row, f"{partition}.{unit}") for unit, partition, row in found)
