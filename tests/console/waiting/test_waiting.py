@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from harness.console_stage import make_sources
@@ -13,6 +14,7 @@ from harness.service_under_test import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.waiting import query
 from console.waiting.copy import NAME, CopyUnusable, WaitingCopy
 from console.waiting.query import BadPlace, WaitingFilter, WaitingPage, WaitingUnit, read_page
 from console.waiting.refresher import WaitingUnits, pause_after
@@ -106,8 +108,20 @@ FILTERS = st.builds(
 )
 
 
-@given(LISTINGS, FILTERS)
+@given(LISTINGS, FILTERS, st.sampled_from([0, 20_000]), st.sampled_from([0, 500]))
 def test_pages_counts_and_totals_are_those_of_a_simple_model(
+    tmp_path_factory: pytest.TempPathFactory,
+    listings: list[tuple[str, bool, list[tuple[str, Waits | None]]]],
+    asked: WaitingFilter,
+    few: int,
+    most_classes: int,
+) -> None:
+    """Whichever way the units are searched: `few` and `most_classes` decide which."""
+    with patch.multiple(query, _FEW=few, _MOST_CLASSES=most_classes):
+        compare_with_a_model(tmp_path_factory, listings, asked)
+
+
+def compare_with_a_model(
     tmp_path_factory: pytest.TempPathFactory,
     listings: list[tuple[str, bool, list[tuple[str, Waits | None]]]],
     asked: WaitingFilter,
