@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
-from urllib.parse import quote
 
+import uvicorn
 from harness.console_stage import URL, Workers, http_settings, make_sources
 from harness.driving import PARTITION, Driven, Envelopes
 from harness.service_under_test import BEGINNING
@@ -103,12 +107,22 @@ class ApiStage:
         self.units.close()
 
 
+@contextmanager
+def serving(application: Starlette) -> Iterator[str]:
+    """Serve the application on loopback, in a thread; yield its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        server = uvicorn.Server(uvicorn.Config(application, log_config=None, access_log=False, lifespan="off"))
+        thread = Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
 def number_of(number: int) -> str:
     return f"{PARTITION}#{number}"
-
-
-def in_url(number: int) -> str:
-    return quote(number_of(number))
 
 
 def _letter(number: int) -> bytes:
