@@ -45,7 +45,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         )
         feed = to_topic(kafka, topics[0])
     try:
-        made = Stage(Daemon(service), feed, is_on_files=storage == "files", has_view=storage != "none")
+        made = Stage(Daemon(service), feed, has_view=storage != "none")
         made.fill()
         yield made
     finally:

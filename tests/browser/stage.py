@@ -21,17 +21,23 @@ MANY = 3_000
 TERMINAL = "\x1b[31mred\x1b]0;title\x07<b>"
 """A unit with this id cannot be: its envelope becomes a dead letter."""
 
+DEBTOR = "Bäckerei <b>Muster</b>"
+
 _DEAD = 4
+_PAYMENT = {
+    "uniqueId": "payment",
+    "objectType": "PAIN_001",
+    "object": {"GrpHdr": {"MsgId": "M-1", "NbOfTxs": "1", "InitgPty": {"Nm": DEBTOR}}},
+}
 _TITLE = "<script>alert(1)</script>"
 
 
 class Stage:
     """A service that runs; `feed` appends lines of the file format to its input, whatever its transport."""
 
-    def __init__(self, daemon: Daemon, feed: Callable[..., None], *, is_on_files: bool, has_view: bool) -> None:
+    def __init__(self, daemon: Daemon, feed: Callable[..., None], *, has_view: bool) -> None:
         self.daemon = daemon
         self.feed = feed
-        self.is_on_files = is_on_files
         self.has_view = has_view
         daemon.start()
         file = daemon.service.run_directory / "console.json"
@@ -40,7 +46,7 @@ class Stage:
 
     def fill(self) -> None:
         """Let thousands of units wait, one of them longest; let others be handled, and some records be set aside."""
-        self.feed(envelope_line(ASKED, 1), envelope_line(ASKED, 3))
+        self.feed(envelope_line(ASKED, 1, mdsObjects=[_PAYMENT]), envelope_line(ASKED, 3))
         self.daemon.wait_for(lambda report: report.units.waiting == 1, "the first waits")
         self.feed(*(envelope_line(PAID, each) for each in (2, 1, 3)))
         self.feed(envelope_line(HOSTILE, 2), envelope_line(LONGEST, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 import pytest
 from harness.browser import NARROW, WIDE, Visit
@@ -10,13 +11,22 @@ from harness.processes.operated_service import envelope_line
 from harness.waiting import wait_until
 from playwright.sync_api import Browser
 
-from tests.browser.stage import Stage
+from tests.browser.stage import ASKED, DEBTOR, HOSTILE, LONGEST, MANY, PAID, Stage
 
 pytestmark = pytest.mark.slow
 
-PAGES = ("/", "/dead-letters", "/dead-letters/confirm?action=discard&state=new", "/partitions", "/workers")
-LOOKS = [(width, scheme) for width in (NARROW, WIDE) for scheme in ("light", "dark")]
-"""All on files; on Kafka, where the same templates are filled with other things, two of them."""
+PAGES = (
+    "/",
+    "/waiting",
+    "/waiting?id=L",
+    *(f"/unit?{urlencode({'id': each})}" for each in (ASKED, PAID, HOSTILE, LONGEST)),
+    "/dead-letters",
+    "/dead-letters/confirm?action=discard&state=new",
+    "/partitions",
+    "/workers",
+)
+LOOKS = ((NARROW, "dark"), (WIDE, "light"))
+"""Between them both widths and both schemes: what is too wide is so in each scheme, and what lacks contrast at each width."""
 
 
 @pytest.fixture
@@ -27,7 +37,7 @@ def visit(browser: Browser, stage: Stage) -> Iterator[Visit]:
 
 def test_every_page_fits_has_no_barrier_and_complains_of_nothing(browser: Browser, stage: Stage) -> None:
     found = {}
-    for width, scheme in LOOKS if stage.is_on_files else LOOKS[1:3]:
+    for width, scheme in LOOKS:
         with Visit(browser, stage.address, width, scheme) as visit:
             for path in PAGES:
                 visit.open(path)
@@ -90,4 +100,63 @@ def test_what_other_systems_wrote_is_text(visit: Visit) -> None:
         assert visit.page.locator("main img, main script, main b").count() == 0
         assert "\x1b" not in visit.page.content()
     assert dialogs == []
+    assert visit.complaints == []
+
+
+def test_who_has_only_an_id_learns_whether_it_is_here_and_what_it_waits_for(visit: Visit, stage: Stage) -> None:
+    def find(unit: str) -> str:
+        visit.tab_to("searchbox", "Find a unit of work")
+        visit.page.keyboard.type(unit)
+        visit.press("Enter")
+        visit.page.wait_for_url("**/unit**")
+        return visit.main
+
+    visit.open("/")
+    assert "It waits for sequence:2" in find(ASKED)
+    visit.open("/workers")
+    assert "PaymentAccepted" in find(PAID)
+    visit.open("/dead-letters")
+    if stage.has_view:
+        assert "Nothing of it waits" in find(PAID)
+        visit.open("/")
+        assert "The storage has no state of this unit" in find("uow-of-another-bank")
+
+
+def test_payment_data_is_one_step_further_and_is_text(visit: Visit, stage: Stage) -> None:
+    visit.open(f"/unit?id={ASKED}")
+    assert DEBTOR not in visit.main
+    if not stage.has_view:  # What a worker has in memory, the console does not see.
+        return
+    visit.tab_to("link", "Look at the payment data")
+    visit.press("Enter")
+    visit.page.wait_for_url("**/unit/payment-data**")
+    assert DEBTOR in visit.main
+    assert (visit.overflow, visit.barriers, visit.complaints) == (0, [], [])
+
+
+def test_thousands_of_units_are_paged_through_and_found_by_their_beginning(visit: Visit, stage: Stage) -> None:
+    visit.open("/waiting")
+    units = visit.page.locator("tbody th.id")
+    if not stage.has_view:
+        assert units.first.inner_text() == ASKED
+        assert "Only the oldest waits" in visit.main
+        return
+    wait_until(lambda: visit.open("/waiting") and units.count() == 50, "the console has copied them", look_seconds=0.2)
+    assert units.first.inner_text() == ASKED
+    seen = set(units.all_inner_texts())
+    for page in range(2, 5):
+        visit.page.get_by_role("link", name="Next page").click()
+        visit.page.wait_for_url("**after=**")
+        seen |= set(units.all_inner_texts())
+        assert len(seen) == 50 * page
+    visit.page.get_by_label("Id (beginning)").fill("bulk-0299")
+    visit.page.get_by_role("button", name="Show").click()
+    visit.page.wait_for_url("**id=bulk-0299**")
+    assert units.all_inner_texts() == [f"bulk-{each:05}" for each in range(2990, MANY)]
+    visit.page.get_by_label("Id (beginning)").fill(HOSTILE)
+    visit.page.get_by_role("button", name="Show").click()
+    units.first.get_by_role("link").click()
+    visit.page.wait_for_url("**/unit**")
+    assert f"Unit {HOSTILE}" in visit.main
+    assert "It waits for sequence:1" in visit.main
     assert visit.complaints == []
