@@ -1,5 +1,6 @@
 """`resequencer demo`: the main job, start to end, on the embedded default."""
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from itertools import count
@@ -10,7 +11,7 @@ from time import monotonic, sleep
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from daemon.commands.demo_report import show_story, show_table, show_verdict
+from daemon.commands.demo_report import show_console, show_story, show_table, show_verdict
 from daemon.commands.simulate import draw_seed
 from daemon.commands.verify import refuse_foreign_handler, verify_output
 from daemon.configuration.configuration import Configuration, load
@@ -74,7 +75,9 @@ def demo(arguments: Namespace) -> ExitCode:
     console.print(f"{plan.units} payments from {len(plan.pain001)} pain.001 files, seed {seed}; all files in {run_directory}/")
     service = _arguments(arguments.config, overrides)
     run = _Run(configuration, plan, service, console)
-    return run.show() if run.play() else ExitCode.NOT_SO
+    code = run.show() if run.play() else ExitCode.NOT_SO
+    show_console(console, [_program(), "console", *service])
+    return code
 
 
 class _Run:
@@ -176,6 +179,11 @@ def _progress(console: Console) -> Progress:
 
 def _arguments(config: Path, overrides: list[str]) -> list[str]:
     return ["--config", str(config), "--set", *overrides]
+
+
+def _program() -> str:
+    """Return the program as the user started it, which may not be on PATH."""
+    return sys.argv[0] if Path(sys.argv[0]).name == "resequencer" else "resequencer"
 
 
 def _fresh_directory(seed: int) -> Path:

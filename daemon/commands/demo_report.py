@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import join
 from xml.etree.ElementTree import indent, register_namespace, tostring
 
 import msgspec
@@ -54,6 +55,12 @@ def show_story(console: Console, configuration: Configuration, expected: Path) -
         console.print("no unit that arrived out of order has a story short enough to show; try another seed")
         return True
     return _show(console, configuration, unit)
+
+
+def show_console(console: Console, command: Sequence[str]) -> None:
+    """Show the command that opens the console, on one line that can be copied whole."""
+    console.print("\nTo look at it in a browser:")
+    console.print(join(command), markup=False, highlight=False, soft_wrap=True)
 
 
 def _show(console: Console, configuration: Configuration, unit: ExpectedUnit) -> bool:

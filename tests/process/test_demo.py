@@ -1,9 +1,11 @@
 """The demo as a new user runs it, and with pain.001 files of the user's own."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from daemon.command_line import main
@@ -37,6 +39,23 @@ def test_the_demo_puts_payments_in_order_and_shows_it(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
     story = ended.stdout.partition("The story of")[2].partition("Its last pain.002")[0]
     assert "    handled " in story, "something that had been stashed was handled when what it waited for came"
+
+
+def test_the_last_line_of_the_demo_opens_a_console_on_what_it_made(tmp_path: Path) -> None:
+    ended = _demo(tmp_path, "--units", "20", "--seed", "7")
+    program, *arguments = shlex.split(ended.stdout.splitlines()[-1])
+    assert program == "resequencer"
+    command = [sys.executable, "-m", "daemon", *arguments, "payment-status-notification.http.port=0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as console:
+        try:
+            assert console.stdout is not None
+            address = console.stdout.readline().removeprefix("console: ").strip()
+            unit = ended.stdout.partition("The story of ")[2].partition("\n")[0]
+            page = httpx.get(f"{address}/unit", params={"id": unit})
+        finally:
+            console.terminate()
+    assert page.status_code == 200
+    assert "PaymentReceived" in page.text
 
 
 def test_the_same_seed_again_leaves_the_first_run_alone(tmp_path: Path) -> None:
