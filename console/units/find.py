@@ -48,7 +48,7 @@ class _Looked(msgspec.Struct, frozen=True):
 def find_story(sources: Sources, view: StorageView | None, unit: str, search: Search) -> UnitStory:
     """Tell everything that is known of a unit. What cannot be read is one of the story's problems, and never an error.
 
-    Without a `view` (storage `none`) only what left and what became a dead letter is known.
+    Without a `view` (storage `none`) only what left, what became a dead letter, and the oldest waits are known.
     """
     report = sources.find_report()
     looked = _Looked(problems=(NOT_STORED,)) if view is None else _look(sources, view, unit, search, report)
@@ -56,6 +56,7 @@ def find_story(sources: Sources, view: StorageView | None, unit: str, search: Se
     state, problems = (None, ()) if first is None else _read_state(sources.codec, first)
     letters = find_dead_letters(sources.open_dead_letters, unit, search.letters_since, search.most_seconds)
     left = sources.find_left(unit, search.most_seconds)
+    reported = _reported(unit, report) if view is None else None
     return UnitStory(
         unit,
         instant_text(sources.clock.now()),
@@ -68,7 +69,7 @@ def find_story(sources: Sources, view: StorageView | None, unit: str, search: Se
         state,
         tuple(str(each.partition) for each in looked.found[1:]),
         (*looked.problems, *problems),
-        _meaning(looked, letters, left, is_stored=view is not None) if first is None else (),
+        _meaning(looked, letters, left, reported) if first is None else (),
     )
 
 
@@ -130,15 +131,23 @@ def _read_state(codec: UnitCodec, found: _Found) -> tuple[UnitState | None, tupl
         return None, (printable(str(error)),)
 
 
-def _meaning(looked: _Looked, letters: DeadLetters, left: Left, *, is_stored: bool) -> tuple[str, ...]:
+def _reported(unit: str, report: ServiceReport | None) -> str:
+    """Return what can be said of a unit whose state is in the memory of a worker: workers report their oldest waits."""
+    for each in () if report is None else report.whole.oldest_waits:
+        if each.unit == unit:
+            return f"It waits for {printable(each.waits_for)} since {each.since}, until {each.until}, as its worker reports."
+    return "Whether it waits is known to the service alone, which reports its oldest waits only; it is not among them."
+
+
+def _meaning(looked: _Looked, letters: DeadLetters, left: Left, reported: str | None) -> tuple[str, ...]:
+    if reported is not None:
+        return (reported,)
     if left.found:
         return ("Notifications of it left, so it was here. Nothing of it waits now, and its state has expired since.",)
     if letters.found:
         return (
             "It has dead letters, and no state: none of its envelopes was handled or stashed, or its state has expired since.",
         )
-    if not is_stored:
-        return ("Whether it waits is known to the service alone: status names the oldest waits.",)
     meanings = (
         "Nothing of it ever came here: its id is spelt otherwise, it went to another service, or it is not sent yet.",
         "Its state has expired: it was complete, and the retention after its last change is over.",

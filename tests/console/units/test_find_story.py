@@ -27,6 +27,8 @@ from domain.errors import DependencyUnavailable, TransientError
 from domain.record import Partition
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit_codec import UnitCodec
+from status.report import Identity, State, UnitWait, report
+from status.service_report import service_report
 from storage.port import WaitKind, Waits
 
 OTHER = Partition(PARTITION.topic, 1)
@@ -267,6 +269,14 @@ def test_brokers_that_do_not_answer_are_problems_and_no_errors(stage: Stage) -> 
     assert "do not answer" in story.problems[0]
     assert "do not answer" in story.dead_letters.searched
     assert not story.dead_letters.is_complete
+
+
+def test_with_storage_none_one_of_the_oldest_waits_is_told_as_its_worker_reports_it(stage: Stage) -> None:
+    wait = UnitWait("uow-1", str(PARTITION), "sequence:2", "deadline", "2026-03-28T23:33:55.941Z", "2026-03-28T23:34:16.941Z", 1)
+    reported = msgspec.structs.replace(report(Identity(1, "c", 0), State.READY, None, 0), oldest_waits=(wait,))
+    service = service_report([reported], 0, is_running=True)
+    story = find_story(stage.sources._replace(find_report=lambda: service), None, "uow-1", Search())
+    assert "It waits for sequence:2 since 2026-03-28T23:33:55.941Z" in story.meaning[0]
 
 
 def test_with_storage_none_only_what_left_and_dead_letters_are_known(stage: Stage) -> None:
