@@ -1,1 +1,1 @@
-"""Prometheus's own checker of metrics and rules."""
+"""Prometheus, which scrapes metrics and evaluates rules, and its checker of both."""

@@ -1,0 +1,83 @@
+"""The alert rules: each says what happened and where to read on, names metrics that there are, and fires when it should."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from harness.promtool import known_metrics, metrics_in, promtool
+
+from status.report import State
+from status.service_report import NOT_RUNNING, STALE
+
+ALERTS = Path("deploy/alerts.yml")
+TESTS = Path("deploy/alerts-test.yml")
+RUNBOOK = Path("docs/runbook.md")
+GROUPS = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+RULES = [rule for group in GROUPS for rule in group["rules"]]
+NAMES = [rule["alert"] for rule in RULES]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+def test_an_alert_says_what_happened_how_grave_it_is_and_where_to_read_on(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+    assert all(each.strip().endswith(".") for name, each in rule["annotations"].items() if name != "runbook_url")
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    assert (Path(page), anchor) == (RUNBOOK, rule["alert"].lower())
+
+
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+def test_an_alert_names_metrics_that_there_are(rule: dict[str, Any]) -> None:
+    named = metrics_in(rule["expr"])
+    assert named
+    assert named - known_metrics() == set()
+
+
+def test_the_runbook_has_a_heading_and_a_row_for_each_alert_and_no_others() -> None:
+    page = RUNBOOK.read_text(encoding="utf-8")
+    alerts = page.partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^### (.*)$", alerts, re.MULTILINE) == NAMES
+    rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (\w+) \|", alerts, re.MULTILINE)
+    assert rows == [(rule["alert"], rule["alert"].lower(), rule["labels"]["severity"]) for rule in RULES]
+
+
+def test_the_runbook_has_a_heading_for_each_state() -> None:
+    states = RUNBOOK.read_text(encoding="utf-8").partition("\n## States\n")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"^### (.*)$", states, re.MULTILINE)) == sorted(
+        (*(each.value for each in State), STALE, NOT_RUNNING)
+    )
+
+
+def test_each_alert_has_a_case_in_which_it_fires() -> None:
+    assert set(NAMES) == set(re.findall(r'alertname="(\w+)"', TESTS.read_text(encoding="utf-8")))
+
+
+@pytest.mark.slow
+def test_promtool_accepts_the_rules() -> None:
+    done = promtool("check", "rules", ALERTS)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(RULES)} rules found" in done.stdout
+
+
+@pytest.mark.slow
+def test_each_alert_fires_alone_and_only_after_its_time() -> None:
+    done = promtool("test", "rules", TESTS)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rule_that_never_fires_would_be_found(name: str, tmp_path: Path) -> None:
+    groups = [
+        {**group, "rules": [{**rule, "expr": "vector(1) > 2"} if rule["alert"] == name else rule for rule in group["rules"]]}
+        for group in GROUPS
+    ]
+    (tmp_path / ALERTS.name).write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
+    (tmp_path / TESTS.name).write_text(TESTS.read_text(encoding="utf-8"), encoding="utf-8")
+    done = promtool("test", "rules", tmp_path / TESTS.name)
+    assert done.returncode == 1
+    assert name in done.stdout + done.stderr

@@ -1,0 +1,32 @@
+"""Prometheus's checker, and the metrics that rules and dashboards may name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from console.prometheus import METRICS, NEW_DEAD_LETTERS, SERVICE_METRICS
+from servers.prometheus.program import find_promtool
+
+_OF_OTHERS = {"up", "kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"}
+"""Metrics of Prometheus itself and of the kubelet."""
+
+
+def metrics_in(expression: str) -> set[str]:
+    """Return the metrics that a PromQL expression names: all of ours by their prefix, and those of others that are known."""
+    others = "|".join(_OF_OTHERS)
+    return set(re.findall(rf"\b(?:resequencer_[a-z_]+|{others})\b(?!\()", re.sub(r'"[^"]*"', "", expression)))
+
+
+def known_metrics() -> set[str]:
+    """Return the names of the samples that a scrape may have."""
+    histograms = {
+        f"{each.full_name}{part}" for each in METRICS if each.kind == "histogram" for part in ("_bucket", "_sum", "_count")
+    }
+    plain = {each.full_name for each in METRICS if each.kind != "histogram"}
+    return plain | histograms | {f"resequencer_{name}" for name in (*SERVICE_METRICS, NEW_DEAD_LETTERS[0])} | _OF_OTHERS
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([find_promtool(), *arguments], capture_output=True, text=True, timeout=120, check=False)
