@@ -31,9 +31,13 @@ def read_query(request: Request, wanted: type[Taken]) -> Taken:
             raise _bad(f"the parameter {name} is given twice")
         given[name] = value
     try:
-        return msgspec.convert(given, wanted, strict=False)
+        taken = msgspec.convert(given, wanted, strict=False)
     except msgspec.ValidationError as error:
         raise _bad(_problem(error, given)) from error
+    nulls = [name for name in given if getattr(taken, name) is None]
+    if nulls:  # The conversion takes the word `null` for no value.
+        raise _bad(f"{nulls[0]} is {shown(given[nulls[0]])}; leave it out if you do not ask for it")
+    return taken
 
 
 def read_body(request: Request, wanted: type[Taken]) -> Taken:

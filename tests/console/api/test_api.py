@@ -124,6 +124,7 @@ def test_a_login_that_a_browser_adds_changes_nothing_without_a_token(stage: ApiS
         ("/units?colour=red", 400, "the parameter 'colour' is unknown; known are: waits_for, kind, partition,"),
         ("/units?before=yesterday", 400, "before is 'yesterday'; an instant such as"),
         ("/units?after=x", 400, "after is 'x'; "),
+        ("/units?kind=null", 400, "kind is 'null'; leave it out"),
         ("/units?kind=x", 400, "kind is 'x'; invalid enum value 'x'"),
         ("/unit", 400, "object missing required field id"),
         ("/unit?id=a&partition=b", 400, "partition is 'b'; a topic and a number, such as"),
