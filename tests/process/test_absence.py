@@ -4,14 +4,14 @@ from collections.abc import Callable
 from time import monotonic
 
 import pytest
-from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
+from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService, kafka_overrides
 from harness.waiting import wait_until
 
+from servers.kafka.server import KafkaServer
 from status.report import State, StatusReport
 
 pytestmark = pytest.mark.slow
 
-CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
 RETENTION_SECONDS = 3
 RETENTION = (
     f"{RESEQUENCER}.processing-timeout=500ms",
@@ -26,18 +26,10 @@ SOME, MOST = 200, 3_000
 Make = Callable[..., OperatedService]
 
 
-def on_kafka(request: pytest.FixtureRequest, name: str) -> list[str]:
-    kafka = request.getfixturevalue("kafka")
-    source, output, dead = (f"{name}-{each}" for each in ("in", "out", "dead"))
-    kafka.create_topics(source, output, dead, partitions=2)
-    return [
-        f"{INGRESS}.transport=kafka",
-        f"{NOTIFICATION}.transport=kafka",
-        f"{INGRESS}.kafka.consumer.topic={source}",
-        f"{NOTIFICATION}.kafka.producer.topic={output}",
-        f"{NOTIFICATION}.dead-letters.topic={dead}",
-        f'{CLIENTS} {{ bootstrap.servers = "{kafka.bootstrap}", group.id = {name} }}',
-    ]
+def on_kafka(kafka: KafkaServer, name: str) -> tuple[str, ...]:
+    topics = [f"{name}-{each}" for each in ("in", "out", "dead")]
+    kafka.create_topics(*topics, partitions=2)
+    return kafka_overrides(kafka.bootstrap, *topics, group=name)
 
 
 def kept_in(request: pytest.FixtureRequest, storage: str, name: str) -> list[str]:
@@ -56,7 +48,7 @@ def kept_in(request: pytest.FixtureRequest, storage: str, name: str) -> list[str
 def service(request: pytest.FixtureRequest, new_service: Make, fresh_name: Callable[[str], str]) -> OperatedService:
     storage, _, transport = request.param.split()
     name = fresh_name("absence")
-    transports = on_kafka(request, name) if transport == "kafka" else []
+    transports = on_kafka(request.getfixturevalue("kafka"), name) if transport == "kafka" else ()
     return new_service(
         f"{RESEQUENCER}.storage-type={storage}",
         f"{INGRESS}.batch-size={AT_ONCE}",

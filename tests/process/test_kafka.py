@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from harness.processes.operated_daemon import Daemon
+from harness.processes.operated_service import KAFKA_CLIENTS, NOTIFICATION, kafka_overrides
 from kafka import KafkaProducer
 
 from servers.kafka.server import KafkaServer
@@ -19,27 +20,18 @@ from tests.connectors.kafka.raw_batches import batch, record, segment, send_batc
 
 pytestmark = pytest.mark.slow
 
-INGRESS, NOTIFICATION = "ipf.processing-data.ingress", "payment-status-notification"
-CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
 Naming = Callable[[str], str]
 
 
 @pytest.fixture
-def on_kafka(kafka: KafkaServer, fresh_name: Naming) -> list[str]:
+def on_kafka(kafka: KafkaServer, fresh_name: Naming) -> tuple[str, ...]:
     """Overrides for topics and a group of the test's own."""
-    source, output, dead = fresh_name("in"), fresh_name("out"), fresh_name("dead")
-    kafka.create_topics(source, output, dead, partitions=4)
-    return [
-        f"{INGRESS}.transport=kafka",
-        f"{NOTIFICATION}.transport=kafka",
-        f"{INGRESS}.kafka.consumer.topic={source}",
-        f"{NOTIFICATION}.kafka.producer.topic={output}",
-        f"{NOTIFICATION}.dead-letters.topic={dead}",
-        f'{CLIENTS} {{ bootstrap.servers = "{kafka.bootstrap}", group.id = {fresh_name("group")} }}',
-    ]
+    topics = [fresh_name(each) for each in ("in", "out", "dead")]
+    kafka.create_topics(*topics, partitions=4)
+    return kafka_overrides(kafka.bootstrap, *topics, fresh_name("group"))
 
 
-def test_every_promise_holds_though_the_worker_is_killed(new_daemon: Callable[..., Daemon], on_kafka: list[str]) -> None:
+def test_every_promise_holds_though_the_worker_is_killed(new_daemon: Callable[..., Daemon], on_kafka: tuple[str, ...]) -> None:
     daemon = new_daemon(*on_kafka)
     verb = daemon.service.verb
     assert verb("check", "--connect").returncode == 0
@@ -72,7 +64,7 @@ def target(produced):
 
 
 def test_what_was_set_aside_on_a_topic_is_requeued_or_edited_once_when_its_cause_is_gone(
-    new_daemon: Callable[..., Daemon], on_kafka: list[str], tmp_path: Path
+    new_daemon: Callable[..., Daemon], on_kafka: tuple[str, ...], tmp_path: Path
 ) -> None:
     ours = ('target-type = "sheets:target"', "resequencer.storage-type = embedded", "resequencer.strategy = SEQUENCE")
     (tmp_path / "own.conf").write_text("\n".join([*on_kafka, *(f"{NOTIFICATION}.{each}" for each in ours)]), encoding="utf-8")
@@ -117,20 +109,22 @@ def _listed(daemon: Daemon) -> list[dict[str, str]]:
 
 
 def test_check_connect_tells_of_a_topic_that_is_missing_and_of_brokers_that_are_away(
-    new_daemon: Callable[..., Daemon], on_kafka: list[str]
+    new_daemon: Callable[..., Daemon], on_kafka: tuple[str, ...]
 ) -> None:
     mistyped = new_daemon(*on_kafka, f"{NOTIFICATION}.kafka.producer.topic=mistyped").service.verb("check", "--connect")
     assert mistyped.returncode == 4
     assert mistyped.stderr.startswith("resequencer: topic mistyped: this output topic does not exist, or the user may not")
     assert mistyped.stderr.count("\n") == 1
-    away = new_daemon(*on_kafka, f'{CLIENTS}.bootstrap.servers="127.0.0.1:1"', f"{CLIENTS}.default.api.timeout.ms=1000")
+    away = new_daemon(
+        *on_kafka, f'{KAFKA_CLIENTS}.bootstrap.servers="127.0.0.1:1"', f"{KAFKA_CLIENTS}.default.api.timeout.ms=1000"
+    )
     checked = away.service.verb("check", "--connect")
     assert checked.returncode == 4
     assert checked.stderr.startswith("resequencer: the brokers: KafkaConnectionError")
 
 
 def test_a_partition_that_a_dead_producer_holds_up_is_named_with_what_to_do(
-    new_daemon: Callable[..., Daemon], on_kafka: list[str], kafka: KafkaServer, fresh_name: Naming
+    new_daemon: Callable[..., Daemon], on_kafka: tuple[str, ...], kafka: KafkaServer, fresh_name: Naming
 ) -> None:
     source = next(each for each in on_kafka if "kafka.consumer.topic" in each).split("=")[1]
     daemon = new_daemon(*on_kafka)
@@ -154,7 +148,7 @@ def test_a_partition_that_a_dead_producer_holds_up_is_named_with_what_to_do(
 
 
 def test_records_that_cannot_be_read_cost_themselves_and_a_spoiled_batch_its_partition(
-    new_daemon: Callable[..., Daemon], on_kafka: list[str], kafka: KafkaServer
+    new_daemon: Callable[..., Daemon], on_kafka: tuple[str, ...], kafka: KafkaServer
 ) -> None:
     source = next(each for each in on_kafka if "kafka.consumer.topic" in each).split("=")[1]
     odd = [record(0, b"{}", (b"Gr\xfc\xdfe", b"")), record(0, b"{}"), record(2, b"{}", attributes=0x81)]

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 from harness.processes.operated_daemon import Daemon
-from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER
+from harness.processes.operated_service import KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER, kafka_overrides
 from harness.waiting import wait_until
 
 from servers.kafka.server import KafkaServer
@@ -16,21 +16,9 @@ from status.report import State
 
 pytestmark = pytest.mark.slow
 
-CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
 REDIS = f"{NOTIFICATION}.storage.redis"
 NewDaemon = Callable[..., Daemon]
 Naming = Callable[[str], str]
-
-
-def on_kafka(bootstrap: str, source: str, output: str, dead: str, group: str) -> list[str]:
-    return [
-        f"{INGRESS}.transport=kafka",
-        f"{NOTIFICATION}.transport=kafka",
-        f"{INGRESS}.kafka.consumer.topic={source}",
-        f"{NOTIFICATION}.kafka.producer.topic={output}",
-        f"{NOTIFICATION}.dead-letters.topic={dead}",
-        f'{CLIENTS} {{ bootstrap.servers = "{bootstrap}", group.id = {group}, metadata.max.age.ms = 1000 }}',
-    ]
 
 
 def test_all_that_is_missing_is_told_at_once_and_nothing_is_started(
@@ -38,7 +26,7 @@ def test_all_that_is_missing_is_told_at_once_and_nothing_is_started(
 ) -> None:
     topics = [fresh_name(each) for each in ("in", "out", "dead")]
     wrong = (f"{RESEQUENCER}.storage-type=redis", f'{REDIS} {{ url = "{redis_server.url}", password = wrong }}')
-    service = new_daemon(*on_kafka(kafka.bootstrap, *topics, fresh_name("group")), *wrong).service
+    service = new_daemon(*kafka_overrides(kafka.bootstrap, *topics, fresh_name("group")), *wrong).service
     started = service.verb("start", seconds=30)
     assert started.returncode == 1
     for topic in topics:
@@ -82,7 +70,8 @@ def test_a_topic_that_is_deleted_while_the_service_runs_is_waited_for(
 ) -> None:
     source, output, dead = (fresh_name(each) for each in ("in", "out", "dead"))
     kafka.create_topics(source, output, dead, partitions=2)
-    daemon = new_daemon(*on_kafka(kafka.bootstrap, source, output, dead, fresh_name("group")))
+    overrides = kafka_overrides(kafka.bootstrap, source, output, dead, fresh_name("group"))
+    daemon = new_daemon(*overrides, f"{KAFKA_CLIENTS}.metadata.max.age.ms=1000")
     daemon.start()
     worker = daemon.worker
     with kafka.admin() as admin:

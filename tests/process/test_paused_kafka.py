@@ -8,14 +8,13 @@ from time import sleep
 
 import pytest
 from harness.processes.operated_daemon import Daemon
-from harness.processes.operated_service import INGRESS, NOTIFICATION
+from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION
 from harness.waiting import wait_until
 
 from servers.kafka.server import KafkaServer
 
 pytestmark = pytest.mark.slow
 
-CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
 TOPICS = ("IPF_PROCESSING_DATA", "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS")
 PAUSE_SECONDS = 15
 
@@ -26,7 +25,9 @@ def test_simulate_and_verify_wait_for_kafka_and_say_so(
     broker = own_server(KafkaServer).start()
     broker.create_topics(*TOPICS, partitions=2)
     daemon = new_daemon(
-        f"{INGRESS}.transport=kafka", f"{NOTIFICATION}.transport=kafka", f'{CLIENTS}.bootstrap.servers = "{broker.bootstrap}"'
+        f"{INGRESS}.transport=kafka",
+        f"{NOTIFICATION}.transport=kafka",
+        f'{KAFKA_CLIENTS}.bootstrap.servers = "{broker.bootstrap}"',
     )
     daemon.start()
     service = daemon.service

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 from harness.processes.operated_daemon import Daemon
-from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
+from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER, OperatedService
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
@@ -25,7 +25,6 @@ USER = "resequencer"
 SECRETS = {"KAFKA_PASSWORD": "correct horse", "REDIS_PASSWORD": "battery", "INFINISPAN_PASSWORD": "staple"}
 TOPICS = ("IPF_PROCESSING_DATA", "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS")
 GROUP = "ipf-notification-service-ingress-consumer-group"
-CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 Given = Mapping[str, str]
 
@@ -114,7 +113,7 @@ def test_it_comes_in_by_every_door_and_no_secret_is_told(secured: Callable[..., 
         f"{INGRESS}.kafka.consumer.topic={source}",
         f"{NOTIFICATION}.kafka.producer.topic={output}",
         f"{NOTIFICATION}.dead-letters.topic={dead}",
-        f"{CLIENTS}.group.id={GROUP}-{storage}",
+        f"{KAFKA_CLIENTS}.group.id={GROUP}-{storage}",
     )
     verb = daemon.service.verb
     checked = verb("check", "--connect", seconds=120)
@@ -133,7 +132,7 @@ def test_it_comes_in_by_every_door_and_no_secret_is_told(secured: Callable[..., 
     ("overrides", "secrets", "told"),
     [
         (
-            [f"{CLIENTS}.sasl.username=stranger"],
+            [f"{KAFKA_CLIENTS}.sasl.username=stranger"],
             {"KAFKA_PASSWORD": "nothing"},
             "Give the user Read and Describe on the input topic",
         ),
@@ -170,7 +169,7 @@ def test_a_wrong_password_of_kafka_is_waited_for_by_who_runs_and_said_in_the_sta
 
 
 def test_every_right_that_is_missing_is_named_before_anything_starts(secured: Callable[..., Daemon]) -> None:
-    daemon = secured(f"{CLIENTS}.sasl.username=stranger", KAFKA_PASSWORD="nothing", REDIS_PASSWORD="wrong")
+    daemon = secured(f"{KAFKA_CLIENTS}.sasl.username=stranger", KAFKA_PASSWORD="nothing", REDIS_PASSWORD="wrong")
     started = daemon.service.verb("start", seconds=120)
     assert started.returncode == 1
     told = [*(f"topic {topic}: " for topic in TOPICS), "Give the user Read on the group", "transactional id ", "storage.redis."]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from harness.processes.operated_daemon import Daemon, has_ended
-from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
+from harness.processes.operated_service import KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER, OperatedService, kafka_overrides
 from harness.waiting import wait_until
 
 from daemon.system_clock import SystemClock
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from servers.redis.server import RedisServer
 
 pytestmark = pytest.mark.slow
-
-CONSUMER = f"{INGRESS}.kafka.consumer"
 
 
 @pytest.fixture
@@ -41,14 +39,8 @@ def workers_on(
         kafka.create_topics(*topics, partitions=partitions)
         service = OperatedService(
             tmp_path,
-            f"{INGRESS}.transport=kafka",
-            f"{NOTIFICATION}.transport=kafka",
-            f'{CONSUMER}.kafka-clients.bootstrap.servers="{kafka.bootstrap}"',
-            f"{CONSUMER}.kafka-clients.group.id={name}",
-            f"{CONSUMER}.kafka-clients.group.instance.id={name}",
-            f"{CONSUMER}.topic={topics[0]}",
-            f"{NOTIFICATION}.kafka.producer.topic={topics[1]}",
-            f"{NOTIFICATION}.dead-letters.topic={topics[2]}",
+            *kafka_overrides(kafka.bootstrap, *topics, group=name),
+            f"{KAFKA_CLIENTS}.group.instance.id={name}",
             f"{NOTIFICATION}.worker.count={count}",
             f"{NOTIFICATION}.storage.namespace={name}",
             f'{NOTIFICATION}.storage.redis.url="{redis_server.url}"',
@@ -91,7 +83,7 @@ def test_two_workers_share_the_partitions_and_whichever_is_killed_nothing_is_los
 def test_a_worker_for_which_no_partition_is_left_stands_by_and_takes_over_when_another_one_hangs(
     workers_on: Callable[..., Daemon],
 ) -> None:
-    daemon = workers_on(f"{CONSUMER}.kafka-clients.session.timeout.ms=6000", count=2, partitions=1)
+    daemon = workers_on(f"{KAFKA_CLIENTS}.session.timeout.ms=6000", count=2, partitions=1)
     daemon.start()
     wait_until(lambda: len(_holders(daemon)) == 1, "one holds it")
     (holder,) = _holders(daemon)

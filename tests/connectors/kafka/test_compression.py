@@ -1,10 +1,7 @@
 """Each compression of Kafka is read and written, also in batches that are larger than a client's buffers."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import KafkaStage, notification, values_of
 
 pytestmark = pytest.mark.slow
@@ -12,13 +9,6 @@ pytestmark = pytest.mark.slow
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
 VALUES = [b"%d " % number * 500 for number in range(1_000)]
 """About 2 MB: more than a decoder returns at once."""
-
-
-@pytest.fixture
-def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
-    stage = KafkaStage(kafka)
-    yield stage
-    stage.close()
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -1,7 +1,7 @@
 """Dead letters of a topic: read, requeued exactly once, discarded; on a real broker."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from hashlib import sha256
 from itertools import count
@@ -19,7 +19,6 @@ from connectors.kafka.dead_letters import KafkaDeadLetterStore
 from connectors.kafka.topic_export import TopicExport
 from connectors.port import Channel, TransportUnavailable
 from domain.record import Headers
-from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import KafkaStage, read_to_end
 
 pytestmark = pytest.mark.slow
@@ -76,13 +75,6 @@ class PausedPartitions:
         with closing(self.stage.reader()) as reader:
             found = read_to_end(reader, self.stage.topics.input)
         return [(each.partition, each.key, each.value, dict(each.headers)) for each in found]
-
-
-@pytest.fixture
-def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
-    stage = KafkaStage(kafka)
-    yield stage
-    stage.close()
 
 
 @pytest.fixture

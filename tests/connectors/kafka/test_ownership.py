@@ -1,6 +1,5 @@
 """Ownership of a partition on Kafka: what a worker must notice, must stop, and may continue."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from time import monotonic
 
@@ -17,11 +16,13 @@ STALLED = {"max.poll.interval.ms": 1_000, "session.timeout.ms": 6_000}
 """A worker that does not poll for a second leaves its group, as a paused worker is removed."""
 
 
-@pytest.fixture
-def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
-    stage = KafkaStage(kafka)
-    yield stage
-    stage.close()
+def thrown_out(stage: KafkaStage) -> tuple[KafkaWorker, KafkaWorker]:
+    """Return a worker that was thrown out of the group and does not know it yet, and the one that has its partitions now."""
+    stalled = stage.worker(consumer=STALLED)
+    stage.settle(stalled)
+    other = stage.worker()
+    stage.poll_until(lambda: other.holds(*stage.partitions), "the other has it all", other)
+    return stalled, other
 
 
 def test_workers_share_the_partitions_and_take_over_from_one_that_leaves(stage: KafkaStage) -> None:
@@ -109,11 +110,8 @@ def test_a_position_that_another_worker_moved_is_noticed_with_the_next_generatio
 
 
 def test_a_worker_that_was_thrown_out_publishes_nothing(stage: KafkaStage) -> None:
-    first, second = stage.partitions
-    stalled = stage.worker(consumer=STALLED)
-    stage.settle(stalled)
-    other = stage.worker()
-    stage.poll_until(lambda: other.holds(first, second), "the other has it all", other)
+    first, _ = stage.partitions
+    stalled, other = thrown_out(stage)
     other.publish(first, metadata="other's", offset=0)
     with pytest.raises(PublishRefused):
         stalled.publish(first, notification(1, b"late"), offset=9)
@@ -123,13 +121,9 @@ def test_a_worker_that_was_thrown_out_publishes_nothing(stage: KafkaStage) -> No
 
 def test_what_the_group_refused_does_not_leave_with_the_next_publication(stage: KafkaStage) -> None:
     """kafka-python 3.0.12 keeps the offsets of a refused transaction and sends them with the next one."""
-    first, second = stage.partitions
-    stalled = stage.worker(consumer=STALLED)
-    stage.settle(stalled)
-    other = stage.worker()
-    stage.poll_until(lambda: other.holds(first, second), "the other has it all", other)
+    stalled, other = thrown_out(stage)
     with pytest.raises(PublishRefused):
-        stalled.transport.publish([PartitionOutput(each, (), Position(99, "refused")) for each in (first, second)])
+        stalled.transport.publish([PartitionOutput(each, (), Position(99, "refused")) for each in stage.partitions])
     stage.poll_until(lambda: stalled.read_to and len(other.read_to) == 1, "one each", stalled, other)
     (ours,), (theirs,) = stalled.read_to, other.read_to
     other.publish(theirs, metadata="other's", offset=0)
@@ -264,11 +258,8 @@ def test_members_of_a_static_group_come_back_to_their_partitions(stage: KafkaSta
 
 def test_a_publication_of_nothing_but_the_same_position_is_checked_all_the_same(stage: KafkaStage) -> None:
     """A zombie must not heal, and healing begins with this publication."""
-    first, second = stage.partitions
-    stalled = stage.worker(consumer=STALLED)
-    stage.settle(stalled)
-    other = stage.worker()
-    stage.poll_until(lambda: other.holds(first, second), "the other has it all", other)
+    first, _ = stage.partitions
+    stalled, _ = thrown_out(stage)
     with pytest.raises(PublishRefused):
         stalled.publish(first, metadata=START, offset=0)
 

@@ -1,6 +1,6 @@
 """The output on Kafka during failures: it leaves once as a whole, or not at all."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -14,13 +14,6 @@ from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import START, KafkaStage, KafkaWorker, notification, values_of
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
-    stage = KafkaStage(kafka)
-    yield stage
-    stage.close()
 
 
 def plant(worker: KafkaWorker, fault: Callable[[Callable[[], None]], None]) -> None:

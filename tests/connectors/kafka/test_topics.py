@@ -1,6 +1,5 @@
 """Topics with problems: what is refused, what is logged, and that no record is skipped silently."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from uuid import UUID
 
@@ -18,13 +17,6 @@ from servers.kafka.server import KafkaServer, KafkaSettings
 from tests.connectors.kafka.stage import FixedClock, KafkaStage, KafkaWorker
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
-    stage = KafkaStage(kafka)
-    yield stage
-    stage.close()
 
 
 def make_anew(stage: KafkaStage) -> None:

@@ -9,17 +9,9 @@ from kafka import KafkaConsumer, TopicPartition
 
 from connectors.port import Channel, OutputRecord, PartitionOutput, Position
 from domain.record import Cut
-from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import MOST_BYTES, START, KafkaStage, notification, values_of
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
-    stage = KafkaStage(kafka)
-    yield stage
-    stage.close()
 
 
 def test_records_come_as_they_were_sent_and_in_order(stage: KafkaStage) -> None:

@@ -1,6 +1,5 @@
 """A record that cannot be read stops neither its partition nor its neighbours, on a real broker."""
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -10,18 +9,10 @@ from connectors.kafka.dead_letters import KafkaDeadLetterStore
 from connectors.port import Channel, OutputRecord
 from domain.dead_letter import DeadLetterReason
 from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
-from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.raw_batches import GZIP, batch, record, segment, send_batch, spoil
 from tests.connectors.kafka.stage import KafkaStage, KafkaWorker
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
-    stage = KafkaStage(kafka)
-    yield stage
-    stage.close()
 
 
 def unread(worker: KafkaWorker) -> list[str]:

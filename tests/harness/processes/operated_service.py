@@ -28,6 +28,19 @@ _WITHOUT_CONSOLE = f"{NOTIFICATION}.http.enabled=false"
 """A process less for each service; tests of the console set a key of `http`."""
 
 INGRESS = "ipf.processing-data.ingress"
+KAFKA_CLIENTS = f"{INGRESS}.kafka.consumer.kafka-clients"
+
+
+def kafka_overrides(bootstrap: str, source: str, output: str, dead: str, group: str) -> tuple[str, ...]:
+    """Return the overrides for a service on Kafka: three topics and its group."""
+    return (
+        f"{INGRESS}.transport=kafka",
+        f"{NOTIFICATION}.transport=kafka",
+        f'{KAFKA_CLIENTS} {{ bootstrap.servers = "{bootstrap}", group.id = {group} }}',
+        f"{INGRESS}.kafka.consumer.topic={source}",
+        f"{NOTIFICATION}.kafka.producer.topic={output}",
+        f"{NOTIFICATION}.dead-letters.topic={dead}",
+    )
 
 
 def envelope_line(unit: str, sequence: int, **objects: Any) -> bytes:

@@ -20,6 +20,10 @@ from storage.redis.view import RedisStorageView
 from tests.storage.contract import PARTITION
 
 
+def unit_key(keys: RedisKeys, unit: str) -> bytes:
+    return keys.units([unit])[0]
+
+
 def is_answered(act: Callable[[], object]) -> bool:
     try:
         act()

@@ -11,33 +11,15 @@ from storage.redis import partition
 from storage.redis.keys import RedisKeys
 from tests.storage.contract import OTHER, PARTITION, WAITS, expire_all, idle, put, waiting
 from tests.storage.redis.format_1 import leave_as_format_1
+from tests.storage.redis.storages import unit_key
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def client(redis):
-    return redis.clients[0]
-
-
-@pytest.fixture
-def keys(redis):
-    return RedisKeys(redis.namespace, PARTITION)
-
-
-@pytest.fixture
-def store(redis):
-    return redis.make().open(PARTITION)
 
 
 @pytest.fixture
 def said(caplog):
     caplog.set_level(logging.WARNING, "resequencer.storage")
     return lambda: [each.getMessage() for each in caplog.records if "append" not in each.getMessage()]
-
-
-def unit_key(keys, unit: str) -> bytes:
-    return keys.units([unit])[0]
 
 
 def indexed(client, keys) -> dict[bytes, float]:

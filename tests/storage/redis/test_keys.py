@@ -5,35 +5,16 @@ import pytest
 from domain.errors import OwnershipLost
 from storage.port import Pending, StashEntry, StorageRefused, StorageUnavailable, UnitChange
 from storage.redis import partition as redis_partition
-from storage.redis.keys import RedisKeys
 from tests.storage.contract import PARTITION, WAITS, following, idle, put, waiting
+from tests.storage.redis.storages import unit_key
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def client(redis):
-    return redis.clients[0]
-
-
-@pytest.fixture
-def keys(redis):
-    return RedisKeys(redis.namespace, PARTITION)
-
-
-@pytest.fixture
-def store(redis):
-    return redis.make().open(PARTITION)
 
 
 @pytest.fixture
 def filled(store):
     put(store, waiting("a"), idle("b"), added=(Pending(1, b"one"),), highest_number=1)
     return store
-
-
-def unit_key(keys, unit: str) -> bytes:
-    return keys.units([unit])[0]
 
 
 # Takeovers.
