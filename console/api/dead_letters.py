@@ -84,19 +84,12 @@ class Done(msgspec.Struct, frozen=True):
     position: str | None
 
 
-class DeadLetterAnswer(msgspec.Struct, frozen=True):
+class DeadLetterAnswer(ListedDeadLetter, frozen=True):
     """A dead letter without its value, which is payment data. `history` has the oldest action first.
 
     `value_bytes` is the length of the value that is stored, `original_bytes` that of the whole one; they differ if it was cut.
     """
 
-    number: str
-    state: str
-    reason: str
-    unit: str | None
-    position: str
-    at: str
-    error: str
     value_bytes: int
     original_bytes: int
     sha256: str

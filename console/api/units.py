@@ -13,7 +13,7 @@ from console.api.requests import read_instant
 from console.context import Console
 from console.pages.unit import LONGEST_ID, story_for
 from console.units.find import NOT_STORED
-from console.units.story import UnitStory
+from console.units.story import UnitStory, Wait
 from console.waiting.query import BadPlace, Totals, WaitingClass, WaitingFilter, WaitingUnit
 from console.waiting.refresher import Freshness, WaitingAnswer
 from domain.clock import Instant, instant_text
@@ -38,17 +38,11 @@ class UnitsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=500)] = 50
 
 
-class ListedUnit(msgspec.Struct, frozen=True):
+class ListedUnit(Wait, frozen=True, kw_only=True):
     """A waiting unit. At `until` it is woken; `kind` says why. Instants are ISO 8601 texts in UTC."""
 
     unit: str
     partition: str
-    waits_for: str
-    kind: str
-    since: str
-    until: str
-    stashed: int
-    stashed_bytes: int
 
 
 class AsOf(msgspec.Struct, frozen=True):
@@ -132,7 +126,8 @@ def _told(found: WaitingAnswer, problem: str | None) -> UnitsAnswer:
 
 def _listed(unit: WaitingUnit) -> ListedUnit:
     since, until = instant_text(unit.since), instant_text(unit.until)
-    return ListedUnit(unit.unit, unit.partition, unit.waits_for, unit.kind, since, until, unit.envelopes, unit.bytes)
+    wait = (unit.waits_for, unit.kind, since, until, unit.envelopes, unit.bytes)
+    return ListedUnit(*wait, unit=unit.unit, partition=unit.partition)
 
 
 def _as_of(each: Freshness) -> AsOf:
