@@ -9,6 +9,8 @@ from servers.errors import JarsMissing, ProgramMissing
 from servers.java import jars
 from servers.java.jars import get_jars
 from servers.java.program import find_java
+from servers.prometheus import program
+from servers.prometheus.program import find_prometheus, find_promtool
 from servers.redis.program import find_redis
 
 
@@ -98,3 +100,15 @@ def test_an_installation_that_fails_says_why(programs: Path, monkeypatch: pytest
     put(programs, "apt-get", "echo 'E: no network' >&2; exit 100")
     with pytest.raises(ProgramMissing, match=r"'apt-get update -qq' failed: E: no network"):
         find_redis()
+
+
+def test_prometheus_on_path_is_taken(programs: Path) -> None:
+    found = put(programs, "prometheus", ""), put(programs, "promtool", "")
+    assert (find_prometheus(), find_promtool()) == found
+
+
+def test_without_prometheus_and_apt_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setattr(program, "CACHE", tmp_path / "cache")
+    with pytest.raises(ProgramMissing, match=r"There is no Prometheus on PATH\. Install Prometheus.*--no-install-recommends"):
+        find_prometheus()
