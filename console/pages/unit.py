@@ -61,8 +61,7 @@ def story_for(console: Console, unit: str, partition: Partition | None, *, is_al
         tuple(console.waiting.find_partitions(unit)),
         partition,
     )
-    with console.viewing() as view:
-        return find_story(console.sources, view, unit, search)
+    return find_story(console.sources, console.viewing(), unit, search)
 
 
 def _named(unit: str) -> str:

@@ -1,6 +1,7 @@
 """Finds a unit of work, in whatever partition it is, and tells its story."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 
 import msgspec
 
@@ -13,6 +14,7 @@ from domain.errors import ConfigurationError, ResequencerError
 from domain.printable import printable
 from domain.record import Partition
 from resequencer.unit_codec import UnitCodec
+from status.report import State
 from status.service_report import NOT_RUNNING, ServiceReport
 from storage.view_port import StorageView, UnitView
 
@@ -45,18 +47,25 @@ class _Looked(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def find_story(sources: Sources, view: StorageView | None, unit: str, search: Search) -> UnitStory:
+Viewing = AbstractContextManager[StorageView | None]
+
+
+def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) -> UnitStory:
     """Tell everything that is known of a unit. What cannot be read is one of the story's problems, and never an error.
 
-    Without a `view` (storage `none`) only what left, what became a dead letter, and the oldest waits are known.
+    `viewing` gives the storage's view, and is held while the storage is read, and no longer. It gives None with storage `none`:
+    then only what left, what became a dead letter, and the oldest waits are known.
     """
     report = sources.find_report()
-    looked = _Looked(problems=(NOT_STORED,)) if view is None else _look(sources, view, unit, search, report)
+    partitions, unknown = _partitions(sources, search, report)
+    with viewing as view:
+        is_stored = view is not None
+        looked = _Looked(problems=(NOT_STORED,)) if view is None else _look_in(view, unit, partitions, unknown)
     first = looked.found[0] if looked.found else None
     state, problems = (None, ()) if first is None else _read_state(sources.codec, first)
-    letters = find_dead_letters(sources.open_dead_letters, unit, search.letters_since, search.most_seconds)
+    letters = _find_letters(sources, unit, search, report)
     left = sources.find_left(unit, search.most_seconds)
-    reported = _reported(unit, report) if view is None else None
+    reported = None if is_stored else _reported(unit, report)
     return UnitStory(
         unit,
         instant_text(sources.clock.now()),
@@ -96,11 +105,18 @@ def find_holder(report: ServiceReport | None, partition: str) -> Holder | None:
     return Holder(slot, next((each.worker_process_id for _, each in report.workers if each.slot == slot), None))
 
 
-def _look(sources: Sources, view: StorageView, unit: str, search: Search, report: ServiceReport | None) -> _Looked:
+def _find_letters(sources: Sources, unit: str, search: Search, report: ServiceReport | None) -> DeadLetters:
+    """Find the dead letters, without waiting for brokers of which the service knows that they do not answer."""
+    if report is not None and report.state in (State.SOURCE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE):
+        return DeadLetters((), is_complete=False, searched=f"nothing, because the service says: {report.state}")
+    return find_dead_letters(sources.open_dead_letters, unit, search.letters_since, search.most_seconds)
+
+
+def _partitions(sources: Sources, search: Search, report: ServiceReport | None) -> tuple[Iterable[Partition], tuple[str, ...]]:
     if search.partition is not None:
-        return _look_in(view, unit, (search.partition,), ())
+        return (search.partition,), ()
     known, problems = known_partitions(sources, report)
-    return _look_in(view, unit, dict.fromkeys((*search.first_in, *known)), problems)
+    return dict.fromkeys((*search.first_in, *known)), problems
 
 
 def _look_in(view: StorageView, unit: str, partitions: Iterable[Partition], problems: tuple[str, ...]) -> _Looked:

@@ -3,7 +3,7 @@
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from heapq import nsmallest
 
 import msgspec
@@ -147,7 +147,7 @@ def _show(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
     """Print the story. Exit code 0 only if something of the unit is known; 4 if a problem may have hidden it."""
     since = None if arguments.all else sources.clock.now() - DAY_MS
     search = Search(since, _ALL_SECONDS if arguments.all else _SECONDS, (), arguments.partition)
-    story = find_story(sources, view, arguments.unit, search)
+    story = find_story(sources, nullcontext(view), arguments.unit, search)
     if arguments.json:
         sys.stdout.write(msgspec.json.encode(story).decode() + "\n")
     else:

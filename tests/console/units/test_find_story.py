@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -58,7 +59,7 @@ class Stage:
         return Driven(self.strategy)
 
     def tell(self, unit: str = "uow-1", search: Search | None = None) -> UnitStory:
-        return find_story(self.sources, self.units.open_view(), unit, search or Search())
+        return find_story(self.sources, nullcontext(self.units.open_view()), unit, search or Search())
 
     def notify(self, unit: str, number: int, file: str = "notifications.jsonl", **headers: str) -> None:
         texts = {"notification-id": f"n{number}", "event-name": "E", "process-flow-name": "A", **headers}
@@ -264,7 +265,7 @@ def test_brokers_that_do_not_answer_are_problems_and_no_errors(stage: Stage) -> 
         raise TransportUnavailable("brokers", "they do not answer")
 
     sources = stage.sources._replace(find_partitions=unavailable, open_dead_letters=unavailable)
-    story = find_story(sources, stage.units.open_view(), "uow-1", Search(first_in=(PARTITION,)))
+    story = find_story(sources, nullcontext(stage.units.open_view()), "uow-1", Search(first_in=(PARTITION,)))
     assert story.looked_in == (str(PARTITION),)
     assert "do not answer" in story.problems[0]
     assert "do not answer" in story.dead_letters.searched
@@ -275,13 +276,24 @@ def test_with_storage_none_one_of_the_oldest_waits_is_told_as_its_worker_reports
     wait = UnitWait("uow-1", str(PARTITION), "sequence:2", "deadline", "2026-03-28T23:33:55.941Z", "2026-03-28T23:34:16.941Z", 1)
     reported = msgspec.structs.replace(report(Identity(1, "c", 0), State.READY, None, 0), oldest_waits=(wait,))
     service = service_report([reported], 0, is_running=True)
-    story = find_story(stage.sources._replace(find_report=lambda: service), None, "uow-1", Search())
+    story = find_story(stage.sources._replace(find_report=lambda: service), nullcontext(None), "uow-1", Search())
     assert "It waits for sequence:2 since 2026-03-28T23:33:55.941Z" in story.meaning[0]
 
 
 def test_with_storage_none_only_what_left_and_dead_letters_are_known(stage: Stage) -> None:
     stage.notify("uow-1", 1)
-    story = find_story(stage.sources, None, "uow-1", Search())
+    story = find_story(stage.sources, nullcontext(None), "uow-1", Search())
     assert story.problems == (NOT_STORED,)
     assert story.is_known
-    assert find_story(stage.sources, None, "uow-2", Search()).meaning != ()
+    assert find_story(stage.sources, nullcontext(None), "uow-2", Search()).meaning != ()
+
+
+def test_brokers_that_the_service_finds_unavailable_are_not_waited_for(stage: Stage) -> None:
+    now = stage.sources.clock.now()
+    away = report(Identity(1, "c", now), State.OUTPUT_UNAVAILABLE, "the brokers do not answer", now)
+    stage.sources = stage.sources._replace(find_report=lambda: service_report([away], now, is_running=True))
+    stage.set_aside("uow-1", 1)
+    letters = stage.tell().dead_letters
+    assert letters.found == ()
+    assert not letters.is_complete
+    assert letters.searched == "nothing, because the service says: output unavailable"
