@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,6 +14,7 @@ import yaml
 from daemon.command_line import _parser
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.overrides import one_by_one
 from daemon.supervision.probes import Health, _answer
 from daemon.supervision.supervisor import _DRAIN_SECONDS
 from status.report import State
@@ -179,3 +182,22 @@ def test_the_memory_is_enough_for_full_stashes_in_all_workers(configuration: Con
 
 def test_a_pods_name_is_the_workers_group_instance(configuration: Configuration) -> None:
     assert kafka_settings(configuration, 0).consumer["group_instance_id"] == "value-of-POD_NAME-0"
+
+
+def test_the_page_makes_each_secret_with_the_keys_that_the_pod_takes(
+    configuration: Configuration, container: dict[str, Any], pod: dict[str, Any]
+) -> None:
+    section = Path("docs/operations.md").read_text(encoding="utf-8").partition("\n## In Kubernetes\n")[2].partition("\n## ")[0]
+    commands = [shlex.split(line) for line in section.partition("```\n")[2].partition("```")[0].splitlines()]
+    secrets = {command[4]: command[5:] for command in commands if command[:3] == ["kubectl", "create", "secret"]}
+    volumes = {each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each}
+    variables = [each["valueFrom"]["secretKeyRef"] for each in container["env"] if "secretKeyRef" in each["valueFrom"]]
+    assert secrets.keys() == volumes | {each["name"] for each in variables}
+    assert re.findall(r"--from-literal=([a-z-]+)=", " ".join(secrets["resequencer"])) == [each["key"] for each in variables]
+    named = re.findall(r"/certificates/([a-z.]+)", read("ConfigMap")["data"]["resequencer.conf"])
+    assert secrets["resequencer-certificates"] == [f"--from-file={each}" for each in named]
+    assert secrets["resequencer-console"] == [f"--from-file={configuration.http.users_file.name}"]
+    (add_user,) = [command[1:] for command in commands if command[0] == "resequencer"]
+    arguments = _parser().parse_args([*one_by_one(add_user)])
+    made = load(overrides=arguments.overrides)
+    assert (arguments.subcommand, made.http.users_file) == ("add-user", Path(configuration.http.users_file.name))
