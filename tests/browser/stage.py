@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from harness.processes.operated_daemon import Daemon
-from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, envelope_line
+from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService, envelope_line
 from harness.waiting import wait_until
 from kafka import KafkaProducer
 
@@ -40,9 +40,7 @@ class Stage:
         self.feed = feed
         self.has_view = has_view
         daemon.start()
-        file = daemon.service.run_directory / "console.json"
-        wait_until(lambda: file.exists() and json.loads(file.read_text()).get("urls"), "the console has an address")
-        self.address: str = json.loads(file.read_text())["urls"]["console"]
+        self.address = address_of(daemon.service)
 
     def fill(self) -> None:
         """Let thousands of units wait, one of them longest; let others be handled, and some records be set aside."""
@@ -54,6 +52,13 @@ class Stage:
         self.feed(*map(_line, (b"no JSON", _TITLE.encode(), b'{"processingContext": 3}')), envelope_line(TERMINAL, 1))
         self.daemon.wait_for(lambda report: report.units.waiting == MANY + 3, "all wait")
         self.daemon.wait_for(lambda report: sum(report.dead_letters.values()) == _DEAD, "some are set aside")
+
+
+def address_of(service: OperatedService) -> str:
+    """Wait until the service's console has an address, and return it."""
+    file = service.run_directory / "console.json"
+    urls = wait_until(lambda: file.exists() and json.loads(file.read_text()).get("urls"), "the console has an address")
+    return str(urls["console"])
 
 
 def _line(value: bytes) -> bytes:
