@@ -51,8 +51,10 @@ def supervise(arguments: Namespace) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log = ServiceLog(None if arguments.log_to_stderr else configuration.notification.run_directory, configuration.logging)
     console = _console(arguments, configuration, log) if configuration.http.is_enabled else None
+    # Before the probes answer, the reports of an earlier service are replaced: in a container its process had the same id.
+    supervisor = Supervisor(_slots(arguments, configuration, locks, log), console=console)
     with _probed(configuration):
-        return Supervisor(_slots(arguments, configuration, locks, log), console=console).run()
+        return supervisor.run()
 
 
 def supervise_in_sight(arguments: Namespace, configuration: Configuration, is_told: Callable[[], bool]) -> int:
