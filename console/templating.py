@@ -27,6 +27,7 @@ def make_templates(clock: Clock) -> Jinja2Templates:
         "instant": lambda at: instant_text(instant_of(at) if isinstance(at, str) else at).replace("T", " ")[:19],
         "age": lambda at: duration_text(clock.now() - (instant_of(at) if isinstance(at, str) else at)),
         "duration": duration_text,
+        "rate": rate_text,
     }
     return Jinja2Templates(env=environment)
 
@@ -41,3 +42,8 @@ def duration_text(milliseconds: int) -> str:
     if seconds < 86_400:
         return f"{seconds // 3_600} h {seconds % 3_600 // 60} min"
     return f"{seconds // 86_400} d {seconds % 86_400 // 3_600} h"
+
+
+def rate_text(per_second: float) -> str:
+    """Return a rate with so many digits that a rare event is not told as none."""
+    return f"{per_second:.1f}" if per_second >= 0.1 or not per_second else f"{per_second:.3f}"

@@ -46,12 +46,18 @@ def test_every_page_fits_has_no_barrier_and_complains_of_nothing(browser: Browse
     assert {look: flaws for look, flaws in found.items() if flaws != (0, [])} == {}
 
 
-def test_without_script_every_page_says_the_same(browser: Browser, stage: Stage) -> None:
-    with Visit(browser, stage.address, script=False) as visit:
-        for path in PAGES:
-            visit.open(path)
-            assert visit.page.locator("main h1").count() == 1
-            assert visit.main.strip()
+def test_without_script_every_page_has_the_same_figures_and_a_unit_is_found(browser: Browser, stage: Stage) -> None:
+    parts: dict[bool, list[list[str]]] = {True: [], False: []}
+    for script, found in parts.items():
+        with Visit(browser, stage.address, script=script) as visit:
+            for path in PAGES:
+                visit.open(path)
+                found.append(visit.page.locator("h1, dt, button").all_inner_texts())
+            visit.page.get_by_role("searchbox").fill(ASKED)
+            visit.page.get_by_role("button", name="Find").click()
+            visit.page.wait_for_url("**/unit**")
+            assert "It waits for sequence:2" in visit.main
+    assert parts[False] == parts[True]
 
 
 def test_a_page_left_open_follows_what_changes(visit: Visit, stage: Stage) -> None:
