@@ -46,6 +46,7 @@ class Sources(NamedTuple):
     workers: WorkerControl
     clock: Clock
     run_directory: Path
+    lag_unit: str = "offsets"
     facts: tuple[tuple[str, str], ...] = ()
     find_left: Callable[[str, float], Left] = left_unknown
     find_served: Callable[[], ServedStatus] = ServedStatus

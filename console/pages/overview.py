@@ -7,6 +7,8 @@ from starlette.routing import Route
 from console.access.roles import route
 from console.context import Console
 from console.history_chart import history_chart
+from console.pages.partitions import partition_table
+from status.service_report import NOT_RUNNING, STALE
 
 _HOURS_MS = 6 * 3_600_000
 
@@ -14,7 +16,11 @@ _HOURS_MS = 6 * 3_600_000
 def overview_routes(console: Console) -> list[Route]:
     def overview(request: Request) -> Response:
         service, now = console.sources.find_report(), console.sources.clock.now()
-        lag = sum(each.lag or 0 for each in service.whole.partitions) if service else 0
+        is_live = service is not None and service.state not in (NOT_RUNNING, STALE)
+        # What a worker reported last tells nothing of the records that came since.
+        table = None if is_live else partition_table(console, service)
+        lags = [each.lag for each in (table.rows if table else service.whole.partitions if service else ())]
+        lag = sum(each for each in lags if each is not None) if lags and None not in lags else None
         minutes = console.history.minutes(now - _HOURS_MS)
         charts = [
             history_chart(title, minutes, column, now - _HOURS_MS, now)
@@ -27,8 +33,11 @@ def overview_routes(console: Console) -> list[Route]:
             peers=console.peers.look(),
             facts=console.sources.facts,
             charts=charts,
+            is_live=is_live,
+            table=table,
             lag=lag,
-            pace=console.history.pace(lag),
+            lag_unit=console.sources.lag_unit,
+            pace=console.history.pace(lag or 0) if is_live else None,
             new_dead_letters=console.sampler.new_dead_letters,
         )
 

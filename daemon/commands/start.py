@@ -130,7 +130,7 @@ def _tell_console(configuration: Configuration) -> None:
     run_directory = configuration.notification.run_directory
     for _ in _looks(_CONSOLE_SECONDS):
         served = find_served(run_directory, find_service(run_directory, SystemClock().now()))
-        if served.http or served.http_notes:
+        if "console" in served.http or served.http_notes:
             sys.stdout.write("".join(f"{line}\n" for line in served_lines(served)))
             return
     sys.stdout.write("console: not there yet; `status` tells its address\n")

@@ -38,6 +38,7 @@ def console_sources(configuration: Configuration) -> Sources:
         workers=LocalWorkers(configuration),
         clock=clock,
         run_directory=configuration.notification.run_directory,
+        lag_unit="offsets" if configuration.ingress.transport is TransportType.KAFKA else "bytes",
         facts=_facts(configuration),
         find_left=_find_left_of(configuration),
         find_served=_find_served_of(configuration),

@@ -18,7 +18,7 @@ from console.templating import TEMPLATES
 from daemon.commands.dead_letters.files import FileDeadLetterStore
 from domain.clock import instant_text
 from domain.record import Partition
-from status.report import PartitionStatus, State, StatusReport, Units, UnitWait, UntakenPartition
+from status.report import PartitionStatus, ServerStatus, State, StatusReport, Units, UnitWait, UntakenPartition
 from status.service_report import service_report
 
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
@@ -36,6 +36,20 @@ def test_the_overview_says_what_is_unavailable_and_what_is_noted(tmp_path: Path)
     page = client.get("/").text
     assert "<strong>ready</strong>" in page
     assert "T-1 stands still" in page
+
+
+def test_the_overview_of_a_stopped_service_shows_the_lag_of_now_and_no_server_that_answers(tmp_path: Path) -> None:
+    at = instant_text(BEGINNING)
+    held = PartitionStatus("T-0", 40, 40, 0, None, lag=0)
+    report = a_report(partitions=(held,), servers={"storage": ServerStatus(is_available=True, since=at)}, units=Units(waiting=2))
+    service = service_report([report], BEGINNING, is_running=False)
+    page = client_of(make_sources(tmp_path, report=service, partitions=(Partition("T", 0),))).get("/").text
+    assert "The service does not run here" in page
+    assert "✓ answers" not in page
+    assert '<a href="/partitions">0</a>' not in page
+    workers = client_of(make_sources(tmp_path, report=service)).get("/workers").text
+    assert "Restart worker" not in workers
+    assert "the service does not run" in workers
 
 
 def test_without_a_service_the_overview_says_so(tmp_path: Path) -> None:

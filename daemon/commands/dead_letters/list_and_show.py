@@ -16,7 +16,7 @@ from daemon.commands.dead_letters.report import DeadLetterReport
 from daemon.exit_code import ExitCode
 from domain.clock import instant_text
 from domain.errors import ResequencerError
-from domain.printable import printable
+from domain.printable import counted, printable
 
 
 class DeadLetterUnknown(ResequencerError):
@@ -40,7 +40,7 @@ def list_letters(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
                 edit = _edit_facts(action)
                 line = [str(fact or "-") for fact in facts.values()]
                 report.tell("  ".join([*line, *(f"{name} {fact}" for name, fact in edit.items())]), {**facts, **edit})
-    sys.stderr.write(f"resequencer: {report.count} dead letters of {store.where}\n")
+    sys.stderr.write(f"resequencer: {counted(report.count, 'dead letter')} of {store.where}\n")
     return ExitCode.DONE
 
 
