@@ -5,7 +5,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from starlette.templating import Jinja2Templates
 
-from domain.clock import Clock, instant_of, instant_text
+from console.durations import duration_text, relative_text
+from domain.clock import Clock, Instant, instant_of, instant_text
 from domain.printable import counted, printable
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -24,24 +25,21 @@ def make_templates(clock: Clock) -> Jinja2Templates:
         "visible": printable,
         "counted": counted,
         "number": lambda value: f"{value:,}".replace(",", "\N{NO-BREAK SPACE}"),
-        "instant": lambda at: instant_text(instant_of(at) if isinstance(at, str) else at).replace("T", " ")[:19],
+        "instant": instant_shown,
         "age": lambda at: duration_text(clock.now() - (instant_of(at) if isinstance(at, str) else at)),
+        "relative": lambda at: relative_text(instant_of(at) if isinstance(at, str) else at, clock.now()),
         "duration": duration_text,
         "rate": rate_text,
     }
     return Jinja2Templates(env=environment)
 
 
-def duration_text(milliseconds: int) -> str:
-    """Return a span in its two largest units, such as `3 h 12 min`."""
-    seconds = max(0, milliseconds) // 1_000
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3_600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    if seconds < 86_400:
-        return f"{seconds // 3_600} h {seconds % 3_600 // 60} min"
-    return f"{seconds // 86_400} d {seconds % 86_400 // 3_600} h"
+def instant_shown(at: Instant | str) -> str:
+    """Return an instant as pages show it, to the second; a text that is no instant as it is, made printable."""
+    try:
+        return instant_text(instant_of(at) if isinstance(at, str) else at).replace("T", " ")[:19]
+    except ValueError:
+        return printable(str(at))
 
 
 def rate_text(per_second: float) -> str:

@@ -8,10 +8,13 @@ from starlette.routing import Route
 from console.access.role import Role
 from console.access.roles import route
 from console.context import Console, identity_of
+from console.templating import instant_shown
 from console.units.find import DAY_MS, Search, find_story
 from console.units.payment_data import payment_data_of
+from console.units.prospects import prospect_of
 from console.units.story import UnitStory
 from console.units.timeline import timeline_of
+from console.waiting.query import WaitingFilter, WaitingPage
 from domain.record import Partition
 
 LONGEST_ID = 1_024
@@ -29,7 +32,16 @@ def unit_routes(console: Console) -> list[Route]:
         may_see = identity_of(request).may(Role.PAYMENTS)
         status = 200 if story.is_known or story.problems else 404
         return console.page(
-            request, "unit.html", status, story=story, may_see=may_see, rows=_ROWS, is_all=is_all, timeline=timeline_of(story)
+            request,
+            "unit.html",
+            status,
+            story=story,
+            prospect=prospect_of(story, instant_shown),
+            alike=None if story.is_known else _alike(console, name),
+            may_see=may_see,
+            rows=_ROWS,
+            is_all=is_all,
+            timeline=timeline_of(story),
         )
 
     def payment_data(request: Request) -> Response:
@@ -62,6 +74,11 @@ def story_for(console: Console, unit: str, partition: Partition | None, *, is_al
         partition,
     )
     return find_story(console.sources, console.viewing(), unit, search)
+
+
+def _alike(console: Console, beginning: str) -> WaitingPage | None:
+    """Return how many waiting units have ids that begin so; None with storage `none`, where no such search is possible."""
+    return console.waiting.ask(WaitingFilter(unit=beginning), limit=1).page if console.waiting.is_stored else None
 
 
 def _named(unit: str) -> str:

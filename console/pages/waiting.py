@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from console.access.roles import route
 from console.context import Console
+from console.units.prospects import find_service_hindrance
 from console.waiting.query import BadPlace, WaitingFilter
 from console.waiting.refresher import WaitingAnswer
 from domain.clock import Instant
@@ -54,7 +55,7 @@ def waiting_routes(console: Console) -> list[Route]:
     def waiting(request: Request) -> Response:
         service, asked, problem = console.sources.find_report(), _asked(request), None
         if not console.waiting.is_stored:
-            return console.page(request, "waiting_reported.html", service=service)
+            return console.page(request, "waiting_reported.html", service=service, hindrance=find_service_hindrance(service))
         now = console.sources.clock.now()
         try:
             wanted = asked.filtered(now)
@@ -68,6 +69,7 @@ def waiting_routes(console: Console) -> list[Route]:
             request,
             "waiting.html",
             answer=answer,
+            hindrance=find_service_hindrance(service),
             found=answer.page,
             asked=asked,
             problem=problem,

@@ -1,12 +1,14 @@
 """Finds a unit of work, in whatever partition it is, and tells its story."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import msgspec
 
 from console.sources import Sources
 from console.units.found_letters import find_dead_letters
+from console.units.left import incomplete_of
+from console.units.prospects import find_hindrance, find_unread
 from console.units.state import state_of, wait_of
 from console.units.story import DeadLetters, Holder, Left, UnitState, UnitStory
 from domain.clock import Instant, instant_text
@@ -61,8 +63,12 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
     with viewing as view:
         is_stored = view is not None
         looked = _Looked(problems=(NOT_STORED,)) if view is None else _look_in(view, unit, partitions, unknown)
+        is_stopped = report is None or report.state == NOT_RUNNING
+        is_asked = is_stopped and not looked.found
+        read_to = _positions(view, partitions) if is_asked and view is not None and not looked.problems else None
     first = looked.found[0] if looked.found else None
     state, problems = (None, ()) if first is None else _read_state(sources.codec, first)
+    unread = _unread(sources, partitions, read_to) if is_asked else None
     letters = _find_letters(sources, unit, search, report)
     left = sources.find_left(unit, search.most_seconds)
     reported = None if is_stored else _reported(unit, report)
@@ -78,7 +84,10 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
         state,
         tuple(str(each.partition) for each in looked.found[1:]),
         (*looked.problems, *problems),
-        _meaning(looked, letters, left, reported) if first is None else (),
+        _meaning(looked, letters, left, reported, unread) if first is None else (),
+        None if first is None else find_hindrance(report, str(first.partition)),
+        None if first is None else find_unread(report, str(first.partition)),
+        incomplete_of(left.found),
     )
 
 
@@ -103,6 +112,35 @@ def find_holder(report: ServiceReport | None, partition: str) -> Holder | None:
     if slot is None:
         return None
     return Holder(slot, next((each.worker_process_id for _, each in report.workers if each.slot == slot), None))
+
+
+def _positions(view: StorageView, partitions: Iterable[Partition]) -> Mapping[Partition, int] | None:
+    """Return the next offset of each partition that the storage has a position of, None if it does not answer."""
+    try:
+        headers = {each: view.find_header(each) for each in partitions}
+    except ResequencerError:
+        return None
+    return {each: header.next_offset for each, header in headers.items() if header and header.next_offset is not None}
+
+
+def _unread(sources: Sources, partitions: Iterable[Partition], read_to: Mapping[Partition, int] | None) -> str:
+    """Say how much of the input is unread while no service runs: from the storage's position to the log's end, as it is now."""
+    if read_to is None:
+        return "How much of the input is unread is not known, because the storage's positions are not."
+    try:
+        ends = sources.find_ends()
+    except ResequencerError as error:
+        return f"How much of the input is unread is not known: {printable(str(error))}."
+    told = []
+    for each in partitions:
+        end, position = ends.get(each), read_to.get(each)
+        if end and position is None:
+            told.append(f"{each} ends at {end:,}, and the storage has no position of it")
+        elif end and position is not None and end > position:
+            told.append(f"{each} {end - position:,}")
+    if not told:
+        return "Nothing of the input is unread."
+    return f"Unread in the input (offsets on Kafka, bytes of files): {'; '.join(told)}."
 
 
 def _find_letters(sources: Sources, unit: str, search: Search, report: ServiceReport | None) -> DeadLetters:
@@ -155,7 +193,11 @@ def _reported(unit: str, report: ServiceReport | None) -> str:
     return "Whether it waits is known to the service alone, which reports its oldest waits only; it is not among them."
 
 
-def _meaning(looked: _Looked, letters: DeadLetters, left: Left, reported: str | None) -> tuple[str, ...]:
+def _meaning(looked: _Looked, letters: DeadLetters, left: Left, reported: str | None, unread: str | None) -> tuple[str, ...]:
+    """Return what it means that the storage has no such unit. `unread` is None if the service runs."""
+    if unread is not None:
+        stopped = f"The service does not run here, so nothing of the input is read until it is started. {unread}"
+        return (stopped, *_meaning(looked, letters, left, reported, None))
     if reported is not None:
         return (reported,)
     if left.found:

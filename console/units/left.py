@@ -1,6 +1,6 @@
 """What left of a unit: its notifications, where this program can read them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import monotonic
 
@@ -11,7 +11,7 @@ from connectors.files.rotated_names import find_rotated
 from connectors.files.scan import scan
 from connectors.line_format import Line, decode_line
 from connectors.port import Channel
-from console.units.story import Left, LeftNotification
+from console.units.story import Incomplete, Left, LeftNotification
 from domain.errors import ResequencerError
 from domain.headers import (
     EVENT_NAME,
@@ -45,8 +45,23 @@ class _Group(msgspec.Struct):
     created: str | None = msgspec.field(default=None, name="CreDtTm")
 
 
+class _OriginalGroup(msgspec.Struct):
+    status: str | None = msgspec.field(default=None, name="GrpSts")
+
+
+class _Transaction(msgspec.Struct):
+    status: str | None = msgspec.field(default=None, name="TxSts")
+
+
+class _Instruction(msgspec.Struct):
+    status: str | None = msgspec.field(default=None, name="PmtInfSts")
+    transactions: tuple[_Transaction, ...] = msgspec.field(default=(), name="TxInfAndSts")
+
+
 class _Report(msgspec.Struct):
     group: _Group | None = msgspec.field(default=None, name="GrpHdr")
+    original: _OriginalGroup | None = msgspec.field(default=None, name="OrgnlGrpInfAndSts")
+    instructions: tuple[_Instruction, ...] = msgspec.field(default=(), name="OrgnlPmtInfAndSts")
 
 
 class _Document(msgspec.Struct):
@@ -113,7 +128,7 @@ def _read(line: bytes, unit: str) -> LeftNotification | None:
 
 
 def left_notification(headers: Headers, value: bytes) -> LeftNotification:
-    texts = texts_of(headers)
+    texts, report = texts_of(headers), _find_report(value)
     marks = tuple(f"{name} {texts[name]}" if name == INCOMPLETE else name for name in _MARKS if name in texts)
     return LeftNotification(
         texts.get(NOTIFICATION_ID, ""),
@@ -121,13 +136,32 @@ def left_notification(headers: Headers, value: bytes) -> LeftNotification:
         texts.get(PROCESS_FLOW_NAME, ""),
         texts.get(SOURCE_POSITION, ""),
         marks,
-        _find_creation(value),
+        report.group.created if report and report.group else None,
+        None if report is None else ", ".join(dict.fromkeys(_statuses(report))) or None,
     )
 
 
-def _find_creation(value: bytes) -> str | None:
+def incomplete_of(left: Iterable[LeftNotification]) -> tuple[Incomplete, ...]:
+    """Return what left although something was missing: one entry for each text of the mark `incomplete`."""
+    found: dict[str, Incomplete] = {}
+    for each in left:
+        for mark in each.marks:
+            name, _, missing = mark.partition(" ")
+            if name == INCOMPLETE:
+                before = found.get(missing, Incomplete(missing, each.created_at, 0))
+                found[missing] = msgspec.structs.replace(before, notifications=before.notifications + 1)
+    return tuple(found.values())
+
+
+def _find_report(value: bytes) -> _Report | None:
     try:
-        report = msgspec.json.decode(value, type=_Document).report
+        return msgspec.json.decode(value, type=_Document).report
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return report.group.created if report and report.group else None
+
+
+def _statuses(report: _Report) -> Iterator[str]:
+    if report.original and report.original.status:
+        yield report.original.status
+    for each in report.instructions:
+        yield from (status for status in (each.status, *(one.status for one in each.transactions)) if status)

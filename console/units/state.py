@@ -43,7 +43,7 @@ def _facts(unit: Unit, strategy: Strategy) -> Iterator[tuple[str, str]]:
     if isinstance(state, Expectation):
         yield "Next sequence expected", str(state.expected)
         if state.given_up:
-            yield "Numbers given up", _intervals(state.given_up)
+            yield "Skipped", _given_up(state.given_up)
     elif isinstance(state, Seen):
         yield "Parts seen", ", ".join(state.parts) or "none"
         missing = _missing(unit, strategy)
@@ -60,6 +60,11 @@ def _missing(unit: Unit, strategy: Strategy) -> str:
     if held is not None:
         return strategy.missing(unit.strategy_state, held.envelope)
     return ", ".join(each for each in PAIN_001_PARTS if each not in unit.strategy_state.parts)
+
+
+def _given_up(intervals: tuple[tuple[int, int], ...]) -> str:
+    is_one = len(intervals) == 1 and intervals[0][0] == intervals[0][1]
+    return f"the {'number' if is_one else 'numbers'} {_intervals(intervals)} {'was' if is_one else 'were'} given up"
 
 
 def _intervals(intervals: tuple[tuple[int, int], ...]) -> str:
@@ -88,13 +93,18 @@ def _flows(state: object) -> Iterator[FlowState]:
 
 
 def _stash(unit: Unit) -> Iterator[StashedEnvelope]:
-    """Yield all envelopes that wait, in the order of arrival."""
+    """Yield all envelopes that wait: by sequence, then those without one in the order of arrival."""
     waiting = [(each.envelope.offset, _stashed(each)) for each in unit.stash]
     waiting += [(each.envelope.offset, _stashed(each, is_queued=True)) for each in unit.queue]
     waiting += [(each.record.origin.offset, _undecodable(each)) for each in unit.undecodable]
     if unit.retry is not None:
         waiting.append((unit.retry.entry.envelope.offset, _stashed(unit.retry.entry)))
-    yield from (told for _, told in sorted(waiting, key=lambda each: each[0]))
+    yield from (told for _, told in sorted(waiting, key=_place))
+
+
+def _place(waiting: tuple[int, StashedEnvelope]) -> tuple[bool, int, int]:
+    offset, told = waiting
+    return told.sequence is None, told.sequence or 0, offset
 
 
 def _stashed(stashed: Stashed, *, is_queued: bool = False) -> StashedEnvelope:

@@ -102,7 +102,11 @@ class DeadLetters(msgspec.Struct, frozen=True):
 
 
 class LeftNotification(msgspec.Struct, frozen=True):
-    """A notification that left. `marks` are those of docs/contract.md, section 6, each with its value."""
+    """A notification that left. `marks` are those of docs/contract.md, section 6, each with its value.
+
+    `status` has the codes of `GrpSts`, `PmtInfSts` and `TxSts` of a report in JSON, each once, in the order of the report. It is
+    None if there are none, or the notification is of another target type.
+    """
 
     notification_id: str
     event: str
@@ -110,6 +114,7 @@ class LeftNotification(msgspec.Struct, frozen=True):
     position: str
     marks: tuple[str, ...]
     created_at: str | None = None
+    status: str | None = None
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -120,6 +125,14 @@ class Left(msgspec.Struct, frozen=True):
     searched: str
 
 
+class Incomplete(msgspec.Struct, frozen=True):
+    """So many notifications left although something was `missing`, the first of them at `at` (None if it does not say when)."""
+
+    missing: str
+    at: str | None
+    notifications: int
+
+
 class UnitStory(msgspec.Struct, frozen=True):
     """Everything that is known of a unit here. Instants are ISO 8601 texts in UTC.
 
@@ -128,6 +141,10 @@ class UnitStory(msgspec.Struct, frozen=True):
     story of its own, and `also_in` names them.
 
     `state` is None if the storage does not have the unit, or its data cannot be read.
+
+    `hindrance` says why nothing of it is done now even if it is due: the service does not run, or its worker does not work. None
+    if no reason is known. `unread` is how far its partition's log goes on beyond what its worker read: offsets on Kafka, bytes
+    of files. `incomplete` is what left although something was missing, as far as what left is known.
     """
 
     unit: str
@@ -142,6 +159,9 @@ class UnitStory(msgspec.Struct, frozen=True):
     also_in: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     meaning: tuple[str, ...] = ()
+    hindrance: str | None = None
+    unread: int | None = None
+    incomplete: tuple[Incomplete, ...] = ()
 
     @property
     def is_known(self) -> bool:

@@ -8,19 +8,22 @@ from heapq import nsmallest
 
 import msgspec
 
+from console.durations import duration_text, relative_text
 from console.sources import Sources
 from console.units.find import DAY_MS, NOT_STORED, Search, find_story, known_partitions
+from console.units.prospects import find_hindrance, find_service_hindrance, prospect_of
 from console.units.story import UnitStory
 from console.waiting.query import WaitingUnit
 from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.console.sources import console_sources
 from daemon.exit_code import ExitCode
-from domain.clock import instant_of, instant_text
+from domain.clock import Instant, instant_of, instant_text
 from domain.errors import ResequencerError
 from domain.printable import counted, printable
 from domain.record import Partition
 from domain.value_types import Duration, Mismatch
 from status.report import UnitWait
+from status.service_report import ServiceReport
 from storage.port import StorageUnavailable, Waits
 from storage.view_port import StorageView
 
@@ -28,6 +31,12 @@ _AGE = Duration("0s", "3650d")
 _LIMIT = 100
 _SECONDS, _ALL_SECONDS = 10.0, 600.0
 _TRIES = 3
+
+
+class _Listed(UnitWait, frozen=True):
+    """A line of the list. `hindrance` says why nothing is done at `until`, None if its worker works."""
+
+    hindrance: str | None = None
 
 
 def units(arguments: Namespace) -> ExitCode:
@@ -71,24 +80,31 @@ def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
         ResequencerError: A partition could not be read; the units of the others were printed.
     """
     problems: list[ResequencerError] = []
-    latest = sources.clock.now() - arguments.older_than
-    total = 0
+    report, now = sources.find_report(), sources.clock.now()
+    read = total = 0
 
     def chosen() -> Iterator[WaitingUnit]:
-        nonlocal total
-        for each in _reported(sources) if view is None else _stored(arguments.partition, sources, view, problems):
+        nonlocal read, total
+        for each in _reported(report) if view is None else _stored(arguments.partition, sources, view, problems):
+            if arguments.partition not in (None, Partition.find(each.partition)):
+                continue
+            read += 1
             is_named = each.unit.startswith(arguments.beginning) and each.waits_for.startswith(arguments.waits_for)
-            if is_named and each.since <= latest and arguments.partition in (None, Partition.find(each.partition)):
+            if is_named and each.since <= now - arguments.older_than:
                 total += 1
                 yield each
 
     shown = nsmallest(max(0, arguments.limit), chosen(), key=lambda each: (each.since, each.unit))
-    for each in map(_wait_of, shown):
-        sys.stdout.write(msgspec.json.encode(each).decode() + "\n" if arguments.json else printable(_line(each)) + "\n")
+    for each in (_listed(one, report) for one in shown):
+        sys.stdout.write(msgspec.json.encode(each).decode() + "\n" if arguments.json else printable(_line(each, now)) + "\n")
     sys.stdout.flush()
+    is_filtered = bool(arguments.beginning or arguments.waits_for or arguments.older_than)
+    count = f"{total:,} of {counted(read, 'waiting unit')} match" if is_filtered else counted(total, "waiting unit")
     of_all = "" if len(shown) == total else f", the {len(shown)} oldest are shown (--limit)"
-    source = f"the workers' last reports alone: {NOT_STORED}" if view is None else "the storage"
-    sys.stderr.write(f"resequencer: {counted(total, 'waiting unit')} in {source}{of_all}\n")
+    source = f"the workers' last reports alone: {NOT_STORED}" if view is None else str(arguments.partition or "the storage")
+    sys.stderr.write(f"resequencer: {count}{',' if is_filtered else ''} in {source}{of_all}\n")
+    if (hindrance := find_service_hindrance(report)) is not None:
+        sys.stderr.write(f"resequencer: {hindrance}\n")
     if problems:
         raise problems[0]
     return ExitCode.DONE
@@ -126,20 +142,21 @@ def _latest(view: StorageView, partition: Partition) -> dict[str, Waits | None]:
     return {}
 
 
-def _reported(sources: Sources) -> Iterator[WaitingUnit]:
-    report = sources.find_report()
+def _reported(report: ServiceReport | None) -> Iterator[WaitingUnit]:
     for each in () if report is None else report.whole.oldest_waits:
         since, until = instant_of(each.since), instant_of(each.until)
         yield WaitingUnit(each.unit, each.partition, each.waits_for, each.kind, since, until, each.stashed, 0)
 
 
-def _wait_of(each: WaitingUnit) -> UnitWait:
+def _listed(each: WaitingUnit, report: ServiceReport | None) -> _Listed:
     since, until = instant_text(each.since), instant_text(each.until)
-    return UnitWait(each.unit, each.partition, each.waits_for, each.kind, since, until, each.envelopes)
+    hindrance = find_hindrance(report, each.partition)
+    return _Listed(each.unit, each.partition, each.waits_for, each.kind, since, until, each.envelopes, hindrance)
 
 
-def _line(each: UnitWait) -> str:
-    stashed = f"{each.stashed} stashed, {each.kind} at {each.until}"
+def _line(each: UnitWait, now: Instant) -> str:
+    until = f"{each.until}, {relative_text(instant_of(each.until), now)}"
+    stashed = f"{each.stashed} stashed, waiting {duration_text(now - instant_of(each.since))}, {each.kind} at {until}"
     return f"{each.since}  {each.unit}  for {each.waits_for}  ({stashed})  {each.partition}"
 
 
@@ -185,14 +202,17 @@ def _state_lines(story: UnitStory) -> Iterator[str]:
     if wait is None:
         yield "waits: nothing of it waits"
     else:
-        yield f"waits: for {wait.waits_for} since {wait.since} ({wait.stashed} stashed, {wait.kind} at {wait.until})"
+        now = instant_of(story.as_of)
+        since, until = (f"{each}, {relative_text(instant_of(each), now)}" for each in (wait.since, wait.until))
+        yield f"waits: for {wait.waits_for} since {since} ({wait.stashed} stashed, {wait.kind} at {until})"
+        yield f"next: {prospect_of(story)}"
     if state is None:
         return
     yield f"handled: {counted(state.handled, 'envelope')}{' or more' if state.is_handled_bounded else ''} by {state.strategy}"
     yield from (f"{name.lower()}: {text}" for name, text in state.facts)
     yield from (f"flow {each.flow}: counted to {each.counted_to}, handled to {each.handled_to}" for each in state.flows)
     for each in state.stash:
-        what = each.defect or ", ".join((*each.events, *each.objects))
+        what = each.defect or ", ".join((*each.events, *each.objects)) or "-"
         sequence = "" if each.sequence is None else f"  {each.sequence}"
         yield f"stashed: {each.position}{sequence}  {each.flow}  {what}  since {each.stashed_at or '-'}"
     if state.attempts is not None:
@@ -204,9 +224,12 @@ def _state_lines(story: UnitStory) -> Iterator[str]:
 
 
 def _left_lines(story: UnitStory) -> Iterator[str]:
+    for gap in story.incomplete:
+        more = f" ({counted(gap.notifications, 'notification')})" if gap.notifications > 1 else ""
+        yield f"left incomplete: {'' if gap.at is None else f'at {gap.at}, '}without {gap.missing}{more}"
     for each in story.left.found:
         marks = f"  {', '.join(each.marks)}" if each.marks else ""
-        yield f"left: {each.created_at or '-'}  {each.event}  {each.flow}  {each.position}{marks}"
+        yield f"left: {each.created_at or '-'}  {each.event}  {each.flow}  {each.status or '-'}  {each.position}{marks}"
     yield f"notifications read: {story.left.searched}"
 
 

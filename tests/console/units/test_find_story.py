@@ -20,7 +20,7 @@ from connectors.line_format import Line, encode_line
 from connectors.port import TransportUnavailable
 from console.sources import Sources
 from console.units.find import NOT_STORED, Search, find_story
-from console.units.left import OutputFiles
+from console.units.left import OutputFiles, left_notification
 from console.units.story import UnitStory
 from daemon.commands.dead_letters.files import FileDeadLetterStore
 from domain.decoding import DecodingSettings, EnvelopeDecoder
@@ -152,7 +152,7 @@ def test_a_unit_that_waits_for_a_server_names_it(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("strategy", "facts"),
     [
-        ("SEQUENCE", {"Next sequence expected": "5", "Numbers given up": "1 to 3"}),
+        ("SEQUENCE", {"Next sequence expected": "5", "Skipped": "the numbers 1 to 3 were given up"}),
         ("STRICT_SEQUENCE", {}),
         (
             "FULL_PAIN001",
@@ -221,6 +221,53 @@ def test_what_left_is_read_from_the_output_and_its_rotated_files_in_order(stage:
         ("n1", (), "2026-03-28T23:33:55.941Z"),
         ("n3", ("incomplete sequence:2", "late"), "2026-03-28T23:33:55.941Z"),
     ]
+
+
+def test_what_left_incomplete_is_told_once_for_each_thing_that_was_missing(stage: Stage) -> None:
+    for number, missing in ((1, "sequence:4"), (2, "sequence:4"), (3, "PAIN_001")):
+        stage.notify("uow-1", number, incomplete=missing)
+    stage.notify("uow-1", 4, late="true")
+    told = [(each.missing, each.at, each.notifications) for each in stage.tell().incomplete]
+    assert told == [("sequence:4", "2026-03-28T23:33:55.941Z", 2), ("PAIN_001", "2026-03-28T23:33:55.941Z", 1)]
+
+
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [
+        (b'{"CstmrPmtStsRpt":{"OrgnlPmtInfAndSts":[{"TxInfAndSts":[{"TxSts":"ACSP"},{"TxSts":"ACSP"}]}]}}', "ACSP"),
+        (b'{"CstmrPmtStsRpt":{"OrgnlGrpInfAndSts":{"GrpSts":"PART"},"OrgnlPmtInfAndSts":[{"PmtInfSts":"RJCT"}]}}', "PART, RJCT"),
+        (b'{"CstmrPmtStsRpt":{"OrgnlPmtInfAndSts":"else"}}', None),
+        (b"<Document/>", None),
+    ],
+)
+def test_the_status_of_what_left_is_that_of_its_report(value: bytes, status: str | None) -> None:
+    assert left_notification((), value).status == status
+
+
+def test_stashed_envelopes_are_told_by_sequence(stage: Stage) -> None:
+    driven, envelope = stage.driven(), Envelopes()
+    for sequence in (4, 3, 5):
+        driven.arrive(envelope(sequence))
+        stage.units.keep(driven)
+    story = stage.tell()
+    assert story.state is not None
+    assert [each.sequence for each in story.state.stash] == [3, 4, 5]
+
+
+def test_an_unknown_unit_of_a_stopped_service_says_how_much_is_unread(stage: Stage) -> None:
+    stage.units.put("other", b"", None)
+    story = stage.tell("uow-9")
+    view = stage.units.open_view()
+    header = view.find_header(PARTITION)
+    view.close()
+    assert header is not None
+    assert header.next_offset is not None
+    assert "does not run here" in story.meaning[0]
+    assert f"{PARTITION} {100 - header.next_offset}" in story.meaning[0]
+    assert f"{OTHER} ends at 100, and the storage has no position" in story.meaning[0]
+    running = service_report([report(Identity(1, "c", 0), State.READY, None, 0)], 0, is_running=True)
+    stage.sources = stage.sources._replace(find_report=lambda: running)
+    assert "does not run" not in " ".join(stage.tell("uow-9").meaning)
 
 
 def test_a_large_output_is_read_in_its_newest_part_and_the_answer_says_so(stage: Stage) -> None:

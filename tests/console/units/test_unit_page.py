@@ -111,6 +111,41 @@ def test_a_unit_that_is_not_there_is_not_found_and_the_page_says_what_that_means
     assert EVIL not in page
 
 
+def test_an_overdue_unit_of_a_stopped_service_is_not_said_to_be_released(stage: Stage) -> None:
+    stage.drive()
+    stage.clock.advance(3_600_000)
+    page = stage.get("/unit?id=uow-1")
+    assert "The service does not run here: it waits until it is started; its deadline was 1970-01-01 " in page
+    assert " ago)." in page
+    assert "it is released" not in page
+
+
+def test_a_unit_that_left_incomplete_is_not_shown_as_well(stage: Stage) -> None:
+    driven = Driven(stage.sources.codec.strategy)
+    driven.arrive(Envelopes()(2))
+    driven.expire()
+    stage.units.keep(driven)
+    assert "The number 1 was given up." in stage.get("/unit?id=uow-1")
+    value = b'{"CstmrPmtStsRpt":{"GrpHdr":{"CreDtTm":"1970-01-01T00:16:40Z"},"OrgnlGrpInfAndSts":{"GrpSts":"ACSP"}}}'
+    line = Line(value, b"uow-1", (("event-name", b"E"), ("incomplete", b"sequence:1")))
+    (stage.directory / "out" / "notifications.jsonl").write_bytes(encode_line(line))
+    page = stage.get("/unit?id=uow-1")
+    assert 'class="state ok"' not in page
+    assert "Left incomplete at 1970-01-01 00:16:40 (" in page
+    assert "without sequence:1." in page
+    assert "<td>ACSP</td>" in page
+
+
+def test_a_beginning_of_an_id_leads_to_the_waiting_units_that_begin_so(stage: Stage) -> None:
+    stage.drive()
+    console = Console(http_settings(stage.directory), stage.sources)
+    console.waiting.refresh()
+    console.close()
+    page = stage.get("/unit?id=uow", code=404)
+    assert '<a href="/waiting?id=uow">1 waiting unit with ids that begin so</a>' in page
+    assert "No id of a" in stage.get("/unit?id=else", code=404)
+
+
 def test_without_an_id_the_page_leads_to_what_waits(stage: Stage) -> None:
     assert stage.get("/unit?id=", code=303) == ""
     stage.get("/unit?id=" + "x" * 2_000, code=400)

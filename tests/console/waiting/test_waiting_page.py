@@ -86,6 +86,21 @@ def test_filters_by_what_kind_partition_age_and_id(stage: Stage) -> None:
     assert "None matches" in stage.get("/waiting?for=nothing")
 
 
+def test_a_service_that_is_stale_is_told_before_what_waits(stage: Stage) -> None:
+    stage.units.put("uow-a", b"", waits(stage.clock.now() - 60_000))
+    page = stage.get()
+    assert "is stale" not in page
+    assert "deadline, 39 s ago" in page
+    sources = stage.console.sources
+    reported = report(Identity(1, "c", 0), State.READY, None, stage.clock.now())
+    stale = service_report([reported], stage.clock.now() + 20_000, is_running=True)
+    stage.console.sources = sources._replace(find_report=lambda: stale)
+    assert (
+        "The service is stale (worker 0)"
+        in TestClient(make_application(stage.console, NoLogin()), base_url=URL).get("/waiting").text
+    )
+
+
 def test_an_age_without_a_unit_says_what_is_expected(stage: Stage) -> None:
     stage.units.put("uow-a", b"", waits(1))
     page = stage.get("/waiting?older=10")

@@ -62,10 +62,11 @@ def test_list_prints_the_longest_wait_first_of_all_partitions(stored: StoredUnit
     code, printed, said = units("list")
     assert code == 0
     assert ids(printed) == ["old", "young"]
-    assert printed.splitlines()[0] == (
-        "2026-03-28T23:33:00.000Z  old  for sequence:4  (2 stashed, deadline at 2026-03-28T23:33:21.000Z)  IPF_PROCESSING_DATA-1"
-    )
-    assert said == "resequencer: 2 waiting units in the storage\n"
+    line = printed.splitlines()[0]
+    assert line.startswith("2026-03-28T23:33:00.000Z  old  for sequence:4  (2 stashed, waiting ")
+    assert ", deadline at 2026-03-28T23:33:21.000Z, " in line
+    assert line.endswith(" ago)  IPF_PROCESSING_DATA-1")
+    assert said.startswith("resequencer: 2 waiting units in the storage\nresequencer: The service does not run here: ")
 
 
 def test_list_takes_a_limit_and_filters_and_counts_what_it_left_out(stored: StoredUnits, units: Units) -> None:
@@ -74,7 +75,8 @@ def test_list_takes_a_limit_and_filters_and_counts_what_it_left_out(stored: Stor
     stored.put("else", b"", waits(0, "bank", WaitKind.DEPENDENCY), partition=OTHER)
     code, printed, said = units("list", "uow-", "--limit", "2")
     assert (code, ids(printed)) == (0, ["uow-0", "uow-1"])
-    assert "5 waiting units in the storage, the 2 oldest are shown" in said
+    assert "5 of 6 waiting units match, in the storage, the 2 oldest are shown" in said
+    assert "0 of 6 waiting units match" in units("list", "nothing")[2]
     assert ids(units("list", "--for", "ban")[1]) == ["else"]
     assert ids(units("list", "--partition", str(OTHER))[1]) == ["else"]
     assert len(ids(units("list", "--older-than", "1h")[1])) == 6
@@ -85,6 +87,7 @@ def test_list_as_json_is_an_object_for_each_line(stored: StoredUnits, units: Uni
     stored.put("uow-1", b"", waits(0))
     told: dict[str, Any] = json.loads(units("list", "--json")[1])
     assert (told["unit"], told["waits_for"], told["kind"], told["stashed"]) == ("uow-1", "sequence:1", "deadline", 2)
+    assert "does not run here" in told["hindrance"]
 
 
 @pytest.mark.parametrize("wrong", [("--older-than", "10"), ("--partition", "nothing"), ("--limit", "x")])
@@ -108,11 +111,14 @@ def test_show_tells_what_it_waits_for_and_what_is_stashed_as_text_and_as_json(st
     stored.keep(driven)
     code, printed, _ = units("show", "uow-1")
     assert code == 0
-    assert "waits: for sequence:1 since 1970-01-01T00:16:40.000Z (1 stashed, deadline at" in printed
+    assert "waits: for sequence:1 since 1970-01-01T00:16:40.000Z, " in printed
+    assert " ago (1 stashed, deadline at " in printed
+    assert "next: The service does not run here: it waits until it is started; its deadline was 1970-01-01T" in printed
     assert f"stashed: {PARTITION}@1  3  A  Event3" in printed
     assert "next sequence expected: 1" in printed
     story = json.loads(units("show", "uow-1", "--json")[1])
     assert (story["partition"], story["wait"]["waits_for"]) == (str(PARTITION), "sequence:1")
+    assert "does not run here" in story["hindrance"]
 
 
 def test_show_of_a_unit_that_is_not_there_says_so_and_ends_with_1(stored: StoredUnits, units: Units) -> None:
@@ -120,6 +126,7 @@ def test_show_of_a_unit_that_is_not_there_says_so_and_ends_with_1(stored: Stored
     code, printed, _ = units("show", "uow-9")
     assert code == 1
     assert f"the storage has none, looked in {PARTITION}, {OTHER}" in printed
+    assert "The service does not run here, so nothing of the input is read until it is started." in printed
 
 
 def test_show_of_damaged_data_says_so_and_does_not_fail(stored: StoredUnits, units: Units) -> None:
