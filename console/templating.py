@@ -1,5 +1,6 @@
 """How values are shown on pages."""
 
+import re
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -10,6 +11,7 @@ from domain.clock import Clock, Instant, instant_of, instant_text
 from domain.printable import counted, printable
 
 TEMPLATES = Path(__file__).parent / "templates"
+_ISO_INSTANT = re.compile(r"\b\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[.\d]*Z")
 
 
 def make_templates(clock: Clock) -> Jinja2Templates:
@@ -26,6 +28,7 @@ def make_templates(clock: Clock) -> Jinja2Templates:
         "counted": counted,
         "number": lambda value: f"{value:,}".replace(",", "\N{NO-BREAK SPACE}"),
         "instant": instant_shown,
+        "with_instants": lambda text: _ISO_INSTANT.sub(lambda found: instant_shown(found[0]), text),
         "age": lambda at: duration_text(clock.now() - (instant_of(at) if isinstance(at, str) else at)),
         "relative": lambda at: relative_text(instant_of(at) if isinstance(at, str) else at, clock.now()),
         "duration": duration_text,

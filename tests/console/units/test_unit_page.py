@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,6 +119,8 @@ def test_an_overdue_unit_of_a_stopped_service_is_not_said_to_be_released(stage: 
     assert "The service does not run here: it waits until it is started; its deadline was 1970-01-01 " in page
     assert " ago)." in page
     assert "it is released" not in page
+    assert re.search(r"\dT\d\d:", page) is None, "instants of one page have one format"
+    assert f'<th scope="row" class="short">{PARTITION}@1</th>' in page
 
 
 def test_a_unit_that_left_incomplete_is_not_shown_as_well(stage: Stage) -> None:

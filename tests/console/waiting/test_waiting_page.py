@@ -91,6 +91,9 @@ def test_a_service_that_is_stale_is_told_before_what_waits(stage: Stage) -> None
     page = stage.get()
     assert "is stale" not in page
     assert "deadline, 39 s ago" in page
+    assert '<th scope="col">Waiting</th>' in page
+    assert '<th scope="col" class="number">Worker</th>' in page
+    assert all(f"<dt>{each.value}</dt>" in page for each in WaitKind), "each kind is explained"
     sources = stage.console.sources
     reported = report(Identity(1, "c", 0), State.READY, None, stage.clock.now())
     stale = service_report([reported], stage.clock.now() + 20_000, is_running=True)
