@@ -37,7 +37,7 @@ _MARKS = (INCOMPLETE, LATE, POSSIBLE_DUPLICATE)
 def left_unknown(unit: str, most_seconds: float) -> Left:
     """Return what is known where the notifications are on Kafka: nothing, for a topic has no index of its keys."""
     del unit, most_seconds
-    why = "not known here: the notifications are on a Kafka topic, which can be read only as a whole; `archive-topics` keeps them"
+    why = "not known here: they are on a Kafka topic, which can be read only as a whole; `archive-topics` makes a copy to search"
     return Left((), is_complete=False, searched=why)
 
 

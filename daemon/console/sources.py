@@ -1,6 +1,7 @@
 """From a configuration to what the console reads."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from connectors.files.operations import SystemFiles
@@ -11,6 +12,7 @@ from daemon.commands.dead_letters.stores import open_store
 from daemon.composition import make_storage_view, make_strategy_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.sections import TransportType
+from daemon.console.archived_output import ArchivedOutput
 from daemon.console.partitions import InputPartitions
 from daemon.console.served import find_served
 from daemon.console.workers import LocalWorkers
@@ -86,7 +88,8 @@ def _find_left_of(configuration: Configuration) -> Callable[[str, float], Left]:
     notification = configuration.notification
     if notification.transport is TransportType.FILE:
         return OutputFiles(notification.output_directory, SystemFiles()).find_left
-    return left_unknown
+    location = configuration.archive.location
+    return left_unknown if "://" in location else ArchivedOutput(Path(location), notification.topic).find_left
 
 
 def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,33 @@
+"""The notifications of a unit on Kafka, from the archive of the topics."""
+
+from pathlib import Path
+
+from console.units.left import left_notification, left_unknown
+from console.units.story import Left
+from domain.clock import instant_text
+from domain.errors import ResequencerError
+from domain.printable import printable
+from pipeline.archive.records_of_key import find_records
+
+
+class ArchivedOutput:
+    """Reads the archive of the topic of notifications at a path, if there is one."""
+
+    def __init__(self, location: Path, topic: str) -> None:
+        self._location = location
+        self._topic = topic
+
+    def find_left(self, unit: str, most_seconds: float) -> Left:
+        """Return the unit's notifications that were archived. Those that left since are not known. Never raises."""
+        if not self._location.is_dir():
+            return left_unknown(unit, most_seconds)
+        try:
+            found = find_records(self._location, self._topic, unit.encode(), most_seconds)
+        except ResequencerError as error:
+            return Left((), is_complete=False, searched=f"the archive could not be read: {printable(str(error))}")
+        told = tuple(left_notification(each.headers, each.value) for each in found.records)
+        if found.archived_at is None:
+            return Left((), is_complete=False, searched=f"the archive in {self._location}, which is empty yet")
+        part = "" if found.is_whole else " in part: the time for it is over"
+        searched = f"the archive in {self._location}{part}; what left after {instant_text(found.archived_at)} is not in it"
+        return Left(told, is_complete=False, searched=searched)

@@ -1,0 +1,98 @@
+"""Reads the records of one key from an archive on a local path, without Spark: for programs that answer a person at once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple
+
+from domain.clock import Instant
+from domain.record import Headers
+from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
+from pipeline.archive.manifest import NAME, decode
+from pipeline.archive.span import Span, find_span, visible
+
+_RECORDS = "batches"
+_COLUMNS = ["partition", "offset", "value", "headers"]
+
+
+class ArchivedRecord(NamedTuple):
+    """A record of the key."""
+
+    partition: int
+    offset: int
+    value: bytes
+    headers: Headers
+
+
+class RecordsOfKey(NamedTuple):
+    """The records that were found, in order. `archived_at` is when the newest batch was written, None for an empty archive.
+
+    With `is_whole` the whole archive was read; otherwise the time was over, and only its newest batches were.
+    """
+
+    records: tuple[ArchivedRecord, ...]
+    archived_at: Instant | None
+    is_whole: bool
+
+
+def find_records(location: Path, topic: str, key: bytes, most_seconds: float) -> RecordsOfKey:
+    """Return the records with this key, from the newest batch back, for at most so many seconds.
+
+    The keys of a file are read first, and the rest only where one of them is the key. There is no index: the time grows with the
+    archive. A batch appears whole and never changes, so this is safe while others write or compact the archive.
+
+    Raises:
+        ArchiveRefused: A batch is missing, or a file is damaged.
+        ArchiveUnavailable: A file cannot be read now, or pyarrow is not installed.
+    """
+    until = monotonic() + most_seconds
+    found: list[ArchivedRecord] = []
+    try:
+        spans = visible(_spans(location))
+        for span in reversed(spans):
+            for file in sorted((location / _RECORDS / span.name / f"topic={topic}").glob("day=*/*.parquet")):
+                for records in _records(file, key):
+                    found += records
+                    if monotonic() > until:
+                        return RecordsOfKey(tuple(sorted(found)), _archived_at(location, spans), is_whole=False)
+        return RecordsOfKey(tuple(sorted(found)), _archived_at(location, spans), is_whole=True)
+    except ImportError as error:
+        raise ArchiveUnavailable("the archive is Parquet, and pyarrow is not installed: `make audit` installs it") from error
+    except ValueError as error:
+        raise ArchiveRefused(f"{location}: a file is damaged ({error}); restore it from a copy") from error
+    except OSError as error:
+        raise ArchiveUnavailable(f"{location}: {error}") from error
+
+
+def _spans(location: Path) -> Iterator[Span]:
+    for manifest in (location / _RECORDS).glob(f"batch=*/{NAME}"):
+        span = find_span(manifest.parent.name)
+        if span is not None:
+            yield span
+
+
+def _archived_at(location: Path, spans: list[Span]) -> Instant | None:
+    if not spans:
+        return None
+    manifest = location / _RECORDS / spans[-1].name / NAME
+    return decode(manifest.read_text(encoding="utf-8"), str(manifest)).archived_at
+
+
+def _records(file: Path, key: bytes) -> Iterator[list[ArchivedRecord]]:
+    """Yield the records of each part of a file."""
+    from pyarrow import compute, scalar  # Imported here: it belongs to the extra of the jobs.
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(file) as parquet:
+        for part in range(parquet.num_row_groups):
+            is_it = compute.equal(parquet.read_row_group(part, columns=["key"])["key"], scalar(key))
+            if not compute.any(is_it).as_py():
+                yield []
+                continue
+            rows = parquet.read_row_group(part, columns=_COLUMNS).filter(is_it).to_pylist()
+            yield [_record(row) for row in rows]
+
+
+def _record(row: dict[str, Any]) -> ArchivedRecord:
+    headers = tuple((each["key"], each["value"] or b"") for each in row["headers"])
+    return ArchivedRecord(row["partition"], row["offset"], row["value"] or b"", headers)
