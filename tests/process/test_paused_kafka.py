@@ -28,6 +28,8 @@ def test_simulate_and_verify_wait_for_kafka_and_say_so(
         f"{INGRESS}.transport=kafka",
         f"{NOTIFICATION}.transport=kafka",
         f'{KAFKA_CLIENTS}.bootstrap.servers = "{broker.bootstrap}"',
+        # After the pause the worker may read on before the simulator sends on. Then what it has not sent yet would be missing.
+        f"{NOTIFICATION}.resequencer.stash-timeout=5m",
     )
     daemon.start()
     service = daemon.service
