@@ -156,11 +156,13 @@ class History:
             self._has_failed = True
 
     def _load(self) -> list[Minute]:
-        """What an earlier console kept. A file that cannot be read is begun anew."""
+        """What an earlier console kept. A damaged file is begun anew."""
         try:
             with closing(self._connect()) as connection:
                 return [Minute(*row) for row in connection.execute("SELECT * FROM minutes ORDER BY minute")]
-        except (sqlite3.Error, OSError, TypeError):
+        except (sqlite3.OperationalError, OSError):
+            return []  # It is locked, or the disk is full: what it holds may be read again.
+        except (sqlite3.DatabaseError, TypeError):
             with suppress(OSError):
                 self._file.unlink(missing_ok=True)
             return []

@@ -61,5 +61,5 @@ class Sampler:
                 self.new_dead_letters = dict(list_letters(store, Filter()).new_by_reason)
         except ResequencerError:
             self.new_dead_letters = None
-        took = monotonic() - begun
-        self._letters_due = monotonic() + max(_LETTERS_EVERY_SECONDS, _SHARE * took)
+        finally:
+            self._letters_due = monotonic() + max(_LETTERS_EVERY_SECONDS, _SHARE * (monotonic() - begun))

@@ -35,11 +35,14 @@ def serve(endpoints: Sequence[Endpoint], lifeline: int | None = None) -> None:
 async def _serve(endpoints: Sequence[Endpoint], lifeline: int | None) -> None:
     servers = [_Server(_config(each)) for each in endpoints]
 
+    loop = asyncio.get_running_loop()
+
     def stop() -> None:
+        if lifeline is not None:
+            loop.remove_reader(lifeline)  # Its end would be reported again and again.
         for each in servers:
             each.should_exit = True
 
-    loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         loop.add_signal_handler(number, stop)
     if lifeline is not None:

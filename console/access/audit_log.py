@@ -1,6 +1,7 @@
 """The audit log of the console: who looked at payment data and who changed what, when, and from where."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
@@ -60,7 +61,9 @@ class AuditLog:
     def _append(self, file: Path, line: bytes) -> None:
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            before = os.fstat(descriptor).st_size
             if os.write(descriptor, line) < len(line):
+                os.ftruncate(descriptor, before)
                 raise OSError(28, "No space left on device")
             os.fsync(descriptor)
         finally:
@@ -69,4 +72,5 @@ class AuditLog:
     def _clear(self, before: str) -> None:
         for each in self._directory.glob(f"{_PREFIX}*{_SUFFIX}"):
             if each.name.removeprefix(_PREFIX).removesuffix(_SUFFIX) < before:
-                each.unlink(missing_ok=True)
+                with suppress(OSError):
+                    each.unlink(missing_ok=True)

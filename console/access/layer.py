@@ -102,6 +102,8 @@ class AccessLayer:
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; wait a second", **{"Retry-After": "1"})
         if isinstance(self._authenticator, NoLogin) and not _names_this_machine(connection):
             raise _Refused(HTTPStatus.MISDIRECTED_REQUEST, "without a login only this machine is served, by a loopback name")
+        if _is_led_here(connection):
+            raise _Refused(HTTPStatus.FORBIDDEN, "a request that another site made the browser send was refused")
         if not self._wrong_logins.has_room(address):
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many wrong logins; wait a minute", **{"Retry-After": "60"})
         try:
@@ -131,6 +133,12 @@ class AccessLayer:
             return message
 
         return receive_bounded
+
+
+def _is_led_here(connection: HTTPConnection) -> bool:
+    """Whether a page of another site sends the request in the background. A link that a person follows is a navigation."""
+    site, mode = connection.headers.get("sec-fetch-site", ""), connection.headers.get("sec-fetch-mode", "")
+    return site in ("cross-site", "same-site") and mode != "navigate"
 
 
 def _names_this_machine(connection: HTTPConnection) -> bool:

@@ -30,6 +30,8 @@ def route(path: str, endpoint: Endpoint, *, needs: Role = Role.VIEWER, name: str
         identity: Identity = request.state.identity
         if not identity.may(needs):
             raise HTTPException(403, f"this needs the role {needs.value}, and {identity.name} does not have it")
+        if needs is Role.PAYMENTS and request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise HTTPException(403, "payment data is shown only from a page of this console")
         if tokens is not None:
             await _read(request)
             if identity.sends_by_itself:

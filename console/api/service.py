@@ -65,7 +65,9 @@ def service_operations(console: Console) -> list[Operation]:
     def restart(request: Request, worker: OneWorker) -> Restarted:
         console.audit_log.note(request, "worker.restart", slot=worker.slot)
         if not sources.workers.restart(worker.slot):
-            raise HTTPException(HTTPStatus.CONFLICT, f"worker {worker.slot} does not run on this machine")
+            raise HTTPException(
+                HTTPStatus.CONFLICT, f"worker {worker.slot} does not run here, would not be started again, or was asked already"
+            )
         return Restarted(worker.slot)
 
     def threads(request: Request, worker: OneWorker) -> Threads:

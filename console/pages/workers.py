@@ -20,7 +20,9 @@ def worker_routes(console: Console) -> list[Route]:
         slot = _slot(request)
         console.audit_log.note(request, "worker.restart", slot=slot)
         if not console.sources.workers.restart(slot):
-            raise HTTPException(HTTPStatus.CONFLICT, f"worker {slot} does not run on this machine")
+            raise HTTPException(
+                HTTPStatus.CONFLICT, f"worker {slot} does not run here, would not be started again, or was asked already"
+            )
         return RedirectResponse("/workers", HTTPStatus.SEE_OTHER)
 
     def threads(request: Request) -> Response:

@@ -7,8 +7,21 @@
     const selected = window.getSelection();
     return document.hidden || (at && at.closest("main") && at.matches("input, textarea, select")) || (selected && !selected.isCollapsed);
   };
+  // A page that is expensive to make is fetched more rarely, and never twice at once.
+  let isFetching = false;
+  let notBefore = 0;
   const refresh = async () => {
-    if (isBusy()) return;
+    if (isBusy() || isFetching || performance.now() < notBefore) return;
+    isFetching = true;
+    const begun = performance.now();
+    try {
+      await replace();
+    } finally {
+      isFetching = false;
+      notBefore = performance.now() + 20 * (performance.now() - begun);
+    }
+  };
+  const replace = async () => {
     const answer = await fetch(location.href, { headers: { "X-Refresh": "1" } });
     if (!answer.ok || isBusy()) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -19,6 +32,17 @@
     document.querySelector("[data-as-of]").textContent = fresh.querySelector("[data-as-of]").textContent;
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   };
-  const events = new EventSource("/events");
-  events.addEventListener("changed", refresh);
+  // Browsers allow few connections to one host: a hidden page gives its own up.
+  let events = null;
+  const follow = () => {
+    if (document.hidden) {
+      events?.close();
+      events = null;
+    } else if (!events) {
+      events = new EventSource("/events");
+      events.addEventListener("changed", refresh);
+    }
+  };
+  document.addEventListener("visibilitychange", follow);
+  follow();
 })();

@@ -13,6 +13,7 @@ from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.exit_code import ExitCode
 from daemon.supervision.log_format import configure_logs
+from daemon.supervision.run_lock import find_holder
 from domain.errors import ConfigurationError
 from status.served import Served, console_file
 
@@ -99,7 +100,10 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
             endpoints.append(Endpoint(metrics, measured))
         file = console_file(configuration.notification.run_directory)
         supervisor = os.getpid() if lifeline is None else os.getppid()
-        file.write(Served(supervisor, os.getpid(), urls, problem))
+        # Beside a service that runs, its own console's address is the one to find.
+        is_told = lifeline is not None or find_holder(configuration.notification.run_directory) is None
+        if is_told:
+            file.write(Served(supervisor, os.getpid(), urls, problem))
         _log.info("the console is at %s", url)
         if lifeline is None:
             sys.stdout.write(f"console: {url}\n")
@@ -108,5 +112,5 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
         try:
             serve(endpoints, lifeline)
         finally:
-            if lifeline is None:
+            if lifeline is None and is_told:
                 file.remove()

@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
@@ -17,11 +18,13 @@ _LONGEST_PAUSE_SECONDS = 60.0
 _STEADY_SECONDS = 60.0
 """A console that ran for so long ended for a new reason: it is started again soon."""
 _READ_BYTES = 65_536
+_LONGEST_LINE_BYTES = 1024 * 1024
+_STOP_SECONDS = 4
 _FINAL = (ExitCode.USAGE, ExitCode.CONFIGURATION_REFUSED)
 
 
 class ConsoleProcess:
-    """Starts the console, keeps its output in the service's log, and starts it again when it ends. No method waits.
+    """Starts the console, keeps its output in the service's log, and starts it again when it ends. Only `stop` waits.
 
     `command` starts it after `--lifeline` with a descriptor is appended. The console ends when the supervisor
     closes the other end or dies.
@@ -47,23 +50,35 @@ class ConsoleProcess:
         return self._said
 
     def start_if_due(self) -> None:
+        """Start it if it is due. What keeps it from starting, such as too many open files, is noted, and tried again later."""
         if self.starts_at is None or self.starts_at > monotonic():
             return
-        theirs, self._lifeline = os.pipe()
-        self._said, speaking = os.pipe()
-        os.set_blocking(self._said, False)
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked before.
-                [*self._command, "--lifeline", str(theirs)],
-                stdin=subprocess.DEVNULL,
-                stdout=speaking,
-                stderr=speaking,
-                pass_fds=(theirs,),
-            )
+            self._start()
+        except OSError as error:
+            self._close_output()
+            self._cut()
+            self._put_off(f"it could not be started: {error}")
+        else:
+            self.starts_at, self._started_at = None, monotonic()
+
+    def _start(self) -> None:
+        theirs, self._lifeline = os.pipe()
+        try:
+            self._said, speaking = os.pipe()
+            try:
+                os.set_blocking(self._said, False)
+                self._process = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked before.
+                    [*self._command, "--lifeline", str(theirs)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=speaking,
+                    stderr=speaking,
+                    pass_fds=(theirs,),
+                )
+            finally:
+                os.close(speaking)
         finally:
             os.close(theirs)
-            os.close(speaking)
-        self.starts_at, self._started_at = None, monotonic()
 
     def listen(self) -> None:
         """Put what it has said into the log."""
@@ -74,7 +89,9 @@ class ConsoleProcess:
         except BlockingIOError:
             return
         *lines, self._begun = (self._begun + said).split(b"\n")
-        for line in [*lines, *([self._begun] if not said and self._begun else [])]:
+        if self._begun and (not said or len(self._begun) > _LONGEST_LINE_BYTES):
+            lines, self._begun = [*lines, self._begun], b""
+        for line in lines:
             self._last_line = line.decode("utf-8", "replace")
             self._service_log.write(line)
         if not said:
@@ -91,31 +108,36 @@ class ConsoleProcess:
         self._process = None
         if monotonic() - self._started_at > _STEADY_SECONDS:
             self._pause_seconds = _FIRST_PAUSE_SECONDS
-        self._note_end(code)
-        self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+        why = self._last_line.removeprefix("resequencer: ") or f"it ended with {code}"
+        if code in _FINAL:
+            self._tell(why)
+            _log.warning("the console does not run: %s", why)
+        else:
+            self._put_off(why)
 
     def stop(self) -> None:
-        """Let it end, and start no other one."""
+        """Let it end, and start no other one. Waits for its open requests for some seconds."""
         self.starts_at = None
         self._cut()
         if self._process is not None:
             try:
-                self._process.wait(_FIRST_PAUSE_SECONDS)
+                self._process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-                self._process.wait()
+                with suppress(subprocess.TimeoutExpired):  # A file system that hangs must not keep the locks.
+                    self._process.wait(_STOP_SECONDS)
             self._process = None
         self._close_output()
         self._file.remove()
 
-    def _note_end(self, code: int) -> None:
-        why = self._last_line.removeprefix("resequencer: ") or f"it ended with {code}"
-        self._file.write(Served(os.getpid(), os.getpid(), problem=why))
-        if code in _FINAL:
-            _log.warning("the console does not run: %s", why)
-            return
-        _log.warning("the console ended with %d; next start in %.0f s; the service goes on", code, self._pause_seconds)
+    def _put_off(self, why: str) -> None:
+        self._tell(why)
+        _log.warning("the console does not run: %s; next start in %.0f s; the service goes on", why, self._pause_seconds)
         self.starts_at = monotonic() + self._pause_seconds
+        self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+    def _tell(self, why: str) -> None:
+        self._file.write(Served(os.getpid(), os.getpid(), problem=why))
 
     def _close_output(self) -> None:
         if self._said is not None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -23,15 +22,22 @@ class LocalWorkers:
 
     def __init__(self, configuration: Configuration) -> None:
         self._run_directory = configuration.notification.run_directory
+        self._asked: set[int] = set()
 
     def restart(self, slot: int) -> bool:
-        return self._signal(slot, signal.SIGTERM) is not None
+        """Return False also if its supervisor would not start another one, or if it was asked before and has not ended yet."""
+        worker = self._find(slot, is_to_end=True)
+        if worker is None or worker in self._asked:
+            return False
+        self._asked.add(worker)
+        return _send(worker, signal.SIGTERM)
 
     def dump_threads(self, slot: int) -> str | None:
         """Return what the service's log gains after the signal. Lines of other workers may stand between those of the dump."""
         log = self._run_directory / NAME
         before = _size(log)
-        if self._signal(slot, THREADS) is None:
+        worker = self._find(slot)
+        if worker is None or not _send(worker, THREADS):
             return None
         until = monotonic() + _ANSWER_SECONDS
         gained = ""
@@ -43,19 +49,32 @@ class LocalWorkers:
             gained = fresh
         return gained or None
 
-    def _signal(self, slot: int, number: signal.Signals) -> int | None:
-        """Send the signal and return the worker's process id; None if there is no such worker."""
+    def _find(self, slot: int, *, is_to_end: bool = False) -> int | None:
+        """Return the worker's process id, None if there is no such worker, or if none would follow it."""
         holder = find_holder(self._run_directory)
         report = next((each for each in find_reports(self._run_directory) if each.slot == slot), None)
         if holder is None or report is None or report.worker_process_id is None or str(report.process_id) != holder:
             return None
-        worker = report.worker_process_id
-        if worker == report.process_id or _parent_of(worker) != report.process_id:
+        worker, supervisor = report.worker_process_id, report.process_id
+        if worker == supervisor or _parent_of(worker) != supervisor:
             return None
-        with suppress(ProcessLookupError):
-            os.kill(worker, number)
-            return worker
-        return None
+        # In the foreground a service of one worker ends with it.
+        return None if is_to_end and report.worker_count == 1 and not _is_in_background(supervisor) else worker
+
+
+def _send(process: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _is_in_background(supervisor: int) -> bool:
+    try:
+        return b"supervise" in Path(f"/proc/{supervisor}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def _parent_of(process: int) -> int | None:

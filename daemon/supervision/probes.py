@@ -158,12 +158,23 @@ def _answer(head: bytes, find_health: Callable[[], Health]) -> bytes:
     if path == b"/health/live" and method in (b"GET", b"HEAD"):
         return _response("200 OK", b'{"state":"live"}', method)
     if path == b"/health/ready" and method in (b"GET", b"HEAD"):
-        found = find_health()
+        found = _find(find_health)
+        if found is None:
+            return _response("503 Service Unavailable", b'{"state":"unknown"}', method)
         status = "200 OK" if found.state == State.READY else "503 Service Unavailable"
         return _response(status, msgspec.json.encode(found), method)
     if path in (b"/health/live", b"/health/ready"):
         return _response("405 Method Not Allowed", b"{}", method)
     return _response("404 Not Found", b"{}", method)
+
+
+def _find(find_health: Callable[[], Health]) -> Health | None:
+    """Return the health, None if the reports cannot be read. Then the service is not ready, but the supervisor is alive."""
+    try:
+        return find_health()
+    except Exception as error:  # noqa: BLE001 - The thread must go on to answer, whatever is in the files.
+        _log.warning("the health of the service cannot be found out: %s", error)
+        return None
 
 
 def _response(status: str, body: bytes, method: bytes) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,15 @@ def test_minutes_are_kept_for_the_next_console_and_the_oldest_go(history: Histor
     again.add(service(later, 50), later)
     again.add(service(later + MINUTE, 60), later + MINUTE)
     assert [each.minute for each in History(tmp_path).minutes(0)] == [later]
+
+
+def test_a_file_that_is_locked_is_kept(history: History, tmp_path: Path) -> None:
+    for minute in range(3):
+        history.add(service(BEGINNING + minute * MINUTE, minute), BEGINNING + minute * MINUTE)
+    with closing(sqlite3.connect(tmp_path / "console-history.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert History(tmp_path).minutes(0) == []
+    assert len(History(tmp_path).minutes(0)) == 2
 
 
 @pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + bytes(200)])

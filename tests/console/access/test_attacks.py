@@ -148,6 +148,16 @@ def test_a_foreign_name_of_this_machine_is_not_served_without_a_login(tmp_path: 
         assert client.get("/", headers={"Host": host}).status_code == 421, host
 
 
+def test_a_request_that_another_site_sends_in_the_background_is_refused_and_a_link_is_followed(tmp_path: Path) -> None:
+    client = client_of(make_sources(tmp_path))
+    for site in ("cross-site", "same-site"):
+        for mode in ("no-cors", "cors", ""):
+            assert client.get("/", headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}).status_code == 403
+        link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+        assert client.get("/", headers=link).status_code == 200
+        assert client.get("/dead-letter/value?number=x", headers=link).status_code == 403, "payment data is never linked to"
+
+
 def test_a_body_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     shop = Shop(tmp_path, limits=Limits(most_body_bytes=1_000))
     answer = shop.client.post("/change", data={"form-token": shop.tokens.make(ANN), "what": "x" * 2_000})

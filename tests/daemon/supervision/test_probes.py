@@ -141,3 +141,17 @@ def test_the_health_is_that_of_this_supervisors_workers_only(tmp_path: Path) -> 
     assert health_of(tmp_path, 18, Clock()) == Health("starting", ())
     StatusFile(tmp_path).write(report(ours, State.READY, None, NOW - 60_000))
     assert health_of(tmp_path, 17, Clock()).state == "stale"
+
+
+def test_a_report_that_cannot_be_understood_makes_it_not_ready_and_the_thread_goes_on(tmp_path: Path) -> None:
+    def fail() -> Health:
+        raise ValueError("Invalid isoformat string")
+
+    probes = Probes(ProbesEndpoint(host="127.0.0.1", port=0), probes_file(tmp_path), fail)
+    probes.start()
+    try:
+        url = told(tmp_path).urls["probes"]
+        assert httpx.get(f"{url}/health/ready").status_code == 503
+        assert httpx.get(f"{url}/health/live").status_code == 200
+    finally:
+        probes.close()
