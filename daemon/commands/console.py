@@ -57,6 +57,14 @@ def console(arguments: Namespace) -> ExitCode:
     return ExitCode.DONE
 
 
+def _has_console(configuration: Configuration) -> bool:
+    """Whether a service holds the run directory and has a console of its own."""
+    run_directory = configuration.notification.run_directory
+    holder = find_holder(run_directory)
+    served = console_file(run_directory).find(int(holder)) if holder is not None and holder.isdigit() else None
+    return served is not None and bool(served.urls)
+
+
 def _add_name(parser: ArgumentParser) -> None:
     parser.add_argument("name", type=user_name, metavar="NAME")
 
@@ -101,7 +109,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
         file = console_file(configuration.notification.run_directory)
         supervisor = os.getpid() if lifeline is None else os.getppid()
         # Beside a service that runs, its own console's address is the one to find.
-        is_told = lifeline is not None or find_holder(configuration.notification.run_directory) is None
+        is_told = lifeline is not None or not _has_console(configuration)
         if is_told:
             file.write(Served(supervisor, os.getpid(), urls, problem))
         _log.info("the console is at %s", url)

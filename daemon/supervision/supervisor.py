@@ -135,7 +135,8 @@ class Supervisor:
 
     def _note_end(self, slot: WorkerSlot, code: int) -> None:
         if self._is_draining:
-            self._last_codes.append(code)
+            # A signal to the whole group may end a worker that has just been started, before it knows how to drain.
+            self._last_codes.append(0 if code in (-signal.SIGTERM, -signal.SIGINT) else code)
         elif not self._starts_again and not slot.has_poison:
             self._fail(code if code >= 0 else 128 - code)
         elif code in _FINAL and not slot.has_poison:

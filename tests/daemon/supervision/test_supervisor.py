@@ -179,6 +179,11 @@ def test_a_refused_configuration_ends_the_service_with_its_own_code(new_service)
     assert "worker 1 ended with exit code 3; a restart cannot help" in service.log
 
 
+def test_a_worker_that_a_signal_to_the_group_ended_before_it_could_drain_is_no_failure(new_service):
+    service = new_service("drain(); slot and os.kill(os.getpid(), 15)")
+    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM) is ExitCode.DONE
+
+
 def test_a_second_signal_ends_those_at_once_that_still_drain(new_service):
     service = new_service("drain(); slot and select.select([], [], [], 60)")
     assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM, signal.SIGTERM) is ExitCode.NOT_SO
