@@ -73,11 +73,19 @@ class _ImpatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
-        self.loop.call_later(_HEAD_SECONDS, self._close_without_request)
+        self._expect_request(None)
 
-    def _close_without_request(self) -> None:
-        has_request: bool = self.cycle is not None
-        if not has_request and not self.transport.is_closing():
+    def on_response_complete(self) -> None:
+        answered = self.cycle
+        super().on_response_complete()
+        self._expect_request(answered)
+
+    def _expect_request(self, before: object) -> None:
+        """Close the connection if no request follows the one `before` in time. Its first byte alone keeps it open otherwise."""
+        self.loop.call_later(_HEAD_SECONDS, self._close_after, before)
+
+    def _close_after(self, before: object) -> None:
+        if self.cycle is before and not self.transport.is_closing():
             self.transport.close()
 
 

@@ -1,0 +1,60 @@
+"""The server of the console: clients that begin a request and do not end it are let go."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from threading import Thread
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from console import server
+from console.listening import listen
+from console.settings import Listener
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """A server that gives clients half a second for a request."""
+
+    def hello(request: Request) -> PlainTextResponse:
+        del request
+        return PlainTextResponse("hello")
+
+    monkeypatch.setattr(server, "_HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(server, "_SIGNALS", ())
+    bound = listen(Listener(host="127.0.0.1", port=0))
+    theirs, ours = os.pipe()
+    endpoint = server.Endpoint(Starlette(routes=[Route("/", hello)]), bound)
+    thread = Thread(target=server.serve, args=([endpoint], theirs))
+    thread.start()
+    yield bound.getsockname()
+    os.close(ours)
+    thread.join(30)
+    os.close(theirs)
+    assert not thread.is_alive()
+
+
+def received(connection: socket.socket) -> bytes:
+    connection.settimeout(30)
+    return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", REQUEST[:-2]])
+def test_a_client_that_does_not_end_its_first_request_is_let_go(address: tuple[str, int], sent: bytes) -> None:
+    with socket.create_connection(address) as connection:
+        connection.sendall(sent)
+        assert received(connection) == b""
+
+
+def test_a_client_that_begins_a_second_request_and_does_not_end_it_is_let_go(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as connection:
+        connection.sendall(REQUEST + b"G")
+        assert received(connection).endswith(b"hello")
