@@ -1,5 +1,6 @@
 """The console's copy of the index of waiting units: an SQLite file in the run directory, which may be deleted at any time."""
 
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,10 @@ _TABLES = (
 )
 
 
+LEAST_FREE_BYTES = 256 * 2**20
+"""The copy does not grow into the last bytes of its disk: the workers' storage and output may lie there too."""
+
+
 class CopyUnusable(ResequencerError):
     """The copy cannot be read or written at the moment; `is_damaged` if it must be deleted and filled again."""
 
@@ -71,8 +76,9 @@ class _Seen:
 class WaitingCopy:
     """Written by one thread at a time; read by several, also while it is written. Nothing in it is needed again after a crash."""
 
-    def __init__(self, run_directory: Path) -> None:
+    def __init__(self, run_directory: Path, least_free_bytes: int = LEAST_FREE_BYTES) -> None:
         self.file = run_directory / NAME
+        self._least_free_bytes = least_free_bytes
 
     def markers(self) -> Mapping[str, tuple[str | None, Instant | None]]:
         """Return the marker and the instant of each partition in the copy; a copy that cannot be used is made anew.
@@ -100,6 +106,7 @@ class WaitingCopy:
             for portion in changes.portions:
                 latest = list(dict(portion).items())
                 for begin in range(0, len(latest), _ROWS_AT_ONCE):
+                    self._leave_room()
                     with _transaction(connection):
                         _Change(connection, partition).apply(latest[begin : begin + _ROWS_AT_ONCE], seen)
             with _transaction(connection):
@@ -107,6 +114,12 @@ class WaitingCopy:
                     _Change(connection, partition).delete_others(seen)
                 _note(connection, partition, changes.marker, as_of)
                 connection.execute("DELETE FROM classes WHERE units = 0")
+
+    def _leave_room(self) -> None:
+        disk = os.statvfs(self.file.parent)
+        if disk.f_bavail * disk.f_frsize < self._least_free_bytes:
+            problem = f"less than {self._least_free_bytes // 2**20} MB are free on its disk, which are left to the service"
+            raise CopyUnusable(self.file, sqlite3.OperationalError(problem))
 
     def delete(self) -> None:
         """Delete the files. Readers that have them open go on with what they have."""

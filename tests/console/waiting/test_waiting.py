@@ -300,3 +300,14 @@ def test_refreshing_takes_a_third_of_the_time_while_people_look_and_a_fiftieth_o
     assert pause_after(6.0, is_looked_at=True) == pytest.approx(12)
     assert pause_after(0.01, is_looked_at=False) == 10
     assert pause_after(6.0, is_looked_at=False) == pytest.approx(294)
+
+
+def test_the_last_bytes_of_the_disk_are_left_to_the_service(copy: WaitingCopy, tmp_path: Path) -> None:
+    copy.markers()
+    copy.take("T-0", whole(("a", waits(1)), marker="before"), 5)
+    greedy = WaitingCopy(tmp_path, least_free_bytes=2**62)
+    with pytest.raises(CopyUnusable, match="are left to the service") as refused:
+        greedy.take("T-0", whole(("b", waits(1)), marker="after"), 6)
+    assert not refused.value.is_damaged
+    assert greedy.markers()["T-0"] == ("before", 5)
+    assert [each.unit for each in all_of(greedy)] == ["a"]
