@@ -153,7 +153,8 @@ def test_who_is_not_let_in_is_told_which_key_to_look_at(
     (tmp_path / "conf" / "other.pem").write_bytes(other.read_bytes())
     started = daemon.service.verb("start", seconds=120)
     assert started.returncode == 1
-    assert told in started.stderr
+    # A broker that is too busy to answer the login in time is told of as unavailable, with the same keys to check.
+    assert told.casefold() in started.stderr.casefold()
     assert not daemon.log_file.exists()
 
 
