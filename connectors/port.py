@@ -54,12 +54,13 @@ class Channel(StrEnum):
 
     NOTIFICATIONS = "notifications"
     DEAD_LETTERS = "dead-letters"
+    ORDER_OUTCOMES = "orders"
 
 
 class OutputRecord(msgspec.Struct, frozen=True, gc=False):
     """One record to publish.
 
-    `number` counts from 1 within its partition, over both channels, and is never used for another record. So a transport may
+    `number` counts from 1 within its partition, over all channels, and is never used for another record. So a transport may
     treat a number that it has seen as published.
     """
 

@@ -11,7 +11,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     `topic` is the topic name of the partitions, because files have none. A value of more than `max_value_bytes` is cut.
     `poll_interval_ms` is the pause of a poll that found nothing before it looks again. An output that reaches `rotate_bytes`
     is rotated; with None never. The last `notifications_kept` rotated notification files are kept, with None all. Rotated
-    dead letters are all kept, for an operator decides on them.
+    dead letters are all kept, for an operator decides on them. With `has_orders` there is an output for their outcomes.
     """
 
     topic: str
@@ -21,6 +21,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     poll_interval_ms: int = 20
     rotate_bytes: int | None = None
     notifications_kept: int | None = None
+    has_orders: bool = False
 
     def __post_init__(self) -> None:
         assert self.topic

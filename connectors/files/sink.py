@@ -34,7 +34,8 @@ class FileSink:
         self._directory = settings.out_directory
         self._files = files
         self._stored = PositionsFile(self._directory / "positions.json", files)
-        self._outputs = {channel: OutputFile(self._directory / f"{channel}.jsonl", files) for channel in Channel}
+        channels = [each for each in Channel if each is not Channel.ORDER_OUTCOMES or settings.has_orders]
+        self._outputs = {channel: OutputFile(self._directory / f"{channel}.jsonl", files) for channel in channels}
         self._rotation = Rotation(settings, files)
         self._positions: dict[Partition, Position] = {}
         # The number up to which this sink has published everything: a call whose answer was lost is repeated.

@@ -18,7 +18,8 @@ class TopicExport:
     """
 
     def __init__(self, settings: KafkaSettings, directory: Path) -> None:
-        self._files = {settings.topics.output(channel): (directory / f"{channel}.jsonl").open("ab") for channel in Channel}
+        names = {channel: settings.topics.output(channel) for channel in Channel}
+        self._files = {name: (directory / f"{channel}.jsonl").open("ab") for channel, name in names.items() if name}
         self._reader = CommittedReader(settings, list(self._files))
 
     def catch_up(self) -> None:

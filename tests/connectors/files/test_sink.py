@@ -227,7 +227,7 @@ def test_the_name_of_the_positions_is_synced_when_a_partition_is_new(transport, 
     noting.close()
 
 
-@pytest.mark.parametrize("channel", Channel)
+@pytest.mark.parametrize("channel", [Channel.NOTIFICATIONS, Channel.DEAD_LETTERS])
 def test_a_last_line_torn_at_any_byte_is_mended(transport, reopen, settings, channel):
     path = settings.out_directory / f"{channel}.jsonl"
     transport.publish([output(output_record(1), dead(2))])
