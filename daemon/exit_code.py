@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+from domain.errors import ResequencerError
+
 
 class ExitCode(IntEnum):
     DONE = 0
@@ -11,3 +13,7 @@ class ExitCode(IntEnum):
     OUT_OF_REACH = 4
     NOT_JUDGED = 5
     INTERRUPTED = 130
+
+
+class NotJudged(ResequencerError):
+    """The audit could not finish, so the output is neither proved nor refuted."""

@@ -21,7 +21,7 @@ from daemon.configuration.lookup_sources import Job, load_spark_settings
 from daemon.configuration.package_settings import settings_from
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, TransportType
-from daemon.exit_code import ExitCode
+from daemon.exit_code import ExitCode, NotJudged
 from daemon.supervision.run_lock import AlreadyRunning, RunLock
 from daemon.supervision.stop_signal import StopSignal
 from daemon.system_clock import SystemClock
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from pipeline.audit.summary import AuditSummary
 
 _SHOWN = 20
-
-
-class NotJudged(ResequencerError):
-    """The audit could not finish, so the output is neither proved nor refuted."""
 
 
 def audit(arguments: Namespace) -> ExitCode:

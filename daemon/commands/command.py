@@ -1,13 +1,8 @@
 """A verb of the command line."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import NamedTuple
-
-
-def no_more_arguments(parser: ArgumentParser) -> None:
-    """Add no arguments: the command takes only --config, --set and --json, as every command does."""
-    del parser
 
 
 def told_again(arguments: Namespace) -> list[str]:
@@ -16,11 +11,21 @@ def told_again(arguments: Namespace) -> list[str]:
 
 
 class Command(NamedTuple):
-    """A command of the command line. `run` gets the parsed arguments: also `config` (a Path), `overrides` (texts) and `json`.
+    """A command of the command line. Its functions are named as `module:name`, and imported when the command is used.
 
-    It may raise what the command line turns into an exit code: a `ConfigurationError` (3) or a `TransientError` (4).
+    `function` gets the parsed arguments: also `config` (a Path), `overrides` (texts) and `json`. It returns the exit code. It may
+    raise what the command line turns into one: a `ConfigurationError` (3) or a `TransientError` (4). `arguments_of` gets the
+    parser, and adds the command's own arguments to it.
     """
 
     summary: str
-    run: Callable[[Namespace], int]
-    add_arguments: Callable[[ArgumentParser], None] = no_more_arguments
+    function: str
+    arguments_of: str | None = None
+
+    def run(self, arguments: Namespace) -> int:
+        code: int = resolve_name(self.function)(arguments)
+        return code
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        if self.arguments_of is not None:
+            resolve_name(self.arguments_of)(parser)

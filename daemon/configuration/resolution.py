@@ -16,7 +16,7 @@ from daemon.configuration.kafka_client_options import poll_interval_ms, refused_
 from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.schema import SCHEMA, Schema, find_nearest, path_of
 from daemon.configuration.sections import Ingress, Lookup, Notifications, RecordsArchive, Resequencers, Storages
-from daemon.configuration.shipped import find_shipped, read_reference
+from daemon.configuration.shipped import find_shipped, read_keys_of_reference
 from domain.errors import ConfigurationError
 from domain.printable import without_password
 from domain.secret import Secret, is_secret_name
@@ -72,7 +72,7 @@ def resolve_values(
 
 @cache
 def _reference() -> Document:
-    return parse_text(read_reference(), REFERENCE, where="reference.conf")
+    return parse_text(read_keys_of_reference(), REFERENCE, where="reference.conf")
 
 
 def _override(text: str) -> Document:

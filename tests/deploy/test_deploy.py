@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from harness.processes.wheels import packages_of, project_files
 
-from daemon.command_line import _parser
+from daemon.command_line import parse
 from daemon.configuration.configuration import load
 from daemon.exit_code import ExitCode
 
@@ -47,7 +47,7 @@ def project() -> ConfigParser:
 def is_a_verb_of_ours(command: list[str]) -> bool:
     """Return whether the command line accepts the command as it stands."""
     assert PurePosixPath(command[0]) == SCRIPT
-    return bool(_parser().parse_args(command[1:]).command)
+    return bool(parse(command[1:]).command)
 
 
 def test_the_script_is_one_that_installing_makes(project: ConfigParser) -> None:
@@ -112,7 +112,7 @@ def test_the_container_runs_as_a_user_without_rights_and_keeps_what_it_writes_in
 def test_the_unit_runs_a_command_that_there_is_with_a_configuration_that_there_is(unit: ConfigParser) -> None:
     command = shlex.split(unit["Service"]["ExecStart"])
     assert is_a_verb_of_ours(command)
-    arguments = _parser().parse_args(command[1:])
+    arguments = parse(command[1:])
     assert arguments.command == "run"
     assert arguments.config.exists()
     assert unit["Service"]["WorkingDirectory"] == unit["Service"]["ReadWritePaths"]

@@ -11,10 +11,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from daemon.command_line import _parser
+from daemon.command_line import parse
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import kafka_settings
-from daemon.configuration.overrides import one_by_one
 from daemon.supervision.probes import Health, _answer
 from daemon.supervision.supervisor import _DRAIN_SECONDS
 from status.report import State
@@ -89,7 +88,7 @@ def test_the_configuration_is_valid_without_a_warning_and_takes_its_passwords_fr
 
 
 def test_the_container_supervises_with_the_mounted_configuration(container: dict[str, Any]) -> None:
-    arguments = _parser().parse_args(container["args"])
+    arguments = parse(container["args"])
     mounts = {each["name"]: PurePosixPath(each["mountPath"]) for each in container["volumeMounts"]}
     assert (arguments.command, arguments.log_to_stderr) == ("supervise", True)
     assert PurePosixPath(arguments.config) == mounts["configuration"] / next(iter(read("ConfigMap")["data"]))
@@ -198,6 +197,6 @@ def test_the_page_makes_each_secret_with_the_keys_that_the_pod_takes(
     assert secrets["resequencer-certificates"] == [f"--from-file={each}" for each in named]
     assert secrets["resequencer-console"] == [f"--from-file={configuration.http.users_file.name}"]
     (add_user,) = [command[1:] for command in commands if command[0] == "resequencer"]
-    arguments = _parser().parse_args([*one_by_one(add_user)])
+    arguments = parse(add_user)
     made = load(overrides=arguments.overrides)
     assert (arguments.subcommand, made.http.users_file) == ("add-user", Path(configuration.http.users_file.name))

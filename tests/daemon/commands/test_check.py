@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon import command_line
 from daemon.command_line import main
-from daemon.commands import preflight
-from daemon.commands.command import Command
+from daemon.commands import check, preflight
 from daemon.configuration.configuration import load
 from domain.errors import ConfigurationError, ResequencerError, TransientError
 
@@ -100,8 +98,8 @@ def test_an_error_is_a_line_and_an_exit_code(capsys, monkeypatch, error, code):
     def fails(_arguments):
         raise error
 
-    monkeypatch.setitem(command_line.COMMANDS, "fail", Command("fails", fails))
-    assert main(["fail"]) == code
+    monkeypatch.setattr(check, "check", fails)
+    assert main(["check"]) == code
     assert capsys.readouterr().err == f"resequencer: {error}\n"
 
 

@@ -6,7 +6,7 @@ from harness.documented_keys import DOCUMENT, find_gaps
 
 from daemon.configuration.hocon.parser import parse_text, resolve
 from daemon.configuration.schema import SCHEMA
-from daemon.configuration.shipped import read_reference
+from daemon.configuration.shipped import read_keys_of_reference, read_reference
 from domain.secret import is_secret_name
 
 
@@ -19,6 +19,11 @@ def test_the_reference_stands_by_itself():
     document = parse_text(read_reference(), "reference", where="reference.conf")
     assert resolve([document]).variables == frozenset()
     assert resolve([document]).values == resolve([document]).values
+
+
+def test_the_reference_without_its_comments_says_the_same():
+    whole, keys = (parse_text(each, "reference", where="reference.conf") for each in (read_reference(), read_keys_of_reference()))
+    assert resolve([keys]) == resolve([whole])
 
 
 def test_the_only_keys_that_are_secret_by_their_names_are_the_passwords():

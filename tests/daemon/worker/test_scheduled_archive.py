@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from harness.waiting import wait_until
 
-from daemon.command_line import _parser
+from daemon.command_line import parse
 from daemon.commands.command import told_again
 from daemon.configuration.configuration import load
 from daemon.worker.scheduled_archive import Archiving
@@ -87,8 +87,8 @@ def test_it_never_begins_unless_a_time_was_given(archiving) -> None:
 
 @pytest.mark.parametrize("verb", ["run", "start", "supervise", "restart"])
 def test_the_flag_is_the_key(verb) -> None:
-    arguments = _parser().parse_args([verb, "--archive", "--set", "payment-status-notification.http.port=0"])
-    again = _parser().parse_args([verb, *told_again(arguments)])
+    arguments = parse([verb, "--archive", "--set", "payment-status-notification.http.port=0"])
+    again = parse([verb, *told_again(arguments)])
     for each in (arguments, again):
         assert load(each.config, each.overrides).ingress.archive_every_ms == 600_000
     assert load().ingress.archive_every_ms is None
