@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
 from typing import Any
 
 from starlette.requests import Request
@@ -18,12 +17,13 @@ from console.sampler import Sampler
 from console.settings import HttpSettings
 from console.sources import Sources
 from console.templating import make_templates
+from console.views import SharedViews
 from console.waiting.refresher import WaitingUnits
 from storage.view_port import StorageView
 
 
 class Console:
-    """One console. Requests are handled in several threads; a view is used by one of them at a time."""
+    """One console. Requests are handled in several threads."""
 
     def __init__(self, settings: HttpSettings, sources: Sources) -> None:
         self.settings = settings
@@ -35,8 +35,7 @@ class Console:
         self.waiting = WaitingUnits(sources)
         self.peers = Peers(settings.peers, settings.peers_token, sources.clock)
         self._templates: Jinja2Templates = make_templates(sources.clock)
-        self._view: StorageView | None = None
-        self._view_lock = Lock()
+        self._views = None if sources.open_view is None else SharedViews(sources.open_view)
 
     def page(self, request: Request, template: str, status: int = 200, **shown: Any) -> Response:
         """Render a page for the person who asks."""
@@ -46,14 +45,12 @@ class Console:
 
     @contextmanager
     def viewing(self) -> Iterator[StorageView | None]:
-        """The storage's view, for one thread at a time; None with storage `none`."""
-        if self.sources.open_view is None:
+        """A view of the storage for this thread alone; None with storage `none`."""
+        if self._views is None:
             yield None
             return
-        with self._view_lock:
-            if self._view is None:
-                self._view = self.sources.open_view()
-            yield self._view
+        with self._views.lent() as view:
+            yield view
 
     def start(self) -> None:
         """Begin to look at the service in the background."""
@@ -63,10 +60,8 @@ class Console:
     def close(self) -> None:
         self.sampler.stop()
         self.waiting.close()
-        with self._view_lock:
-            if self._view is not None:
-                self._view.close()
-                self._view = None
+        if self._views is not None:
+            self._views.close()
 
 
 def identity_of(request: Request) -> Identity:

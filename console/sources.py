@@ -33,6 +33,7 @@ class Sources(NamedTuple):
     `open_view` is None with storage `none`. A view and a dead-letter store are used by one thread and closed by their user.
     `find_partitions` returns the partitions of the input, `find_ends` where their logs end now (offsets; bytes of files).
     `find_left` returns the notifications of a unit that left, as far as they can be read in so many seconds; it never raises.
+    `storage` names the storage that the configuration has, without secrets.
     `find_served` returns the addresses that the service of this machine serves.
     `facts` are lines about the configuration for people: names and texts.
     """
@@ -50,3 +51,4 @@ class Sources(NamedTuple):
     facts: tuple[tuple[str, str], ...] = ()
     find_left: Callable[[str, float], Left] = left_unknown
     find_served: Callable[[], ServedStatus] = ServedStatus
+    storage: str = ""

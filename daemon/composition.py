@@ -252,6 +252,20 @@ def make_storage_view(configuration: Configuration) -> StorageView | None:
     return None
 
 
+def name_storage(configuration: Configuration) -> str:
+    """Return a text that differs for storages that the configuration tells apart. It has no password."""
+    kind = configuration.resequencer.storage_type
+    if kind is StorageType.EMBEDDED:
+        return f"{kind.value} {configuration.storage.embedded_file.absolute()}"
+    if kind is StorageType.REDIS:
+        redis = redis_settings(configuration)
+        return f"{kind.value} {redis.place!r} {redis.place.options.get('db', 0)} {redis.namespace}"
+    if kind is StorageType.INFINISPAN:
+        server = infinispan_server(configuration)
+        return f"{kind.value} {server.url} {server.cache} {infinispan_layout(configuration).namespace}"
+    return kind.value
+
+
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
     ingress, notification = configuration.ingress, configuration.notification
     if ingress.transport is TransportType.KAFKA:

@@ -16,6 +16,8 @@ from storage.port import Header, Snapshot, Waits
 WaitingPortion = Sequence[tuple[str, Waits | None]]
 """Units with their waits, None if the unit does not wait. A portion has some thousands of units at most."""
 
+_ALWAYS_READ = 2_000
+
 
 class UnitView(msgspec.Struct, frozen=True):
     """A unit as one commit left it: state, payment data and stash, and the waits of the same commit (None: it is idle)."""
@@ -45,6 +47,11 @@ class WaitingChanges(NamedTuple):
 def whole_of_nothing() -> WaitingChanges:
     """Return the changes of a partition that is gone since the marker."""
     return WaitingChanges(NOTHING_COMMITTED, True, iter(()))
+
+
+def is_worth_it(changed: int, waiting: int) -> bool:
+    """Whether it is cheaper to read so many changed units one by one than all units that wait in their order."""
+    return changed <= _ALWAYS_READ + waiting // 4
 
 
 class StorageView(Protocol):

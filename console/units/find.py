@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from time import monotonic
 
 import msgspec
 
@@ -26,10 +27,10 @@ NOT_STORED = "storage none keeps the state of units in the memory of its worker,
 
 
 class Search(msgspec.Struct, frozen=True):
-    """How far to search beside the storage. Dead letters count from `letters_since` on (None: all).
+    """How far to search. Dead letters count from `letters_since` on (None: all).
 
-    Each of the two searches takes at most about `most_seconds`. `first_in` are partitions to try before the others, `partition`
-    is the only one to look in.
+    Each of the two searches beside the storage takes at most about `most_seconds`. So does the look into the storage, where that
+    does not answer. `first_in` are partitions to try before the others, `partition` is the only one to look in.
     """
 
     letters_since: Instant | None = None
@@ -62,7 +63,9 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
     partitions, unknown = _partitions(sources, search, report)
     with viewing as view:
         is_stored = view is not None
-        looked = _Looked(problems=(NOT_STORED,)) if view is None else _look_in(view, unit, partitions, unknown)
+        looked = (
+            _Looked(problems=(NOT_STORED,)) if view is None else _look_in(view, unit, partitions, unknown, search.most_seconds)
+        )
         is_stopped = report is None or report.state == NOT_RUNNING
         is_asked = is_stopped and not looked.found
         read_to = _positions(view, partitions) if is_asked and view is not None and not looked.problems else None
@@ -157,12 +160,21 @@ def _partitions(sources: Sources, search: Search, report: ServiceReport | None) 
     return dict.fromkeys((*search.first_in, *known)), problems
 
 
-def _look_in(view: StorageView, unit: str, partitions: Iterable[Partition], problems: tuple[str, ...]) -> _Looked:
-    """Look in all of them, also behind the first hit: with two partitioners a unit's envelopes lie in two partitions."""
+def _look_in(
+    view: StorageView, unit: str, partitions: Iterable[Partition], problems: tuple[str, ...], most_seconds: float
+) -> _Looked:
+    """Look in all of them, also behind the first hit: with two partitioners a unit's envelopes lie in two partitions.
+
+    Once a partition did not answer and the time is over, the others are not asked: each would wait as long.
+    """
     found: list[_Found] = []
     looked_in: list[str] = []
     failed: dict[str, list[str]] = {}
+    until = monotonic() + most_seconds
     for partition in partitions:
+        if failed and monotonic() > until:
+            failed.setdefault("not tried, because others did not answer in time", []).append(str(partition))
+            continue
         try:
             here = view.find_unit(partition, unit)
         except ResequencerError as error:

@@ -5,8 +5,10 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote
+from uuid import uuid4
 
 from domain.clock import Instant
 from domain.errors import ResequencerError
@@ -14,8 +16,20 @@ from storage.port import Waits
 from storage.view_port import WaitingChanges
 
 NAME = "console.db"
-VERSION = 1
+VERSION = 2
 """The version of the tables. A copy of another version is deleted and filled again."""
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@cache
+def _find_boot() -> str:
+    """Return what differs after the machine was started anew; where that is not told, also after the process was."""
+    try:
+        return _BOOT.read_text(encoding="ascii").strip()
+    except OSError:
+        return uuid4().hex
+
 
 _BUSY_SECONDS = 5
 _ROWS_AT_ONCE = 2_000
@@ -24,6 +38,7 @@ _CACHE_KB = 64 * 1024
 _WRONG = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _TABLES = (
+    "CREATE TABLE origin (name TEXT NOT NULL) STRICT",
     "CREATE TABLE partitions (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, marker TEXT, as_of INTEGER) STRICT",
     # What the units of a class have in common. There are few, so their counts are the totals, and filters choose among them.
     """CREATE TABLE classes (id INTEGER PRIMARY KEY, partition INTEGER NOT NULL, kind TEXT NOT NULL, waits_for TEXT NOT NULL,
@@ -74,10 +89,15 @@ class _Seen:
 
 
 class WaitingCopy:
-    """Written by one thread at a time; read by several, also while it is written. Nothing in it is needed again after a crash."""
+    """Written by one thread at a time; read by several, also while it is written. Nothing in it is needed again after a crash.
 
-    def __init__(self, run_directory: Path, least_free_bytes: int = LEAST_FREE_BYTES) -> None:
+    `storage` names the storage that is copied, by the configuration. A copy of another storage is filled again. So is one that
+    was written before the machine started: it is never synced, so a power cut may have kept a marker and lost rows.
+    """
+
+    def __init__(self, run_directory: Path, storage: str = "", least_free_bytes: int = LEAST_FREE_BYTES) -> None:
         self.file = run_directory / NAME
+        self._origin = f"{storage} {_find_boot()}"
         self._least_free_bytes = least_free_bytes
 
     def markers(self) -> Mapping[str, tuple[str | None, Instant | None]]:
@@ -139,7 +159,7 @@ class WaitingCopy:
         # Not `mode=ro`: such a connection cannot make the log's index, which the last writer takes away with it.
         with self._opened("rw") as connection:
             connection.execute("PRAGMA query_only = ON")
-            if _version(connection) != VERSION:
+            if not self._is_ours(connection):
                 yield None
                 return
             connection.execute("BEGIN")
@@ -165,7 +185,14 @@ class WaitingCopy:
                     if _version(connection) == 0:
                         for statement in _TABLES:
                             connection.execute(statement)
+                        connection.execute("INSERT INTO origin (name) VALUES (?)", (self._origin,))
             yield connection
+
+    def _is_ours(self, connection: sqlite3.Connection) -> bool:
+        if _version(connection) != VERSION:
+            return False
+        origin: tuple[str] | None = connection.execute("SELECT name FROM origin").fetchone()
+        return origin == (self._origin,)
 
     @contextmanager
     def _opened(self, mode: str) -> Iterator[sqlite3.Connection]:

@@ -47,13 +47,15 @@ class WaitingAnswer(msgspec.Struct, frozen=True):
         return min(known) if known and len(known) == len(instants) else None
 
 
-def pause_after(spent_seconds: float, *, is_looked_at: bool) -> float:
+def pause_after(spent_seconds: float, wholes: int = 0, *, is_looked_at: bool) -> float:
     """Return how long to pause, in seconds, after a refresh that took so long.
 
-    A third of the time is spent on refreshing at most while people look, a fiftieth otherwise.
+    A third of the time is spent on refreshing at most while people look, a fiftieth otherwise. `wholes` is the number of the last
+    refreshes in a row that listed the whole of a partition. After the first of them the changes since are read soon: the longer
+    that is put off, the more they are, until the whole is to be listed once more.
     """
     least, share = (_PAUSE_SECONDS, _SHARE) if is_looked_at else (_IDLE_PAUSE_SECONDS, _IDLE_SHARE)
-    return max(least, spent_seconds * (1 / share - 1))
+    return least if wholes == 1 else max(least, spent_seconds * (1 / share - 1))
 
 
 class WaitingUnits:
@@ -62,11 +64,12 @@ class WaitingUnits:
     def __init__(self, sources: Sources) -> None:
         self.is_stored = sources.open_view is not None
         self._sources = sources
-        self._copy = WaitingCopy(sources.run_directory)
+        self._copy = WaitingCopy(sources.run_directory, sources.storage)
         self._view: StorageView | None = None
         self._lock = Lock()
         self._freshness: Mapping[str, Freshness] = {}
         self._problem: str | None = None
+        self._wholes = 0
         self._asked_at: float | None = None
         self._is_wanted, self._is_refreshed = Event(), Event()
         self._is_stopping = False
@@ -114,6 +117,7 @@ class WaitingUnits:
     def refresh(self) -> None:
         """Read what has changed in each partition. What cannot be read or written is noted, and tried again the next time."""
         with self._lock:
+            is_changed_alone = True
             try:
                 known = self._copy.markers()
                 self._freshness = {
@@ -124,15 +128,17 @@ class WaitingUnits:
                 for name in self._partitions(known):
                     if self._is_stopping:
                         return
-                    self._refresh(name, known.get(name, (None, None))[0])
+                    is_changed_alone &= self._refresh(name, known.get(name, (None, None))[0])
             except CopyUnusable as error:
                 self._problem = f"the copy of the waiting units cannot be written: {error}"
                 if error.is_damaged:
                     self._copy.delete()
             finally:
+                self._wholes = 0 if is_changed_alone else self._wholes + 1
                 self._is_refreshed.set()
 
-    def _refresh(self, name: str, marker: str | None) -> None:
+    def _refresh(self, name: str, marker: str | None) -> bool:
+        """Bring one partition up to date. Return whether that took less than the whole."""
         partition = Partition.find(name)
         assert partition is not None
         now = self._sources.clock.now()
@@ -146,6 +152,8 @@ class WaitingUnits:
             raise
         except ResequencerError as error:
             self._freshness = {**self._freshness, name: Freshness(name, before.as_of, printable(str(error)))}
+            return True
+        return changes is None or not changes.is_whole
 
     def _partitions(self, known: Mapping[str, object]) -> list[str]:
         """Return the partitions of the input and those of the copy, by name."""
@@ -195,7 +203,7 @@ class WaitingUnits:
         """Wait until the next refresh is due. Someone who asks ends a pause of the idle kind."""
         ended = monotonic()
         while not self._is_stopping:
-            pause = pause_after(ended - began, is_looked_at=self._is_looked_at())
+            pause = pause_after(ended - began, self._wholes, is_looked_at=self._is_looked_at())
             left = ended + pause - monotonic()
             if left <= 0:
                 return

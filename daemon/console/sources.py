@@ -9,7 +9,7 @@ from console.sources import Sources
 from console.units.left import OutputFiles, left_unknown
 from console.units.story import Left
 from daemon.commands.dead_letters.stores import open_store
-from daemon.composition import make_storage_view, make_strategy_of
+from daemon.composition import make_storage_view, make_strategy_of, name_storage
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.sections import TransportType
 from daemon.console.archived_output import ArchivedOutput
@@ -44,6 +44,7 @@ def console_sources(configuration: Configuration) -> Sources:
         facts=_facts(configuration),
         find_left=_find_left_of(configuration),
         find_served=_find_served_of(configuration),
+        storage=name_storage(configuration),
     )
 
 

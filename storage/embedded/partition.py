@@ -9,8 +9,10 @@ import msgspec
 
 from domain.clock import Instant
 from domain.record import Partition
+from storage.embedded.change_log import note_changes
 from storage.embedded.database import Database
 from storage.fencing import LastCommit, advanced, check_owner, is_done, succeeded
+from storage.marker import marker_of
 from storage.port import Commit, Header, Pending, Snapshot, StashEntry, UnitChange, WaitKind, Waits
 
 EXPIRED_PER_CALL = 1_000
@@ -150,7 +152,10 @@ class EmbeddedPartitionStore:
 
     def _last_commit(self, connection: sqlite3.Connection) -> LastCommit:
         sql = "SELECT token, commit_number, attempt FROM partitions WHERE id = ?"
-        return LastCommit(*connection.execute(sql, (self._key,)).fetchone())
+        row = connection.execute(sql, (self._key,)).fetchone()
+        if row is None:
+            raise ValueError("the row of a partition has another id")
+        return LastCommit(*row)
 
     def _store(self, connection: sqlite3.Connection, commit: Commit) -> None:
         key = self._key
@@ -160,6 +165,8 @@ class EmbeddedPartitionStore:
         connection.executemany(_STASH, self._stashed(commit.changes))
         connection.executemany(_ADD_PENDING, ((key, each.number, each.body) for each in commit.added))
         connection.execute(_DROP_PENDING, (key, commit.published))
+        before, after = marker_of(self._header), marker_of(advanced(self._header, commit))
+        note_changes(connection, key, before, after, [change.unit for change in commit.changes])
         progress = (commit.number, commit.attempt, commit.next_offset, commit.highest_number, commit.heal_offset)
         connection.execute(_ADVANCE, (*progress, commit.source, commit.caught_up_ms, key))
 

@@ -5,6 +5,7 @@ import sqlite3
 from pathlib import Path
 from tempfile import mkstemp
 
+from storage.embedded.change_log import INDEX, TABLE, has_change_log
 from storage.embedded.errors import RESTORE
 from storage.embedded.write_ahead_log import is_there, log_of
 from storage.port import StorageRefused
@@ -119,13 +120,18 @@ def is_old(connection: sqlite3.Connection) -> bool:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Upgrade an older format in one transaction. Another process may do so at the same time."""
-    if not is_old(connection):
+    """Upgrade an older format, and add what this version adds to format 3, in one transaction.
+
+    Another process may do so at the same time.
+    """
+    if not is_old(connection) and has_change_log(connection):
         return
     connection.execute("BEGIN IMMEDIATE")
     for upgrades in _UPGRADES[_version(connection) - 1 :]:
         for each in upgrades:
             connection.execute(each)
+    connection.execute(TABLE)
+    connection.execute(INDEX)
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
     connection.execute("COMMIT")
 
@@ -149,7 +155,8 @@ def _fill(draft: str) -> None:
         connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.executescript(
-            f"BEGIN; {_TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT_VERSION}; COMMIT;"
+            f"BEGIN; {_TABLES} {TABLE}; {INDEX};"
+            f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT_VERSION}; COMMIT;"
         )
         # The mode is permanent. To set it later would fail if two processes open a new file at once.
         connection.execute("PRAGMA journal_mode = WAL")

@@ -18,13 +18,17 @@ class StoredHeader(msgspec.Struct, frozen=True):
     """The header with its counts. `header` is None if there never was one.
 
     `waiting` and `pending` are the counts after the last commit. `idle` is the number of units in the index of idle units, None
-    if the index is not complete yet.
+    if the index is not complete yet. The log of changes has the entries from `log_begin` to before `log_end`; the last is of the
+    commit `log_marker`.
     """
 
     header: Header | None
     waiting: int = 0
     pending: int = 0
     idle: int | None = 0
+    log_begin: int = 0
+    log_end: int = 0
+    log_marker: str | None = None
 
 
 def read_header(key: bytes, flat: Sequence[bytes]) -> StoredHeader:
@@ -40,7 +44,9 @@ def read_header(key: bytes, flat: Sequence[bytes]) -> StoredHeader:
         _check_format(key, int(fields[b"format"]))
         idle = fields.get(b"idle")
         waiting, pending = int(fields.get(b"waiting", 0)), int(fields.get(b"pending", 0))
-        return StoredHeader(_header(fields), waiting, pending, int(idle) if idle else None)
+        log_begin, log_end = int(fields.get(b"log_begin", 0)), int(fields.get(b"log_end", 0))
+        log_marker = fields[b"log_marker"].decode() if b"log_marker" in fields else None
+        return StoredHeader(_header(fields), waiting, pending, int(idle) if idle else None, log_begin, log_end, log_marker)
     except (KeyError, ValueError) as error:
         raise StorageRefused(name(key), f"is damaged ({error!r}); {restore(key)}") from error
 

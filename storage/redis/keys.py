@@ -16,6 +16,7 @@ class RedisKeys:
         self.header = f"{self.tag}:header".encode()
         self.waiting = f"{self.tag}:waiting".encode()
         self.pending = f"{self.tag}:pending".encode()
+        self.changes = f"{self.tag}:changes".encode()
         self.idle = f"{self.tag}:idle".encode()
         self.unit_prefix = f"{self.tag}:unit:".encode()
 

@@ -9,6 +9,7 @@ import msgspec
 
 from domain.clock import Instant
 from storage.fencing import LastCommit, advanced, check_owner, is_done
+from storage.marker import marker_of
 from storage.port import (
     Commit,
     Header,
@@ -80,7 +81,7 @@ class RedisPartitionStore:
         if (size := sum(len(each) for each in arguments if isinstance(each, bytes))) > _MOST_BYTES:
             problem = f"a commit of {size:,} bytes is larger than a server accepts; lower ingress.batch-size"
             raise StorageRefused(self._keys.tag, problem)
-        keys = [self._keys.header, self._keys.waiting, self._keys.pending, self._keys.idle]
+        keys = [self._keys.header, self._keys.waiting, self._keys.pending, self._keys.idle, self._keys.changes]
         keys += self._keys.units(change.unit for change in commit.changes)
         answer = self._servers.run(COMMIT, keys, arguments, self._replicas)
         if answer[0] == Verdict.LOST.encode():
@@ -161,7 +162,8 @@ class RedisPartitionStore:
     def _commit_arguments(self, commit: Commit) -> list[bytes | str | int]:
         arguments: list[bytes | str | int] = [self._header.token, commit.number - 1, commit.number, commit.attempt]
         arguments += (commit.next_offset, commit.highest_number, commit.heal_offset, commit.source)
-        arguments += (commit.caught_up_ms, commit.published, len(self._keys.unit_prefix), 2 * len(commit.added))
+        arguments += (commit.caught_up_ms, commit.published, len(self._keys.unit_prefix))
+        arguments += (marker_of(self._header), marker_of(advanced(self._header, commit)), 2 * len(commit.added))
         for pending in commit.added:
             arguments += (pending.number, pending.body)
         for change in commit.changes:

@@ -144,9 +144,14 @@ LOAD = Script(
     """,
 )
 
-# KEYS: header, waiting, pending, idle, units. ARGV from 3: number, attempt, next offset, highest number, heal offset, source,
-# caught-up clock, published, length of the units' prefix, the count of fields to add to the pending output; these fields; for
-# each unit its index entry or nothing, the counts of fields to remove and to set, and these fields.
+# KEYS: header, waiting, pending, idle, changes, units. ARGV from 3: number, attempt, next offset, highest number, heal offset,
+# source, caught-up clock, published, length of the units' prefix, the markers of the last commit and of this one, the count of
+# fields to add to the pending output; these fields; for each unit its index entry or nothing, the counts of fields to remove and
+# to set, and these fields.
+#
+# The log of changes has an entry for each commit: the units that wait or waited. It begins anew after commits of a version that
+# keeps no log, and where entries were deleted by hand. It grows with the number of waiting units, because reading all of these is
+# cheaper than reading a longer log.
 COMMIT = Script(
     _HEADER,
     """
@@ -155,13 +160,16 @@ COMMIT = Script(
     if not is_done and not (is_ours and stored[2] == ARGV[2]) then
       return {'lost', stored[1], stored[2], stored[3]}
     end
+    local pack, entries = cmsgpack.pack, call('HLEN', KEYS[5])
+    local log = call('HMGET', KEYS[1], 'log_marker', 'log_begin', 'log_end', 'log_bytes')
+    local first, last, bytes = tonumber(log[2] or 0), tonumber(log[3] or 0), tonumber(log[4] or 0)
     -- A write even if it is done: from Redis 7.2 on, WAIT waits for the last write of its own connection only.
     call('HSET', KEYS[1], 'token', ARGV[1])
     if is_done then return {'done'} end
 
     local clock, published, prefix = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
-    local at = 13 + ARGV[12]
-    in_parts('HSET', KEYS[3], ARGV, 13, at - 1)
+    local at = 15 + ARGV[14]
+    in_parts('HSET', KEYS[3], ARGV, 15, at - 1)
     local left = {}
     for _, number in ipairs(call('HKEYS', KEYS[3])) do
       if tonumber(number) <= published then left[#left + 1] = number end
@@ -169,8 +177,8 @@ COMMIT = Script(
     in_parts('HDEL', KEYS[3], left, 1, #left)
 
     -- Each unit is in one of the two indexes.
-    local idle_units, idle, waiting_units, waiting = {}, {}, {}, {}
-    for i = 5, #KEYS do
+    local idle, waiting_units, waiting, changed = {}, {}, {}, {}
+    for i = 6, #KEYS do
       local key, unit = KEYS[i], string.sub(KEYS[i], prefix + 1)
       local waits, gone, came = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0
       at = at + 3
@@ -179,22 +187,37 @@ COMMIT = Script(
       in_parts('HSET', key, ARGV, at, at + came - 1)
       at = at + came
       if waits == '' then
-        idle_units[#idle_units + 1] = unit
+        if call('HDEL', KEYS[2], unit) == 1 then changed[#changed + 1] = unit end
         idle[#idle + 1] = clock
         idle[#idle + 1] = unit
       else
+        changed[#changed + 1] = unit
         waiting_units[#waiting_units + 1] = unit
         waiting[#waiting + 1] = unit
         waiting[#waiting + 1] = waits
       end
     end
-    in_parts('HDEL', KEYS[2], idle_units, 1, #idle_units)
     in_parts('ZADD', KEYS[4], idle, 1, #idle)
     in_parts('ZREM', KEYS[4], waiting_units, 1, #waiting_units)
     in_parts('HSET', KEYS[2], waiting, 1, #waiting)
 
+    local count = call('HLEN', KEYS[2])
+    if log[1] ~= ARGV[12] or entries ~= last - first then
+      call('UNLINK', KEYS[5])
+      first, bytes = last, 0
+    end
+    local entry = #changed > 0 and pack(changed) or ''
+    call('HSET', KEYS[5], last, entry)
+    last, bytes = last + 1, bytes + #entry + 64
+    while bytes > math.min(65536 + 16 * count, 8388608) and first < last do
+      bytes = bytes - #(call('HMGET', KEYS[5], first)[1] or '') - 64
+      call('HDEL', KEYS[5], first)
+      first = first + 1
+    end
+
+    call('HSET', KEYS[1], 'log_marker', ARGV[13], 'log_begin', first, 'log_end', last, 'log_bytes', bytes)
     call('HSET', KEYS[1], 'next_offset', ARGV[5], 'highest_number', ARGV[6], 'heal_offset', ARGV[7], 'source', ARGV[8],
-      'caught_up_ms', clock, 'waiting', call('HLEN', KEYS[2]), 'pending', call('HLEN', KEYS[3]), 'idle', call('ZCARD', KEYS[4]),
+      'caught_up_ms', clock, 'waiting', count, 'pending', call('HLEN', KEYS[3]), 'idle', call('ZCARD', KEYS[4]),
       'attempt', ARGV[4], 'commit', ARGV[3])
     return {'ok'}
     """,
@@ -261,6 +284,22 @@ VIEW_HEADER = ReadOnlyScript("return redis.call('HGETALL', KEYS[1])")
 VIEW_UNIT = ReadOnlyScript(
     "return {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[3]), redis.call('HGET', KEYS[2], ARGV[1])}"
 )
+
+# KEYS: changes. ARGV: the first entry, the last one. Returns these entries of the log, without those that are gone.
+VIEW_CHANGES = ReadOnlyScript("""
+    local found = {}
+    for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+      found[#found + 1] = redis.call('HGET', KEYS[1], number) or nil
+    end
+    return found
+""")
+
+# KEYS: waiting. ARGV: units. Returns the entry of each unit in the index, nil for one that does not wait.
+VIEW_WAITS = ReadOnlyScript("""
+    local found = {}
+    for i, unit in ipairs(ARGV) do found[i] = redis.call('HGET', KEYS[1], unit) end
+    return found
+""")
 
 # KEYS: waiting. ARGV: cursor, count. Returns the next cursor and fields. A field that is there throughout comes for certain.
 VIEW_SCAN = ReadOnlyScript("return redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])")

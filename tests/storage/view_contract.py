@@ -11,13 +11,14 @@ from typing import Any, Protocol
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
+from domain.errors import OwnershipLost
 from domain.record import Partition
 from storage.port import Commit, PartitionStore, Snapshot, StashEntry, Storage, StorageUnavailable, UnitChange, WaitKind, Waits
 from storage.view_port import StorageView, UnitView, WaitingChanges
-from tests.storage.contract import OTHER, PARTITION, WAITS, expire_all, idle, put, waiting
-from tests.storage.model import UNITS, StorageMachine
+from tests.storage.contract import OTHER, PARTITION, WAITS, expire_all, following, idle, put, waiting
+from tests.storage.model import UNITS, StorageMachine, added, change_lists
 
 READS = 1_000
 MANY = 5_000
@@ -29,6 +30,9 @@ class ViewHarness(Protocol):
 
     def make(self) -> Storage: ...
     def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None: ...
+    def commit_as_before(self, store: PartitionStore, commit: Commit) -> None:
+        """Commit as an older version does, which notes nothing for views."""
+        ...
 
     def make_view(self) -> StorageView:
         """A view of the data, as another process would have it."""
@@ -111,6 +115,8 @@ def committing(harness: ViewHarness, change: Any) -> Iterator[None]:
 
 class StorageViewContract:
     reads = READS
+    enough = 100
+    """So many waiting units that a few changes of them are not listed as the whole."""
 
     @pytest.fixture
     def view(self, harness: ViewHarness) -> Iterator[StorageView]:
@@ -305,6 +311,96 @@ class StorageViewContract:
             assert view.find_unit(PARTITION, "a").waits == WAITS
             view.close()
 
+    def test_only_what_changed_since_the_marker_is_listed(self, view, store):
+        put(store, *(waiting(f"unit-{number}") for number in range(self.enough)))
+        copy = Copy(view)
+        copy.follow()
+        expected = dict(copy.waits)
+        put(store, idle("unit-1"), idle("new-idle"))
+        put(store)
+        put(store, waiting("unit-2", waits_at(7)), waiting("unit-3", waits_at(8)), heal_offset=9)
+        put(store, waiting("new"), waiting("came and went"), idle("unit-3"))
+        put(store, idle("came and went"))
+        changes = view.find_waiting(PARTITION, copy.marker)
+        listed = dict(entry for portion in changes.portions for entry in portion)
+        assert not changes.is_whole
+        assert listed.pop("new-idle", None) is None
+        assert listed == {"unit-1": None, "unit-2": waits_at(7), "unit-3": None, "new": WAITS, "came and went": None}
+        copy.follow()
+        del expected["unit-1"], expected["unit-3"]
+        assert copy.waits == {**expected, "unit-2": waits_at(7), "new": WAITS}
+
+    def test_changes_are_listed_across_takeovers(self, harness, view, store):
+        put(store, *(waiting(f"unit-{number}") for number in range(self.enough)))
+        copy = Copy(view)
+        copy.follow()
+        put(store, idle("unit-1"))
+        put(harness.make().open(PARTITION), idle("unit-2"))
+        harness.make().open(PARTITION)
+        put(harness.make().open(PARTITION), idle("unit-3"), waiting("unit-1", waits_at(4)))
+        assert not copy.follow().is_whole
+        expected = {f"unit-{number}": WAITS for number in range(self.enough) if number not in (2, 3)}
+        assert copy.waits == {**expected, "unit-1": waits_at(4)}
+
+    def test_what_an_owner_that_lost_the_partition_tried_to_commit_is_not_among_the_changes(self, harness, view, store):
+        put(store, waiting("a"), waiting("b"))
+        copy = Copy(view)
+        copy.follow()
+        owner = harness.make().open(PARTITION)
+        with pytest.raises(OwnershipLost):
+            put(store, idle("a"))
+        put(owner, idle("b"))
+        with pytest.raises(OwnershipLost):
+            put(store, idle("a"))
+        copy.follow()
+        assert copy.waits == {"a": WAITS}
+
+    def test_a_commit_that_is_stored_and_repeated_counts_once(self, harness, view, store):
+        put(store, waiting("a"), waiting("b"))
+        copy = Copy(view)
+        copy.follow()
+        second = following(store, idle("a"))
+        harness.commit_unanswered(store, second)
+        copy.follow()
+        store.commit(second)
+        assert copy.follow() is None
+        put(store, waiting("c"))
+        copy.follow()
+        assert copy.waits == {"b": WAITS, "c": WAITS}
+
+    def test_after_commits_of_a_version_that_notes_no_changes_a_copy_is_right_all_the_same(self, harness, view, store):
+        put(store, waiting("a"), waiting("b"))
+        copy = Copy(view)
+        copy.follow()
+        older = harness.make().open(PARTITION)
+        harness.commit_as_before(older, following(older, idle("a")))
+        put(harness.make().open(PARTITION), waiting("c"))
+        behind = Copy(view)
+        behind.marker, behind.waits = copy.marker, dict(copy.waits)
+        copy.follow()
+        assert copy.waits == {"b": WAITS, "c": WAITS}
+        newer = harness.make().open(PARTITION)
+        put(newer, waiting("d"))
+        harness.commit_as_before(newer, following(newer, idle("c")))
+        for each in (copy, behind):
+            each.follow()
+            assert each.waits == {"b": WAITS, "d": WAITS}
+
+    @pytest.mark.parametrize("ahead", [1, 2, 1_000])
+    def test_a_marker_of_a_commit_that_the_storage_has_lost_leads_to_the_whole(self, harness, view, store, ahead):
+        put(store, waiting("a"))
+        lost = f"{store.header.token}/{store.header.commit + ahead}"
+        copy = Copy(view)
+        copy.marker, copy.waits = lost, {"lost": WAITS}
+        assert copy.follow().is_whole
+        assert copy.waits == {"a": WAITS}
+        newer = harness.make().open(PARTITION)
+        for _ in range(3):
+            put(newer)
+        copy.marker, copy.waits = lost, {"lost": WAITS}
+        assert copy.follow().is_whole
+        assert copy.waits == {"a": WAITS}
+
     # Beside an owner.
 
     def test_a_view_changes_nothing_and_the_owner_goes_on(self, harness, view, store):
@@ -380,14 +476,36 @@ class ViewMachine(StorageMachine):
     def __init__(self) -> None:
         super().__init__()
         self.copies: dict[Partition, Copy] = {}
+        self.past: list[Copy] = []
 
     @rule(partition=st.sampled_from([PARTITION, OTHER]), is_new=st.booleans())
     def follow(self, partition: Partition, is_new: bool) -> None:
         if is_new or partition not in self.copies:
             self.copies[partition] = Copy(self.find_view(), partition)
-        self.copies[partition].follow()
-        units = self.model[partition].units
-        assert self.copies[partition].waits == {name: unit.waits for name, unit in units.items() if unit.waits is not None}
+        self.check_copy(self.copies[partition])
+
+    @precondition(lambda self: self.past)
+    @rule(data=st.data())
+    def follow_from_long_ago(self, data: Any) -> None:
+        """A copy with the marker of any earlier look, as a console that was away for so long has it."""
+        self.check_copy(data.draw(st.sampled_from(self.past)))
+
+    @precondition(lambda self: self.owners)
+    @rule(data=st.data(), changes=change_lists, added=added)
+    def commit_as_before(self, data: Any, changes: list[Any], added: Any) -> None:
+        owner = self.draw_owner(data)
+        commit = self.next_commit(owner, changes, added, 0)
+        if owner.partition.allows(owner.token, commit):
+            self.harness.commit_as_before(owner.store, commit)
+            owner.partition.apply(commit)
+
+    def check_copy(self, copy: Copy) -> None:
+        before = Copy(copy.view, copy.partition)
+        before.marker, before.waits = copy.marker, dict(copy.waits)
+        self.past = [*self.past[-9:], before]
+        copy.follow()
+        units = self.model[copy.partition].units
+        assert copy.waits == {name: unit.waits for name, unit in units.items() if unit.waits is not None}
 
     @rule(partition=st.sampled_from([PARTITION, OTHER]))
     def look(self, partition: Partition) -> None:

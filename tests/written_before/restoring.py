@@ -23,8 +23,8 @@ from storage.port import Storage
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import SMALL
 
-FIXTURES = ("by_0_1",)
-"""Oldest first."""
+FIXTURES = ("by_0_1", "by_0_1_logged")
+"""Oldest first. The second has the logs of changes, which SQLite and Redis got within format 3 and 2."""
 
 
 class Left(NamedTuple):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from storage.infinispan.layout.segment import Segment, WindowRow
+from storage.marker import count_commits_since
 
 _Position = tuple[int, int]
 
@@ -10,10 +11,12 @@ _Position = tuple[int, int]
 def find_later_segments(root: Segment, marker: str | None) -> Sequence[WindowRow] | None:
     """Return the window's segments later than the marked commit, the oldest first, without the root itself.
 
-    Returns None if some may be missing: the token is not in the history, or the window begins too late, because pages have the
-    changes by now.
+    Returns None if some may be missing: the partition's history does not have the marked commit, or the window begins too late,
+    because pages have the changes by now.
     """
     header = root.header
+    if count_commits_since(header, marker) is None:
+        return None
     owners = {token: age for age, (token, _) in enumerate((*header.history, (header.token, header.commit)))}
     marked = _find_position(owners, *(marker or "").partition("/")[::2])
     rows = [(row, _find_position(owners, *row.name.split(":")[1:])) for row in root.manifest.window]

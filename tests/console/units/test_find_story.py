@@ -30,7 +30,7 @@ from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit_codec import UnitCodec
 from status.report import Identity, State, UnitWait, report
 from status.service_report import service_report
-from storage.port import WaitKind, Waits
+from storage.port import StorageUnavailable, WaitKind, Waits
 
 OTHER = Partition(PARTITION.topic, 1)
 
@@ -317,6 +317,23 @@ def test_brokers_that_do_not_answer_are_problems_and_no_errors(stage: Stage) -> 
     assert "do not answer" in story.problems[0]
     assert "do not answer" in story.dead_letters.searched
     assert not story.dead_letters.is_complete
+
+
+def test_a_storage_that_does_not_answer_in_time_is_not_asked_for_the_other_partitions(stage: Stage) -> None:
+    asked: list[Partition] = []
+
+    class Away:
+        def find_unit(self, partition: Partition, _: str) -> None:
+            asked.append(partition)
+            raise StorageUnavailable("redis does not answer")
+
+    others = (PARTITION, Partition("T", 7), Partition("T", 8))
+    story = find_story(stage.sources, nullcontext(Away()), "uow-1", Search(most_seconds=-1.0, first_in=others))
+    assert asked == [PARTITION]
+    assert story.looked_in == ()
+    assert "redis does not answer" in story.problems[0]
+    assert story.problems[1].startswith("T-7, T-8")
+    assert "not tried" in story.problems[1]
 
 
 def test_with_storage_none_one_of_the_oldest_waits_is_told_as_its_worker_reports_it(stage: Stage) -> None:

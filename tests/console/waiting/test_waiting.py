@@ -14,6 +14,7 @@ from harness.service_under_test import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.waiting import copy as copy_module
 from console.waiting import query
 from console.waiting.copy import NAME, CopyUnusable, WaitingCopy
 from console.waiting.query import BadPlace, WaitingFilter, WaitingPage, WaitingUnit, read_page
@@ -190,6 +191,42 @@ def test_a_copy_of_another_version_is_made_anew(copy: WaitingCopy) -> None:
     assert copy.markers() == {}
 
 
+def test_a_copy_of_another_storage_is_made_anew_and_not_shown(tmp_path: Path) -> None:
+    before = WaitingCopy(tmp_path, "redis here:6379 0 a")
+    before.markers()
+    before.take("T-0", whole(("a", waits(1))), 10)
+    for other in ("redis here:6379 1 a", "redis here:6379 0 b", "embedded /state.db"):
+        copy = WaitingCopy(tmp_path, other)
+        with copy.reading() as connection:
+            assert connection is None
+    assert copy.markers() == {}
+    assert page_of(copy).units == ()
+    assert before.markers() == {}
+
+
+def test_a_copy_from_before_the_machine_was_started_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = WaitingCopy(tmp_path)
+    before.markers()
+    before.take("T-0", whole(("a", waits(1))), 10)
+    assert WaitingCopy(tmp_path).markers() == {"T-0": ("m", 10)}
+    monkeypatch.setattr(copy_module, "_find_boot", lambda: "another start")
+    assert WaitingCopy(tmp_path).markers() == {}
+
+
+def test_a_listing_of_another_storage_that_broke_off_leaves_nothing(tmp_path: Path) -> None:
+    def broken() -> Iterator[WaitingPortion]:
+        yield [("a", waits(1))]
+        raise StorageUnavailable
+
+    before = WaitingCopy(tmp_path, "one")
+    before.markers()
+    with pytest.raises(StorageUnavailable):
+        before.take("T-0", WaitingChanges("m", True, broken()), 1)
+    after = WaitingCopy(tmp_path, "another")
+    assert after.markers() == {}
+    assert page_of(after).units == ()
+
+
 class View:
     """Lists what a test sets; `calls` are the markers that it was asked with."""
 
@@ -300,6 +337,22 @@ def test_refreshing_takes_a_third_of_the_time_while_people_look_and_a_fiftieth_o
     assert pause_after(6.0, is_looked_at=True) == pytest.approx(12)
     assert pause_after(0.01, is_looked_at=False) == 10
     assert pause_after(6.0, is_looked_at=False) == pytest.approx(294)
+
+
+def test_after_a_whole_listing_the_changes_since_are_read_soon_unless_that_is_the_whole_again() -> None:
+    assert pause_after(20.0, 1, is_looked_at=True) == 1
+    assert pause_after(20.0, 2, is_looked_at=True) == pytest.approx(40)
+    assert pause_after(20.0, 1, is_looked_at=False) == 10
+
+
+def test_the_number_of_whole_listings_in_a_row_is_counted(tmp_path: Path, view: View) -> None:
+    kept = WaitingUnits(make_sources(tmp_path, open_view=lambda: view, partitions=[P0]))
+    counted = []
+    for marker in ("m0", "m1", "m1", "m2"):
+        view.marker = marker
+        kept.refresh()
+        counted.append(kept._wholes)
+    assert counted == [1, 2, 0, 1]
 
 
 def test_the_last_bytes_of_the_disk_are_left_to_the_service(copy: WaitingCopy, tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from storage.embedded import change_log, view
 from storage.port import StorageRefused
 from tests.storage.contract import OTHER, PARTITION, WAITS, idle, put, waiting
 from tests.storage.embedded.storages import EmbeddedHarness, memory_directory
@@ -20,12 +22,17 @@ class TestEmbeddedViewContract(StorageViewContract):
 
 
 class EmbeddedViewMachine(ViewMachine):
+    """The log of changes is so short that it is often cut off."""
+
     def make_harness(self) -> EmbeddedHarness:
+        self.bound = patch.object(change_log, "LARGEST_BYTES", 400)
+        self.bound.start()
         self.directory = memory_directory()
         return EmbeddedHarness(Path(self.directory.name))
 
     def teardown(self) -> None:
         super().teardown()
+        self.bound.stop()
         self.directory.cleanup()
 
 
@@ -95,6 +102,77 @@ def test_what_a_service_that_died_left_in_its_log_is_seen_and_stays_there(embedd
     assert left.dump() == before
 
 
+def entries(file: Path) -> int:
+    with closing(sqlite3.connect(file)) as connection:
+        return connection.execute("SELECT count(*) FROM changes").fetchone()[0]
+
+
+def test_a_log_of_changes_that_was_cut_off_leads_to_the_whole_and_is_bounded(embedded, monkeypatch):
+    monkeypatch.setattr(change_log, "LARGEST_BYTES", 2_000)
+    store = embedded.make().open(PARTITION)
+    put(store, *(waiting(f"unit-{number}") for number in range(50)))
+    copy, behind = Copy(embedded.make_view()), Copy(embedded.make_view())
+    behind.follow()
+    for number in range(49):
+        copy.follow()
+        put(store, idle(f"unit-{number}"))
+    assert not copy.follow().is_whole
+    assert behind.follow().is_whole
+    assert copy.waits == behind.waits == {"unit-49": WAITS}
+    assert 20 < entries(embedded.file) < 30
+
+
+def test_more_changes_than_a_portion_come_in_portions_and_more_than_a_quarter_as_the_whole(embedded):
+    store = embedded.make().open(PARTITION)
+    put(store, *(waiting(f"unit-{number}") for number in range(8_000)))
+    view = embedded.make_view()
+    marker = view.find_waiting(PARTITION, None).marker
+    put(store, *(idle(f"unit-{number}") for number in range(3_000)))
+    changes = view.find_waiting(PARTITION, marker)
+    assert not changes.is_whole
+    assert [len(portion) for portion in changes.portions] == [2_000, 1_000]
+    put(store, *(idle(f"unit-{number}") for number in range(3_000, 6_000)))
+    assert view.find_waiting(PARTITION, marker).is_whole
+
+
+def test_a_file_that_no_worker_of_this_version_has_opened_yet_is_listed_whole(embedded):
+    with closing(embedded.make()) as storage:
+        put(storage.open(PARTITION), waiting("a"))
+    copy = Copy(embedded.make_view())
+    copy.follow()
+    with closing(sqlite3.connect(embedded.file, isolation_level=None)) as connection:
+        connection.execute("DROP TABLE changes")
+        connection.execute("UPDATE partitions SET commit_number = 2")
+    assert copy.follow().is_whole
+    assert copy.waits == {"a": WAITS}
+    store = embedded.make().open(PARTITION)
+    put(store, waiting("b"))
+    copy.follow()
+    put(store, idle("a"))
+    assert not copy.follow().is_whole
+    assert copy.waits == {"b": WAITS}
+
+
+def test_a_file_that_a_power_cut_set_back_is_listed_whole_also_at_the_same_number_of_commits(embedded):
+    store = embedded.make().open(PARTITION)
+    put(store, waiting("a"))
+    embedded.close()
+    kept = embedded.file.read_bytes()
+    store = embedded.make().open(PARTITION)
+    put(store, waiting("lost"))
+    copy = Copy(embedded.make_view())
+    copy.follow()
+    embedded.close()
+    embedded.file.write_bytes(kept)
+    assert copy.follow().is_whole
+    assert copy.waits == {"a": WAITS}
+    copy.marker = f"{store.header.token}/{store.header.commit}"
+    copy.waits["lost"] = WAITS
+    put(embedded.make().open(PARTITION), waiting("b"))
+    assert copy.follow().is_whole
+    assert copy.waits == {"a": WAITS, "b": WAITS}
+
+
 @pytest.mark.parametrize("version", [1, 2, 4])
 def test_a_file_of_another_format_is_refused_and_stays_as_it_is(embedded, version):
     with closing(embedded.make()) as storage:
@@ -114,3 +192,12 @@ def test_a_damaged_file_is_refused(embedded, damage):
     for look in (view.find_header, lambda partition: view.find_unit(partition, "a"), lambda each: view.find_waiting(each, None)):
         with pytest.raises(StorageRefused, match=r"state\.db"):
             look(PARTITION)
+
+
+def test_changed_units_are_found_by_their_names_and_not_among_all_that_wait(embedded):
+    with closing(embedded.make()) as storage:
+        storage.open(PARTITION)
+    with closing(sqlite3.connect(embedded.file)) as connection:
+        sql = f"EXPLAIN QUERY PLAN {view._NAMED_UNITS} ({','.join('?' * 2_000)})"
+        plan = [row[3] for row in connection.execute(sql, (1, *[b"x"] * 2_000))]
+    assert plan == ["SEARCH units USING INDEX sqlite_autoindex_units_1 (partition=? AND unit=?)"]

@@ -67,7 +67,7 @@ def test_all_keys_of_a_partition_lie_in_one_slot_and_partitions_on_all_nodes(own
     storage = own.harness.make()
     for node in range(3):
         put(storage.open(own.partition_on(node)), waiting("a{b}"), idle("{}"))
-        assert own.clients[node].dbsize() == 5
+        assert own.clients[node].dbsize() == 6
 
 
 def test_a_node_that_dies_stops_its_own_partitions_and_comes_back_with_every_commit(own):
@@ -106,7 +106,7 @@ def test_a_slot_that_moves_to_another_node_is_followed(own):
     assert own.move(partition, 0, 2)
     wait_until(lambda: is_answered(lambda: store.commit(second)), "it is found")
     assert store.load(["a", "b", "c"]).keys() == {"a", "b", "c"}
-    assert own.clients[2].dbsize() == 6
+    assert own.clients[2].dbsize() == 7
     assert own.clients[0].dbsize() == 0
     assert (store.expire(0, ()), store.expire(0, ())) == (1, 0)
 

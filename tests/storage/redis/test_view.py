@@ -10,7 +10,7 @@ from servers.redis.server import RedisServer
 from storage.port import StorageRefused, StorageUnavailable, StorageWithheld
 from storage.redis.keys import RedisKeys
 from storage.redis.view import RedisStorageView
-from tests.storage.contract import PARTITION, WAITS, put, waiting
+from tests.storage.contract import PARTITION, WAITS, idle, put, waiting
 from tests.storage.model import machine_settings
 from tests.storage.redis.storages import RedisHarness
 from tests.storage.redis.test_access import as_user
@@ -105,6 +105,65 @@ def test_a_server_that_was_started_anew_in_the_midst_of_a_reading_makes_it_void(
     copy = Copy(view)
     copy.follow()
     assert len(copy.waits) == MANY
+
+
+def test_a_log_of_changes_that_was_cut_off_leads_to_the_whole_and_is_bounded(redis):
+    store, view = redis.make().open(PARTITION), redis.make_view()
+    put(store, *(waiting(f"{number}{'x' * 1_000}") for number in range(100)))
+    copy, behind = Copy(view), Copy(view)
+    behind.follow()
+    for number in range(99):
+        copy.follow()
+        put(store, idle(f"{number}{'x' * 1_000}"))
+    assert not copy.follow().is_whole
+    assert behind.follow().is_whole
+    assert copy.waits == behind.waits == {f"99{'x' * 1_000}": WAITS}
+    keys = RedisKeys(redis.namespace, PARTITION)
+    assert 50 < redis.client_of(keys).hlen(keys.changes) < 64
+
+
+def test_units_that_did_not_wait_before_and_do_not_wait_now_are_not_in_the_log(redis):
+    store = redis.make().open(PARTITION)
+    put(store, waiting("a"))
+    view = redis.make_view()
+    marker = view.find_waiting(PARTITION, None).marker
+    put(store, idle("a"), *(idle(f"idle-{number}") for number in range(100)))
+    assert list(view.find_waiting(PARTITION, marker).portions) == [[("a", None)]]
+
+
+def test_a_log_of_changes_that_was_deleted_by_hand_leads_to_the_whole_and_begins_anew(redis):
+    store, view, keys = redis.make().open(PARTITION), redis.make_view(), RedisKeys(redis.namespace, PARTITION)
+    put(store, waiting("a"), waiting("b"))
+    copy = Copy(view)
+    copy.follow()
+    put(store, idle("a"))
+    redis.client_of(keys).unlink(keys.changes)
+    assert copy.follow().is_whole
+    put(store, waiting("c"))
+    copy.follow()
+    put(store, idle("c"))
+    assert not copy.follow().is_whole
+    assert copy.waits == {"b": WAITS}
+
+
+def test_a_server_that_lost_its_last_commits_is_listed_whole(own_redis):
+    own = own_redis(append="none")
+    store = own.open()
+    put(store, waiting("a"))
+    own.client.save()
+    put(store, waiting("lost"))
+    copy = Copy(own.harness.make_view())
+    copy.follow()
+    own.server.kill()
+    own.server.start()
+    with pytest.raises(StorageUnavailable):
+        copy.follow()
+    assert copy.follow().is_whole
+    assert copy.waits == {"a": WAITS}
+    copy.marker, copy.waits = f"{store.header.token}/2", {"lost": WAITS}
+    put(own.open(), waiting("b"))
+    assert copy.follow().is_whole
+    assert copy.waits == {"a": WAITS, "b": WAITS}
 
 
 def test_a_missing_key_of_a_waiting_unit_and_a_newer_format_are_refused(redis):

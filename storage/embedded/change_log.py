@@ -1,0 +1,58 @@
+"""The log of the units that each commit changed, by which a view reads these alone. It is bounded: its oldest entries go."""
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+TABLE = """
+CREATE TABLE IF NOT EXISTS changes (
+    partition INTEGER NOT NULL, position INTEGER NOT NULL, marker TEXT NOT NULL, units BLOB NOT NULL
+)
+"""
+INDEX = "CREATE UNIQUE INDEX IF NOT EXISTS placed ON changes (partition, position)"
+"""Format 3 may have the table or not. A version without it commits beside it, which a gap in the markers then shows."""
+
+LARGEST_BYTES = 8 * 1024 * 1024
+"""Of one partition: some 200 000 changes of units. What changed more often since a marker costs as much to read as the whole."""
+
+_ENTRY_BYTES = 64
+"""What an entry takes beside its units, about."""
+
+_LAST = "SELECT position, marker FROM changes WHERE partition = ? ORDER BY position DESC LIMIT 1"
+_ADD = "INSERT INTO changes (partition, position, marker, units) VALUES (?, ?, ?, ?)"
+_DROP = "DELETE FROM changes WHERE partition = ? AND position <= ?"
+_LATEST = "SELECT marker, units FROM changes WHERE partition = ? ORDER BY position DESC LIMIT ?"
+_HAS_TABLE = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = 'placed'"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[str, ...]).decode
+
+
+def has_change_log(connection: sqlite3.Connection) -> bool:
+    """Whether the file has the table. A file that only older versions used does not."""
+    (found,) = connection.execute(_HAS_TABLE).fetchone()
+    return bool(found)
+
+
+def note_changes(connection: sqlite3.Connection, partition: int, before: str, after: str, units: Sequence[str]) -> None:
+    """Add the entry of the commit `after`, which follows the commit `before`, in the transaction of that commit.
+
+    A log that ends with another commit than `before` lacks commits of a version that keeps no log. It begins anew.
+    """
+    position, marker = connection.execute(_LAST, (partition,)).fetchone() or (0, before)
+    packed = _encode(units)
+    end = position + len(packed) + _ENTRY_BYTES
+    connection.execute(_DROP, (partition, end - LARGEST_BYTES if marker == before else position))
+    connection.execute(_ADD, (partition, end, after, packed))
+
+
+def find_changed_units(connection: sqlite3.Connection, partition: int, marker: str, commits: int) -> Sequence[str] | None:
+    """Return the units that the last so many commits changed, up to the one that `marker` names, each unit once.
+
+    Returns None if the log does not have them all.
+    """
+    found = connection.execute(_LATEST, (partition, commits)).fetchall()
+    if not found or len(found) < commits or found[0][0] != marker:
+        return None
+    return list(dict.fromkeys(unit for _, units in found for unit in _decode(units)))
