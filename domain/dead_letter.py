@@ -24,6 +24,7 @@ class DeadLetterReason(StrEnum):
     TOO_MANY_OBJECTS = "too-many-objects"
     HANDLER_FAILED = "handler-failed"
     ENDED_ITS_WORKER = "ended-its-worker"
+    ORDERED = "ordered"
 
 
 class DeadLetter(msgspec.Struct, frozen=True, gc=False):

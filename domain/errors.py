@@ -57,6 +57,12 @@ class EndedItsWorker(PermanentError):
     reason: ClassVar[DeadLetterReason] = DeadLetterReason.ENDED_ITS_WORKER
 
 
+class DeadLetterOrdered(PermanentError):
+    """An operator ordered that the envelope becomes a dead letter."""
+
+    reason: ClassVar[DeadLetterReason] = DeadLetterReason.ORDERED
+
+
 class OwnershipLost(ResequencerError):
     """A newer owner opened the partition. Decisions of this worker for the partition are void."""
 

@@ -24,10 +24,20 @@ LANGUAGE: Final = "language"
 
 INCOMPLETE: Final = "incomplete"
 """Only on notifications of an envelope that was released incomplete: what was missing, comma-separated."""
+RELEASED_BY: Final = "released-by"
+"""Only on notifications of an envelope that was released incomplete by an order: `operator`."""
+OPERATOR: Final = b"operator"
 LATE: Final = "late"
 POSSIBLE_DUPLICATE: Final = "possible-duplicate"
 MARKED: Final = b"true"
 """The value of `late` and `possible-duplicate`. Without the mark the header is absent."""
+
+ORDER_ID: Final = "order-id"
+ORDER_RESULT: Final = "order-result"
+ORDER_PARTITION: Final = "order-partition"
+"""`topic-partition` of the input: the partition whose owner executed the order."""
+ORDER_OFFSET: Final = "order-offset"
+"""Where the order is in the orders log of that partition."""
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
@@ -67,9 +77,11 @@ def cut_headers(cut: Cut) -> Headers:
     return (DEAD_LETTER_VALUE_LENGTH, str(cut.length).encode()), (DEAD_LETTER_VALUE_SHA256, cut.sha256.encode())
 
 
-def mark_headers(incomplete: str | None, *, is_late: bool) -> Headers:
+def mark_headers(incomplete: str | None, *, is_late: bool, is_ordered: bool = False) -> Headers:
     """Return the marks of a new notification. `possible-duplicate` is added later, before the publication."""
     missing: Headers = () if incomplete is None else ((INCOMPLETE, incomplete.encode()),)
+    if missing and is_ordered:
+        missing = (*missing, (RELEASED_BY, OPERATOR))
     return (*missing, (LATE, MARKED)) if is_late else missing
 
 

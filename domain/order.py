@@ -117,7 +117,7 @@ class OrderOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 _Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
-_Offset = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+_Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Hold = Annotated[int, msgspec.Meta(gt=0, le=LONGEST_HOLD_MS)]
 
 

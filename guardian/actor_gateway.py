@@ -8,7 +8,7 @@ from thespian.actors import PoisonMessage
 from domain.errors import ResequencerError
 from guardian.actor_system import make_actor_system
 from guardian.guardian_actor import Escalated, Guardian
-from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Prepare, Prepared, ReportUnits, UnitsReport
+from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Prepare, Prepared, ReportUnits, Rest, UnitsReport
 from guardian.supervision import Failure
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.actor import Resequencer
@@ -38,6 +38,9 @@ class ActorGateway:
 
     def drop(self, message: Drop) -> None:
         self._ask(message, Drop)
+
+    def rest(self, message: Rest) -> None:
+        self._ask(message, Rest)
 
     def prepare(self, message: Prepare) -> Prepared:
         return self._ask(message, Prepared)

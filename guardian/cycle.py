@@ -11,23 +11,24 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from connectors.port import Polled, PublishRefused
+from connectors.port import Polled, PublishRefused, TransportRefused, TransportUnavailable
 from domain.clock import Instant
 from domain.dead_letter import DeadLetter
 from domain.decoding import Refusal
 from domain.envelope import DataEnvelope
 from domain.errors import OwnershipLost
-from domain.notification import Notification
+from domain.order import OrderOutcome
 from domain.printable import printable
 from domain.record import Partition
 from guardian.batch_size import BatchSize
-from guardian.messages import Decide, Prepare
+from guardian.messages import Decide, Prepare, Rest
 from guardian.metrics import CycleTimes, Metrics
 from guardian.owned_partition import OwnedPartition
+from guardian.partition_orders import OrderRules, TakenOrders, take_orders
 from guardian.partitions import CycleSettings, Partitions, Servers, Tools
 from guardian.publication_size import PublicationSize
 from resequencer.messages import TurnTaken, UnitKey
-from resequencer.unit import Decision
+from resequencer.unit import Decision, Output
 from storage.port import Snapshot
 
 _log = logging.getLogger("resequencer.guardian")
@@ -38,6 +39,9 @@ _CYCLE_MS = 1_000
 
 _BYTES_OF_ONE = 64 * 1024
 """For the batch size, this many bytes of output count as one record. So much output does not make records look slow."""
+
+_ORDERS = 100
+"""The most orders of a partition that one cycle executes."""
 
 _WORDS_OF_ONE = 300
 """How many characters of a dead letter's error are logged."""
@@ -57,7 +61,7 @@ class Cycle:
     """Runs cycles over the partitions that are assigned to this worker. One thread, one after the other."""
 
     def __init__(self, servers: Servers, tools: Tools, settings: CycleSettings) -> None:
-        self._transport, self._storage, self._actors = servers
+        self._transport, self._storage, self._actors, self._orders = servers
         self._tools = tools
         self._settings = settings
         self._next_wake_at: Instant | None = None
@@ -68,6 +72,8 @@ class Cycle:
         self.metrics = Metrics()
         self.refusal: str | None = None
         """Why the transport refuses to publish at the moment although the output answers; None if it does not refuse."""
+        self.orders_problem: str | None = None
+        """Why orders are not read at the moment; None if they are. Nothing else waits for them."""
 
     def run_once(self) -> bool:
         """Run one cycle and return whether anything was committed.
@@ -86,9 +92,10 @@ class Cycle:
         began_at = self._tools.clock.now()
         arrivals = self._decode(polled)
         self._note_reach(polled_at, polled)
-        decisions = self._decide(polled_at, polled, arrivals)
+        orders = self._take_orders(polled.ends)
+        decisions = self._decide(polled_at, polled, arrivals, orders)
         decided_at = self._tools.clock.now()
-        committed = self._commit_all(polled.next_offsets, arrivals, decisions)
+        committed = self._commit_all(polled.next_offsets, arrivals, decisions, orders)
         committed_at = self._tools.clock.now()
         # Partitions in which nothing happened are included: their last positions may not have been due yet.
         self._publish([owned for owned in self.partitions.owned.values() if owned.has_news(committed_at)])
@@ -135,6 +142,7 @@ class Cycle:
         at_once = 1 if self._is_held_up else self._batch_size.at_once
         rooms = self._rooms()
         full = [name for name, room in rooms.items() if not room]
+        full += [name for name, owned in self.partitions.owned.items() if owned.orders.is_paused]
         return self._transport.poll(min([at_once, *(room for room in rooms.values() if room)]), idle_ms, full)
 
     def _rooms(self) -> dict[Partition, int]:
@@ -173,19 +181,40 @@ class Cycle:
             if name in self.partitions.owned:
                 self.partitions.owned[name].note_reach(end, polled_at)
 
-    def _decide(self, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[TurnTaken]:
+    def _take_orders(self, ends: Mapping[Partition, int]) -> Mapping[Partition, TakenOrders]:
+        """Read the orders of the owned partitions. If that fails, everything else goes on, and the next cycle tries again."""
+        owned, now = self.partitions.owned, self._tools.clock.now()
+        try:
+            batches = self._orders.poll({name: each.orders.next_offset for name, each in owned.items()}, _ORDERS)
+        except (TransportUnavailable, TransportRefused) as error:
+            self.orders_problem = f"orders are not read at the moment: {error}"
+            self._tools.mishaps.note("orders", self.orders_problem, now, {})
+            return {}
+        self.orders_problem, rules = None, OrderRules(self._settings.approval, self._storage.is_durable)
+        taken: dict[Partition, TakenOrders] = {}
+        for name in batches.keys() & owned.keys():
+            has_backlog = owned[name].read_to < ends.get(name, owned[name].read_to)
+            taken[name] = take_orders(owned[name].orders, batches[name], rules, now, has_backlog=has_backlog)
+        return taken
+
+    def _decide(
+        self, polled_at: Instant, polled: Polled, arrivals: Arrivals, taken: Mapping[Partition, TakenOrders]
+    ) -> Sequence[TurnTaken]:
         # Where nothing more may be read, a deadline that waited for its backlog would wait for ever.
         read_to = {
             name: owned.read_to if owned.room != 0 else polled.ends.get(name, owned.read_to)
             for name, owned in self.partitions.owned.items()
         }
-        question = Prepare(polled_at, tuple(arrivals.envelopes), read_to, polled.ends, self._batch_size.at_once)
+        ordered = {UnitKey(name, unit): tuple(orders) for name, each in taken.items() for unit, orders in each.of_units.items()}
+        units = tuple(dict.fromkeys((*arrivals.envelopes, *ordered)))
+        question = Prepare(polled_at, units, read_to, polled.ends, self._batch_size.at_once)
         prepared = self._actors.prepare(question)
         snapshots = self._load(prepared.unknown)
         owned = self.partitions.owned
         self._note_activity(prepared.stopped, arrivals, read_to, polled.log_ends)
         known = {key: tuple(came) for key, came in arrivals.envelopes.items() if key.partition in owned}
-        decided = self._actors.decide(Decide(self._tools.clock.now(), known, snapshots))
+        orders = {key: each for key, each in ordered.items() if key.partition in owned}
+        decided = self._actors.decide(Decide(self._tools.clock.now(), known, snapshots, orders))
         self._next_wake_at, self._is_held_up = decided.next_wake_at, decided.is_held_up
         return decided.decisions
 
@@ -229,21 +258,36 @@ class Cycle:
         return snapshots
 
     def _commit_all(
-        self, moved: Collection[Partition], arrivals: Arrivals, decisions: Sequence[TurnTaken]
+        self,
+        moved: Collection[Partition],
+        arrivals: Arrivals,
+        decisions: Sequence[TurnTaken],
+        orders: Mapping[Partition, TakenOrders],
     ) -> list[OwnedPartition]:
         """Commit every partition in which something happened, and return those whose commit succeeded."""
         decided: defaultdict[Partition, list[Decision]] = defaultdict(list)
         for each in decisions:
             decided[each.key.partition].append(each.decision)
-        touched = [owned for name, owned in self.partitions.owned.items() if name in moved or name in decided]
-        return [owned for owned in touched if self._commit_partition(owned, arrivals.letters.get(owned.partition, ()), decided)]
+        names = {*moved, *decided, *orders}
+        touched = [(name, owned) for name, owned in self.partitions.owned.items() if name in names]
+        return [
+            owned
+            for name, owned in touched
+            if self._commit_partition(owned, arrivals.letters.get(name, ()), decided.get(name, ()), orders.get(name))
+        ]
 
     def _commit_partition(
-        self, owned: OwnedPartition, letters: Sequence[DeadLetter], decided: Mapping[Partition, Sequence[Decision]]
+        self,
+        owned: OwnedPartition,
+        letters: Sequence[DeadLetter],
+        decisions: Sequence[Decision],
+        orders: TakenOrders | None,
     ) -> bool:
-        decisions = decided.get(owned.partition, ())
         left = [*letters, *(each for decision in decisions for each in decision.output)]
-        commit = owned.next_commit(left, decisions, self._tools.random_token())
+        if orders is not None:
+            left += orders.outcomes
+        before = owned.orders
+        commit = owned.next_commit(left, decisions, self._tools.random_token(), None if orders is None else orders.after)
         began_at = self._tools.clock.now()
         try:
             self._tools.retry.until_answered("storage", partial(owned.store.commit, commit))
@@ -253,6 +297,8 @@ class Cycle:
         committed_at = self._tools.clock.now()
         self.metrics.histograms.storage_commit.observe(committed_at - began_at)
         owned.note_committed(commit, decisions, committed_at)
+        if owned.orders.pauses != before.pauses:
+            self._actors.rest(Rest(owned.partition, owned.orders.pauses))
         self._account(owned.partition, left, decisions)
         return True
 
@@ -287,11 +333,13 @@ class Cycle:
         """Poll without reading records: the group removes a member that does not poll for too long."""
         self._tools.retry.until_answered("source", partial(self._transport.poll, 0, timeout_ms))
 
-    def _account(self, partition: Partition, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision]) -> None:
+    def _account(self, partition: Partition, left: Sequence[Output], decisions: Sequence[Decision]) -> None:
         self.metrics.add_output(left)
         for each in left:
             if isinstance(each, DeadLetter):
                 self._note_dead(each)
+            elif isinstance(each, OrderOutcome):
+                _log_outcome(partition, each)
         self.metrics.add_decisions(decisions)
         for decision in decisions:
             for release in decision.releases:
@@ -307,3 +355,16 @@ class Cycle:
         told = printable(f"{origin} is a dead letter, {reason}: {letter.error[:_WORDS_OF_ONE]}")
         places = {"partition": str(origin.partition), "position": str(origin)}
         self._tools.mishaps.note(f"dead letters, {reason}", told, self._tools.clock.now(), places)
+
+
+def _log_outcome(partition: Partition, outcome: OrderOutcome) -> None:
+    order = outcome.order
+    places = {"partition": str(partition)}
+    if order is None:
+        told = f"order {outcome.order_offset} of {partition}: {outcome.result.value}"
+        _log.warning("%s: %s", told, outcome.text, extra=places)
+        return
+    if order.unit is not None:
+        places["unit"] = order.unit
+    told = printable(f"{order.kind.value} of {order.unit or partition}, ordered by {order.by}: {outcome.result.value}")
+    _log.info("%s: %s", told, printable(outcome.text), extra=places)

@@ -13,16 +13,16 @@ from thespian.actors import ActorAddress, ActorExitRequest, ActorTypeDispatcher,
 from domain.envelope import DataEnvelope
 from domain.errors import ResequencerError
 from guardian.allowance import Allowance
-from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Prepare, Prepared, ReportUnits, UnitsReport
+from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Prepare, Prepared, ReportUnits, Rest, UnitsReport
 from guardian.supervision import SUPERVISION, Directive, Failure
 from guardian.unit_registry import UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
 from resequencer.messages import Begin, Refused, TakeTurn, TurnTaken, UnitKey
-from resequencer.unit import Decision, Wake
+from resequencer.unit import Decision, Ordered, Wake
 from storage.port import Snapshot
 
 _log = logging.getLogger("resequencer.guardian")
-_QUESTIONS = (Arm, Drop, ListActive, Prepare, Decide, ReportUnits)
+_QUESTIONS = (Arm, Drop, Rest, ListActive, Prepare, Decide, ReportUnits)
 
 
 class Escalated(ResequencerError):
@@ -55,6 +55,7 @@ class Guardian(ActorTypeDispatcher):
         self._turns: deque[UnitKey] = deque()
         self._arrivals: Mapping[UnitKey, tuple[DataEnvelope, ...]] = {}
         self._snapshots: Mapping[UnitKey, Snapshot] = {}
+        self._orders: Mapping[UnitKey, tuple[Ordered, ...]] = {}
         self._allowance = Allowance(self.settings.share_bytes)
         self._outstanding: dict[UnitKey, TakeTurn] = {}
         self._decisions: list[TurnTaken] = []
@@ -96,6 +97,10 @@ class Guardian(ActorTypeDispatcher):
         self._wakes = {key: wake for key, wake in self._wakes.items() if key.partition != message.partition}
         self.send(sender, message)
 
+    def receiveMsg_Rest(self, message: Rest, sender: ActorAddress) -> None:
+        self._registry.rest(message.partition, message.pauses)
+        self.send(sender, message)
+
     def receiveMsg_Prepare(self, message: Prepare, sender: ActorAddress) -> None:
         dues = self._registry.dues(message.polled_at, message.read_to, message.ends, message.limit, frozenset(message.units))
         for key in dues.stops:
@@ -106,14 +111,14 @@ class Guardian(ActorTypeDispatcher):
         self.send(sender, Prepared(unknown, dues.stops))
 
     def receiveMsg_Decide(self, message: Decide, sender: ActorAddress) -> None:
-        """Run the turns one after the other: remainders first, then units to wake, then units with new envelopes.
+        """Run the turns one after the other: remainders, units to wake, units with new envelopes, then units with orders.
 
         The share of a turn depends on the turns before it.
         """
         self._asked_by, self._now, self._decisions, self._failure = sender, message.now, [], None
-        self._arrivals, self._snapshots = message.arrivals, message.snapshots
+        self._arrivals, self._snapshots, self._orders = message.arrivals, message.snapshots, message.orders
         left_over = [key for key, wake in self._wakes.items() if wake is Wake.REMAINDER]
-        self._turns = deque(dict.fromkeys((*left_over, *self._wakes, *message.arrivals)))
+        self._turns = deque(dict.fromkeys((*left_over, *self._wakes, *message.arrivals, *message.orders)))
         self._allowance, self._outstanding = Allowance(self.settings.share_bytes), {}
         self._begin_next()
 
@@ -169,7 +174,10 @@ class Guardian(ActorTypeDispatcher):
         while self._turns:
             key = self._turns.popleft()
             wakes = (self._wakes[key],) if key in self._wakes else ()
-            turn = TakeTurn(key, self._arrivals.get(key, ()), wakes, self._now, self._share_of(key, wakes))
+            orders, share = self._orders.get(key, ()), self._share_of(key, wakes)
+            # An order is executed now or never: with a small share it leaves a remainder.
+            share = max(share, 1) if orders else share
+            turn = TakeTurn(key, self._arrivals.get(key, ()), wakes, self._now, share, orders=orders)
             if turn.share or turn.envelopes:
                 self._outstanding[key] = turn
                 self._pass_on(turn)
@@ -227,7 +235,7 @@ class Guardian(ActorTypeDispatcher):
 
     def _answer(self) -> None:
         asked_by, self._asked_by = self._asked_by, None
-        self._turns, self._arrivals, self._snapshots, self._wakes = deque(), {}, {}, {}
+        self._turns, self._arrivals, self._snapshots, self._wakes, self._orders = deque(), {}, {}, {}, {}
         decisions, self._decisions = self._decisions, []
         if asked_by is None:
             return

@@ -7,7 +7,9 @@ import msgspec
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.record import Partition
+from guardian.partition_orders import Pauses
 from resequencer.messages import TurnTaken, UnitKey
+from resequencer.unit import Ordered
 from storage.port import Snapshot, Waits
 
 
@@ -21,6 +23,13 @@ class Drop(msgspec.Struct, frozen=True):
     """A partition is no longer assigned: drop its units from memory without deciding anything."""
 
     partition: Partition
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """The pauses of a partition have changed. While it is paused, its deadlines rest; afterwards they are later by that time."""
+
+    partition: Partition
+    pauses: Pauses
 
 
 class Prepare(msgspec.Struct, frozen=True):
@@ -48,11 +57,12 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class Decide(msgspec.Struct, frozen=True):
-    """Decide about the arrivals, each unit's envelopes in order of arrival, and about the units to wake."""
+    """Decide about the arrivals, each unit's envelopes in order of arrival, about the orders, and about the units to wake."""
 
     now: Instant
     arrivals: Mapping[UnitKey, tuple[DataEnvelope, ...]]
     snapshots: Mapping[UnitKey, Snapshot]
+    orders: Mapping[UnitKey, tuple[Ordered, ...]] = {}
 
 
 class Decided(msgspec.Struct, frozen=True):

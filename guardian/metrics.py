@@ -7,11 +7,11 @@ import msgspec
 from msgspec.structs import astuple
 
 from domain.clock import Instant
-from domain.dead_letter import DeadLetter
 from domain.notification import Notification
+from domain.order import OrderOutcome
 from domain.record import Partition
 from guardian.histogram import STEP_BOUNDS, WAIT_BOUNDS, Histogram, HistogramReport
-from resequencer.unit import Decision, Tally
+from resequencer.unit import Decision, Output, Tally
 
 
 class CycleTimes(msgspec.Struct, frozen=True):
@@ -52,7 +52,9 @@ class Histograms:
 
 
 class Metrics:
-    """Counters by name; they only grow. `longest_wait_ms` is the longest time that a handled envelope was stashed.
+    """Counters by name; they only grow. `orders` counts outcomes by kind and result: `release done`.
+
+    `longest_wait_ms` is the longest time that a handled envelope was stashed.
 
     `last_cycle` has the times of the last cycle with work. `log_ends` is where the logs ended at the last poll, including
     records that cannot be read yet. `readable_ends` is where they end for a reader.
@@ -62,6 +64,7 @@ class Metrics:
         self.counts: Counter[str] = Counter()
         self.notifications: Counter[str] = Counter()
         self.dead_letters: Counter[str] = Counter()
+        self.orders: Counter[str] = Counter()
         self.longest_wait_ms = 0
         self.last_cycle: CycleTimes | None = None
         self.log_ends: Mapping[Partition, int] = {}
@@ -92,9 +95,12 @@ class Metrics:
             self.histograms.stash_wait.observe_all(each.waited_ms)
         self.counts["released_units"] += sum([not release.is_rest for each in decisions for release in each.releases])
 
-    def add_output(self, left: Iterable[Notification | DeadLetter]) -> None:
+    def add_output(self, left: Iterable[Output]) -> None:
         for each in left:
             if isinstance(each, Notification):
                 self.notifications[each.status] += 1
+            elif isinstance(each, OrderOutcome):
+                kind = "unreadable" if each.order is None else each.order.kind.value
+                self.orders[f"{kind} {each.result.value}"] += 1
             else:
                 self.dead_letters[each.reason.value] += 1

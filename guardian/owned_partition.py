@@ -5,14 +5,24 @@ from operator import attrgetter
 
 from connectors.port import OutputRecord, PartitionOutput, Position, TransportRefused
 from domain.clock import Instant
-from domain.dead_letter import DeadLetter
-from domain.notification import Notification
+from domain.order import OrderOutcome
 from domain.record import Partition
 from guardian.done_offsets import CHARACTERS_PER_RECORD, DoneOffsets, encode, longest
-from guardian.pending_output import from_pending, offset_behind, origin_of, output_record, renumbered, size_of, to_pending
+from guardian.partition_orders import PartitionOrders
+from guardian.pending_output import (
+    find_origin,
+    from_pending,
+    offset_behind,
+    offset_of,
+    outcome_record,
+    output_record,
+    renumbered,
+    size_of,
+    to_pending,
+)
 from guardian.positions import Positions
 from guardian.takeover import Metadata, Takeover, last_commit
-from resequencer.unit import Decision
+from resequencer.unit import Decision, Output
 from storage.port import Commit, PartitionStore, UnitChange
 
 _THROTTLE_MS = 1_000
@@ -34,7 +44,7 @@ class OwnedPartition:
 
     `read_to` is the offset to read next. `unpublished` is committed output that is not published yet. `attempt` is the part of
     it whose publication was tried without an answer, so it may be published. `caught_up_ms` is the partition's caught-up clock
-    (storage/port.py).
+    (storage/port.py). `orders` is what is committed of the partition's orders.
 
     Without `waits_for_handled` an envelope is settled when it was handled or stashed. With it, an envelope is settled only when
     it was handled, and the position also waits for the first record of each active unit. Else, after a restart, a duplicate of
@@ -75,6 +85,7 @@ class OwnedPartition:
         self._last_caught_up_at: Instant | None = None
         self._last_written_at: Instant | None = None
         self._written_at: list[Instant] = []
+        self.orders = self._next_orders = plan.orders
 
     @property
     def done_to(self) -> int:
@@ -132,8 +143,9 @@ class OwnedPartition:
     def note_reach(self, end: int, now: Instant) -> None:
         """Advance the caught-up clock after a cycle that began at `now`; the log ended at `end` then.
 
-        The clock advances between two cycles that both read everything. If the system clock was set forward, the caught-up clock
-        advances by one step at most. If it was set back, the caught-up clock does not move.
+        The clock advances between two cycles that both read everything, and not while the partition is paused. If the system
+        clock was set forward, the caught-up clock advances by one step at most. If it was set back, the caught-up clock does not
+        move.
 
         Raises:
             TransportRefused: The log is shorter than before: new records will take offsets that count as done.
@@ -141,7 +153,7 @@ class OwnedPartition:
         if end < self.done_to and self.done_to > self.read_to:
             problem = f"it was handled up to offset {self.done_to}, and its log ends at {end}: records were lost or cut off"
             raise TransportRefused(str(self.partition), f"{problem}. Restore them, or reset the group's position")
-        is_caught_up, self._log_end = self.read_to >= end, end
+        is_caught_up, self._log_end = self.read_to >= end and not self.orders.is_paused, end
         if is_caught_up and self._caught_up_at is not None:
             self.caught_up_ms += min(max(0, now - self._caught_up_at), _LONGEST_STEP_MS)
         self._caught_up_at = now if is_caught_up else None
@@ -159,27 +171,46 @@ class OwnedPartition:
         known = [each for each in (self._last_caught_up_at, self._last_written_at) if each is not None]
         return max(0, now - max(known)) if known else None
 
-    def next_commit(self, left: Sequence[Notification | DeadLetter], decisions: Sequence[Decision], attempt: str) -> Commit:
-        """Return the commit with all changes of this cycle, and give the output its numbers."""
+    def next_commit(
+        self, left: Sequence[Output], decisions: Sequence[Decision], attempt: str, orders: PartitionOrders | None = None
+    ) -> Commit:
+        """Return the commit with all changes of this cycle, and give the output its numbers.
+
+        `orders` is what is known of the partition's orders after the cycle; None if it read none.
+        """
         assert not self.unpublished, "what was committed leaves before anything else is settled"
-        news = left if self._done is None else [each for each in left if not self._done.is_done(origin_of(each).offset)]
-        first = self._highest_number + 1
-        self.unpublished = tuple(output_record(number, each, self._heal_offset) for number, each in enumerate(news, first))
-        self._offsets_behind = tuple(origin_of(each).offset for each in news)
+        self._next_orders = self.orders if orders is None else orders
+        news = list(enumerate((each for each in left if not self._was_done(each)), self._highest_number + 1))
+        self.unpublished = tuple(self._record(number, each) for number, each in news)
+        self._offsets_behind = tuple(offset_of(number, each) for number, each in news)
         return self._commit(attempt, tuple(each.change for each in decisions if each.change is not None))
 
-    def healing_commit(self, attempt: str) -> Commit:
+    def healing_commit(self, attempt: str, lost: Sequence[OrderOutcome] = ()) -> Commit:
         """Return a commit that gives pending output new numbers and the mark `possible-duplicate`.
 
-        The commit also stores the heal offset: output of records below it is marked too.
+        The commit also stores the heal offset: output of records below it is marked too. `lost` are the outcomes of orders that
+        the storage has lost.
         """
         renamed = enumerate(self.unpublished, self._highest_number + 1)
         self.unpublished = tuple(renumbered(each, number) for number, each in renamed)
+        first = self._highest_number + 1 + len(self.unpublished)
+        self.unpublished += tuple(self._record(number, each) for number, each in enumerate(lost, first))
+        self._offsets_behind = tuple(map(offset_behind, self.unpublished))
         return self._commit(attempt)
+
+    def _was_done(self, what: Output) -> bool:
+        """Whether the record that caused the output was done before the restart, so that the output was published then."""
+        origin = None if self._done is None else find_origin(what)
+        return self._done is not None and origin is not None and self._done.is_done(origin.offset)
+
+    def _record(self, number: int, what: Output) -> OutputRecord:
+        if isinstance(what, OrderOutcome):
+            return outcome_record(number, what, self.partition, self.orders.heal_offset)
+        return output_record(number, what, self._heal_offset)
 
     def note_committed(self, commit: Commit, decisions: Sequence[Decision], now: Instant) -> None:
         """Take over a commit that the storage has confirmed: its numbers are used, and what was read is settled."""
-        self._highest_number = commit.highest_number
+        self._highest_number, self.orders = commit.highest_number, self._next_orders
         stashed = {offset for each in decisions for offset in each.stashed} if self._waits_for_handled else set()
         unsettled = [offset for offset in self._just_read if offset in stashed] if stashed else ()
         self.positions.read(unsettled, self.read_to, now)
@@ -260,6 +291,7 @@ class OwnedPartition:
         With a durable storage the next owner publishes that output. Without one, the records must be read again.
         """
         acknowledged, unsettled = self.positions.acknowledged, self.positions.unsettled
+        stays = [each for each in stays if each >= 0]  # Outcomes of orders are behind no record.
         if self._is_durable or not stays:
             return max(acknowledged, self._heal_offset), unsettled
         undone = [range(each, each + 1) for each in set(stays)]
@@ -286,4 +318,5 @@ class OwnedPartition:
             published=self._highest_number,
             source=self._source,
             caught_up_ms=self.caught_up_ms,
+            orders=self._next_orders.encode(),
         )

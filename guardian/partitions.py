@@ -1,21 +1,25 @@
 """The partitions of a worker: takeover, healing, giving up. The steps are those of docs/decisions/0004-exactly-once.md."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
+from connectors.orders.port import NoOrders, OrderSource
 from connectors.port import PartitionOutput, Position, PublishRefused, Transport, TransportRefused
 from domain.clock import Clock
 from domain.decoding import EnvelopeDecoder
 from domain.errors import OwnershipLost, TransientError, Withheld
+from domain.order import OrderKind, OrderOutcome
 from domain.record import Origin, Partition
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, RetryWithBackoff, is_of_storage
 from guardian.log_rate_limit import LogRateLimit
-from guardian.messages import Arm, Drop
+from guardian.messages import Arm, Drop, Rest
 from guardian.owned_partition import OwnedPartition
+from guardian.partition_orders import PartitionOrders, lost_by_heal
 from guardian.takeover import Takeover, find_metadata, plan_takeover
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.messages import UnitKey
@@ -36,7 +40,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     the partition is not read. None means no limit: a list that grows too large is left out instead.
 
     A unit in which nothing waits is kept for `retention_ms` of its partition's caught-up clock. `portion_bytes` is the most that
-    is published at once.
+    is published at once. Orders of the kinds in `approval` need a second person.
     """
 
     strategy: str
@@ -46,14 +50,16 @@ class CycleSettings(msgspec.Struct, frozen=True):
     done_characters: int | None = None
     retention_ms: int = 4 * 3_600_000
     portion_bytes: int = 16 << 20
+    approval: frozenset[OrderKind] = frozenset()
 
 
 class Servers(NamedTuple):
-    """The transport and the storage for the I/O of a worker, and the gateway to its actors."""
+    """The transport and the storage for the I/O of a worker, the gateway to its actors, and the source of orders."""
 
     transport: Transport
     storage: Storage
     actors: ActorGateway
+    orders: OrderSource = NoOrders()
 
 
 class Tools(NamedTuple):
@@ -74,7 +80,7 @@ class Partitions:
     """
 
     def __init__(self, servers: Servers, tools: Tools, settings: CycleSettings) -> None:
-        self._transport, self._storage, self._actors = servers
+        self._transport, self._storage, self._actors, self._orders = servers
         self._tools = tools
         self._settings = settings
         self.owned: dict[Partition, OwnedPartition] = {}
@@ -164,6 +170,7 @@ class Partitions:
             self._transport.publish([output])
             owned.note_published(output, self._tools.clock.now())
         self._transport.seek(partition, owned.read_to)
+        self._actors.rest(Rest(partition, owned.orders.pauses))
         self._actors.arm(Arm([(UnitKey(partition, unit), waits) for unit, waits in waiting]))
         self.owned[partition] = owned
         told = {"partition": str(partition), "position": owned.read_to}
@@ -175,6 +182,7 @@ class Partitions:
         log = range(self._transport.start_offset(partition), self._transport.end_offset(partition))
         plan = plan_takeover(store.header, store.pending(), position, log, is_durable=self._storage.is_durable)
         _report_gone(partition, plan)
+        plan = self._with_orders(partition, store.header, plan)
         owned = OwnedPartition(
             partition,
             store,
@@ -190,14 +198,32 @@ class Partitions:
                 "the position was reset. Reading from offset %d; output of records below offset %d is marked possible-duplicate",
                 partition, plan.offset, plan.heal_offset, extra={"partition": str(partition)},
             )  # fmt: skip
-            self._heal(owned, position or Position(plan.offset, ""))
+            self._heal(owned, position or Position(plan.offset, ""), plan.lost_orders)
         return owned, plan.is_new or plan.must_heal
 
-    def _heal(self, owned: OwnedPartition, position: Position) -> None:
+    def _with_orders(self, partition: Partition, header: Header, plan: Takeover) -> Takeover:
+        """Return the plan with what is known of the partition's orders, and the outcomes of those that the storage has lost.
+
+        A storage without durability knows nothing after a restart: older orders are not executed again. A storage that has lost
+        the whole partition goes on with new orders, too, and reports the others as lost.
+        """
+        orders = PartitionOrders.decode(header.orders)
+        if not self._storage.is_durable:
+            return replace(plan, orders=PartitionOrders(self._orders.bounds(partition).stop))
+        if not plan.must_heal:
+            return replace(plan, orders=orders)
+        # The end is looked up first: an order that comes meanwhile is read and executed as usual.
+        end = self._orders.bounds(partition).stop
+        if not header.is_empty:
+            return replace(plan, orders=replace(orders, heal_offset=max(orders.heal_offset, end)))
+        lost = lost_by_heal(self._orders.find_without_outcome(partition), end, self._tools.clock.now())
+        return replace(plan, orders=PartitionOrders(end, end), lost_orders=lost)
+
+    def _heal(self, owned: OwnedPartition, position: Position, lost: Sequence[OrderOutcome]) -> None:
         """Publish the position unchanged, then commit the healing. The publication fails for a zombie, which must not heal."""
         same = Position(position.offset, position.metadata)
         self._transport.publish([PartitionOutput(owned.partition, (), same)])
-        commit = owned.healing_commit(self._tools.random_token())
+        commit = owned.healing_commit(self._tools.random_token(), lost)
         owned.store.commit(commit)
         owned.note_committed(commit, (), self._tools.clock.now())
         self.heals += 1

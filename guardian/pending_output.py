@@ -4,9 +4,21 @@ import msgspec
 
 from connectors.port import Channel, OutputRecord
 from domain.dead_letter import DeadLetter
-from domain.headers import DEAD_LETTER_SOURCE_POSITION, MARKED, POSSIBLE_DUPLICATE, SOURCE_POSITION, dead_letter_headers
+from domain.headers import (
+    DEAD_LETTER_SOURCE_POSITION,
+    MARKED,
+    ORDER_ID,
+    ORDER_OFFSET,
+    ORDER_PARTITION,
+    ORDER_RESULT,
+    POSSIBLE_DUPLICATE,
+    SOURCE_POSITION,
+    dead_letter_headers,
+)
 from domain.notification import Notification
-from domain.record import Headers, Origin
+from domain.order import OrderOutcome, encode_outcome
+from domain.record import Headers, Origin, Partition
+from resequencer.unit import Output
 from storage.port import Pending, StorageRefused
 
 _MARK = (POSSIBLE_DUPLICATE, MARKED)
@@ -25,14 +37,22 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Stored).decode
 
 
-def origin_of(what: Notification | DeadLetter) -> Origin:
-    """The origin of the record that caused it."""
+def find_origin(what: Output) -> Origin | None:
+    """The origin of the record that caused it, None if an order did."""
+    if isinstance(what, OrderOutcome):
+        return None
     return what.origin if isinstance(what, Notification) else what.record.origin
+
+
+def offset_of(number: int, what: Output) -> int:
+    """The offset of the input record that caused the output with this number. If an order did: a unique negative number."""
+    origin = find_origin(what)
+    return -number if origin is None else origin.offset
 
 
 def offset_behind(each: OutputRecord) -> int:
     """The offset of the input record that caused an output record. Without a position header: a unique negative number."""
-    offset = dict(each.headers).get(_POSITION[each.channel], b"").rpartition(b"@")[2]
+    offset = dict(each.headers).get(_POSITION.get(each.channel, ""), b"").rpartition(b"@")[2]
     return int(offset) if offset.isdigit() else -each.number
 
 
@@ -41,9 +61,23 @@ def size_of(each: OutputRecord) -> int:
     return _RECORD_BYTES + len(each.value) + len(each.key or b"") + sum([len(data) for _, data in each.headers])
 
 
+def outcome_record(number: int, what: OrderOutcome, partition: Partition, heal_offset: int) -> OutputRecord:
+    """The output record of an order's outcome, marked `possible-duplicate` if the order is below `heal_offset`."""
+    mark = (_MARK,) if what.order_offset < heal_offset else ()
+    key = None if what.order is None or what.order.unit is None else what.order.unit.encode()
+    headers = (
+        *(() if what.order is None else ((ORDER_ID, what.order.id.encode()),)),
+        (ORDER_RESULT, what.result.value.encode()),
+        (ORDER_PARTITION, str(partition).encode()),
+        (ORDER_OFFSET, str(what.order_offset).encode()),
+    )
+    return OutputRecord(number, Channel.ORDER_OUTCOMES, key, headers + mark, encode_outcome(what))
+
+
 def output_record(number: int, what: Notification | DeadLetter, heal_offset: int) -> OutputRecord:
     """The output record of a notification or a dead letter, marked `possible-duplicate` if its origin is below `heal_offset`."""
-    mark = (_MARK,) if origin_of(what).offset < heal_offset else ()
+    origin = what.origin if isinstance(what, Notification) else what.record.origin
+    mark = (_MARK,) if origin.offset < heal_offset else ()
     if isinstance(what, Notification):
         return OutputRecord(number, Channel.NOTIFICATIONS, what.unit.encode(), what.headers + mark, what.value)
     return OutputRecord(number, Channel.DEAD_LETTERS, what.record.key, _dead_letter_headers(what) + mark, what.record.value)

@@ -10,7 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from connectors.port import Position
+from domain.order import OrderOutcome
 from guardian.done_offsets import DoneOffsets, decode
+from guardian.partition_orders import PartitionOrders
 from storage.port import Header, Pending
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -47,6 +49,8 @@ class Takeover(msgspec.Struct, frozen=True):
 
     `gone` spans the offsets that are not done and that the log no longer has, because it begins behind them. Records that are in
     `done` cause no output again.
+
+    `orders` is what is known of the partition's orders, `lost_orders` the outcomes of those that the storage has lost.
     """
 
     offset: int
@@ -58,6 +62,8 @@ class Takeover(msgspec.Struct, frozen=True):
     has_expired: bool = False
     gone: range = range(0)
     done: DoneOffsets | None = None
+    orders: PartitionOrders = PartitionOrders()
+    lost_orders: tuple[OrderOutcome, ...] = ()
 
 
 def plan_takeover(

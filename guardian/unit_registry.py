@@ -8,9 +8,11 @@ import msgspec
 from msgspec.structs import replace
 
 from domain.clock import Instant
+from domain.order import LONGEST_HOLD_MS
 from domain.record import Partition
 from guardian.backlog import Backlog
 from guardian.dependencies import Dependencies
+from guardian.partition_orders import Pauses, is_paused, rested_ms
 from guardian.remainders import Remainders
 from guardian.timers import Timers
 from resequencer.messages import TurnTaken, UnitKey
@@ -23,6 +25,9 @@ _EVICTED_SHARE = 0.9
 
 _LOADED_SHARE = 0.125
 """The share of that bound that may be loaded at once for units to wake; at least one unit is loaded."""
+
+_WAKES = {WaitKind.RETRY: Wake.RETRY, WaitKind.HELD: Wake.HOLD_OVER}
+"""The kinds of waits that wake their unit as soon as they are due."""
 
 _SKEW_MS = 1_000
 """Tolerated clock skew: differences between the clocks of two workers, and steps back of a clock, up to this have no effect."""
@@ -79,6 +84,7 @@ class UnitRegistry:
         self._undated: list[UnitKey] = []
         # Units whose wait began in the future by this clock: the stored instant, and the instant at which that was noticed.
         self._anew: dict[UnitKey, tuple[Instant, Instant]] = {}
+        self._pauses: dict[Partition, Pauses] = {}
         self.waits: dict[UnitKey, Waits] = {}
         self.stashed = 0
 
@@ -139,6 +145,15 @@ class UnitRegistry:
         else:
             self._dependencies.put_back(key, now)
             self._arm(key, waits)
+
+    def rest(self, partition: Partition, pauses: Pauses) -> None:
+        """Take over the pauses of a partition, and set all its deadlines again: during a pause they rest."""
+        self._pauses[partition] = pauses
+        self._backlog.drop(partition)
+        self._passed = {key: None for key in self._passed if key.partition != partition}
+        for key, waits in self.waits.items():
+            if key.partition == partition and waits.kind is WaitKind.DEADLINE:
+                self._arm(key, waits)
 
     def activate(self, key: UnitKey) -> None:
         """Note that the unit has an actor, and that its stash is in memory."""
@@ -201,8 +216,8 @@ class UnitRegistry:
             waits = self.waits.get(key)
             if waits is None:
                 stops[key] = None
-            elif waits.kind is WaitKind.RETRY:
-                wakes[key] = Wake.RETRY
+            elif waits.kind in _WAKES:
+                wakes[key] = _WAKES[waits.kind]
             elif waits.kind is WaitKind.DEPENDENCY:
                 self._dependencies.queue(key, waits.waits_for)
             else:
@@ -213,10 +228,10 @@ class UnitRegistry:
             waits = self.waits.get(key)
             if waits is None or waits.kind is not WaitKind.DEADLINE:
                 continue
-            if waits.wakes_at <= now:
+            if self._deadline(key, waits) <= now:
                 wakes[key] = Wake.DEADLINE
             else:  # The unit began to wait again, or the clock was set back, while the backlog was read.
-                self._timers.arm(key, waits.wakes_at)
+                self._arm(key, waits)
         wakes |= dict.fromkeys(self._dependencies.take(now, limit), Wake.RETRY)
         self._is_behind = max(len(due), len(caught_up)) >= limit or bool(self._over)
         for key in (*self._heaviest(), *self._longest_silent()):
@@ -255,6 +270,8 @@ class UnitRegistry:
             self._anew[key] = waits.since, since
         if waits.kind is WaitKind.DEADLINE:
             wakes_at += since - waits.since
+        elif waits.kind is WaitKind.HELD:
+            wakes_at = min(wakes_at, now + LONGEST_HOLD_MS)
         elif wakes_at > latest + _SKEW_MS:
             wakes_at = latest
         return waits if (since, wakes_at) == (waits.since, waits.wakes_at) else replace(waits, since=since, wakes_at=wakes_at)
@@ -278,6 +295,7 @@ class UnitRegistry:
         for key in [key for key in self.waits if key.partition == partition]:
             self._remember(key, None)
             self._timers.disarm(key)
+        self._pauses.pop(partition, None)
         self._backlog.drop(partition)
         self._remainders.drop(partition)
         self._over = [key for key in self._over if key.partition != partition]
@@ -290,12 +308,20 @@ class UnitRegistry:
         return sorted(first, key=lambda entry: entry[1].since)[:count]
 
     def _arm(self, key: UnitKey, waits: Waits, *, has_let_out: bool = False) -> None:
-        """Set the timer of a waiting unit. A unit with a remainder gets no timer: it waits in the queue of remainders."""
+        """Set the timer of a waiting unit.
+
+        A unit with a remainder gets no timer: it waits in the queue of remainders. A deadline of a paused partition gets none.
+        """
         self._remainders.note(key, waits, has_let_out=has_let_out)
-        if waits.kind is WaitKind.REMAINDER:
+        is_resting = waits.kind is WaitKind.DEADLINE and is_paused(self._pauses.get(key.partition, ()))
+        if waits.kind is WaitKind.REMAINDER or is_resting:
             self._timers.disarm(key)
         else:
-            self._timers.arm(key, waits.wakes_at)
+            self._timers.arm(key, self._deadline(key, waits) if waits.kind is WaitKind.DEADLINE else waits.wakes_at)
+
+    def _deadline(self, key: UnitKey, waits: Waits) -> Instant:
+        pauses = self._pauses.get(key.partition)
+        return waits.wakes_at + rested_ms(pauses, waits.since) if pauses else waits.wakes_at
 
     def _remember(self, key: UnitKey, waits: Waits | None) -> Waits | None:
         """Take over how a unit waits, and return how it waited before."""

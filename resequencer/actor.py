@@ -48,5 +48,6 @@ class Resequencer(Actor):
         if self._unit is None:
             return
         taken = decide_without_poison if message.is_careful else decide
-        self._unit, decision = taken(self._unit, message.envelopes, message.wakes, message.now, self.context, message.share)
+        came, share = (message.envelopes, message.wakes), message.share
+        self._unit, decision = taken(self._unit, *came, message.now, self.context, share, message.orders)
         self.send(sender, TurnTaken(message.key, decision))

@@ -1,7 +1,7 @@
 """The decision of a turn: what the storage has to store and what the guardian has to know."""
 
-from resequencer.deadline import deadline_of
-from resequencer.unit import Decision, Retry, Unit
+from resequencer.hold import deadline_at
+from resequencer.unit import Decision, Hold, Retry, Unit
 from resequencer.unit_codec import encode_data, encode_entry, encode_state
 from resequencer.working_copy import WorkingCopy
 from storage.port import UnitChange, WaitKind, Waits
@@ -9,7 +9,7 @@ from storage.port import UnitChange, WaitKind, Waits
 
 def decision_of(copy: WorkingCopy, after: Unit) -> Decision:
     """Return the decision of a turn; `after` is the unit after the turn."""
-    effects, waits = copy.effects, _waits(copy)
+    effects, waits = copy.effects, find_waits(copy)
     return Decision(
         _change(copy, after, waits) if copy.is_changed else None,
         tuple(effects.output),
@@ -36,18 +36,28 @@ def _change(copy: WorkingCopy, after: Unit, waits: Waits | None) -> UnitChange:
     )
 
 
-def _waits(copy: WorkingCopy) -> Waits | None:
-    """Return when the unit has to be woken and for what. Its deadline is suspended while the head is under retry."""
+def find_waits(copy: WorkingCopy) -> Waits | None:
+    """Return when the unit has to be woken and for what. Its deadline is suspended while the head is under retry, or a hold."""
     if copy.remainder is not None or copy.undecodable:
         return _waits_for_its_turn(copy)
+    if copy.hold is not None:
+        return _waits_for_end(copy, copy.hold)
     if copy.retry is not None:
         return _waits_for_attempt(copy, copy.retry)
     stash = copy.stash
     oldest, lowest = stash.oldest, stash.lowest
     if oldest is None or lowest is None:
         return None
-    deadline_at, waits_for = deadline_of(oldest, copy.context.settings), copy.missing(lowest)
-    return Waits(deadline_at, WaitKind.DEADLINE, oldest.stashed_at, waits_for, copy.strategy.name, len(stash), stash.size)
+    wakes_at, waits_for = deadline_at(copy, oldest), copy.missing(lowest)
+    return Waits(wakes_at, WaitKind.DEADLINE, oldest.stashed_at, waits_for, copy.strategy.name, len(stash), stash.size)
+
+
+def _waits_for_end(copy: WorkingCopy, hold: Hold) -> Waits:
+    heads = () if copy.retry is None else (copy.retry.entry,)
+    since = min([each.stashed_at for each in (*heads, copy.stash.oldest) if each is not None], default=hold.began_at)
+    size = sum([each.size for each in (*heads, copy.stash)])
+    waits_for = f"the end of the hold by {hold.order.by}"
+    return Waits(hold.until, WaitKind.HELD, since, waits_for, copy.strategy.name, len(copy.stash) + len(heads), size)
 
 
 def _waits_for_its_turn(copy: WorkingCopy) -> Waits:

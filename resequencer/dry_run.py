@@ -6,6 +6,7 @@ from typing import NamedTuple
 from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
 from domain.notification import Notification
+from domain.order import OrderOutcome
 from resequencer.poison import without_poison
 from resequencer.turn import receive, wake
 from resequencer.turn_context import TurnContext
@@ -40,4 +41,5 @@ def _take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], *, is_relea
         receive(copy, each)
     if is_released:
         wake(copy, Wake.BOUND)
-    return DryRunResult(copy.unit(), copy.effects.output, copy.effects.has_counted)
+    output = [each for each in copy.effects.output if not isinstance(each, OrderOutcome)]
+    return DryRunResult(copy.unit(), output, copy.effects.has_counted)

@@ -4,11 +4,11 @@ from collections import defaultdict, deque
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetter, DeadLetterReason
-from domain.notification import Notification
+from domain.order import OrderOutcome
 from domain.record import Record
 from resequencer.handlers.port import Handled, Marks
 from resequencer.stash import Stashed
-from resequencer.unit import Release, Tally, Undecodable, Unit
+from resequencer.unit import Output, Release, Tally, Undecodable, Unit
 
 
 class Effects:
@@ -19,7 +19,7 @@ class Effects:
         self._now = now
         self._arrived: set[int] = set()
         self._counts: defaultdict[str, int] = defaultdict(int)
-        self.output: list[Notification | DeadLetter] = []
+        self.output: list[Output] = []
         self.releases: list[Release] = []
         self.added: dict[int, Stashed] = {}
         self.removed: list[int] = []
@@ -76,6 +76,11 @@ class Effects:
         letter = DeadLetter(record, reason, error, self._now)
         self.output.append(letter)
         self.let_out += letter.size
+
+    def report(self, outcome: OrderOutcome) -> None:
+        """Add the outcome of an order to the output."""
+        self.output.append(outcome)
+        self.let_out += outcome.size
 
     def dead_letter_entry(self, entry: Stashed, reason: DeadLetterReason, error: str) -> None:
         """Add an entry as a dead letter whose handling failed for good, and note that it no longer waits."""

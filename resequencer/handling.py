@@ -28,7 +28,9 @@ def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> No
         state = _counted(copy, envelope, is_forced=is_forced)
     except DependencyUnavailable as error:
         calls = before.calls + 1 if before is not None and before.dependency == error.name else 1
-        wait_for_server(copy, Retry(entry, attempts, copy.now, copy.incomplete, is_forced, copy.released_to, error.name, calls))
+        marks_then = (copy.incomplete, is_forced, copy.released_to)
+        waiting = Retry(entry, attempts, copy.now, *marks_then, error.name, calls, is_ordered=copy.is_ordered)
+        wait_for_server(copy, waiting)
     except TransientError as error:
         if attempts + 1 < copy.context.settings.max_attempts:
             postpone(copy, entry, attempts + 1, error, is_forced=is_forced)
@@ -43,17 +45,18 @@ def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> No
         copy.effects.notify(entry, handled, marks)
 
 
-def set_aside(copy: WorkingCopy, retry: Retry, why: str) -> None:
+def set_aside(copy: WorkingCopy, retry: Retry, why: PermanentError) -> None:
     """Dead-letter the entry under retry without another attempt."""
     envelope, data = retry.entry.envelope, copy.data
     copy.current, copy.retry, copy.is_changed = envelope, None, True
     with suppress(PermanentError):
         data = _data_with(copy, envelope, _marks(copy, envelope, is_forced=retry.is_forced))
-    _give_up(copy, retry.entry, PermanentError(why), data, is_forced=retry.is_forced)
+    _give_up(copy, retry.entry, why, data, is_forced=retry.is_forced)
 
 
 def _marks(copy: WorkingCopy, envelope: DataEnvelope, *, is_forced: bool) -> Marks:
-    return Marks(copy.incomplete, not is_forced and copy.strategy.is_late(copy.state, envelope))
+    is_late = not is_forced and copy.strategy.is_late(copy.state, envelope)
+    return Marks(copy.incomplete, is_late, copy.is_ordered and copy.incomplete is not None)
 
 
 def _data_with(copy: WorkingCopy, envelope: DataEnvelope, marks: Marks) -> PaymentData:

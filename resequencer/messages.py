@@ -5,7 +5,7 @@ import msgspec
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.record import Partition
-from resequencer.unit import Decision, Wake
+from resequencer.unit import Decision, Ordered, Wake
 from resequencer.working_copy import WITHOUT_END
 from storage.port import Snapshot
 
@@ -25,7 +25,7 @@ class Begin(msgspec.Struct, frozen=True, gc=False):
 
 
 class TakeTurn(msgspec.Struct, frozen=True, gc=False):
-    """Take a turn with these envelopes, in order of arrival, and then these wakes.
+    """Take a turn with these envelopes, in order of arrival, then these orders, and then these wakes.
 
     The turn may let out about `share` bytes. With `is_careful` the turn raised before: it is repeated, and the envelopes on which
     it fails become dead letters.
@@ -37,6 +37,7 @@ class TakeTurn(msgspec.Struct, frozen=True, gc=False):
     now: Instant
     share: int = WITHOUT_END
     is_careful: bool = False
+    orders: tuple[Ordered, ...] = ()
 
 
 class TurnTaken(msgspec.Struct, frozen=True, gc=False):

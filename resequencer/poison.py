@@ -15,12 +15,14 @@ from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import our_mistake
+from domain.order import OrderResult
 from resequencer.decision import decision_of
 from resequencer.guarded import guarded
+from resequencer.orders import Ended, report
 from resequencer.stash import Stash
 from resequencer.turn import Turned, take_turn
 from resequencer.turn_context import TurnContext
-from resequencer.unit import Undecodable, Unit, Wake
+from resequencer.unit import Ordered, Undecodable, Unit, Wake
 from resequencer.working_copy import WITHOUT_END, WorkingCopy
 
 _Led = TypeVar("_Led")
@@ -33,14 +35,30 @@ def decide_without_poison(
     now: Instant,
     context: TurnContext,
     share: int = WITHOUT_END,
+    orders: tuple[Ordered, ...] = (),
 ) -> Turned:
     """Decide like `resequencer.turn.decide`, which raised, without the poisonous envelopes.
 
-    Raises whatever the turn raises if no single envelope is the cause. Then the unit cannot go on.
+    If no single envelope is the cause, the turn is taken without its orders, which are refused.
+
+    Raises whatever the turn raises if that fails, too. Then the unit cannot go on.
     """
-    return without_poison(
-        unit, envelopes, now, context, lambda copy, came: take_turn(copy, _each_written_down(copy, came), wakes), share
-    )
+    came = tuple(envelopes)
+
+    def turn(copy: WorkingCopy, left: Iterable[DataEnvelope]) -> Turned:
+        return take_turn(copy, _each_written_down(copy, left), wakes, orders)
+
+    def turn_without_orders(copy: WorkingCopy, left: Iterable[DataEnvelope]) -> Turned:
+        for each in orders:
+            report(copy, each, Ended(OrderResult.REFUSED_IMPOSSIBLE, "the service failed on it: report this with its log"))
+        return take_turn(copy, _each_written_down(copy, left), wakes)
+
+    try:
+        return without_poison(unit, came, now, context, turn, share)
+    except Exception:
+        if not orders:
+            raise
+        return without_poison(unit, came, now, context, turn_without_orders, share)
 
 
 def without_poison(

@@ -1,10 +1,12 @@
-"""The release of a stash although something is missing: at its deadline, or because it is too large."""
+"""The release of a stash although something is missing: at its deadline, because it is too large, or by an order."""
 
 from msgspec.structs import replace
 
-from resequencer.deadline import deadline_of
+from domain.errors import PermanentError
+from domain.order import OrderResult
 from resequencer.gathering import gather_with
 from resequencer.handling import attempt, set_aside
+from resequencer.hold import deadline_at, end_hold
 from resequencer.stash import Stashed
 from resequencer.unit import Release, Wake
 from resequencer.unstash import unstash
@@ -18,17 +20,19 @@ def release(copy: WorkingCopy, cause: Wake) -> None:
     """Force the lowest envelope, run the normal loop, and repeat until nothing waits or a handler asks for a retry.
 
     Nothing happens while the head is under retry, or before the deadline. If the stash has a time in the future, from a clock
-    that was ahead, the deadline is not checked here: the guardian did so. For the bound of a worker (`Wake.BOUND`), a head
-    whose server is unavailable is dead-lettered first.
+    that was ahead, the deadline is not checked here: the guardian did so. For the bound of a worker (`Wake.BOUND`), a hold ends,
+    and a head whose server is unavailable is dead-lettered first.
     """
+    if cause is Wake.BOUND and copy.hold is not None:
+        end_hold(copy, OrderResult.HELD_UNTIL_BOUND)
     if cause is Wake.BOUND and copy.dependency is not None:
         _set_head_aside(copy, "the worker's stash is full (stash-limit.bytes-per-worker)")
     oldest = copy.stash.oldest
     if oldest is None or not copy.is_free:
         return
-    if cause is Wake.DEADLINE and oldest.stashed_at <= copy.now < deadline_of(oldest, copy.context.settings):
+    if cause is Wake.DEADLINE and oldest.stashed_at <= copy.now < deadline_at(copy, oldest):
         return
-    copy.is_changed = True
+    copy.is_changed, copy.is_ordered = True, cause is Wake.ORDER
     copy.released_to = max(each.envelope.offset for each in copy.stash)
     release_stash(copy, cause)
 
@@ -44,7 +48,7 @@ def release_stash(copy: WorkingCopy, cause: Wake, *, is_rest: bool = False) -> N
         _force(copy, entry)
     if copy.remainder is not None:
         copy.remainder = replace(copy.remainder, cause=cause)
-    copy.incomplete, copy.released_to = None, -1
+    copy.incomplete, copy.released_to, copy.is_ordered = None, -1, False
     released, waited_ms = before - len(copy.stash), max(0, copy.now - oldest.stashed_at)
     if released:
         source_position = str(oldest.envelope.record.origin)
@@ -70,11 +74,13 @@ def go_on(copy: WorkingCopy, head: Stashed) -> None:
 
 
 def keep_bound(copy: WorkingCopy) -> None:
-    """Release the stash if it exceeds its bound. While the head is under retry nothing can be released.
+    """Release the stash if it exceeds its bound; a hold ends. While the head is under retry nothing can be released.
 
     A unit whose server is unavailable and that exceeds its bound leaves memory, if the storage keeps it. It is loaded as a whole
     later, so it may hold four times its bound at most. Beyond that, its head is dead-lettered.
     """
+    if copy.hold is not None and is_beyond_bound(copy):
+        end_hold(copy, OrderResult.HELD_UNTIL_BOUND)
     while copy.dependency is not None and is_beyond_bound(copy, _UNAVAILABLE):
         _set_head_aside(copy, "the unit's stash is more than four times its limit (stash-limit)")
     if copy.is_free and is_beyond_bound(copy):
@@ -93,7 +99,7 @@ def _set_head_aside(copy: WorkingCopy, why: str) -> None:
     """Dead-letter the head, and handle the envelopes that waited for it."""
     head = copy.retry
     assert head is not None, "it waits for a server"
-    set_aside(copy, head, f"{head.dependency} is unavailable, and {why}")
+    set_aside(copy, head, PermanentError(f"{head.dependency} is unavailable, and {why}"))
     for lane in copy.stash.names:
         unstash(copy, lane)
 

@@ -16,7 +16,7 @@ def postpone(copy: WorkingCopy, entry: Stashed, attempts: int, error: TransientE
     """Make the entry the head of its unit's stash until its next attempt. `attempts` have failed so far."""
     due_at = copy.now + round(copy.context.settings.delay_ms(attempts) * _jitter(copy))
     why = printable(words_of(error)[:_WORDS])
-    copy.retry = Retry(entry, attempts, due_at, copy.incomplete, is_forced, copy.released_to, why=why)
+    copy.retry = Retry(entry, attempts, due_at, copy.incomplete, is_forced, copy.released_to, why=why, is_ordered=copy.is_ordered)
     copy.effects.count("retries")
     copy.effects.stash(entry)
 

@@ -16,10 +16,12 @@ from resequencer.decision import decision_of
 from resequencer.duplicates import find_known, refuse_known
 from resequencer.gathering import gather_with
 from resequencer.handling import attempt
+from resequencer.next_attempt import try_again, unstash_all
+from resequencer.orders import end_hold_in_time, obey
 from resequencer.release import go_on, is_beyond_bound, keep_bound, release, release_stash
 from resequencer.stash import UNRANKED, Stashed
 from resequencer.turn_context import TurnContext
-from resequencer.unit import Decision, Remainder, Unit, Wake
+from resequencer.unit import Decision, Ordered, Remainder, Unit, Wake
 from resequencer.unstash import unstash
 from resequencer.working_copy import WITHOUT_END, WorkingCopy
 
@@ -38,23 +40,28 @@ def decide(
     now: Instant,
     context: TurnContext,
     share: int = WITHOUT_END,
+    orders: Iterable[Ordered] = (),
 ) -> Turned:
-    """Take the turn of a unit with these envelopes, in order of arrival, and then these wakes.
+    """Take the turn of a unit with these envelopes, in order of arrival, then these orders, and then these wakes.
 
     A wake may be early or doubled; it then has no effect. The caller sends a deadline only when the partition has been read up to
     where its log ended at that instant. The turn stops after about `share` bytes of output. The remainder comes first in the next
     turn, and later arrivals wait behind it.
     """
-    return take_turn(WorkingCopy(unit, context, now, share), envelopes, wakes)
+    return take_turn(WorkingCopy(unit, context, now, share), envelopes, wakes, orders)
 
 
-def take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Turned:
+def take_turn(
+    copy: WorkingCopy, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()
+) -> Turned:
     """Take the turn on a working copy."""
     resume(copy)
     for envelope in envelopes:
         copy.current = envelope
         receive(copy, envelope)
     copy.current = None
+    for ordered in orders:
+        obey(copy, ordered)
     for each in wakes:
         wake(copy, each)
     after = copy.unit()
@@ -67,7 +74,7 @@ def resume(copy: WorkingCopy) -> None:
     if left is None or copy.is_spent:
         return
     copy.is_changed, copy.remainder = True, None
-    copy.incomplete, copy.released_to = left.incomplete, left.released_to
+    copy.incomplete, copy.released_to, copy.is_ordered = left.incomplete, left.released_to, left.is_ordered
     if left.is_retrying and copy.retry is not None:
         copy.tried, copy.retry = copy.retry, None
         go_on(copy, copy.tried.entry)
@@ -75,7 +82,7 @@ def resume(copy: WorkingCopy) -> None:
         unstash(copy, left.lane)
     if left.cause is not None:
         release_stash(copy, left.cause, is_rest=True)
-    _unstash_all(copy)
+    unstash_all(copy)
     _take_queued(copy)
 
 
@@ -93,7 +100,9 @@ def wake(copy: WorkingCopy, kind: Wake) -> None:
     if copy.is_spent:
         return
     if kind is Wake.RETRY:
-        _try_again(copy)
+        try_again(copy)
+    elif kind is Wake.HOLD_OVER:
+        end_hold_in_time(copy)
     elif kind is not Wake.REMAINDER:
         release(copy, kind)
 
@@ -164,34 +173,10 @@ def _stash(copy: WorkingCopy, entry: Stashed) -> None:
     if is_beyond_bound(copy):
         # Nothing can be handled before a head under retry. So it is tried at once, unless its server is unavailable.
         if copy.dependency is None:
-            _try_again(copy, is_early=True)
+            try_again(copy, is_early=True)
         keep_bound(copy)
 
 
 def _with_learned_wait(copy: WorkingCopy, entry: Stashed) -> Stashed:
     wait_ms = find_learned_wait_ms(entry.envelope, copy.context)
     return entry if wait_ms is None else replace(entry, learned_wait_ms=wait_ms)
-
-
-def _try_again(copy: WorkingCopy, *, is_early: bool = False) -> None:
-    retry = copy.retry
-    if retry is None or (0 < retry.due_at - copy.now <= copy.context.settings.longest_pause_ms and not is_early):
-        return
-    copy.is_changed = True
-    copy.tried, copy.retry = retry, None
-    copy.incomplete, copy.released_to = retry.incomplete, retry.released_to
-    if retry.is_forced:
-        copy.incomplete = None
-        go_on(copy, retry.entry)
-    else:
-        attempt(copy, retry.entry)
-        unstash(copy, retry.entry.rank.lane)
-    _unstash_all(copy)
-
-
-def _unstash_all(copy: WorkingCopy) -> None:
-    """Handle what has become acceptable while nothing could be handled, and release the stash if it exceeds its bound."""
-    copy.incomplete, copy.released_to = None, -1
-    for lane in copy.stash.names:
-        unstash(copy, lane)
-    keep_bound(copy)

@@ -1,13 +1,14 @@
 """A unit of work as a value, and the decision of its turn."""
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.notification import Notification
+from domain.order import Order, OrderOutcome
 from domain.record import Record
 from resequencer.envelope_ids import EnvelopeIds
 from resequencer.payment_data import PaymentData
@@ -18,15 +19,23 @@ REMEMBERED_ENVELOPES = 1_024
 """How many handled envelope ids a unit remembers: at most 16 KiB of state, written with every change. A payment has about 12."""
 
 
+Output: TypeAlias = Notification | DeadLetter | OrderOutcome
+"""What a turn lets out, in the order of publication."""
+
+
 class Wake(StrEnum):
-    """Why a unit is woken: the retry of its head is due, its deadline has come, its worker exceeds the memory bound, or its last
-    turn left a remainder.
+    """Why a unit is woken: the retry of its head is due, its deadline has come, its worker exceeds the memory bound, its last
+    turn left a remainder, or its hold is over.
+
+    `ORDER` is not a wake, but the cause of a release by an operator's order.
     """
 
     RETRY = "retry"
     DEADLINE = "deadline"
     BOUND = "bound"
     REMAINDER = "remainder"
+    HOLD_OVER = "hold-over"
+    ORDER = "order"
 
 
 class Retry(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +45,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     These calls are not attempts.
 
     `incomplete` and `is_forced` are the marks for the next attempt. `released_to` is the highest offset of the release that the
-    head is part of, -1 without a release. `why` is the error of the last attempt.
+    head is part of, -1 without a release; with `is_ordered` it is a release by an order. `why` is the error of the last attempt.
     """
 
     entry: Stashed
@@ -48,6 +57,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     dependency: str | None = None
     calls: int = 0
     why: str | None = None
+    is_ordered: bool = False
 
 
 class Remainder(msgspec.Struct, frozen=True, gc=False):
@@ -55,6 +65,7 @@ class Remainder(msgspec.Struct, frozen=True, gc=False):
 
     `lane` is the lane whose loop continues (None for no loop), with the marks from `incomplete` and `released_to`. If a release
     was running, `cause` is its cause and it continues afterwards. With `is_retrying` it continues with the head under retry.
+    With `is_ordered` the marks are those of an order.
     """
 
     lane: str | None = None
@@ -62,6 +73,32 @@ class Remainder(msgspec.Struct, frozen=True, gc=False):
     released_to: int = -1
     cause: Wake | None = None
     is_retrying: bool = False
+    is_ordered: bool = False
+
+
+class Hold(msgspec.Struct, frozen=True, gc=False):
+    """A hold: until its end nothing of the unit is handled, and what arrives is stashed.
+
+    `order` is the order that began it, at `order_offset` of the orders log; its outcome is published when the hold ends.
+    `left_ms` is the time that was left until the unit's deadline, None if nothing waited for a deadline.
+    """
+
+    order: Order
+    order_offset: int
+    began_at: Instant
+    until: Instant
+    left_ms: int | None = None
+
+
+class Ordered(msgspec.Struct, frozen=True, gc=False):
+    """An order for a unit, from the offset `order_offset` of its partition's orders log.
+
+    With `has_backlog` the partition has unread records, among which missing envelopes may be.
+    """
+
+    order: Order
+    order_offset: int
+    has_backlog: bool = False
 
 
 class Undecodable(msgspec.Struct, frozen=True):
@@ -77,7 +114,7 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
 
     `handled` has the ids of the handled envelopes. `gathered_to` is the highest offset whose data was gathered on completion
     (-1: none). `queue` has the envelopes that arrived behind a `remainder`, in order. They are taken only when the remainder is
-    worked off.
+    worked off. `hold` is the operator's hold. `deadline_at` is the deadline that an order set, for what is stashed now.
     """
 
     unit: str
@@ -90,6 +127,8 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     undecodable: tuple[Undecodable, ...] = ()
     remainder: Remainder | None = None
     queue: Stash = Stash()
+    hold: Hold | None = None
+    deadline_at: Instant | None = None
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -133,7 +172,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """
 
     change: UnitChange | None
-    output: tuple[Notification | DeadLetter, ...]
+    output: tuple[Output, ...]
     waits: Waits | None
     releases: tuple[Release, ...]
     tally: Tally

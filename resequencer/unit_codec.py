@@ -13,16 +13,20 @@ from domain.dead_letter import DeadLetterReason
 from domain.decoding import Refusal
 from domain.envelope import DataEnvelope
 from domain.errors import ConfigurationError, PermanentError, our_mistake
+from domain.order import OrderUnreadable, decode_order, encode_order
 from domain.record import Cut, Headers, Origin, Partition, Record
 from resequencer.envelope_ids import EnvelopeIds
 from resequencer.payment_data import PaymentData
 from resequencer.stash import UNRANKED, Stash, Stashed
 from resequencer.strategies.port import Strategy
-from resequencer.unit import Remainder, Retry, Undecodable, Unit, Wake
+from resequencer.unit import Hold, Remainder, Retry, Undecodable, Unit, Wake
 from storage.port import Snapshot, StashEntry, StorageRefused
 
-FORMAT = 1
-"""The version of the stored format. A newer version is refused."""
+FORMAT = 2
+"""The newest version of the stored format. A newer version is refused.
+
+A unit with a hold, or with a deadline that an order set, has format 2; any other has format 1, which an older version reads.
+"""
 
 Decode = Callable[[Record], DataEnvelope | Refusal]
 
@@ -37,6 +41,7 @@ class _StoredRetry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     dependency: str | None = None
     calls: int = 0
     why: str | None = None
+    is_ordered: bool = False
 
 
 class _StoredRemainder(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -48,6 +53,15 @@ class _StoredRemainder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cause: Wake | None
     is_retrying: bool
     queued_from: int | None
+    is_ordered: bool = False
+
+
+class _StoredHold(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    order: bytes
+    order_offset: int
+    began_at: Instant
+    until: Instant
+    left_ms: int | None
 
 
 class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -58,6 +72,8 @@ class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     gathered_to: int
     retry: _StoredRetry | None
     remainder: _StoredRemainder | None = None
+    hold: _StoredHold | None = None
+    deadline_at: Instant | None = None
 
 
 class _StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -71,7 +87,7 @@ class _StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     written_at: Instant | None = None
 
 
-_DAMAGES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_DAMAGES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OrderUnreadable)
 _encode = msgspec.msgpack.Encoder().encode
 _decode_unit = msgspec.msgpack.Decoder(_StoredUnit).decode
 _decode_entry = msgspec.msgpack.Decoder(_StoredEntry).decode
@@ -81,8 +97,12 @@ _decode_data = msgspec.msgpack.Decoder(PaymentData).decode
 def encode_state(unit: Unit, strategy: Strategy) -> bytes:
     """Encode the small state: all but the payment data and the stash. The fields are in the order of `_StoredUnit`."""
     retry = None if unit.retry is None else _stored_retry(unit.retry)
-    state = (FORMAT, strategy.name, unit.strategy_state, unit.handled.packed, unit.gathered_to, retry)
-    return _encode(state if unit.remainder is None else (*state, _stored_remainder(unit.remainder, unit.queue)))
+    said = (strategy.name, unit.strategy_state, unit.handled.packed, unit.gathered_to, retry)
+    remainder = None if unit.remainder is None else _stored_remainder(unit.remainder, unit.queue)
+    if unit.hold is not None or unit.deadline_at is not None:
+        hold = None if unit.hold is None else _stored_hold(unit.hold)
+        return _encode((2, *said, remainder, hold, unit.deadline_at))
+    return _encode((1, *said) if remainder is None else (1, *said, remainder))
 
 
 def _stored_retry(retry: Retry) -> _StoredRetry:
@@ -92,7 +112,12 @@ def _stored_retry(retry: Retry) -> _StoredRetry:
 def _stored_remainder(left: Remainder, queue: Stash) -> _StoredRemainder:
     first = queue.lowest
     queued_from = None if first is None else first.envelope.offset
-    return _StoredRemainder(left.lane, left.incomplete, left.released_to, left.cause, left.is_retrying, queued_from)
+    how = (left.lane, left.incomplete, left.released_to, left.cause, left.is_retrying)
+    return _StoredRemainder(*how, queued_from, left.is_ordered)
+
+
+def _stored_hold(hold: Hold) -> _StoredHold:
+    return _StoredHold(encode_order(hold.order), hold.order_offset, hold.began_at, hold.until, hold.left_ms)
 
 
 def encode_entry(stashed: Stashed) -> StashEntry:
@@ -228,18 +253,25 @@ def _with_stash(unit: Unit, entries: list[Stashed], stored: _StoredUnit) -> Unit
         retry=None if retry is None or head is None else _retry(head, retry),
         remainder=None if left is None else _remainder(left),
         queue=queue,
+        hold=None if stored.hold is None else _hold(stored.hold),
+        deadline_at=stored.deadline_at,
     )
 
 
 def _remainder(stored: _StoredRemainder) -> Remainder:
-    return Remainder(stored.lane, stored.incomplete, stored.released_to, stored.cause, stored.is_retrying)
+    how = (stored.lane, stored.incomplete, stored.released_to, stored.cause, stored.is_retrying)
+    return Remainder(*how, stored.is_ordered)
+
+
+def _hold(stored: _StoredHold) -> Hold:
+    return Hold(decode_order(stored.order), stored.order_offset, stored.began_at, stored.until, stored.left_ms)
 
 
 def _retry(head: Stashed, stored: _StoredRetry) -> Retry:
     return Retry(head, *_said(stored))
 
 
-def _said(retry: Retry | _StoredRetry) -> tuple[int, Instant, str | None, bool, int, str | None, int, str | None]:
+def _said(retry: Retry | _StoredRetry) -> tuple[int, Instant, str | None, bool, int, str | None, int, str | None, bool]:
     """The fields of a retry except its envelope."""
     how = (retry.attempts, retry.due_at, retry.incomplete, retry.is_forced)
-    return (*how, retry.released_to, retry.dependency, retry.calls, retry.why)
+    return (*how, retry.released_to, retry.dependency, retry.calls, retry.why, retry.is_ordered)

@@ -8,7 +8,7 @@ from domain.errors import PermanentError
 from resequencer.effects import Effects
 from resequencer.stash import Stashed
 from resequencer.turn_context import TurnContext
-from resequencer.unit import Remainder, Retry, Unit
+from resequencer.unit import Hold, Remainder, Retry, Unit
 
 WITHOUT_END = 1 << 62
 """The share of a turn without a limit."""
@@ -18,10 +18,10 @@ class WorkingCopy:
     """The state and the effects of a unit, changed in place by the steps of a turn. Invisible outside the turn.
 
     `current` is the present envelope; an exception is attributed to it (poison.py). `incomplete` is what is missing for the
-    envelope that is being handled. `released_to` is the highest offset of the release that it is part of. `tried` is the retry
-    that is attempted in this turn. `has_gathered` is set if the data of the whole stash was taken over. `is_changed` is set if
-    there is something to store. A turn lets out about `share` bytes at most; the rest is the `remainder`, with later arrivals in
-    the `queue`.
+    envelope that is being handled. `released_to` is the highest offset of the release that it is part of; with `is_ordered` an
+    order released it. `tried` is the retry that is attempted in this turn. `has_gathered` is set if the data of the whole stash
+    was taken over. `is_changed` is set if there is something to store. A turn lets out about `share` bytes at most; the rest is
+    the `remainder`, with later arrivals in the `queue`.
     """
 
     __slots__ = (
@@ -29,12 +29,15 @@ class WorkingCopy:
         "context",
         "current",
         "data",
+        "deadline_at",
         "effects",
         "gathered_to",
         "handled",
         "has_gathered",
+        "hold",
         "incomplete",
         "is_changed",
+        "is_ordered",
         "now",
         "queue",
         "released_to",
@@ -63,9 +66,12 @@ class WorkingCopy:
         self.current: DataEnvelope | None = None
         self.incomplete: str | None = None
         self.released_to = -1
+        self.is_ordered = False
         self.tried: Retry | None = None
         self.remainder = unit.remainder
         self.queue = unit.queue
+        self.hold: Hold | None = unit.hold
+        self.deadline_at = unit.deadline_at
         self.share = share
         self.effects = Effects(unit, now)
         self.undecodable = self.effects.dead_letter_undecodable(share)
@@ -73,8 +79,8 @@ class WorkingCopy:
 
     @property
     def is_free(self) -> bool:
-        """Whether acceptable envelopes may be handled: nothing is under retry, and there is no remainder."""
-        return self.retry is None and self.remainder is None
+        """Whether acceptable envelopes may be handled: nothing is under retry, there is no remainder, and no hold."""
+        return self.retry is None and self.remainder is None and self.hold is None
 
     @property
     def is_spent(self) -> bool:
@@ -83,7 +89,7 @@ class WorkingCopy:
 
     def cut_off(self, lane: str | None = None) -> None:
         """End the turn here, in the loop of this lane. The next turn continues."""
-        self.remainder = Remainder(lane, self.incomplete, self.released_to)
+        self.remainder = Remainder(lane, self.incomplete, self.released_to, is_ordered=self.is_ordered)
 
     @property
     def dependency(self) -> str | None:
@@ -105,5 +111,6 @@ class WorkingCopy:
         if not self.is_changed:
             return self.before
         unit = self.before.unit
-        left = (self.undecodable, self.remainder, self.queue)
+        deadline_at = self.deadline_at if self.stash else None
+        left = (self.undecodable, self.remainder, self.queue, self.hold, deadline_at)
         return Unit(unit, self.state, self.stash, self.data, self.handled, self.retry, self.gathered_to, *left)

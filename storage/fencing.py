@@ -42,6 +42,7 @@ def advanced(header: Header, commit: Commit) -> Header:
         heal_offset=commit.heal_offset,
         source=commit.source,
         caught_up_ms=commit.caught_up_ms,
+        orders=commit.orders,
     )
 
 

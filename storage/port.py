@@ -36,20 +36,24 @@ class StorageWithheld(StorageRefused, Withheld):
 
 
 class WaitKind(StrEnum):
-    """Why a unit must be woken. A unit with a remainder (the rest of a turn whose share was used up) is due at once."""
+    """Why a unit must be woken. A unit with a remainder (the rest of a turn whose share was used up) is due at once.
+
+    An operator holds a unit that is `HELD`: nothing of it is handled until the hold ends.
+    """
 
     DEADLINE = "deadline"
     RETRY = "retry"
     DEPENDENCY = "dependency"
     REMAINDER = "remainder"
+    HELD = "held"
 
 
 class Waits(msgspec.Struct, frozen=True, gc=False):
     """The index fields of a unit in which something waits. They find the unit without a look at the idle units.
 
-    `wakes_at` is the instant of its deadline or next attempt (`kind`). `since` is when its oldest stashed envelope was stashed.
-    `waits_for` is what is missing, for operators (`sequence:3`), or the unavailable server (kind `dependency`). `strategy` is the
-    strategy that wrote the state.
+    `wakes_at` is the instant of its deadline, next attempt or end of its hold (`kind`). `since` is when its oldest stashed
+    envelope was stashed; of a held unit without one, when its hold began. `waits_for` is what is missing, for operators
+    (`sequence:3`), or the unavailable server (kind `dependency`). `strategy` is the strategy that wrote the state.
     """
 
     wakes_at: Instant
@@ -118,6 +122,7 @@ class Header(msgspec.Struct, frozen=True):
     history: tuple[tuple[str, int], ...] = ()
     source: str = ""
     caught_up_ms: int = 0
+    orders: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -143,6 +148,7 @@ class Commit(msgspec.Struct, frozen=True):
     published: int = 0
     source: str = ""
     caught_up_ms: int = 0
+    orders: str = ""
 
 
 class PartitionStore(Protocol):

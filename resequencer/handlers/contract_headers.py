@@ -23,7 +23,7 @@ def contract_headers(message_id: str, envelope: DataEnvelope, event_name: str, f
         (SOURCE_POSITION, str(envelope.record.origin).encode()),
         (EVENT_NAME, event_name.encode()),
         (PROCESS_FLOW_NAME, flow_name.encode()),
-        *mark_headers(marks.incomplete, is_late=marks.late),
+        *mark_headers(marks.incomplete, is_late=marks.late, is_ordered=marks.ordered),
         *trace_headers(envelope.record.headers),
     )
 

@@ -17,10 +17,12 @@ class Marks(msgspec.Struct, frozen=True, gc=False):
 
     `incomplete` is what was missing when a deadline or a bound released it (`PAIN_001,customData:BusinessData`,
     `sequence:3`), None otherwise. `late` is true if a later envelope of its flow (SEQUENCE: of its unit) was handled before.
+    With `ordered` an operator's order released it incomplete.
     """
 
     incomplete: str | None = None
     late: bool = False
+    ordered: bool = False
 
 
 class Handled(msgspec.Struct, frozen=True, gc=False):

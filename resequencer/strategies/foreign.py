@@ -67,6 +67,14 @@ class ForeignStrategy:
     def dead_lettered(self, state: Any, envelope: DataEnvelope) -> Any:
         return self._state(self._dead_lettered, state, envelope)
 
+    def skip(self, state: Any, envelope: DataEnvelope) -> Any | None:
+        """Return the state after the number that the envelope waits for was given up; None if the strategy cannot skip."""
+        skip = getattr(self._strategy, "skip", None)
+        if skip is None:
+            return None
+        skipped = self._ask(envelope, lambda: skip(state, envelope))
+        return None if skipped is None else self._ask(envelope, lambda: self._checked_state(skipped))
+
     def is_late(self, state: Any, envelope: DataEnvelope) -> bool:
         return self._ask(envelope, lambda: bool(self._strategy.is_late(state, envelope)))
 

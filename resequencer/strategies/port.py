@@ -25,6 +25,9 @@ class Rank(NamedTuple):
 class Strategy(Protocol):
     """Decides whether an envelope is handled now. Pure: the same arguments give the same answer.
 
+    A strategy by numbers may also have `skip(state, envelope)`, for an operator's order: it returns the state after the lowest
+    number that the waiting envelope waits for was given up, or None if there is no such number.
+
     `name` identifies the strategy's states; it includes the configured keys. With `needs_sequence` a record without a valid
     sequence is a dead letter. With `gathers` the payment data of all stashed envelopes is taken over on completion, in order of
     arrival, before any of them is handled. Without it an envelope's data is taken over when the envelope is handled.

@@ -78,6 +78,13 @@ class Sequence:
         last = last_of(state.observed, envelope.flow)
         return _counted(state, envelope, last, max(state.expected + 1, number + 1), given_up)
 
+    def skip(self, state: Expectation, envelope: DataEnvelope) -> Expectation | None:
+        """Return the state after the expected number was given up; None if the envelope does not wait for it."""
+        if self.accepts(state, envelope):
+            return None
+        given_up = (*state.given_up, (state.expected, state.expected))[-_INTERVALS:]
+        return Expectation(state.expected + 1, state.observed, given_up, state.dead_ends, state.handled_before)
+
     def dead_lettered(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
         """Return the state after a dead letter: successors do not wait for it, it may come again, and it was not handled."""
         number = number_of(envelope)

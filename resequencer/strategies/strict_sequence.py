@@ -59,6 +59,14 @@ class StrictSequence:
     def forced(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
         return self.handled(state, envelope)
 
+    def skip(self, state: Lasts, envelope: DataEnvelope) -> Lasts | None:
+        """Return the state after the next number of the envelope's flow was given up; None if the envelope does not wait."""
+        if self.accepts(state, envelope):
+            return None
+        flow, before = envelope.flow, handled_to(state.observed, state.dead_ends, envelope.flow)
+        observed = with_last(state.observed, flow, last_of(state.observed, flow) + 1)
+        return Lasts(observed, with_handled_to(observed, state.dead_ends, flow, before), state.handled_before)
+
     def dead_lettered(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
         """Return the state after a dead letter: successors do not wait for it, it is accepted again, and it was not handled."""
         dead_ends = with_handled_to(state.observed, state.dead_ends, envelope.flow, state.handled_before)

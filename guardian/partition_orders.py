@@ -1,0 +1,148 @@
+"""The orders of a partition: which were executed, what is asked of the partition itself, and what of its units. Pure.
+
+The state is part of the partition's header, so it moves with the effects of the orders in one commit
+(docs/decisions/0041-orders.md).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from connectors.orders.port import OrderBatch, OrderRecord
+from domain.clock import Instant, instant_text
+from domain.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order
+from resequencer.unit import Ordered
+
+_PAUSES = 16
+"""How many pauses are remembered. Deadlines of units that began to wait before older ones are due earlier by these."""
+
+
+class Pause(msgspec.Struct, frozen=True, array_like=True):
+    """A time in which the input of a partition was not read. `until` is None for the present one."""
+
+    since: Instant
+    until: Instant | None
+    by: str = ""
+
+
+Pauses = tuple[Pause, ...]
+
+
+def is_paused(pauses: Pauses) -> bool:
+    return bool(pauses) and pauses[-1].until is None
+
+
+def rested_ms(pauses: Pauses, since: Instant) -> int:
+    """Return for how long the deadline of a unit that waits since `since` has rested in pauses that are over."""
+    return sum(max(0, each.until - max(each.since, since)) for each in pauses if each.until is not None)
+
+
+class PartitionOrders(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the header knows of a partition's orders.
+
+    `next_offset` is the next offset to read in the partition's orders log. An order before `heal_offset` may have been executed
+    before the storage lost it: its outcome is marked.
+    """
+
+    next_offset: int = 0
+    heal_offset: int = 0
+    pauses: Pauses = ()
+
+    @property
+    def is_paused(self) -> bool:
+        return is_paused(self.pauses)
+
+    def encode(self) -> str:
+        """Return the text for the header; empty as long as there was no order."""
+        return "" if self == _NONE else msgspec.json.encode(self).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> "PartitionOrders":
+        return msgspec.json.decode(text, type=cls) if text else _NONE
+
+
+_NONE = PartitionOrders()
+
+
+class OrderRules(msgspec.Struct, frozen=True):
+    """Which kinds need a second person, and whether the storage is durable: without that, no order for a unit is accepted."""
+
+    approval: frozenset[OrderKind] = frozenset()
+    is_durable: bool = True
+
+
+class TakenOrders(NamedTuple):
+    """Orders that were read: the state after them, the orders of the units, and the outcomes that are known already."""
+
+    after: PartitionOrders
+    of_units: Mapping[str, Sequence[Ordered]]
+    outcomes: Sequence[OrderOutcome]
+
+
+def take_orders(before: PartitionOrders, batch: OrderBatch, rules: OrderRules, now: Instant, *, has_backlog: bool) -> TakenOrders:
+    """Read the records of a batch in order. Proposals are skipped; they have no outcome."""
+    after, outcomes = replace(before, next_offset=batch.next_offset), list[OrderOutcome]()
+    of_units: defaultdict[str, list[Ordered]] = defaultdict(list)
+    for record in batch.records:
+        try:
+            order = decode_order(record.value)
+        except OrderUnreadable as error:
+            outcomes.append(_outcome(None, record, OrderResult.REFUSED_UNREADABLE, str(error), now))
+            continue
+        if order.stage is not None:
+            continue
+        refusal = _find_refusal(order, rules)
+        if refusal is not None:
+            outcomes.append(_outcome(order, record, *refusal, now))
+        elif order.unit is not None and not order.kind.is_of_partition:
+            of_units[order.unit].append(Ordered(order, record.offset, has_backlog))
+        else:
+            after, ended = _execute(after, order, now)
+            outcomes.append(_outcome(order, record, *ended, now))
+    return TakenOrders(after, of_units, outcomes)
+
+
+def lost_by_heal(records: Sequence[OrderRecord], end: int, now: Instant) -> tuple[OrderOutcome, ...]:
+    """Return the outcomes of orders before `end` that a storage has lost together with the whole partition."""
+    text = "the storage lost the partition: whether the order was executed is not known; look at the unit, and order again"
+    lost: list[OrderOutcome] = []
+    for record in records:
+        if record.offset >= end:
+            continue
+        try:
+            order = decode_order(record.value)
+        except OrderUnreadable:
+            lost.append(_outcome(None, record, OrderResult.LOST_BY_HEAL, text, now))
+        else:
+            lost.append(_outcome(order, record, OrderResult.LOST_BY_HEAL, text, now))
+    return tuple(lost)
+
+
+def _find_refusal(order: Order, rules: OrderRules) -> tuple[OrderResult, str] | None:
+    if order.kind in rules.approval and order.approved_by in (None, order.by):
+        return OrderResult.REFUSED_NOT_APPROVED, f"{order.kind.value} needs the approval of a second person (http.approval)"
+    if not rules.is_durable and not order.kind.is_of_partition:
+        return OrderResult.REFUSED_IMPOSSIBLE, "with storage none only pause and resume of a partition are possible"
+    return None
+
+
+def _execute(before: PartitionOrders, order: Order, now: Instant) -> tuple[PartitionOrders, tuple[OrderResult, str]]:
+    """Execute an order for the partition itself."""
+    pauses = before.pauses
+    if order.kind is OrderKind.PAUSE:
+        if before.is_paused:
+            text = f"the partition is paused by {pauses[-1].by} since {instant_text(pauses[-1].since)} already"
+            return before, (OrderResult.REFUSED_IMPOSSIBLE, text)
+        after = replace(before, pauses=(*pauses, Pause(now, None, order.by))[-_PAUSES:])
+        return after, (OrderResult.DONE, "the partition is paused: its input is not read, and its deadlines rest")
+    if not before.is_paused:
+        return before, (OrderResult.REFUSED_IMPOSSIBLE, "the partition is not paused")
+    after = replace(before, pauses=(*pauses[:-1], replace(pauses[-1], until=max(now, pauses[-1].since))))
+    return after, (OrderResult.DONE, "the partition's input is read again")
+
+
+def _outcome(order: Order | None, record: OrderRecord, result: OrderResult, text: str, now: Instant) -> OrderOutcome:
+    return OrderOutcome(order=order, order_offset=record.offset, result=result, text=text, at=now)
