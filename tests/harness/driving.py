@@ -11,6 +11,7 @@ from domain.dead_letter import DeadLetter
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
 from domain.notification import Notification
+from domain.order import Order, OrderKind, OrderOutcome
 from domain.record import Origin, Partition, Record
 from resequencer.flow_profiles import Profiles
 from resequencer.handlers.port import Handled, Marks
@@ -20,7 +21,7 @@ from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn import decide
 from resequencer.turn_context import Chance, TurnContext
-from resequencer.unit import Decision, Unit, Wake
+from resequencer.unit import Decision, Ordered, Output, Unit, Wake
 from resequencer.unit_codec import UnitCodec
 from resequencer.working_copy import WITHOUT_END
 from storage.port import Snapshot, StashEntry, WaitKind
@@ -121,13 +122,14 @@ class Driven:
     settings: ResequencerSettings = field(default_factory=ResequencerSettings)
     handler: Recorder = field(default_factory=Recorder)
     now: Instant = 1_000_000
-    left: list[Notification | DeadLetter] = field(default_factory=list)
+    left: list[Output] = field(default_factory=list)
     last: Decision | None = None
     stored: Snapshot | None = None
     reincarnates: bool = False
     chance: Chance = field(default_factory=NoChance)
     share: int = WITHOUT_END
     profiles: Profiles | None = None
+    orders: int = 0
 
     def __post_init__(self) -> None:
         self.unit = Unit("uow-1", self.strategy.initial())
@@ -149,6 +151,24 @@ class Driven:
     def wake(self, wake: Wake, after_ms: int = 0) -> Decision:
         self.now += after_ms
         return self._turn((), (wake,))
+
+    def order(self, kind: OrderKind, *, has_backlog: bool = False, **what: Any) -> OrderOutcome | None:
+        """Give an order. A release and a skip name what the unit waits for now, unless the test says something else.
+
+        Returns the outcome of this order, None if it has none yet.
+        """
+        self.orders += 1
+        waits = None if self.last is None else self.last.waits
+        seen = {} if waits is None else {"waits_for": waits.waits_for, "since": waits.since}
+        given = {"by": "anna", "because": "a test", "at": self.now, "unit": "uow-1", **seen, **what}
+        order = Order(id=f"order-{self.orders}", kind=kind, **given)
+        decision = self._turn((), (), (Ordered(order, 100 + self.orders, has_backlog),))
+        outcomes = [each for each in decision.output if isinstance(each, OrderOutcome)]
+        return next((each for each in outcomes if each.order == order), None)
+
+    @property
+    def outcomes(self) -> list[OrderOutcome]:
+        return [each for each in self.left if isinstance(each, OrderOutcome)]
 
     def expire(self) -> Decision:
         """Let the unit's deadline come."""
@@ -193,10 +213,10 @@ class Driven:
         if self.stored is not None:
             self.unit = UnitCodec(self.strategy, decoder().decode).restore(PARTITION, self.stored)
 
-    def _turn(self, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Decision:
+    def _turn(self, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> Decision:
         if self.reincarnates:
             self.reincarnate()
-        self.unit, decision = decide(self.unit, envelopes, wakes, self.now, self.context, self.share)
+        self.unit, decision = decide(self.unit, envelopes, wakes, self.now, self.context, self.share, orders)
         self.last = decision
         self.left += decision.output
         self._store(decision)

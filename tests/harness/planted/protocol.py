@@ -16,6 +16,7 @@ from guardian.backlog import Backlog
 from guardian.cycle import Cycle
 from guardian.dependencies import Dependencies
 from guardian.owned_partition import OwnedPartition
+from guardian.partition_orders import TakenOrders
 from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover
 from guardian.unit_registry import UnitRegistry
 from resequencer.duplicates import refuse_known
@@ -36,10 +37,11 @@ def is_misplaced(problem: str) -> bool:
 
 
 def publish_before_commit(patch: Patch) -> None:
-    def faulty(self: Cycle, owned: OwnedPartition, letters: Any, decided: Any) -> bool:
-        decisions = decided.get(owned.partition, ())
+    def faulty(self: Cycle, owned: OwnedPartition, letters: Any, decisions: Any, orders: TakenOrders | None) -> bool:
         left = [*letters, *(each for decision in decisions for each in decision.output)]
-        commit = owned.next_commit(left, decisions, self._tools.random_token())
+        left += () if orders is None else orders.outcomes
+        after = None if orders is None else orders.after
+        commit = owned.next_commit(left, decisions, self._tools.random_token(), after)
         output = owned.output(len(owned.unpublished))
         has_left = True
         try:

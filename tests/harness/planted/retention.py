@@ -11,7 +11,7 @@ from connectors.kafka.transport import KafkaTransport
 from connectors.port import Polled
 from domain.clock import Instant
 from guardian.actor_gateway import ActorGateway
-from guardian.cycle import Arrivals, Cycle
+from guardian.cycle import Cycle
 from guardian.messages import Active
 from guardian.owned_partition import OwnedPartition
 from resequencer.messages import TurnTaken
@@ -52,8 +52,8 @@ def time_behind_a_hanging_transaction_counts(patch: Patch) -> None:
 def deadlines_wait_for_a_hanging_transaction(patch: Patch) -> None:
     right = Cycle._decide
 
-    def faulty(self: Cycle, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[TurnTaken]:
-        return right(self, polled_at, msgspec.structs.replace(polled, ends=polled.log_ends), arrivals)
+    def faulty(self: Cycle, polled_at: Instant, polled: Polled, *rest: Any) -> Sequence[TurnTaken]:
+        return right(self, polled_at, msgspec.structs.replace(polled, ends=polled.log_ends), *rest)
 
     patch.setattr(Cycle, "_decide", faulty)
 
@@ -62,8 +62,8 @@ def idle_units_let_the_position_go_behind_a_hanging_transaction(patch: Patch) ->
     """More records of such a unit may be in the transaction, where they cannot be read yet."""
     right = Cycle._decide
 
-    def faulty(self: Cycle, polled_at: Instant, polled: Polled, arrivals: Arrivals) -> Sequence[TurnTaken]:
-        return right(self, polled_at, msgspec.structs.replace(polled, log_ends=polled.ends), arrivals)
+    def faulty(self: Cycle, polled_at: Instant, polled: Polled, *rest: Any) -> Sequence[TurnTaken]:
+        return right(self, polled_at, msgspec.structs.replace(polled, log_ends=polled.ends), *rest)
 
     patch.setattr(Cycle, "_decide", faulty)
 

@@ -96,10 +96,10 @@ def decided_anew_after_a_time_out(patch: Patch) -> None:
     def is_done(stored: LastCommit, header: Header, commit: Commit) -> bool:
         return right_is_done(stored._replace(attempt=commit.attempt), header, commit)
 
-    def commit_partition(self: Cycle, owned: OwnedPartition, letters: Any, decided: Any) -> bool:
+    def commit_partition(self: Cycle, owned: OwnedPartition, letters: Any, decisions: Any, _: Any) -> bool:
         """Decisions of the unanswered commit join those of the next poll."""
         old_letters, old_decisions = carried.pop(id(owned), ((), ()))
-        letters, decisions = (*old_letters, *letters), (*old_decisions, *decided.get(owned.partition, ()))
+        letters, decisions = (*old_letters, *letters), (*old_decisions, *decisions)
         left = [*letters, *(each for decision in decisions for each in decision.output)]
         commit = owned.next_commit(left, decisions, self._tools.random_token())
         try:
@@ -201,7 +201,7 @@ def forgetting_noticed_by_the_offset_alone(patch: Patch) -> None:
 def healed_by_any_worker(patch: Patch) -> None:
     """A zombie may heal, because the worker does not ask the group before."""
 
-    def faulty(self: Partitions, owned: OwnedPartition, _: Position) -> None:
+    def faulty(self: Partitions, owned: OwnedPartition, *_: Any) -> None:
         commit = owned.healing_commit(self._tools.random_token())
         owned.store.commit(commit)
         owned.note_committed(commit, (), self._tools.clock.now())
@@ -213,7 +213,7 @@ def healed_by_any_worker(patch: Patch) -> None:
 def numbers_kept_when_healing(patch: Patch) -> None:
     """Pending output may have left already. It leaves again without a mark."""
 
-    def faulty(self: OwnedPartition, attempt: str) -> Commit:
+    def faulty(self: OwnedPartition, attempt: str, *_: Any) -> Commit:
         return self._commit(attempt)
 
     patch.setattr(OwnedPartition, "healing_commit", faulty)

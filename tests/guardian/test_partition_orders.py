@@ -1,0 +1,135 @@
+"""The orders of a partition: which are for units, which for the partition, and which are refused at once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from connectors.orders.port import OrderBatch, OrderRecord
+from domain.order import Order, OrderKind, OrderResult, Stage, encode_order
+from guardian.partition_orders import (
+    OrderRules,
+    PartitionOrders,
+    Pause,
+    TakenOrders,
+    is_paused,
+    lost_by_heal,
+    rested_ms,
+    take_orders,
+)
+
+RELEASE = Order(id="1", kind=OrderKind.RELEASE, by="anna", because="why", at=1, unit="a", waits_for="sequence:1", since=1)
+PAUSE = Order(id="2", kind=OrderKind.PAUSE, by="anna", because="why", at=1)
+RESUME = Order(id="3", kind=OrderKind.RESUME_PARTITION, by="ben", because="why", at=1)
+NOW = 1_000
+
+
+def take(*orders: Order | bytes, before: PartitionOrders | None = None, rules: OrderRules | None = None) -> TakenOrders:
+    values = [each if isinstance(each, bytes) else encode_order(each) for each in orders]
+    batch = OrderBatch(tuple(OrderRecord(10 + at, value) for at, value in enumerate(values)), 10 + len(values))
+    return take_orders(before or PartitionOrders(), batch, rules or OrderRules(), NOW, has_backlog=True)
+
+
+def results(taken: TakenOrders) -> list[tuple[int, OrderResult]]:
+    return [(each.order_offset, each.result) for each in taken.outcomes]
+
+
+def test_orders_of_units_are_passed_on_in_their_order_with_the_backlog() -> None:
+    second = replace(RELEASE, id="2", kind=OrderKind.RESUME)
+    taken = take(RELEASE, second)
+    assert [(each.order, each.order_offset, each.has_backlog) for each in taken.of_units["a"]] == [
+        (RELEASE, 10, True),
+        (second, 11, True),
+    ]
+    assert taken.after.next_offset == 12
+    assert taken.outcomes == []
+
+
+def test_proposals_and_rejections_are_passed_over() -> None:
+    taken = take(replace(RELEASE, stage=Stage.PROPOSED), replace(RELEASE, stage=Stage.REJECTED))
+    assert (dict(taken.of_units), taken.outcomes, taken.after.next_offset) == ({}, [], 12)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (b"no json", "malformed"),
+        (b"{}", "missing required field"),
+        (encode_order(RELEASE).replace(b"release", b"explode"), "explode"),
+        (encode_order(replace(RELEASE, since=None)), "release needs since"),
+        (encode_order(replace(RELEASE, unit=None)), "release needs unit"),
+        (encode_order(RELEASE).replace(b"1970-01-01T00:00:00.001Z", b"yesterday"), "yesterday"),
+        (encode_order(replace(RELEASE, kind=OrderKind.HOLD, for_ms=25 * 3_600_000)), "86400000"),
+        (b"[" * 100_000, "65536 at most"),
+        (b"[" * 60_000, ""),
+        (b"\xff\xfe", ""),
+    ],
+)
+def test_an_unreadable_order_has_an_outcome_and_holds_up_nothing(value: bytes, told: str) -> None:
+    taken = take(value, RELEASE)
+    (outcome,) = taken.outcomes
+    assert (outcome.order, outcome.order_offset, outcome.result) == (None, 10, OrderResult.REFUSED_UNREADABLE)
+    assert told in outcome.text
+    assert len(taken.of_units["a"]) == 1
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_stop_the_worker(value: bytes) -> None:
+    assert len(take(value).outcomes) == 1
+
+
+@pytest.mark.parametrize("approved_by", [None, "anna"])
+def test_an_order_that_needs_two_persons_is_refused_with_one(approved_by: str | None) -> None:
+    rules = OrderRules(frozenset({OrderKind.RELEASE}))
+    taken = take(replace(RELEASE, approved_by=approved_by), rules=rules)
+    assert results(taken) == [(10, OrderResult.REFUSED_NOT_APPROVED)]
+    assert not taken.of_units
+    assert take(replace(RELEASE, approved_by="ben"), rules=rules).of_units
+
+
+def test_without_durability_only_a_partition_takes_orders() -> None:
+    taken = take(RELEASE, PAUSE, rules=OrderRules(is_durable=False))
+    assert results(taken) == [(10, OrderResult.REFUSED_IMPOSSIBLE), (11, OrderResult.DONE)]
+    assert taken.after.is_paused
+
+
+def test_a_pause_and_its_end_are_remembered() -> None:
+    paused = take(PAUSE)
+    assert results(paused) == [(10, OrderResult.DONE)]
+    assert paused.after.pauses == (Pause(NOW, None, "anna"),)
+    again = take(PAUSE, before=paused.after)
+    assert results(again) == [(10, OrderResult.REFUSED_IMPOSSIBLE)]
+    resumed = take(RESUME, before=again.after)
+    assert results(resumed) == [(10, OrderResult.DONE)]
+    assert resumed.after.pauses == (Pause(NOW, NOW, "anna"),)
+    assert results(take(RESUME, before=resumed.after)) == [(10, OrderResult.REFUSED_IMPOSSIBLE)]
+
+
+def test_the_header_has_no_text_before_the_first_order_and_keeps_everything_after_it() -> None:
+    assert PartitionOrders().encode() == ""
+    assert PartitionOrders.decode("") == PartitionOrders()
+    some = PartitionOrders(17, 3, (Pause(1, 2, "anna"), Pause(5, None, "ben")))
+    assert PartitionOrders.decode(some.encode()) == some
+
+
+def test_a_deadline_rests_for_the_part_of_a_pause_in_which_its_unit_waited() -> None:
+    pauses = (Pause(100, 200), Pause(500, 600), Pause(900, None))
+    assert [rested_ms(pauses, since) for since in (0, 100, 150, 200, 550, 1_000)] == [200, 200, 150, 100, 50, 0]
+    assert is_paused(pauses)
+    assert not is_paused(pauses[:2])
+
+
+def test_old_pauses_are_forgotten() -> None:
+    state = PartitionOrders()
+    for _ in range(40):
+        state = take(PAUSE, RESUME, before=state).after
+    assert len(state.pauses) == 16
+
+
+def test_what_a_storage_lost_is_told_of_each_order_before_the_end() -> None:
+    records = [OrderRecord(at, value) for at, value in enumerate([encode_order(RELEASE), b"?", encode_order(PAUSE)])]
+    lost = lost_by_heal(records, 2, NOW)
+    assert [(each.order, each.order_offset, each.result) for each in lost] == [
+        (RELEASE, 0, OrderResult.LOST_BY_HEAL),
+        (None, 1, OrderResult.LOST_BY_HEAL),
+    ]
