@@ -112,6 +112,8 @@ class Header(msgspec.Struct, frozen=True):
 
     `caught_up_ms` is the partition's caught-up clock: the milliseconds during which its owner had read the whole log. It never
     goes back, and stands still while there are unread records. Retention is measured on it.
+
+    `orders` is what the owner knows of the partition's orders, opaque to storages; empty before the first order.
     """
 
     token: str
@@ -133,9 +135,9 @@ class Header(msgspec.Struct, frozen=True):
 class Commit(msgspec.Struct, frozen=True):
     """All changes of a cycle in a partition.
 
-    `number` is the header's `commit` + 1. `attempt` is a random id of this commit; the same attempt again has no effect. `added`
-    is added to the pending output, and pending output up to the number `published` is removed. `source` and `caught_up_ms` become
-    the header's. Each unit of `changes` changed at `caught_up_ms`, which is at least the header's.
+    `number` is the header's `commit` + 1. `attempt` is a random id of this commit; the same attempt again has no effect.
+    `added` is added to the pending output, and pending output up to the number `published` is removed. `source`, `caught_up_ms`
+    and `orders` become the header's. Each unit of `changes` changed at `caught_up_ms`, which is at least the header's.
     """
 
     number: int

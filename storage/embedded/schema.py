@@ -11,7 +11,7 @@ from storage.embedded.write_ahead_log import is_there, log_of
 from storage.port import StorageRefused
 
 APPLICATION_ID = 0x52534551
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 PAGE_SIZE = 4_096
 
 # Units have a rowid beside their name. Units that are active at the same time were usually inserted at the same time, so a commit
@@ -31,6 +31,7 @@ CREATE TABLE partitions (
     history TEXT NOT NULL,
     source TEXT NOT NULL DEFAULT '',
     caught_up_ms INTEGER NOT NULL DEFAULT 0,
+    orders TEXT NOT NULL DEFAULT '',
     UNIQUE (topic, number)
 );
 CREATE TABLE units (
@@ -67,6 +68,7 @@ _UPGRADES = (
         "DROP INDEX idle",
         "CREATE INDEX idle ON units (partition, changed_at) WHERE wakes_at IS NULL",
     ),
+    ("ALTER TABLE partitions ADD COLUMN orders TEXT NOT NULL DEFAULT ''",),
 )
 """The statements that upgrade format 1, format 2, and so on to the next format."""
 

@@ -87,4 +87,5 @@ def _header(fields: Mapping[bytes, bytes]) -> Header:
         history=msgspec.json.decode(fields[b"history"], type=_History),
         source=fields.get(b"source", b"").decode(),
         caught_up_ms=int(fields.get(b"caught_up_ms", 0)),
+        orders=fields.get(b"orders", b"").decode(),
     )

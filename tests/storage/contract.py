@@ -204,6 +204,23 @@ class StorageContract:
 
     # The header.
 
+    def test_what_is_known_of_orders_goes_with_its_commit_and_to_the_next_owner(self, harness):
+        storage = harness.make()
+        store = storage.open(PARTITION)
+        assert store.header.orders == ""
+        put(store, orders='{"next_offset":17}')
+        assert store.header.orders == '{"next_offset":17}'
+        late = following(store, orders="late")
+        put(store, orders="ü" * 100_000)
+        with pytest.raises(OwnershipLost):
+            store.commit(late)
+        newer = storage.open(PARTITION)
+        assert newer.header.orders == "ü" * 100_000
+        with pytest.raises(OwnershipLost):
+            put(store, orders="of a zombie")
+        put(newer)
+        assert storage.open(PARTITION).header.orders == ""
+
     def test_the_header_follows_every_commit(self, storage, store):
         put(store, next_offset=0, highest_number=0)
         assert not store.header.is_empty
