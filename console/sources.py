@@ -33,7 +33,7 @@ class Sources(NamedTuple):
     `open_view` is None with storage `none`. A view and a dead-letter store are used by one thread and closed by their user.
     `find_partitions` returns the partitions of the input, `find_ends` where their logs end now (offsets; bytes of files).
     `find_left` returns the notifications of a unit that left, as far as they can be read in so many seconds; it never raises.
-    `storage` names the storage that the configuration has, without secrets.
+    `storage` names the storage that the configuration has; it may contain a password, so it is not shown.
     `find_served` returns the addresses that the service of this machine serves.
     `facts` are lines about the configuration for people: names and texts.
     """

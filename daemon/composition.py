@@ -253,7 +253,7 @@ def make_storage_view(configuration: Configuration) -> StorageView | None:
 
 
 def name_storage(configuration: Configuration) -> str:
-    """Return a text that differs for storages that the configuration tells apart. It has no password."""
+    """Return a text that differs for storages that the configuration tells apart. It may contain a password."""
     kind = configuration.resequencer.storage_type
     if kind is StorageType.EMBEDDED:
         return f"{kind.value} {configuration.storage.embedded_file.absolute()}"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
@@ -97,7 +98,8 @@ class WaitingCopy:
 
     def __init__(self, run_directory: Path, storage: str = "", least_free_bytes: int = LEAST_FREE_BYTES) -> None:
         self.file = run_directory / NAME
-        self._origin = f"{storage} {_find_boot()}"
+        # A digest, because the address of a storage may have a password in it.
+        self._origin = sha256(f"{storage} {_find_boot()}".encode()).hexdigest()
         self._least_free_bytes = least_free_bytes
 
     def markers(self) -> Mapping[str, tuple[str | None, Instant | None]]:

@@ -120,12 +120,11 @@ class WaitingUnits:
             is_changed_alone = True
             try:
                 known = self._copy.markers()
-                self._freshness = {
-                    **{name: Freshness(name, at) for name, (_, at) in known.items() if name not in self._freshness},
-                    **self._freshness,
-                }
                 self._problem = None
-                for name in self._partitions(known):
+                names = self._partitions(known)
+                noted = {name: Freshness(name, known.get(name, (None, None))[1]) for name in names}
+                self._freshness = {**noted, **self._freshness}
+                for name in names:
                     if self._is_stopping:
                         return
                     is_changed_alone &= self._refresh(name, known.get(name, (None, None))[0])

@@ -300,6 +300,22 @@ def test_a_copy_of_an_earlier_console_is_shown_as_old_as_it_is(tmp_path: Path, v
     assert (answer.page.total.units, answer.as_of) == (1, before)
 
 
+def test_what_has_no_part_of_a_partition_yet_has_no_instant(tmp_path: Path, view: View) -> None:
+    answers = []
+
+    class Asking(View):
+        def find_waiting(self, partition: Partition, marker: str | None) -> WaitingChanges | None:
+            answers.append(kept.ask(WaitingFilter()))
+            return super().find_waiting(partition, marker)
+
+    asking = Asking()
+    kept = WaitingUnits(make_sources(tmp_path, open_view=lambda: asking, partitions=[P0, P1]))
+    kept.refresh()
+    assert [[each.as_of is None for each in answer.partitions] for answer in answers] == [[True, True], [False, True]]
+    assert [answer.as_of for answer in answers] == [None, None]
+    assert kept.ask(WaitingFilter()).as_of is not None
+
+
 def test_a_copy_that_cannot_be_written_is_a_problem_and_no_harm(
     tmp_path: Path, view: View, monkeypatch: pytest.MonkeyPatch
 ) -> None:
