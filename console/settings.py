@@ -5,8 +5,9 @@ from typing import Annotated
 
 import msgspec
 
+from domain.address_types import Networks, Urls
 from domain.configuration_key import Key, Section
-from domain.value_types import Choice, Duration, FilePath, Networks, SecretText, Switch, Text, Urls, Whole
+from domain.value_types import Choice, Duration, FilePath, SecretText, Switch, Text, Whole
 
 HOST = Text(r"[A-Za-z0-9.:_-]{1,255}", "a host name or an address")
 PORT = Whole(0, 65_535)

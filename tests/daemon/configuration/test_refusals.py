@@ -3,6 +3,7 @@
 import pytest
 
 from daemon.configuration.schema import SCHEMA
+from domain.address_types import Networks, Urls
 from domain.value_types import (
     Choice,
     Duration,
@@ -10,14 +11,12 @@ from domain.value_types import (
     Foreign,
     Location,
     Names,
-    Networks,
     Number,
     SecretText,
     Size,
     Switch,
     Text,
     Url,
-    Urls,
     Whole,
 )
 
