@@ -90,7 +90,7 @@ class WaitingUnits:
             self._thread = None
 
     def ask(self, asked: WaitingFilter, after: str | None = None, limit: int = 50) -> WaitingAnswer:
-        """Return a page. A copy that nobody has looked at for a while is refreshed first, if that is quick.
+        """Return a page. A copy that was not looked at for a while is refreshed first, if that is quick.
 
         Raises:
             BadPlace: `after` is no place of a page.

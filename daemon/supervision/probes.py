@@ -23,7 +23,7 @@ from status.service_report import find_reports, service_report
 
 _log = logging.getLogger("resequencer.supervisor")
 _MOST_CONNECTIONS = 32
-"""If one more comes, the oldest is closed: clients that send nothing lock out nobody else."""
+"""If one more comes, the oldest is closed: clients that send nothing cannot lock others out."""
 _HEAD_SECONDS = 2.0
 """For so long a client may take to send its request."""
 _HEAD_BYTES = 8_192
