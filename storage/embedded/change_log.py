@@ -11,7 +11,9 @@ CREATE TABLE IF NOT EXISTS changes (
 )
 """
 INDEX = "CREATE UNIQUE INDEX IF NOT EXISTS placed ON changes (partition, position)"
-"""Format 3 may have the table or not. A version without it commits beside it, which a gap in the markers then shows."""
+"""A file gets the table when a version with this log opens it, and no other format: a version without it, which has the file open
+still, commits beside it, and a gap in the markers shows that.
+"""
 
 LARGEST_BYTES = 8 * 1024 * 1024
 """Of one partition: some 200 000 changes of units. What changed more often since a marker costs as much to read as the whole."""

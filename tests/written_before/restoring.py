@@ -24,7 +24,7 @@ from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import SMALL
 
 FIXTURES = ("by_0_1", "by_0_1_logged")
-"""Oldest first. The second has the logs of changes, which SQLite and Redis got within format 3 and 2."""
+"""Oldest first. The second has the logs of changes of SQLite and Redis, and what the header knows of orders."""
 
 
 class Left(NamedTuple):
