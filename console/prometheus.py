@@ -122,7 +122,8 @@ METRICS: tuple[Described, ...] = (
         "worker_restarts",
         "counter",
         ("reason",),
-        "Restarts of the worker under this supervisor: exit-code, signal, hung (handling-limit), record (one was in flight).",
+        "Restarts of the worker under this supervisor: exit-code, signal, "
+        "hung (handling-limit), record (in flight), told (by an operator).",
         lambda worker: [((cause,), count) for cause, count in worker.report.restart_causes.items()],
     ),
     *(Described(name, "counter", (), meaning, partial(_count, count)) for count, (name, meaning) in COUNTERS.items()),

@@ -90,7 +90,8 @@ class StatusReport(msgspec.Struct, frozen=True):
 
     `process_id` is the service's, `worker_process_id` the worker's own; None where no worker has reported yet, or it ended.
     `restarts` counts the workers that died in this slot under this supervisor, `last_exit` is how the last of them did;
-    `restart_causes` counts them by cause: `exit-code`, `signal`, `hung`, and `record` if an envelope was in flight.
+    `restart_causes` counts them by cause: `exit-code`, `signal`, `hung`, `told` (an operator ordered it), and `record` if an
+    envelope was in flight.
     `unavailable` are the servers that handlers cannot reach, with how many units wait for each.
     `deadlines` says how long what is stashed waits, where that is learned. `notes` are sentences: what is not as it should be,
     and goes on all the same. `servers` has the source, the storage and the output, as far as their state is known.

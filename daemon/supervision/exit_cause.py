@@ -13,8 +13,11 @@ _OF_ITS_OWN = frozenset(
 """Signals that a process causes itself. SIGKILL and SIGTERM come from outside: from a person, or from a kernel without memory."""
 
 _REASON = DeadLetterReason.ENDED_ITS_WORKER.value
-_TOLD_TO_END = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT})
+_TOLD_TWICE = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT})
 """The exit codes of a worker that got a second signal."""
+
+_TOLD_TO_END = _TOLD_TWICE | {0, -signal.SIGTERM, -signal.SIGINT}
+"""A worker drains and ends with 0 only when it is told to; a signal ends it if it does not listen to signals yet."""
 
 
 class ExitCause(StrEnum):
@@ -24,6 +27,7 @@ class ExitCause(StrEnum):
     SIGNAL = "signal"
     HUNG = "hung"
     RECORD = "record"
+    TOLD = "told"
 
 
 def cause_of(code: int, *, is_hung: bool, has_poison: bool) -> ExitCause:
@@ -32,12 +36,19 @@ def cause_of(code: int, *, is_hung: bool, has_poison: bool) -> ExitCause:
         return ExitCause.HUNG
     if has_poison:
         return ExitCause.RECORD
+    if was_told(code):
+        return ExitCause.TOLD
     return ExitCause.SIGNAL if code < 0 else ExitCause.EXIT_CODE
+
+
+def was_told(code: int) -> bool:
+    """Return whether a worker that ends with this code was told to end, once or twice: by the console or by a person."""
+    return code in _TOLD_TO_END
 
 
 def is_own_doing(code: int) -> bool:
     """Return whether a worker caused its own end: with an exit code, or by a signal (negative) that its own code raises."""
-    return -code in _OF_ITS_OWN if code < 0 else code not in _TOLD_TO_END
+    return -code in _OF_ITS_OWN if code < 0 else code not in _TOLD_TWICE
 
 
 def blame(held: InFlightEnvelope, suspect: Suspect | None) -> str:

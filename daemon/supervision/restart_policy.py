@@ -24,7 +24,10 @@ class RestartPolicy:
         return None if _recent(self._exits, now) >= MOST_EXITS else self._pause_ms(now)
 
     def note_explained(self, now: Instant) -> int:
-        """Return the milliseconds to wait after an exit counted for an envelope: it lengthens the pause and ends no slot."""
+        """Return the milliseconds to wait after an exit that an envelope is counted for, or that was ordered.
+
+        It lengthens the pause and ends no slot.
+        """
         self._explained.append(now)
         return self._pause_ms(now)
 

@@ -10,6 +10,7 @@ from types import FrameType
 
 from daemon.console.process import ConsoleProcess
 from daemon.exit_code import ExitCode
+from daemon.supervision.exit_cause import was_told
 from daemon.supervision.worker_slot import WorkerSlot
 
 _log = logging.getLogger("resequencer.supervisor")
@@ -135,8 +136,9 @@ class Supervisor:
 
     def _note_end(self, slot: WorkerSlot, code: int) -> None:
         if self._is_draining:
-            # A signal to the whole group may end a worker that has just been started, before it knows how to drain.
-            self._last_codes.append(0 if code in (-signal.SIGTERM, -signal.SIGINT) else code)
+            # A signal to the whole group may end a worker that has just been started, before it knows how to drain, and is the
+            # second one of a worker that an operator told to end. Only a second signal to the service cuts its end short.
+            self._last_codes.append(0 if was_told(code) and self._times_told < 2 else code)
         elif not self._starts_again and not slot.has_poison:
             self._fail(code if code >= 0 else 128 - code)
         elif code in _FINAL and not slot.has_poison:

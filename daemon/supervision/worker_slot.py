@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from time import monotonic
 
-from daemon.supervision.exit_cause import blame, cause_of
+from daemon.supervision.exit_cause import blame, cause_of, was_told
 from daemon.supervision.exits import Exits
 from daemon.supervision.in_flight_memory import InFlightEnvelope
 from daemon.supervision.restart_policy import RestartPolicy
@@ -151,7 +151,7 @@ class WorkerSlot:
             suspect = self._in_flight.count(held, told)
             told = f"{told} {blame(held, suspect)}"
         self._exits.note(told, cause_of(code, is_hung=self._in_flight.is_hung, has_poison=held is not None))
-        is_explained = suspect is not None and suspect.exits <= EXITS_OF_ONE
+        is_explained = was_told(code) if held is None else suspect is not None and suspect.exits <= EXITS_OF_ONE
         pause_ms = self._policy.note_explained(now) if is_explained else self._policy.note_exit(now)
         if pause_ms is None:
             _log.error("%s", self._exits.note_the_last())

@@ -62,6 +62,10 @@ def test_a_death_that_could_not_be_counted_names_the_record_too():
     [
         (1, False, False, ExitCause.EXIT_CODE),
         (-9, False, False, ExitCause.SIGNAL),
+        (0, False, False, ExitCause.TOLD),
+        (143, False, False, ExitCause.TOLD),
+        (-15, False, False, ExitCause.TOLD),
+        (0, False, True, ExitCause.RECORD),
         (-11, False, True, ExitCause.RECORD),
         (-6, True, True, ExitCause.HUNG),
     ],

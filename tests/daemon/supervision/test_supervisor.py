@@ -184,6 +184,18 @@ def test_a_worker_that_a_signal_to_the_group_ended_before_it_could_drain_is_no_f
     assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM) is ExitCode.DONE
 
 
+@pytest.mark.parametrize("end", ["os._exit(0)", "os._exit(143)", "os.kill(os.getpid(), 15)"])
+def test_restarts_that_an_operator_orders_end_no_service(new_service, monkeypatch, end):
+    monkeypatch.setattr(restart_policy, "MOST_EXITS", 2)
+    service = new_service(f"if run < 5:\n  {end}\ndrain()", count=1)
+    assert service.run(lambda: "begun 5" in service.log, signal.SIGTERM) is ExitCode.DONE
+
+
+def test_a_stop_while_a_worker_obeys_an_order_is_no_failure_even_if_it_gets_both_signals(new_service):
+    service = new_service("drain(); os._exit(143)", count=1)
+    assert service.run(lambda: "begun 1" in service.log, signal.SIGTERM) is ExitCode.DONE
+
+
 def test_a_second_signal_ends_those_at_once_that_still_drain(new_service):
     service = new_service("drain(); slot and select.select([], [], [], 60)")
     assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM, signal.SIGTERM) is ExitCode.NOT_SO
