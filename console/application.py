@@ -41,6 +41,14 @@ def make_application(console: Console, authenticator: Authenticator, limits: Lim
     """Make the application; nothing is read before the first request."""
     return Starlette(
         routes=[*routes_of(console), Mount("/static", StaticFiles(directory=STATIC), name="static")],
-        middleware=[Middleware(AccessLayer, authenticator=authenticator, clock=console.sources.clock, limits=limits or Limits())],
+        middleware=[
+            Middleware(
+                AccessLayer,
+                authenticator=authenticator,
+                clock=console.sources.clock,
+                limits=limits or Limits(),
+                proxies=console.settings.proxy.addresses,
+            )
+        ],
         exception_handlers=error_handlers(console),
     )

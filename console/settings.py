@@ -41,7 +41,7 @@ class HttpTls(msgspec.Struct, frozen=True):
 
 
 class TrustedProxy(msgspec.Struct, frozen=True):
-    """With `auth = proxy`: the proxies at `addresses` log people in, and name them and their roles in these headers."""
+    """The proxies at `addresses` name the client. With `auth = proxy` they log people in, too, and name them in these headers."""
 
     addresses: Annotated[tuple[str, ...], Key(Networks())]
     user_header: Annotated[str, Key(Text(r"[A-Za-z0-9-]{1,64}", "the name of an HTTP header"))]

@@ -1,18 +1,32 @@
 """The audit log of the console: who looked at payment data and who changed what, when, and from where."""
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
+from time import monotonic
+from typing import NamedTuple
 
 import msgspec
 from starlette.requests import Request
 
+from console.access.client import Client
 from console.access.identity import Identity
-from domain.clock import Clock, instant_text
+from domain.clock import Clock, Instant, instant_text
 from domain.errors import TransientError
 
 _PREFIX, _SUFFIX = "console-audit-", ".jsonl"
+_STEADY_MS = 3_600_000
+_DRIFT_MS = 60_000
+"""A clock that moved further than this against the uptime between two lines was set."""
+
+
+class _Steady(NamedTuple):
+    """How far the clock is ahead of the uptime, and since which uptime."""
+
+    offset_ms: int
+    since_ms: int
 
 
 class AuditLogUnavailable(TransientError):
@@ -27,15 +41,20 @@ class AuditLogUnavailable(TransientError):
 class AuditLog:
     """A file for each day in the run directory, with one JSON object per line; older files are deleted after the retention.
 
-    A line is on the disk before what it tells of is done. May be used from several threads.
+    A line is on the disk before what it tells of is done. Files are deleted only after the clock has agreed with `uptime`
+    (seconds of any monotonic clock) for an hour, and never one in which this process wrote within the retention. May be used
+    from several threads.
     """
 
-    def __init__(self, directory: Path, retention_ms: int, clock: Clock) -> None:
+    def __init__(self, directory: Path, retention_ms: int, clock: Clock, uptime: Callable[[], float] = monotonic) -> None:
         self._directory = directory
         self._retention_ms = retention_ms
         self._clock = clock
         self._lock = Lock()
-        self._day = ""
+        self._uptime = uptime
+        self._steady: _Steady | None = None
+        self._cleared_on = ""
+        self._written_at = dict[Path, int]()
 
     def note(self, request: Request, action: str, **details: str | int | None) -> None:
         """Write that this request's user does `action`, such as `payment-data.look`.
@@ -45,8 +64,9 @@ class AuditLog:
         """
         identity: Identity = request.state.identity
         now = self._clock.now()
-        address = request.client.host if request.client else ""
-        line = {"at": instant_text(now), "by": identity.name, "from": address, "action": action, **details}
+        client: Client = request.state.client
+        via = {} if client.proxy is None else {"proxy": client.proxy}
+        line = {"at": instant_text(now), "by": identity.name, "from": client.address, **via, "action": action, **details}
         with self._lock:
             day = instant_text(now)[:10]
             file = self._directory / f"{_PREFIX}{day}{_SUFFIX}"
@@ -54,9 +74,18 @@ class AuditLog:
                 self._append(file, msgspec.json.encode(line) + b"\n")
             except OSError as error:
                 raise AuditLogUnavailable(file, error) from error
-            if day != self._day:
-                self._day = day
-                self._clear(instant_text(now - self._retention_ms)[:10])
+            uptime_ms = round(self._uptime() * 1_000)
+            self._written_at[file] = uptime_ms
+            if self._is_clock_steady(now, uptime_ms) and day != self._cleared_on:
+                self._cleared_on = day
+                self._clear(instant_text(now - self._retention_ms)[:10], uptime_ms - self._retention_ms)
+
+    def _is_clock_steady(self, now: Instant, uptime_ms: int) -> bool:
+        """Whether the clock has run for an hour without being set: one that is ahead for a moment makes nothing old."""
+        offset_ms = now - uptime_ms
+        if self._steady is None or abs(offset_ms - self._steady.offset_ms) > _DRIFT_MS:
+            self._steady = _Steady(offset_ms, uptime_ms)
+        return uptime_ms - self._steady.since_ms >= _STEADY_MS
 
     def _append(self, file: Path, line: bytes) -> None:
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -69,8 +98,10 @@ class AuditLog:
         finally:
             os.close(descriptor)
 
-    def _clear(self, before: str) -> None:
+    def _clear(self, before: str, before_uptime_ms: int) -> None:
+        # A clock that was behind gave an old name to a file with young lines: by the uptime it is young.
+        self._written_at = {file: at for file, at in self._written_at.items() if at >= before_uptime_ms}
         for each in self._directory.glob(f"{_PREFIX}*{_SUFFIX}"):
-            if each.name.removeprefix(_PREFIX).removesuffix(_SUFFIX) < before:
+            if each not in self._written_at and each.name.removeprefix(_PREFIX).removesuffix(_SUFFIX) < before:
                 with suppress(OSError):
                     each.unlink(missing_ok=True)

@@ -24,6 +24,10 @@ class Authenticator(Protocol):
     @property
     def challenge(self) -> str | None: ...
 
+    def find_claimed_name(self, connection: HTTPConnection) -> str | None:
+        """Return the name that the request claims, if its secret could be guessed; None if guesses are hopeless."""
+        ...
+
     def find_identity(self, connection: HTTPConnection) -> Identity | None:
         """Return who makes the request, None if it has no valid login. May be called from several threads."""
         ...
@@ -33,6 +37,10 @@ class NoLogin:
     """`auth = none`: each request comes from this machine, and may do everything."""
 
     challenge = None
+
+    def find_claimed_name(self, connection: HTTPConnection) -> str | None:
+        del connection
+        return None
 
     def find_identity(self, connection: HTTPConnection) -> Identity | None:
         del connection

@@ -2,6 +2,8 @@
 
 import asyncio
 import ipaddress
+from collections.abc import Sequence
+from hashlib import sha256
 from http import HTTPStatus
 from time import monotonic
 from typing import NamedTuple
@@ -12,7 +14,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from console.access.client import find_client
 from console.access.identity import Authenticator, NoLogin
+from console.access.known_browsers import KnownBrowsers
 from console.access.request_limits import RateLimit
 from domain.clock import Clock
 from domain.errors import ResequencerError
@@ -63,21 +67,30 @@ class Limits(NamedTuple):
 
 
 class AccessLayer:
-    """Refuses what may not pass; otherwise leaves the identity in `request.state.identity`.
+    """Refuses what may not pass; otherwise leaves the identity in `request.state.identity`, the client in `request.state.client`.
+
+    `proxies` are the networks whose `X-Forwarded-For` is believed. Wrong logins are counted by user and client; in a browser
+    where the user has logged in before they are counted apart, so that no other person can lock the user out there.
 
     Without a login a browser could be led here under a foreign name (DNS rebinding). Then only names of this machine are served.
     """
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, clock: Clock, limits: Limits) -> None:
+    def __init__(
+        self, app: ASGIApp, authenticator: Authenticator, clock: Clock, limits: Limits, proxies: Sequence[str] = ()
+    ) -> None:
         self._app = app
         self._authenticator = authenticator
         self._limits = limits
+        self._proxies = [ipaddress.ip_network(each) for each in proxies]
+        self._browsers = KnownBrowsers()
         self._requests = RateLimit(clock, per_second=limits.requests_per_second, burst=limits.requests_at_once)
         self._wrong_logins = RateLimit(clock, per_second=limits.wrong_logins_per_second, burst=limits.wrong_logins_at_once)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+
+        mark: str | None = None
 
         async def send_protected(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -86,36 +99,43 @@ class AccessLayer:
                     headers[name] = value
                 if not scope["path"].startswith("/static/"):
                     headers["Cache-Control"] = "no-store"
+                if mark is not None:
+                    headers.append("Set-Cookie", mark)
             await send(message)
 
         try:
-            await self._admit(scope)
+            mark = await self._admit(scope)
         except _Refused as refused:
             await refused.answer(scope["path"])(scope, receive, send_protected)
             return
         await self._app(scope, self._bounded(receive), send_protected)
 
-    async def _admit(self, scope: Scope) -> None:
+    async def _admit(self, scope: Scope) -> str | None:
+        """Return the mark for a browser in which this user was not known yet."""
         connection = HTTPConnection(scope)
-        address = connection.client.host if connection.client else ""
-        if not self._requests.take(address):
+        client = find_client(connection, self._proxies)
+        if not self._requests.take(client.address):
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; wait a second", **{"Retry-After": "1"})
         if isinstance(self._authenticator, NoLogin) and not _names_this_machine(connection):
             raise _Refused(HTTPStatus.MISDIRECTED_REQUEST, "without a login only this machine is served, by a loopback name")
         if _is_led_here(connection):
             raise _Refused(HTTPStatus.FORBIDDEN, "a request that another site made the browser send was refused")
-        if not self._wrong_logins.has_room(address):
+        name = self._authenticator.find_claimed_name(connection)
+        browser = None if name is None else self._browsers.find(connection, name)
+        guesser = "" if name is None else f"{browser or client.address} {sha256(name.encode()).hexdigest()}"
+        if name is not None and not self._wrong_logins.has_room(guesser):
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many wrong logins; wait a minute", **{"Retry-After": "60"})
         try:
             identity = await run_in_threadpool(self._authenticator.find_identity, connection)
         except ResequencerError as error:
             raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the login cannot be checked: {error}") from error
         if identity is None:
-            if "authorization" in connection.headers:
-                self._wrong_logins.take(address)
+            if name is not None:
+                self._wrong_logins.take(guesser)
             challenge = self._authenticator.challenge
             raise _Refused(HTTPStatus.UNAUTHORIZED, "log in", **({"WWW-Authenticate": challenge} if challenge else {}))
-        scope.setdefault("state", {})["identity"] = identity
+        scope.setdefault("state", {}).update(identity=identity, client=client)
+        return None if name is None or browser else self._browsers.make(name, is_secure=scope["scheme"] == "https")
 
     def _bounded(self, receive: Receive) -> Receive:
         taken, is_whole = 0, False

@@ -8,10 +8,11 @@ import ipaddress
 import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 
 from starlette.requests import HTTPConnection
 
+from console.access.client import is_within
 from console.access.identity import Identity
 from console.access.role import Role
 from console.access.users_file import User, UsersFile
@@ -21,6 +22,8 @@ from domain.clock import Clock, Instant
 _LONGEST_NAME = 256
 _REMEMBERED = 1_000
 _VALID_MS = 300_000
+_HASHED_AT_ONCE = 2
+"""Each hash takes a core and 16 MiB for a moment; strangers can ask for as many as they like."""
 
 
 class BasicLogin:
@@ -37,16 +40,18 @@ class BasicLogin:
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[bytes, Instant] = OrderedDict()
         self._lock = Lock()
+        self._hashing = BoundedSemaphore(_HASHED_AT_ONCE)
         self._stranger = User((), secrets.token_hex(16), secrets.token_hex(32))
 
+    def find_claimed_name(self, connection: HTTPConnection) -> str | None:
+        claimed = _name_and_password(connection)
+        return None if claimed is None else claimed[0]
+
     def find_identity(self, connection: HTTPConnection) -> Identity | None:
-        said = _credentials(connection, "basic")
-        try:
-            name, separator, password = base64.b64decode(said or "", validate=True).decode().partition(":")
-        except (binascii.Error, ValueError):
+        claimed = _name_and_password(connection)
+        if claimed is None:
             return None
-        if not separator:
-            return None
+        name, password = claimed
         # A name that is not known takes as long as one that is, so that names cannot be tried out.
         user = self._users.read().users.get(name, self._stranger)
         if not self._is_right(user, password) or user is self._stranger:
@@ -58,8 +63,9 @@ class BasicLogin:
         with self._lock:
             if 0 <= now - self._right.get(proof, -_VALID_MS) < _VALID_MS:
                 return True
-        if not user.has_password(password):
-            return False
+        with self._hashing:
+            if not user.has_password(password):
+                return False
         with self._lock:
             self._right[proof] = now
             self._right.move_to_end(proof)
@@ -76,6 +82,10 @@ class BearerLogin:
     def __init__(self, users: UsersFile) -> None:
         self._users = users
 
+    def find_claimed_name(self, connection: HTTPConnection) -> str | None:
+        del connection
+        return None
+
     def find_identity(self, connection: HTTPConnection) -> Identity | None:
         token = _credentials(connection, "bearer")
         found = self._users.read().find_by_token(token) if token else None
@@ -91,27 +101,32 @@ class ProxyLogin:
         self._proxy = proxy
         self._networks = [ipaddress.ip_network(each) for each in proxy.addresses]
 
+    def find_claimed_name(self, connection: HTTPConnection) -> str | None:
+        del connection
+        return None
+
     def find_identity(self, connection: HTTPConnection) -> Identity | None:
         names = connection.headers.getlist(self._proxy.user_header)
-        if not self._is_trusted(connection) or len(names) != 1 or not names[0].strip() or len(names[0]) > _LONGEST_NAME:
+        is_trusted = connection.client is not None and is_within(connection.client.host, self._networks)
+        if not is_trusted or len(names) != 1 or not names[0].strip() or len(names[0]) > _LONGEST_NAME:
             return None
         roles = _roles(connection.headers.getlist(self._proxy.roles_header))
         return Identity(names[0].strip(), roles, sends_by_itself=True)
-
-    def _is_trusted(self, connection: HTTPConnection) -> bool:
-        if connection.client is None:
-            return False
-        try:
-            address = ipaddress.ip_address(connection.client.host)
-        except ValueError:
-            return False
-        return any(address in each for each in self._networks)
 
 
 def _roles(headers: Sequence[str]) -> frozenset[Role]:
     """The roles that a single header lists. Words that are no role are ignored: the proxy may list those of other systems."""
     said = {each.strip() for each in headers[0].split(",")} if len(headers) == 1 else set()
     return frozenset(role for role in Role if role.value in said)
+
+
+def _name_and_password(connection: HTTPConnection) -> tuple[str, str] | None:
+    try:
+        said = base64.b64decode(_credentials(connection, "basic") or "", validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    name, separator, password = said.partition(":")
+    return (name, password) if separator else None
 
 
 def _credentials(connection: HTTPConnection, scheme: str) -> str | None:

@@ -42,6 +42,9 @@ class NamedRoles:
 
     challenge = "Bearer"
 
+    def find_claimed_name(self, connection: HTTPConnection) -> None:
+        del connection
+
     def find_identity(self, connection: HTTPConnection) -> Identity | None:
         said = connection.headers.get("x-roles")
         roles = frozenset(Role(each) for each in (said or "").split())

@@ -7,13 +7,17 @@ import stat
 from pathlib import Path
 
 import pytest
-from harness.console_stage import client_of, make_sources
+from harness.console_stage import URL, client_of, http_settings, make_sources
 from harness.service_under_test import FakeClock
 from starlette.requests import HTTPConnection
+from starlette.testclient import TestClient
 
+from console.access.known_browsers import COOKIE
 from console.access.logins import BasicLogin, BearerLogin, ProxyLogin
 from console.access.role import Role
 from console.access.users_file import UsersFile, UsersFileUnusable
+from console.application import make_application
+from console.context import Console
 from console.settings import TrustedProxy
 
 PASSWORD = "correct horse battery"
@@ -62,6 +66,36 @@ def test_wrong_logins_are_slowed_down_by_address(tmp_path: Path, users: UsersFil
     assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 429, "a right guess would tell the attacker"
     clock.advance(60_000)
     assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 200
+
+
+def test_wrong_logins_lock_out_no_other_user_no_other_client_of_the_proxy_and_no_known_browser(
+    tmp_path: Path, users: UsersFile
+) -> None:
+    for name in ("ann", "bob"):
+        users.set_password(name, PASSWORD, (Role.VIEWER,))
+    clock = FakeClock()
+    sources = make_sources(tmp_path, clock=clock)
+    proxy = TrustedProxy(("10.0.0.1/32",), "X-Forwarded-User", "X-Forwarded-Roles")
+    settings = http_settings(tmp_path, auth="basic", proxy=proxy)
+    application = make_application(Console(settings, sources), BasicLogin(users, clock))
+
+    def status(name: str, password: str, forwarded_for: str, cookie: str = "") -> int:
+        client = TestClient(application, base_url=URL, client=("10.0.0.1", 1), cookies={COOKIE: cookie} if cookie else {})
+        answer = client.get("/", headers={**basic(name, password), "X-Forwarded-For": forwarded_for})
+        marks.append(answer.cookies.get(COOKIE, ""))
+        return answer.status_code
+
+    marks: list[str] = []
+    assert status("ann", PASSWORD, "203.0.113.1") == 200
+    mark = marks[0]
+    assert [status("ann", "guess", "203.0.113.1") for _ in range(11)] == [401] * 10 + [429]
+    assert status("ann", PASSWORD, "203.0.113.1") == 429
+    assert status("bob", PASSWORD, "203.0.113.1") == 200
+    assert status("ann", PASSWORD, "203.0.113.2") == 200
+    assert status("ann", PASSWORD, "203.0.113.1", mark) == 200, "her browser is known, whoever guesses beside her"
+    assert status("bob", PASSWORD, "203.0.113.1", mark) == 200
+    assert [status("bob", "guess", "203.0.113.3", mark) for _ in range(11)][-1] == 429, "the mark of another user counts nothing"
+    assert [status("ann", "guess", "203.0.113.4", mark) for _ in range(11)][-1] == 429, "nor does a mark let one guess for ever"
 
 
 def test_a_token_lets_a_program_in_and_only_its_hash_is_kept(tmp_path: Path, users: UsersFile) -> None:

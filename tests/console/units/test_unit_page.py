@@ -37,6 +37,9 @@ class Viewer:
 
     challenge = None
 
+    def find_claimed_name(self, connection: object) -> None:
+        del connection
+
     def find_identity(self, connection: object) -> Identity:
         del connection
         return Identity("ann", frozenset({Role.VIEWER}), sends_by_itself=False)
