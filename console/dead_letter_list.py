@@ -3,7 +3,10 @@
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from http import HTTPStatus
 from typing import NamedTuple
+
+from starlette.exceptions import HTTPException
 
 from connectors.dead_letters.actions import NEW, Action, LetterId
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_actions
@@ -14,6 +17,18 @@ from domain.clock import instant_text
 
 MOST_SHOWN = 500
 """How many dead letters one page shows: the last ones. Filters find the others."""
+
+
+MOST_DECIDED = 50_000
+"""How many dead letters one decision is for, at most: it bounds the memory and the answer."""
+
+
+class TooManyMatch(HTTPException):
+    """A filter matches more dead letters than one decision may be for."""
+
+    def __init__(self) -> None:
+        other = "choose fewer by reason or unit, or use `resequencer dead-letters requeue --all` on the machine"
+        super().__init__(HTTPStatus.CONFLICT, f"more than {MOST_DECIDED:,} match, too many for one decision: {other}")
 
 
 class Filter(NamedTuple):
@@ -90,8 +105,18 @@ def list_letters(store: DeadLetterStore, wanted: Filter) -> DeadLetterList:
 
 
 def matching_numbers(store: DeadLetterStore, wanted: Filter) -> list[str]:
-    """Return the numbers of all dead letters that match, in the order in which they were stored."""
-    return list(dict.fromkeys(stored.number for stored, state in _with_states(store) if wanted.matches(stored, state)))
+    """Return the numbers of all dead letters that match, in the order in which they were stored.
+
+    Raises:
+        TooManyMatch: There are more than can be decided at once.
+    """
+    numbers = dict[str, None]()
+    for stored, state in _with_states(store):
+        if wanted.matches(stored, state):
+            numbers[stored.number] = None
+        if len(numbers) > MOST_DECIDED:
+            raise TooManyMatch
+    return list(numbers)
 
 
 def find_letter(store: DeadLetterStore, number: str) -> OneDeadLetter | None:

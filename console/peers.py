@@ -1,5 +1,6 @@
 """The consoles of the group's other machines: asked in the background, and never trusted."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from threading import Event, Lock, Thread
@@ -86,34 +87,40 @@ class _Peer:
 
 
 def fetch(url: str, token: str) -> ServiceAnswer:
-    """Ask the console at this URL for its service; two seconds or a little more.
+    """Ask the console at this URL for its service. The whole exchange takes two seconds at most, however slowly it answers.
 
     Raises:
         PeerFailed: No answer, or one that cannot be used.
     """
-    headers = {"Accept-Encoding": "identity", **({"Authorization": f"Bearer {token}"} if token else {})}
     try:
-        with (
-            # No proxy of the environment gets the token, and no redirection leads it elsewhere.
-            httpx.Client(timeout=_TIMEOUT_SECONDS, trust_env=False, follow_redirects=False) as client,
-            client.stream("GET", f"{url}/api/v1/service", headers=headers) as answer,
-        ):
-            if answer.status_code != httpx.codes.OK:
-                raise PeerFailed(_MEANINGS.get(answer.status_code, f"it answered {answer.status_code}"))
-            return _checked(_body(answer))
+        return asyncio.run(_fetch(url, token))
+    except TimeoutError as error:
+        raise PeerFailed(f"it does not answer within {_TIMEOUT_SECONDS:.0f} s") from error
     except httpx.HTTPError as error:
         why = printable(str(error)) or type(error).__name__
         raise PeerFailed(f"it does not answer: {why}") from error
 
 
-def _body(answer: httpx.Response) -> bytes:
-    until, body = monotonic() + _TIMEOUT_SECONDS, bytearray()
-    for part in answer.iter_raw():
+async def _fetch(url: str, token: str) -> ServiceAnswer:
+    """A limit for each read would not do: a peer that sends its answer byte by byte keeps each of them."""
+    headers = {"Accept-Encoding": "identity", **({"Authorization": f"Bearer {token}"} if token else {})}
+    async with (
+        asyncio.timeout(_TIMEOUT_SECONDS),
+        # No proxy of the environment gets the token, and no redirection leads it elsewhere.
+        httpx.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False, follow_redirects=False) as client,
+        client.stream("GET", f"{url}/api/v1/service", headers=headers) as answer,
+    ):
+        if answer.status_code != httpx.codes.OK:
+            raise PeerFailed(_MEANINGS.get(answer.status_code, f"it answered {answer.status_code}"))
+        return _checked(await _body(answer))
+
+
+async def _body(answer: httpx.Response) -> bytes:
+    body = bytearray()
+    async for part in answer.aiter_raw():
         body += part
         if len(body) > _MOST_BYTES:
             raise PeerFailed(f"its answer is longer than {_MOST_BYTES:,} bytes")
-        if monotonic() > until:
-            raise PeerFailed(f"its answer took longer than {_TIMEOUT_SECONDS:.0f} s")
     return bytes(body)
 
 

@@ -4,6 +4,7 @@ The rules are those of the exactly-once protocol (docs/decisions/0004-exactly-on
 token, its commits are numbered, and every commit is a compare-and-set from one number to the next.
 """
 
+import re
 from collections.abc import Collection, Container, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
@@ -48,6 +49,10 @@ class WaitKind(StrEnum):
     HELD = "held"
 
 
+_AFTER_ERROR = re.compile(r"attempt \d+ of \d+, after \w*")
+"""The text of the error follows (`resequencer/decision.py`). It is a handler's, and may quote the payment."""
+
+
 class Waits(msgspec.Struct, frozen=True, gc=False):
     """The index fields of a unit in which something waits. They find the unit without a look at the idle units.
 
@@ -63,6 +68,12 @@ class Waits(msgspec.Struct, frozen=True, gc=False):
     strategy: str
     stashed: int
     stashed_bytes: int
+
+    @property
+    def shown_waits_for(self) -> str:
+        """What it waits for, for people who may not see payment data: of the last attempt's error the type alone."""
+        found = _AFTER_ERROR.match(self.waits_for) if self.kind is WaitKind.RETRY else None
+        return found.group() if found else self.waits_for
 
 
 class StashEntry(msgspec.Struct, frozen=True, gc=False):

@@ -6,10 +6,12 @@ outcomes. All raise what the store's methods raise. Each action is signed as the
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
 from typing import TypeAlias
 
 from connectors.dead_letters.actions import Action, Discarded, Edited
 from connectors.dead_letters.port import DeadLetterStore, Outcome, last_actions
+from connectors.dead_letters.requeue_batches import MOST_AT_ONCE
 from connectors.dead_letters.selection import (
     Choice,
     WhyNot,
@@ -63,13 +65,17 @@ def edit(store: DeadLetterStore, number: str, edit: Edit, find_flaw: FindFlaw, *
 
 
 def discard(store: DeadLetterStore, numbers: Iterable[str], because: str) -> Iterator[Outcome]:
-    """Note for the dead letters with these numbers that nothing is to be done, for this reason."""
+    """Note for the dead letters with these numbers that nothing is to be done, for this reason.
+
+    Hundreds are noted at a time, all or none. If it is interrupted, those that were noted stay so; the same call does the rest.
+    """
     yield from _begin(store)
     choice = _choose(store, numbers, why_not_discard)
     yield from _refusals(choice)
-    if choice.chosen:
-        store.discard(list(choice.chosen.values()), because)
-    yield from (Outcome(number, None, done=Discarded.state) for number in choice.chosen)
+    chosen = iter(choice.chosen.items())
+    while portion := tuple(islice(chosen, MOST_AT_ONCE)):
+        store.discard([letter for _, letter in portion], because)
+        yield from (Outcome(number, None, done=Discarded.state) for number, _ in portion)
 
 
 def _begin(store: DeadLetterStore) -> Generator[Outcome, None, dict[str, Outcome]]:

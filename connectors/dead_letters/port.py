@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from connectors.dead_letters.actions import Action, LetterId, Requeued
+import msgspec
+
+from connectors.dead_letters.actions import Action, Editing, LetterId, Requeued
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from domain.clock import Instant
 from domain.errors import ResequencerError
@@ -95,5 +97,9 @@ class DeadLetterStore(Protocol):
 
 
 def last_actions(store: DeadLetterStore) -> dict[LetterId, Action]:
-    """Return the last action on each dead letter that has one."""
-    return {action.letter_id: action for action in store.actions()}
+    """Return the last action on each dead letter that has one; without the values of edits, which would fill the memory."""
+    return {action.letter_id: _without_value(action) for action in store.actions()}
+
+
+def _without_value(action: Action) -> Action:
+    return msgspec.structs.replace(action, value=b"") if isinstance(action, Editing) else action

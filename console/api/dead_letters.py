@@ -28,6 +28,7 @@ from console.dead_letter_list import (
     matching_numbers,
     open_letters,
 )
+from console.masking import error_for, list_for
 from domain.clock import instant_text
 from domain.dead_letter import DeadLetterReason
 from domain.identifiers import shown
@@ -176,7 +177,7 @@ class _Reading:
     def several(self, request: Request, query: LettersQuery) -> DeadLettersAnswer:
         wanted = Filter(query.reason, query.unit, query.state)
         with open_letters(self._console.sources, identity_of(request)) as store:
-            found = list_letters(store, wanted)
+            found = list_for(identity_of(request), list_letters(store, wanted))
         listed = tuple(map(_listed, found.rows[: query.limit]))
         return DeadLettersAnswer(listed, found.matching, dict(found.by_state), dict(found.new_by_reason), found.where)
 
@@ -190,7 +191,7 @@ class _Reading:
             one.stored.unit,
             str(record.origin),
             instant_text(letter.dead_at),
-            letter.error,
+            error_for(identity_of(request), letter.reason.value, letter.error),
             len(record.value),
             record.cut.length if record.cut else len(record.value),
             one.stored.sha256,

@@ -10,7 +10,8 @@ from starlette.requests import Request
 
 from console.api.operation import Operation
 from console.api.requests import read_instant
-from console.context import Console
+from console.context import Console, identity_of
+from console.masking import story_for_person
 from console.pages.unit import LONGEST_ID, story_for
 from console.units.find import NOT_STORED
 from console.units.story import UnitStory, Wait
@@ -96,12 +97,11 @@ def unit_operations(console: Console) -> list[Operation]:
         return _told(found, None if console.waiting.is_stored else NOT_STORED)
 
     def unit(request: Request, query: UnitQuery) -> UnitStory:
-        del request
         partition = Partition.find(query.partition)
         if query.partition and partition is None:
             problem = f"partition is {shown(query.partition)}; a topic and a number, such as EVENTS-0, is expected"
             raise HTTPException(HTTPStatus.BAD_REQUEST, problem)
-        return story_for(console, query.id, partition, is_all=query.all == "true")
+        return story_for_person(identity_of(request), story_for(console, query.id, partition, is_all=query.all == "true"))
 
     return [
         Operation("/units", "units", units, UnitsAnswer, "The waiting units, a page at a time", UnitsQuery),

@@ -18,6 +18,7 @@ from console.access.role import Role
 from console.access.roles import route
 from console.context import Console, identity_of
 from console.dead_letter_list import Filter, OneDeadLetter, find_letter, list_letters, matching_numbers, open_letters
+from console.masking import error_for, list_for
 from domain.dead_letter import DeadLetterReason
 
 STATES = (NEW, Requeued.state, Edited.state, Discarded.state)
@@ -43,7 +44,7 @@ class _DeadLetterPages:
     def overview(self, request: Request) -> Response:
         wanted = _filter(request.query_params)
         with open_letters(self._console.sources, identity_of(request)) as store:
-            found = list_letters(store, wanted)
+            found = list_for(identity_of(request), list_letters(store, wanted))
         reasons = [each.value for each in DeadLetterReason]
         return self._console.page(
             request, "dead_letters.html", found=found, wanted=wanted, reasons=reasons, states=STATES, parameters=wanted.given
@@ -53,7 +54,9 @@ class _DeadLetterPages:
         number = request.query_params.get("number", "")
         with open_letters(self._console.sources, identity_of(request), number) as store:
             one = _get(find_letter(store, number), number, store)
-        return self._console.page(request, "dead_letter.html", one=one, may_see=identity_of(request).may(Role.PAYMENTS))
+        identity, letter = identity_of(request), one.stored.letter
+        error = error_for(identity, letter.reason.value, letter.error)
+        return self._console.page(request, "dead_letter.html", one=one, error=error, may_see=identity.may(Role.PAYMENTS))
 
     def value(self, request: Request) -> Response:
         """The exact bytes, as a file to save: no browser renders them."""
@@ -68,7 +71,7 @@ class _DeadLetterPages:
         """Ask before something is done to all that a filter shows: how many, and which."""
         wanted, action = _filter(request.query_params), request.query_params.get("action", "")
         with open_letters(self._console.sources, identity_of(request)) as store:
-            found = list_letters(store, wanted)
+            found = list_for(identity_of(request), list_letters(store, wanted))
         return self._console.page(request, "confirm_dead_letters.html", found=found, wanted=wanted, action=_known(action))
 
     def decide(self, request: Request) -> Response:

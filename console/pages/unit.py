@@ -8,6 +8,7 @@ from starlette.routing import Route
 from console.access.role import Role
 from console.access.roles import route
 from console.context import Console, identity_of
+from console.masking import story_for_person
 from console.templating import instant_shown
 from console.units.find import DAY_MS, Search, find_story
 from console.units.payment_data import payment_data_of
@@ -28,7 +29,7 @@ def unit_routes(console: Console) -> list[Route]:
         if not name:
             return RedirectResponse("/waiting", 303)
         is_all = "all" in request.query_params
-        story = story_for(console, _named(name), _partition(request), is_all=is_all)
+        story = story_for_person(identity_of(request), story_for(console, _named(name), _partition(request), is_all=is_all))
         may_see = identity_of(request).may(Role.PAYMENTS)
         status = 200 if story.is_known or story.problems else 404
         return console.page(

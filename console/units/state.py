@@ -22,7 +22,7 @@ _MOST_INTERVALS = 10
 
 def wait_of(waits: Waits) -> Wait:
     since, until = instant_text(waits.since), instant_text(waits.wakes_at)
-    return Wait(waits.waits_for, waits.kind.value, since, until, waits.stashed, waits.stashed_bytes)
+    return Wait(waits.shown_waits_for, waits.kind.value, since, until, waits.stashed, waits.stashed_bytes)
 
 
 def state_of(unit: Unit, strategy: Strategy) -> UnitState:

@@ -268,7 +268,7 @@ class _Change:
         return {row[0]: row[1:] for row in self._connection.execute(query, (self._partition, *units))}
 
     def _class(self, waits: Waits) -> int:
-        name = (waits.kind.value, waits.waits_for)
+        name = (waits.kind.value, waits.shown_waits_for)
         known = self._classes.get(name)
         if known is None:
             key = (self._partition, *name)

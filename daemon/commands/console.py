@@ -4,8 +4,9 @@ import logging
 import os
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.util import find_spec
+from pathlib import Path
 
 from console.access.role import Role
 from daemon.commands.console_users import change_users, user_name
@@ -20,6 +21,8 @@ from status.served import Served, console_file
 _log = logging.getLogger("resequencer.console")
 _LIBRARIES = ("starlette", "uvicorn", "jinja2", "multipart", "prometheus_client")
 _NICE = 10
+_OOM_SCORE = 500
+"""As if it held half of the machine's memory more than it does (proc_pid_oom_score_adj(5)); a worker has 0."""
 
 
 class LibrariesMissing(ConfigurationError):
@@ -53,8 +56,17 @@ def console(arguments: Namespace) -> ExitCode:
     configure_logs(configuration.logging)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     os.nice(_NICE)  # The workers come first.
+    offer_to_be_killed()
     _serve(configuration, arguments.lifeline)
     return ExitCode.DONE
+
+
+def offer_to_be_killed() -> None:
+    """Let a kernel without memory end this process before a worker. Raising the score needs no right."""
+    score = Path("/proc/self/oom_score_adj")
+    with suppress(OSError, ValueError):
+        if int(score.read_text()) < _OOM_SCORE:
+            score.write_text(str(_OOM_SCORE))
 
 
 def _has_console(configuration: Configuration) -> bool:

@@ -1,6 +1,7 @@
 """What the console may ask of the workers of this machine's service."""
 
 import os
+import re
 import signal
 from pathlib import Path
 from time import monotonic, sleep
@@ -13,6 +14,8 @@ from status.service_report import find_reports
 _ANSWER_SECONDS = 3
 _LOOK_SECONDS = 0.05
 _MOST_BYTES = 256 * 1024
+_OF_A_STACK = re.compile(r"(^|\W)(Current thread|Thread) 0x[0-9a-f]+|  File \\?\".{1,1000}\", line [0-9?]+ in |^  (<|\.\.\.)")
+"""A line as Python's faulthandler prints it. In a traceback, which ends with the text of an error, a comma follows the number."""
 THREADS = signal.SIGUSR1
 """A worker that gets this signal prints the stacks of its threads."""
 
@@ -33,7 +36,10 @@ class LocalWorkers:
         return _send(worker, signal.SIGTERM)
 
     def dump_threads(self, slot: int) -> str | None:
-        """Return what the service's log gains after the signal. Lines of other workers may stand between those of the dump."""
+        """Return the lines of stacks that the service's log gains after the signal, also if other workers print theirs.
+
+        Other lines are left out: they may quote payments.
+        """
         log = self._run_directory / NAME
         before = _size(log)
         worker = self._find(slot)
@@ -43,7 +49,7 @@ class LocalWorkers:
         gained = ""
         while monotonic() < until:
             sleep(_LOOK_SECONDS)
-            fresh = _read(log, before)
+            fresh = stacks_in(_read(log, before))
             if fresh and fresh == gained:
                 return fresh
             gained = fresh
@@ -60,6 +66,11 @@ class LocalWorkers:
             return None
         # In the foreground a service of one worker ends with it.
         return None if is_to_end and report.worker_count == 1 and not _is_in_background(supervisor) else worker
+
+
+def stacks_in(log: str) -> str:
+    """Return the lines of dumps of threads."""
+    return "".join(filter(_OF_A_STACK.search, log.splitlines(keepends=True)))
 
 
 def _send(process: int, number: signal.Signals) -> bool:

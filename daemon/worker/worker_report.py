@@ -54,7 +54,7 @@ def with_metrics(
 
 def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
     since, until = instant_text(waits.since), instant_text(waits.wakes_at)
-    return UnitWait(key.unit, str(key.partition), waits.waits_for, waits.kind.value, since, until, waits.stashed)
+    return UnitWait(key.unit, str(key.partition), waits.shown_waits_for, waits.kind.value, since, until, waits.stashed)
 
 
 def _partition_status(owned: OwnedPartition, slot: int, metrics: Metrics, now: Instant) -> PartitionStatus:

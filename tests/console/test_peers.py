@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 
 import msgspec
 import pytest
@@ -134,6 +135,33 @@ def test_what_is_no_answer_of_a_console_is_refused(peer: Peer, status: int, body
     peer.status, peer.body = status, body
     with pytest.raises(PeerFailed, match=problem):
         fetch(peer.url, "")
+
+
+@pytest.mark.parametrize("sent", [b"HTTP/1.1 200 OK\r\nX-Long: ", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
+def test_a_peer_that_drips_its_answer_holds_nothing_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr("console.peers._TIMEOUT_SECONDS", 0.5)
+    has_ended = Event()
+
+    def drip(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with closing(connection), suppress(OSError):
+            connection.sendall(sent)
+            while not has_ended.wait(0.05):
+                connection.sendall(b"x")
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        dripping = Thread(target=drip, args=(listening,))
+        dripping.start()
+        watch = Timer(20, has_ended.set)
+        watch.start()
+        try:
+            with pytest.raises(PeerFailed, match="does not answer within"):
+                fetch(f"http://127.0.0.1:{listening.getsockname()[1]}", "")
+            assert not has_ended.is_set(), "the limit ended the exchange, and not the peer"
+        finally:
+            has_ended.set()
+            watch.cancel()
+            dripping.join()
 
 
 def test_a_peer_that_is_not_there_does_not_answer() -> None:

@@ -105,6 +105,10 @@ def test_attempts_say_why_the_last_one_failed(stage: Stage) -> None:
     page = stage.get("/unit?id=uow-1")
     assert "no bank &lt;img" in page
     assert EVIL not in page
+    seen = stage.get("/unit?id=uow-1", login=Viewer())
+    assert "no bank" not in seen, "what a handler says may quote the payment"
+    assert "TransientError (its text may quote the payment" in seen
+    assert "no bank" not in stage.get("/api/v1/unit?id=uow-1", login=Viewer())
 
 
 def test_a_unit_that_is_not_there_is_not_found_and_the_page_says_what_that_means(stage: Stage) -> None:

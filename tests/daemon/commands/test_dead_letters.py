@@ -11,11 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from connectors.files.dead_letter_actions import ActionsFile
 from connectors.files.rotated_names import find_rotated
 from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
 from connectors.line_format import Line, decode_line
-from connectors.port import Channel, OutputRecord, PartitionOutput, Position
+from connectors.port import Channel, OutputRecord, PartitionOutput, Position, TransportUnavailable
 from daemon.command_line import main
 from daemon.supervision.run_lock import RunLock
 from domain.record import Partition
@@ -588,6 +589,26 @@ def test_a_discarded_one_says_who_when_and_why_and_no_byte_is_deleted(store):
     assert (action["action"], action["by"], action["because"]) == ("discarded", USER, "settled by phone")
     assert action["at"].endswith("Z")
     assert store.requeued() == []
+
+
+def test_a_discard_of_many_that_ends_half_way_keeps_what_was_done_and_the_same_command_does_the_rest(store, monkeypatch):
+    monkeypatch.setattr("connectors.dead_letters.decisions.MOST_AT_ONCE", 2)
+    for _ in range(5):
+        store.set_aside()
+    numbers = [name(each) for each in range(1, 6)]
+    written, append = [], ActionsFile.append
+
+    def append_once(self, actions):
+        if written:
+            raise TransportUnavailable("the disk is full")
+        written.extend(actions)
+        append(self, actions)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ActionsFile, "append", append_once)
+        assert store("discard", *numbers, "--because", "no use")[0] != 0
+    code, out, _ = store("discard", *numbers, "--because", "no use")
+    assert (code, out.count("refused: it was discarded because no use"), out.count(": discarded\n")) == (1, 2, 3)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--because", " "]])

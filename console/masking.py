@@ -1,0 +1,61 @@
+"""Texts of errors as people without the role `payments` see them.
+
+The text of an error that a handler raises is not ours, and may quote the payment. Its type may be seen, if it is known to be one.
+"""
+
+import re
+
+import msgspec
+
+from console.access.identity import Identity
+from console.access.role import Role
+from console.dead_letter_list import DeadLetterList
+from console.units.story import UnitStory
+from domain.dead_letter import DeadLetterReason
+
+_RAISED = re.compile(r"^(?:(?:handler )?[\w.:-]{1,200} raised|strategy [\w.:-]{1,200} failed:) ([A-Za-z_]{1,64})\b")
+_TYPE = re.compile(r"^([A-Za-z_]{0,60}(?:Error|Exception|Unavailable|Timeout))\b")
+_OUR_MISTAKE = "; the service failed on it"
+MASKED = "its text may quote the payment: seeing it needs the role payments"
+
+
+def error_for(identity: Identity, reason: str, error: str) -> str:
+    """Return the error of a dead letter, as far as this person may see it."""
+    is_foreign = reason == DeadLetterReason.HANDLER_FAILED.value or _OUR_MISTAKE in error
+    return _masked(error) if is_foreign and not identity.may(Role.PAYMENTS) else error
+
+
+def list_for(identity: Identity, found: DeadLetterList) -> DeadLetterList:
+    """Return the list with the errors that this person may see."""
+    return found._replace(rows=tuple(row._replace(error=error_for(identity, row.reason, row.error)) for row in found.rows))
+
+
+def story_for_person(identity: Identity, story: UnitStory) -> UnitStory:
+    """Return the story with the errors that this person may see."""
+    if identity.may(Role.PAYMENTS):
+        return story
+    letters = tuple(
+        msgspec.structs.replace(each, error=error_for(identity, each.reason, each.error)) for each in story.dead_letters.found
+    )
+    told = msgspec.structs.replace(story, dead_letters=msgspec.structs.replace(story.dead_letters, found=letters))
+    if story.state is None:
+        return told
+    attempts, stash = story.state.attempts, story.state.stash
+    if attempts is not None and attempts.why is not None:
+        attempts = msgspec.structs.replace(attempts, why=_masked(attempts.why))
+    stash = tuple(
+        each if each.defect is None else msgspec.structs.replace(each, defect=_defect(identity, each.defect)) for each in stash
+    )
+    return msgspec.structs.replace(told, state=msgspec.structs.replace(story.state, attempts=attempts, stash=stash))
+
+
+def _defect(identity: Identity, defect: str) -> str:
+    reason, separator, error = defect.partition(": ")
+    return f"{reason}{separator}{error_for(identity, reason, error)}"
+
+
+def _masked(error: str) -> str:
+    found = _RAISED.match(error) or _TYPE.match(error)
+    known = found.group(1) if found else "an error"
+    ours = ", a mistake of the service: report it with its log" if _OUR_MISTAKE in error else ""
+    return f"{known}{ours} ({MASKED})"
