@@ -204,6 +204,13 @@ METRICS: tuple[Described, ...] = (
         "Units that wait for a server which handlers cannot reach; absent while it answers.",
         lambda worker: [((name,), units) for name, units in worker.report.unavailable.items()],
     ),
+    Described(
+        "lookups_info",
+        "gauge",
+        ("version",),
+        "1 with the version of the lookups in use as a label; absent where there are none.",
+        lambda worker: [] if worker.report.lookups_version is None else [((worker.report.lookups_version,), 1)],
+    ),
     _gauge(
         "lookups_created_timestamp_seconds",
         "When the lookups in use were built.",

@@ -28,7 +28,8 @@ class WorkerControl(Protocol):
 
 
 class Sources(NamedTuple):
-    """`find_report` returns the report of the service of this run directory, None if there is none.
+    """`find_report` returns the report of the service of this run directory, None if there is none. A service
+    that runs and has not reported yet is in the state STARTING, without workers.
 
     `open_view` is None with storage `none`. A view and a dead-letter store are used by one thread and closed by their user.
     `find_partitions` returns the partitions of the input, `find_ends` where their logs end now (offsets; bytes of files).

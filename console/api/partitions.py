@@ -13,7 +13,8 @@ class PartitionAnswer(msgspec.Struct, frozen=True):
     """One partition of the input. `held` is what its worker reports, `untaken` why a worker could not take it over yet.
 
     `stored` is the next offset to read as the storage has it, `end` where the log ends now, `lag` how far it goes beyond what was
-    read: offsets on Kafka, bytes of files. What is not known is null.
+    read: offsets on Kafka, bytes of files. `undecided` is what a restart would read again, in the same unit; `advice` is what to
+    do about what holds the position back, null if nothing does. What is not known is null.
     """
 
     partition: str
@@ -22,6 +23,8 @@ class PartitionAnswer(msgspec.Struct, frozen=True):
     stored: int | None
     end: int | None
     lag: int | None
+    undecided: int | None
+    advice: str | None
 
 
 class PartitionsAnswer(msgspec.Struct, frozen=True):
@@ -41,4 +44,4 @@ def partition_operations(console: Console) -> list[Operation]:
 
 
 def _answer(row: PartitionRow) -> PartitionAnswer:
-    return PartitionAnswer(row.partition, row.held, row.untaken, row.stored, row.end, row.lag)
+    return PartitionAnswer(row.partition, row.held, row.untaken, row.stored, row.end, row.lag, row.undecided, row.advice)

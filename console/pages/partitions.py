@@ -33,6 +33,26 @@ class PartitionRow(NamedTuple):
         """How far the log goes on beyond what was read: offsets on Kafka, bytes of files."""
         return None if self.end is None or self.position is None else max(0, self.end - self.position)
 
+    @property
+    def undecided(self) -> int | None:
+        """How much a restart would read again: from the acknowledged position to where reading is, in the unit of `lag`."""
+        return None if self.held is None else max(0, self.held.read_to - self.held.acknowledged)
+
+    @property
+    def is_held_back(self) -> bool:
+        return self.held is not None and not (self.held.held_by is None and self.held.held_by_unit is None)
+
+    @property
+    def advice(self) -> str | None:
+        """What an operator can do about what holds the position back, None if nothing does."""
+        if self.untaken is not None:
+            return f"repair the {self.untaken.unavailable}; the worker then takes the partition over by itself"
+        if self.held is None or not self.is_held_back:
+            return None
+        if self.held.held_by_unit is not None:
+            return "look at what this unit waits for; the position moves on when the unit is done, or at its deadline"
+        return "nothing while this is new; if it stays for minutes, look at the worker's state and at the oldest waiting units"
+
 
 class PartitionTable(NamedTuple):
     """All rows, and what could not be found out."""

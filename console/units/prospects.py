@@ -22,6 +22,8 @@ def find_service_hindrance(report: ServiceReport | None) -> str | None:
     """Return why not everything that is due is done now, None if the service runs and all its workers report."""
     if report is None or report.state == NOT_RUNNING:
         return "The service does not run here: what waits here waits until it is started, even beyond its deadline"
+    if _is_starting(report):
+        return "The service is starting: what waits here waits until its workers have taken their partitions over"
     if report.state == STALE:
         slots = ", ".join(str(each.slot) for state, each in report.workers if state == STALE)
         return f"The service is stale (worker {slots}): what waits there waits until it works again, even beyond its deadline"
@@ -32,6 +34,8 @@ def find_hindrance(report: ServiceReport | None, partition: str) -> str | None:
     """Return why nothing is done now for the units of this partition, None if its worker works."""
     if report is None or report.state == NOT_RUNNING:
         return "The service does not run here: it waits until it is started"
+    if _is_starting(report):
+        return "The service is starting: it waits until a worker has taken its partition over"
     untaken = next((each for each in report.whole.untaken if each.partition == partition), None)
     if untaken is not None:
         why = f"{untaken.unavailable} unavailable"
@@ -43,6 +47,11 @@ def find_hindrance(report: ServiceReport | None, partition: str) -> str | None:
     if state in _HINDERED:
         return f"Worker {slot}, which has its partition, is in the state “{state}”: it waits until the worker works again"
     return None
+
+
+def _is_starting(report: ServiceReport) -> bool:
+    """Return whether no worker has begun its work since the service was started. It is so while none has reported."""
+    return all(state == State.STARTING for state, _ in report.workers)
 
 
 def find_unread(report: ServiceReport | None, partition: str) -> int | None:

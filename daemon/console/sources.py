@@ -18,8 +18,10 @@ from daemon.console.served import find_served
 from daemon.console.workers import LocalWorkers
 from daemon.supervision.running_service import find_service
 from daemon.system_clock import SystemClock
+from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from resequencer.unit_codec import UnitCodec
+from status.report import Identity, State, report
 from status.served import ServedStatus
 from status.service_report import ServiceReport
 from storage.view_port import StorageView
@@ -52,9 +54,19 @@ def _find_report_of(configuration: Configuration) -> Callable[[], ServiceReport 
     run_directory, clock = configuration.notification.run_directory, SystemClock()
 
     def find_report() -> ServiceReport | None:
-        return find_service(run_directory, clock.now()).report
+        now = clock.now()
+        found = find_service(run_directory, now)
+        if found.report is not None or found.holder is None:
+            return found.report
+        return _first_report(configuration, found.holder, now)
 
     return find_report
+
+
+def _first_report(configuration: Configuration, holder: str, now: Instant) -> ServiceReport:
+    """Return the report of a service that holds the run directory and has not reported: it is starting, no worker is known."""
+    ours = Identity(int(holder) if holder.isdecimal() else 0, str(configuration.file), now)
+    return ServiceReport(State.STARTING, report(ours, State.STARTING, "no worker has reported yet", now), ())
 
 
 def _find_served_of(configuration: Configuration) -> Callable[[], ServedStatus]:

@@ -6,6 +6,7 @@ import html
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from harness.console_stage import FORM, Workers, client_of, make_sources, token_on
 from harness.service_under_test import BEGINNING
@@ -19,7 +20,7 @@ from daemon.commands.dead_letters.files import FileDeadLetterStore
 from domain.clock import instant_text
 from domain.record import Partition
 from status.report import PartitionStatus, ServerStatus, State, StatusReport, Units, UnitWait, UntakenPartition
-from status.service_report import service_report
+from status.service_report import ServiceReport, service_report
 
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
 
@@ -56,6 +57,16 @@ def test_without_a_service_the_overview_says_so(tmp_path: Path) -> None:
     assert "No service has reported here yet" in client_of(make_sources(tmp_path)).get("/").text
 
 
+def test_before_the_first_report_the_pages_say_that_the_service_is_starting(tmp_path: Path) -> None:
+    whole = msgspec.structs.replace(a_report(), state=State.STARTING, reason="no worker has reported yet")
+    client = client_of(make_sources(tmp_path, report=ServiceReport(State.STARTING, whole, ())))
+    assert "<strong>starting</strong>: no worker has reported yet" in client.get("/").text
+    assert "The service is starting: no worker has reported yet" in client.get("/workers").text
+    for path in ("/", "/partitions", "/workers", "/waiting"):
+        assert "does not run" not in client.get(path).text, path
+    assert client.get("/api/v1/service").json()["state"] == "starting"
+
+
 def test_ids_full_of_html_and_escapes_are_shown_as_text(tmp_path: Path) -> None:
     held = PartitionStatus(f"{HOSTILE}-0", 1, 1, 0, None)
     wait = UnitWait(HOSTILE, "T-0", HOSTILE, "deadline", instant_text(BEGINNING), instant_text(BEGINNING), 1)
@@ -76,9 +87,33 @@ def test_the_partitions_page_has_the_lag_of_a_partition_that_is_not_held(tmp_pat
     client = client_of(make_sources(tmp_path, report=service, partitions=(Partition("T", 0), Partition("T", 1))))
     page = client.get("/partitions").text
     rows = [re.sub(r"<[^>]+>", " ", row).split() for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)]
-    assert ["T-0", "0", "90", "100", "10", "80", "3", "offset", "80"] in rows
-    assert ["T-1", "–", "–", "100", "–", "–", "–", "–"] in rows
+    assert ["T-0", "0", "90", "100", "10", "80", "10", "3", "offset", "80"] in rows
+    assert ["T-1", "–", "–", "100", "–", "–", "–", "–", "–"] in rows
     assert "storage unavailable: no answer" in page
+    assert "What to do: repair the storage" in page
+
+
+def test_the_partitions_page_says_what_holds_a_position_back_since_when_and_what_to_do(tmp_path: Path) -> None:
+    since = instant_text(BEGINNING - 300_000)
+    pinned = PartitionStatus("T-0", 90, 80, 0, 80, held_since=since, held_by_unit=HOSTILE)
+    free = PartitionStatus("T-1", 50, 50, 0, None)
+    service = service_report([a_report(partitions=(pinned, free))], BEGINNING, is_running=True)
+    client = client_of(make_sources(tmp_path, report=service, partitions=(Partition("T", 0), Partition("T", 1))))
+    page = client.get("/partitions").text
+    assert "offset 80 for 5 min" in page
+    assert 'unit <a href="/unit?id=%3Cscript' in page
+    assert "<script>alert" not in page
+    assert page.count("is held back:") == 1
+    assert "look at what this unit waits for" in page
+    answers = client.get("/api/v1/partitions").json()["partitions"]
+    assert [(each["undecided"], each["advice"] is None) for each in answers] == [(10, False), (0, True)]
+
+
+def test_the_overview_says_that_its_workers_are_those_of_this_machine(tmp_path: Path) -> None:
+    service = service_report([a_report()], BEGINNING, is_running=True)
+    page = client_of(make_sources(tmp_path, report=service)).get("/").text
+    assert "Workers of this machine" in page
+    assert "Partitions of this machine's workers" in html.unescape(page)
 
 
 def test_a_worker_is_restarted_by_a_form_and_a_missing_one_is_told_of(tmp_path: Path) -> None:

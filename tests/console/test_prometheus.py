@@ -52,6 +52,7 @@ def full_report(slot: int = 0, count: int = 1) -> StatusReport:
         unavailable={"sanctions": 3},
         servers={"storage": ServerStatus(False, instant_text(NOW), "no answer"), "output": ServerStatus(True, instant_text(NOW))},
         histograms=dict.fromkeys(Histograms().report(), BOUNDED),
+        lookups_version="20260328T233000Z",
         lookups_created_at=instant_text(NOW),
     )
 
@@ -120,6 +121,7 @@ def test_every_histogram_of_a_report_is_shown_with_its_buckets():
         ("server_up", {"server": "storage"}, 0),
         ("server_up", {"server": "output"}, 1),
         ("dependency_waiting_units", {"server": "sanctions"}, 3),
+        ("lookups_info", {"version": "20260328T233000Z"}, 1),
     ],
 )
 def test_a_value_of_a_report_is_in_base_units(name, labels, value):
@@ -146,12 +148,13 @@ def test_what_is_not_known_is_absent():
     names = {name for name, _ in samples_of(service_of(unknown))}
     assert "resequencer_partition_read_offset" in names
     assert not names & {
-        f"resequencer_{name}" for name in ("partition_lag", "partition_held_offset", "oldest_wait_timestamp_seconds")
+        f"resequencer_{name}"
+        for name in ("partition_lag", "partition_held_offset", "oldest_wait_timestamp_seconds", "lookups_info")
     }
 
 
 def test_no_label_holds_an_id():
-    allowed = {"slot", "partition", "outcome", "reason", "state", "step", "server", "le"}
+    allowed = {"slot", "partition", "outcome", "reason", "state", "step", "server", "version", "le"}
     shown = samples_of(service_of(full_report()))
     assert {label for _, labels in shown for label, _ in labels} <= allowed
     assert not any("uow-1" in value for _, labels in shown for _, value in labels)

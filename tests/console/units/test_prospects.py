@@ -20,6 +20,9 @@ def service(state: State = State.READY, at: int = NOW, *, is_running: bool = Tru
     return service_report([msgspec.structs.replace(reported, partitions=(HELD,), untaken=(UNTAKEN,))], at, is_running=is_running)
 
 
+NO_REPORT = ServiceReport(State.STARTING, report(Identity(1, "c", 0), State.STARTING, None, NOW), ())
+
+
 def story(until: str, kind: str = "deadline", hindrance: str | None = None, unread: int | None = None) -> UnitStory:
     wait = Wait("sequence:2", kind, "2026-03-28T23:32:00Z", until, 1, 10)
     nothing = (DeadLetters((), is_complete=True, searched=""), Left((), is_complete=True, searched=""))
@@ -56,6 +59,8 @@ def test_only_what_can_happen_is_promised(told: UnitStory, expected: str) -> Non
         (None, "T-0", "does not run here"),
         (service(is_running=False), "T-0", "does not run here"),
         (service(at=STALE_AT), "T-0", "Worker 0, which has its partition, is in the state “stale”"),
+        (service(State.STARTING), "T-2", "The service is starting"),
+        (NO_REPORT, "T-0", "The service is starting"),
         (service(State.STORAGE_UNAVAILABLE), "T-0", "“storage unavailable”"),
         (service(), "T-1", "has not taken its partition over yet (storage unavailable)"),
         (service(), "T-2", "No worker of this machine"),
@@ -70,6 +75,7 @@ def test_what_stands_against_it_is_named(reported: ServiceReport | None, partiti
 def test_the_service_as_a_whole_is_hindered_if_it_does_not_run_or_a_worker_is_stale() -> None:
     assert find_service_hindrance(service()) is None
     assert "does not run" in str(find_service_hindrance(None))
+    assert "is starting" in str(find_service_hindrance(NO_REPORT))
     assert "stale (worker 0)" in str(find_service_hindrance(service(at=STALE_AT)))
 
 

@@ -12,6 +12,7 @@ from harness.driving import PARTITION, Driven, Envelopes
 from harness.stored_units import StoredUnits
 
 from daemon.command_line import main
+from daemon.supervision.run_lock import RunLock
 from domain.clock import instant_of
 from domain.record import Partition
 from resequencer.strategies.registry import StrategySettings, make_strategy
@@ -88,6 +89,19 @@ def test_list_as_json_is_an_object_for_each_line(stored: StoredUnits, units: Uni
     told: dict[str, Any] = json.loads(units("list", "--json")[1])
     assert (told["unit"], told["waits_for"], told["kind"], told["stashed"]) == ("uow-1", "sequence:1", "deadline", 2)
     assert "does not run here" in told["hindrance"]
+
+
+def test_a_service_that_has_not_reported_yet_is_starting(stored: StoredUnits, units: Units, tmp_path: Path) -> None:
+    stored.put("uow-1", b"", waits(0))
+    lock = RunLock(tmp_path / "run" / "application")
+    lock.acquire()
+    try:
+        said, shown = units("list")[2], units("show", "uow-1")[1]
+    finally:
+        lock.release()
+    assert "The service is starting: what waits here waits until" in said
+    assert "next: The service is starting: it waits until a worker has taken its partition over" in shown
+    assert "does not run" not in said + shown
 
 
 @pytest.mark.parametrize("wrong", [("--older-than", "10"), ("--partition", "nothing"), ("--limit", "x")])
