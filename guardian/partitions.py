@@ -24,7 +24,7 @@ from guardian.takeover import Takeover, find_metadata, plan_takeover
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.messages import UnitKey
 from resequencer.unit_codec import strategy_changed
-from storage.port import Header, PartitionStore, Storage, Waits
+from storage.port import Header, PartitionStore, Storage, StorageRefused, Waits
 
 _log = logging.getLogger("resequencer.guardian")
 
@@ -84,6 +84,7 @@ class Partitions:
         self._tools = tools
         self._settings = settings
         self.owned: dict[Partition, OwnedPartition] = {}
+        self._has_owned = False
         self.put_off_takeovers = TakeoverBackoff(BackoffSettings())
         self.heals = 0
         self.losses = 0
@@ -102,8 +103,12 @@ class Partitions:
         """Drop partitions that are no longer assigned, and take over new ones.
 
         A takeover that fails is tried again later, and holds up no other partition. It fails while the storage or the output is
-        unavailable, or while a publication of the last owner is undecided.
+        unavailable, or while a publication of the last owner is undecided, or until an operator has mended what is refused.
+
+        Raises:
+            TransportRefused, StorageRefused: This worker has owned no partition yet, and can take none over.
         """
+        refusal: TransportRefused | StorageRefused | None = None
         assigned = set(self._tools.retry.until_answered("source", self._transport.assignment))
         for partition in self.owned.keys() - assigned:
             told = {"partition": str(partition)}
@@ -113,7 +118,10 @@ class Partitions:
             self.put_off_takeovers.forget(partition)
         for partition in sorted(assigned - self.owned.keys()):
             if self.put_off_takeovers.is_due(partition, self._tools.clock.now()):
-                self._try_to_take_over(partition)
+                refusal = self._try_to_take_over(partition) or refusal
+        self._has_owned = self._has_owned or bool(self.owned)
+        if refusal is not None and not self._has_owned:
+            raise refusal  # A worker that can take nothing over does not start.
 
     def lose(self, partition: Partition, error: Exception) -> None:
         """Drop a partition that another worker has taken over.
@@ -133,7 +141,8 @@ class Partitions:
         self._actors.drop(Drop(partition))
         self._storage.give_up(partition)
 
-    def _try_to_take_over(self, partition: Partition) -> None:
+    def _try_to_take_over(self, partition: Partition) -> TransportRefused | StorageRefused | None:
+        """Return why the partition is refused until an operator acts; None if it is taken over, or only put off."""
         try:
             self.take_over(partition)
         except OwnershipLost as error:
@@ -144,8 +153,18 @@ class Partitions:
             if isinstance(error, Withheld) and not self._tools.retry.can_wait_for(error):
                 raise
             self._put_off(partition, "storage" if is_of_storage(error) else "output", error)
+        except (TransportRefused, StorageRefused) as error:
+            self._set_aside(partition, error)
+            return error
         else:
             self.put_off_takeovers.forget(partition)
+        return None
+
+    def _set_aside(self, partition: Partition, error: TransportRefused | StorageRefused) -> None:
+        what = "storage" if is_of_storage(error) else "source"
+        if self.put_off_takeovers.put_off(partition, what, str(error), self._tools.clock.now()):
+            told = {"partition": str(partition)}
+            _log.error("%s is set aside until an operator acts, the other partitions go on: %s", partition, error, extra=told)
 
     def _put_off(self, partition: Partition, what: str, error: Exception) -> None:
         if self.put_off_takeovers.put_off(partition, what, str(error), self._tools.clock.now()):

@@ -168,8 +168,8 @@ def _refuse_changed(copy: WorkingCopy, ordered: Ordered) -> Ended | None:
     order, waits = ordered.order, find_waits(copy)
     if waits is None:
         return Ended(OrderResult.REFUSED_CHANGED, "nothing waits in this unit any more")
-    if (waits.waits_for, waits.since) != (order.waits_for, order.since):
-        return Ended(OrderResult.REFUSED_CHANGED, f"it waits for {waits.waits_for} since {instant_text(waits.since)} now")
+    if order.waits_for not in (waits.waits_for, waits.shown_waits_for) or waits.since != order.since:
+        return Ended(OrderResult.REFUSED_CHANGED, f"it waits for {waits.shown_waits_for} since {instant_text(waits.since)} now")
     if waits.kind is not WaitKind.DEADLINE:
         return _impossible(_what_instead(copy))
     if ordered.has_backlog and not order.despite_backlog:

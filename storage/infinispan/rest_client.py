@@ -13,10 +13,11 @@ from storage.infinispan.durability import BINARY, CLUSTERED_DEFINITION, LOCAL_DE
 from storage.infinispan.errors import refuse, translated
 from storage.infinispan.login import Login
 from storage.infinispan.settings import ServerSettings
-from storage.port import StorageRefused
+from storage.port import StorageRefused, StorageUnavailable
 
 _log = logging.getLogger("resequencer.storage")
 
+_CREATED = {200, 201, 204, 304}
 _COUNTER = {"strong-counter": {"initial-value": 0, "storage": "PERSISTENT"}}
 _NO_CLUSTER = "ISPN000343"
 _EXISTS_ALREADY = "ISPN000507"
@@ -61,7 +62,12 @@ class InfinispanRest:
         return self._number(response) if response.status_code == httpx.codes.OK else None
 
     def create_counter(self, name: str) -> None:
-        self._ask("POST", self._counter(name), {200, 201, 204, 304}, _COUNTER)
+        try:
+            self._ask("POST", self._counter(name), _CREATED, _COUNTER)
+        except StorageUnavailable:
+            # Of two counters that are created at one instant, the server may answer one with 500. Nothing is wrong with it then.
+            if self.find_counter(name) is None:
+                self._ask("POST", self._counter(name), _CREATED, _COUNTER)
 
     def compare_and_set(self, name: str, expected: int, update: int) -> bool:
         url = f"{self._counter(name)}?action=compareAndSet&expect={expected}&update={update}"

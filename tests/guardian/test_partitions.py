@@ -18,6 +18,7 @@ class Group:
     def __init__(self) -> None:
         self.refusals: list[Exception] = []
         self.undecided: set[Partition] = set()
+        self.recreated: set[Partition] = set()
         self.source = "topic-id-1/group"
         self.start = 0
         self.polls: list[int] = []
@@ -29,8 +30,8 @@ class Group:
             def __getattr__(self, name: str) -> Any:
                 return getattr(inner, name)
 
-            def source(self, _: Partition) -> str:
-                return group.source
+            def source(self, partition: Partition) -> str:
+                return "topic-id-9/group" if partition in group.recreated else group.source
 
             def start_offset(self, _: Partition) -> int:
                 return group.start
@@ -145,6 +146,29 @@ def test_a_topic_that_was_made_anew_is_refused_with_what_to_do(service: Service,
     group.source = "topic-id-2/group"
     with pytest.raises(TransportRefused, match=r"topic-id-1/group, it is topic-id-2/group now.*storage\.namespace"):
         service.start().run()
+
+
+def test_one_that_is_refused_is_set_aside_until_it_is_mended_and_the_others_go_on(
+    service: Service, group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.tell("u", 1)
+    service.tell("w", 1, partition=1)
+    service.start().run()
+    service.stop()
+    service.tell("u", 2)
+    service.tell("w", 2, partition=1)
+    group.recreated = {P0}
+    service.start()
+    for _ in range(3):
+        service.cycle.run_once()
+    assert (set(service.cycle.partitions.owned), service.sequences("w")) == ({P1}, [1, 2])
+    set_aside = service.cycle.partitions.put_off_takeovers.untaken[P0]
+    assert set_aside.what == "source"
+    assert "storage.namespace" in set_aside.reason
+    assert caplog.text.count("is set aside until an operator acts") == 1
+    group.recreated = set()
+    service.run()
+    assert (service.sequences("u"), service.cycle.partitions.put_off_takeovers.untaken) == ([1, 2], {})
 
 
 def test_a_log_that_was_never_named_takes_the_name_it_gets(service: Service, group: Group) -> None:
