@@ -15,6 +15,7 @@ from console.settings import HttpTls
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _CONNECTIONS = 200
+_MOST_OPEN = 2 * _CONNECTIONS
 _DRAIN_SECONDS = 2
 _HEAD_SECONDS = 10
 
@@ -73,6 +74,8 @@ class _ImpatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
+        if len(self.connections) > _MOST_OPEN:
+            self.transport.abort()  # Answers with 503 need descriptors, too, and the console needs some for its files.
         self._expect_request(None)
 
     def on_response_complete(self) -> None:

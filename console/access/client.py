@@ -15,6 +15,15 @@ class Client(NamedTuple):
     address: str
     proxy: str | None = None
 
+    @property
+    def network(self) -> str:
+        """What limits count by: with IPv6 one client has 2**64 addresses, so it is the /64 (RFC 6177)."""
+        try:
+            found = ipaddress.IPv6Address(self.address.partition("%")[0])
+        except ValueError:
+            return self.address
+        return str(found.ipv4_mapped or ipaddress.ip_network((int(found) >> 64 << 64, 64)))
+
 
 def find_client(connection: HTTPConnection, trusted: Sequence[Network]) -> Client:
     """Return who makes the request. What another address than a trusted proxy's says in `X-Forwarded-For` does not count.

@@ -114,7 +114,7 @@ class AccessLayer:
         """Return the mark for a browser in which this user was not known yet."""
         connection = HTTPConnection(scope)
         client = find_client(connection, self._proxies)
-        if not self._requests.take(client.address):
+        if not self._requests.take(client.network):
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; wait a second", **{"Retry-After": "1"})
         if isinstance(self._authenticator, NoLogin) and not _names_this_machine(connection):
             raise _Refused(HTTPStatus.MISDIRECTED_REQUEST, "without a login only this machine is served, by a loopback name")
@@ -122,7 +122,7 @@ class AccessLayer:
             raise _Refused(HTTPStatus.FORBIDDEN, "a request that another site made the browser send was refused")
         name = self._authenticator.find_claimed_name(connection)
         browser = None if name is None else self._browsers.find(connection, name)
-        guesser = "" if name is None else f"{browser or client.address} {sha256(name.encode()).hexdigest()}"
+        guesser = "" if name is None else f"{browser or client.network} {sha256(name.encode()).hexdigest()}"
         if name is not None and not self._wrong_logins.has_room(guesser):
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many wrong logins; wait a minute", **{"Retry-After": "60"})
         try:

@@ -1,5 +1,6 @@
 """`resequencer units list | show`: what waits, and one unit in full, read from the storage. The service may run or be stopped."""
 
+import json
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
@@ -96,18 +97,23 @@ def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
 
     shown = nsmallest(max(0, arguments.limit), chosen(), key=lambda each: (each.since, each.unit))
     for each in (_listed(one, report) for one in shown):
-        sys.stdout.write(msgspec.json.encode(each).decode() + "\n" if arguments.json else printable(_line(each, now)) + "\n")
+        sys.stdout.write(_json(each) if arguments.json else printable(_line(each, now)) + "\n")
     sys.stdout.flush()
     is_filtered = bool(arguments.beginning or arguments.waits_for or arguments.older_than)
     count = f"{total:,} of {counted(read, 'waiting unit')} match" if is_filtered else counted(total, "waiting unit")
     of_all = "" if len(shown) == total else f", the {len(shown)} oldest are shown (--limit)"
     source = f"the workers' last reports alone: {NOT_STORED}" if view is None else str(arguments.partition or "the storage")
-    sys.stderr.write(f"resequencer: {count}{',' if is_filtered else ''} in {source}{of_all}\n")
+    sys.stderr.write(f"resequencer: {count}{',' if is_filtered else ''} in {printable(source)}{of_all}\n")
     if (hindrance := find_service_hindrance(report)) is not None:
-        sys.stderr.write(f"resequencer: {hindrance}\n")
+        sys.stderr.write(f"resequencer: {printable(hindrance)}\n")
     if problems:
         raise problems[0]
     return ExitCode.DONE
+
+
+def _json(told: msgspec.Struct) -> str:
+    """Return a line of JSON in ASCII: a control character of an id must not reach a terminal."""
+    return json.dumps(msgspec.to_builtins(told)) + "\n"
 
 
 def _stored(
@@ -115,7 +121,7 @@ def _stored(
 ) -> Iterator[WaitingUnit]:
     partitions, unknown = ((partition,), ()) if partition else known_partitions(sources, sources.find_report())
     for problem in unknown:
-        sys.stderr.write(f"resequencer: {problem}\n")
+        sys.stderr.write(f"resequencer: {printable(problem)}\n")
     for each in partitions:
         try:
             yield from _waiting_in(view, each)
@@ -166,7 +172,7 @@ def _show(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
     search = Search(since, _ALL_SECONDS if arguments.all else _SECONDS, (), arguments.partition)
     story = find_story(sources, nullcontext(view), arguments.unit, search)
     if arguments.json:
-        sys.stdout.write(msgspec.json.encode(story).decode() + "\n")
+        sys.stdout.write(_json(story))
     else:
         sys.stdout.write("".join(printable(line) + "\n" for line in story_lines(story)))
     if story.is_known:

@@ -67,6 +67,13 @@ def test_before_the_first_report_the_pages_say_that_the_service_is_starting(tmp_
     assert client.get("/api/v1/service").json()["state"] == "starting"
 
 
+def test_pages_that_listen_leave_connections_for_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.events._MOST_LISTENING", 0)
+    client = client_of(make_sources(tmp_path))
+    assert client.get("/events").status_code == 503
+    assert client.get("/").status_code == 200
+
+
 def test_ids_full_of_html_and_escapes_are_shown_as_text(tmp_path: Path) -> None:
     held = PartitionStatus(f"{HOSTILE}-0", 1, 1, 0, None)
     wait = UnitWait(HOSTILE, "T-0", HOSTILE, "deadline", instant_text(BEGINNING), instant_text(BEGINNING), 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from threading import Thread
 
 import pytest
@@ -52,6 +53,23 @@ def test_a_client_that_does_not_end_its_first_request_is_let_go(address: tuple[s
     with socket.create_connection(address) as connection:
         connection.sendall(sent)
         assert received(connection) == b""
+
+
+def test_more_connections_than_the_console_has_descriptors_for_are_not_kept(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_HEAD_SECONDS", 600)
+    monkeypatch.setattr(server, "_MOST_OPEN", 2)
+    with socket.create_connection(address) as one, socket.create_connection(address) as other:
+        one.sendall(REQUEST)
+        assert one.recv(65_536).startswith(b"HTTP/1.1 200")
+        other.sendall(REQUEST)
+        assert other.recv(65_536).startswith(b"HTTP/1.1 200")
+        with socket.create_connection(address) as third, suppress(ConnectionError):
+            assert received(third) == b""
+    with socket.create_connection(address) as again:
+        again.sendall(REQUEST)
+        assert again.recv(65_536).startswith(b"HTTP/1.1 200"), "there is room again"
 
 
 def test_a_client_that_begins_a_second_request_and_does_not_end_it_is_let_go(address: tuple[str, int]) -> None:

@@ -89,6 +89,13 @@ def test_a_line_names_the_client_beside_the_proxy(tmp_path: Path) -> None:
     assert (line["from"], line["proxy"]) == ("203.0.113.9", "10.0.0.1")
 
 
+def test_limits_count_a_network_of_ipv6_as_one_client() -> None:
+    assert Client("2001:db8::1").network == Client("2001:db8::ffff:0:0:2").network == "2001:db8::/64"
+    assert Client("2001:db8:0:1::1").network == "2001:db8:0:1::/64"
+    assert Client("fe80::1%eth0").network == "fe80::/64"
+    assert Client("::ffff:203.0.113.9").network == Client("203.0.113.9").network == "203.0.113.9"
+
+
 @pytest.mark.parametrize(
     ("address", "headers", "client"),
     [

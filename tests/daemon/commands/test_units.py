@@ -119,6 +119,15 @@ def test_ids_cannot_control_the_terminal(stored: StoredUnits, units: Units) -> N
         assert "\\x1b[2J" in printed
 
 
+def test_nor_do_they_as_json(stored: StoredUnits, units: Units) -> None:
+    evil = "uow\x9b2J\u202e"
+    stored.put(evil, b"", waits(0))
+    for arguments in (("list", "--json"), ("show", evil, "--json")):
+        printed = units(*arguments)[1]
+        assert printed.isascii()
+        assert json.loads(printed)["unit"] == evil
+
+
 def test_show_tells_what_it_waits_for_and_what_is_stashed_as_text_and_as_json(stored: StoredUnits, units: Units) -> None:
     driven = Driven(make_strategy(StrategySettings("SEQUENCE")))
     driven.arrive(Envelopes()(3))
