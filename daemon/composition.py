@@ -9,8 +9,11 @@ from io import StringIO
 from random import SystemRandom
 from typing import NamedTuple
 
+from connectors.files.operations import SystemFiles
+from connectors.files.orders import OrderFiles
 from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
+from connectors.orders.port import NoOrders, OrderBook, OrderSource
 from connectors.port import Transport
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.infinispan_settings import infinispan_layout, infinispan_server
@@ -19,12 +22,13 @@ from daemon.configuration.package_settings import settings_from
 from daemon.configuration.redis_settings import redis_settings
 from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.schema import path_of
-from daemon.configuration.sections import Acknowledge, Notifications, StorageType, TransportType
+from daemon.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType
 from daemon.system_clock import SystemClock
 from daemon.worker.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
 from daemon.worker.reported_handler import ReportedHandler
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import ConfigurationError
+from domain.order import OrderKind
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, RetryWithBackoff
 from guardian.cycle import Cycle
@@ -103,7 +107,8 @@ def compose(
         share_bytes=output_bytes(configuration.ingress.max_record_bytes),
         longest_pause_ms=context.settings.longest_pause_ms,
     )
-    servers = Servers(_make_transport(configuration, wait, slot), storage, ActorGateway(context, decoder.decode, registry))
+    gateway = ActorGateway(context, decoder.decode, registry)
+    servers = Servers(_make_transport(configuration, wait, slot), storage, gateway, make_order_source(configuration))
     retry = RetryWithBackoff(BackoffSettings(), wait, is_stopping)
     tools = Tools(decoder, clock, retry, _random_token, mishaps)
     settings = CycleSettings(
@@ -112,6 +117,7 @@ def compose(
         acknowledge_handled=_waits_for_handled(configuration),
         done_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
         retention_ms=resequencer.retention_ms,
+        approval=frozenset(each for each in OrderKind if each in configuration.http.approval),
     )
     return Parts(Cycle(servers, tools, settings), servers, retry, overruns, handler, mishaps)
 
@@ -279,8 +285,39 @@ def _make_transport(configuration: Configuration, wait: Callable[[int], None], s
         ingress.max_record_bytes,
         rotate_bytes=notification.rotate_bytes,
         notifications_kept=notification.notifications_kept,
+        has_orders=configuration.orders.is_enabled,
     )
     return FileTransport(settings, wait)
+
+
+def make_order_source(configuration: Configuration) -> OrderSource:
+    """Make the worker's source of orders. Nothing is connected yet."""
+    if not configuration.orders.is_enabled:
+        return NoOrders()
+    if configuration.ingress.transport is TransportType.KAFKA:
+        from connectors.kafka.orders import KafkaOrderSource  # Imported here, which takes a third of a second.
+
+        return KafkaOrderSource(kafka_settings(configuration))
+    return _order_files(configuration)
+
+
+def make_order_book(configuration: Configuration) -> OrderBook:
+    """Make what operators give orders with and read them by. Nothing is connected yet.
+
+    Raises:
+        ConfigurationError: Orders are not enabled.
+    """
+    if not configuration.orders.is_enabled:
+        raise ConfigurationError(path_of(Orders, "is_enabled"), "is false: set it to true, and restart the service")
+    if configuration.ingress.transport is TransportType.KAFKA:
+        from connectors.kafka.orders import KafkaOrderBook  # Imported here, which takes a third of a second.
+
+        return KafkaOrderBook(kafka_settings(configuration))
+    return _order_files(configuration)
+
+
+def _order_files(configuration: Configuration) -> OrderFiles:
+    return OrderFiles(configuration.orders.directory, configuration.notification.output_directory, SystemFiles())
 
 
 def _random_token() -> str:

@@ -157,6 +157,26 @@ class Names(msgspec.Struct, frozen=True):
         return list(value)
 
 
+class Choices(msgspec.Struct, frozen=True):
+    """A list of different names, each of them one of these."""
+
+    names: tuple[str, ...]
+
+    @property
+    def expects(self) -> str:
+        return f"a list of {', '.join(self.names)}"
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or len(set(map(str, value))) < len(value):
+            raise Mismatch
+        if any(each not in self.names for each in value):
+            raise Mismatch
+        return tuple(value)
+
+    def show(self, value: tuple[str, ...]) -> list[str]:
+        return list(value)
+
+
 class Switch(msgspec.Struct, frozen=True):
     """True or false, or their texts, as environment variables are texts."""
 

@@ -22,7 +22,13 @@ PORTS = {"kafka": 9092, "controller": 9093, "redis": 6379, "infinispan": 11222}
 ADDRESSES = "written-by-make-servers.conf"
 """The file in the directory from which the configuration reads the addresses."""
 
-_TOPICS = ("IPF_PROCESSING_DATA", "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS")
+_TOPICS = (
+    "IPF_PROCESSING_DATA",
+    "PAYMENT_STATUS_NOTIFICATION",
+    "IPF_PROCESSING_DATA_DEAD_LETTERS",
+    "IPF_PROCESSING_DATA_ORDERS",
+    "IPF_PROCESSING_DATA_ORDER_OUTCOMES",
+)
 _PARTITIONS = 4
 _JAVA = ("-Xmx1g",)
 

@@ -88,7 +88,7 @@ class TransactionalProducer:
 
     def _send(self, at: int, record: ProducerRecord) -> Any:
         try:
-            return self._producer.send(record.topic, record.value, record.key, list(record.headers))
+            return self._producer.send(record.topic, record.value, record.key, list(record.headers), record.partition)
         except errors.MessageSizeTooLargeError as error:
             raise NotTaken(at, error) from error
 

@@ -42,12 +42,14 @@ class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships 
             self._offsets.wait()
         super().commit_transaction()
 
-    def send(self, topic: str, value: bytes, key: bytes | None, headers: list[tuple[str, bytes]]) -> Any:
+    def send(
+        self, topic: str, value: bytes, key: bytes | None, headers: list[tuple[str, bytes]], number: int | None = None
+    ) -> Any:
         if self._offsets is not None and self._offsets.failed:
             raise self._offsets.exception
         partitions = self._metadata.partitions_for_topic(topic)
-        if key is None or not partitions:
-            return super().send(topic, value, key, headers)
+        if number is not None or key is None or not partitions:
+            return super().send(topic, value, key, headers, number)
         partition = TopicPartition(topic, partition_of(key, len(partitions)))
         if len(value) > _PLAIN_BYTES or len(key) > _KEY_BYTES:
             return super().send(topic, value, key, headers, partition.partition)

@@ -154,16 +154,18 @@ class Topics:
             raise TransportUnavailable(f"topic {', '.join(unknown)}: the brokers do not know it yet; waiting for it")
 
     def _needed(self, name: str) -> Right:
-        return Right.READ if name == self._settings.topics.input else self._of_outputs
+        return Right.READ if name in (self._settings.topics.input, self._settings.topics.orders) else self._of_outputs
 
     def _not_allowed(self, name: str, wish: str) -> TransportWithheld:
-        which = "the input topic" if name == self._settings.topics.input else "the outputs"
+        topics = self._settings.topics
+        which = {topics.input: "the input topic", topics.orders: "the orders topic"}.get(name, "the outputs")
         return TransportWithheld(
             f"topic {name}", f"no right to {wish} it. Give the user {self._needed(name)} and Describe on {which}"
         )
 
     def _missing(self, name: str) -> TransportWithheld:
-        role = "topic that is read" if name == self._settings.topics.input else "output topic"
+        topics = self._settings.topics
+        role = "topic that is read" if name in (topics.input, topics.orders) else "output topic"
         remedy = "Create it (kafka-topics --create) with the number of partitions that it will keep, or configure another one"
         return TransportWithheld(f"topic {name}", f"this {role} does not exist, or the user may not describe it. {remedy}")
 

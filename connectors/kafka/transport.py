@@ -181,7 +181,7 @@ class KafkaTransport:
     def _fitted(self) -> SizeLimits:
         """Return size limits by the topics' current settings."""
         topics, most = self._settings.topics, self._settings.max_request_bytes
-        limits = self._topics.limits(topics.notifications, topics.dead_letters)
+        limits = self._topics.limits(*(name for channel in Channel if (name := topics.output(channel))))
         return SizeLimits(topics, {topic: min(limit, most) for topic, limit in limits.items()})
 
     def _ends(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:

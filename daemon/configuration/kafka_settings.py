@@ -4,6 +4,8 @@ import platform
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from connectors.kafka.core.client_options import read_options
 from daemon.configuration.configuration import Configuration
 
@@ -23,6 +25,9 @@ def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSetting
     if "group_instance_id" in consumer:
         consumer["group_instance_id"] = f"{consumer['group_instance_id']}-{slot}"
     topics = KafkaTopics(ingress.topic, notification.topic, notification.dead_letters_topic)
+    orders = configuration.orders
+    if orders.is_enabled:
+        topics = replace(topics, orders=orders.topic, order_outcomes=orders.outcomes_topic)
     transactional_id = f"{consumer['group_id']}.{_service_id(configuration)}.{slot}"
     return KafkaSettings.make(topics, options._replace(consumer=consumer), transactional_id, ingress.max_record_bytes)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from console.settings import HttpSettings
 from domain.configuration_key import Key, OpenSection, Section
-from domain.value_types import Choice, Duration, FilePath, Foreign, Location, Names, Size, Text, Url, Whole
+from domain.value_types import Choice, Duration, FilePath, Foreign, Location, Names, Size, Switch, Text, Url, Whole
 from resequencer.handlers.target_types import TARGET_TYPES
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import STRATEGIES
@@ -87,6 +87,15 @@ class Notifications(msgspec.Struct, frozen=True):
     settings: Annotated[Path, Key(FilePath())]
 
 
+class Orders(msgspec.Struct, frozen=True):
+    """Where operators' orders are given and their outcomes published. The topics are for transport kafka."""
+
+    is_enabled: Annotated[bool, Key(Switch(), "enabled")]
+    topic: Annotated[str, Key(_TOPIC)]
+    outcomes_topic: Annotated[str, Key(_TOPIC)]
+    directory: Annotated[Path, Key(FilePath("<run-directory>/orders"), "file.directory")]
+
+
 class Lookup(msgspec.Struct, frozen=True):
     """`is_required`: the service does not start without a release. Else it reads the settings file until there is one."""
 
@@ -148,6 +157,7 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
 
     ingress: Annotated[Ingress, Section("ipf.processing-data.ingress")]
     notification: Annotated[Notifications, Section(_NOTIFICATION)]
+    orders: Annotated[Orders, Section(f"{_NOTIFICATION}.orders")]
     lookups: Annotated[Lookup, Section(f"{_NOTIFICATION}.lookups")]
     archive: Annotated[RecordsArchive, Section(f"{_NOTIFICATION}.archive")]
     resequencer: Annotated[Resequencers, Section(f"{_NOTIFICATION}.resequencer")]

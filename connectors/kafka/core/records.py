@@ -29,12 +29,13 @@ class UndecodableHeaders(RawHeaders):
 
 
 class ProducerRecord(NamedTuple):
-    """One record to be sent."""
+    """One record to be sent. With `partition` None its key determines the partition."""
 
     topic: str
     key: bytes | None
     headers: Headers
     value: bytes
+    partition: int | None = None
 
 
 def to_records(partition: Partition, fetched: Iterable[Any], max_value_bytes: int) -> list[Record]:

@@ -11,12 +11,13 @@ from domain.dead_letter import DeadLetterReason
 from domain.headers import (
     DEAD_LETTER_PREFIX,
     DEAD_LETTER_VALUE_LENGTH,
+    ORDER_PARTITION,
     POSSIBLE_DUPLICATE,
     SOURCE_POSITION,
     cut_headers,
     dead_letter_headers,
 )
-from domain.record import Cut, Headers
+from domain.record import Cut, Headers, Partition
 
 
 class SizeLimits:
@@ -44,7 +45,8 @@ class SizeLimits:
         return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
 
     def _producer_record(self, each: OutputRecord) -> ProducerRecord:
-        return ProducerRecord(self._topics.output(each.channel), each.key, each.headers, each.value)
+        number = _partition_of(each) if each.channel is Channel.ORDER_OUTCOMES else None
+        return ProducerRecord(self._topics.output(each.channel), each.key, each.headers, each.value, number)
 
     def _fits(self, record: ProducerRecord) -> bool:
         return size_of(record.key, record.headers, record.value) <= self._limits[record.topic]
@@ -59,6 +61,12 @@ class SizeLimits:
         yield bare
         yield bare._replace(key=None)
         yield bare._replace(key=None, headers=tuple((name, value[:200]) for name, value in ours))
+
+
+def _partition_of(outcome: OutputRecord) -> int | None:
+    """Return the partition that the outcome of an order goes to: that of the input partition whose owner executed it."""
+    named = next((Partition.find(value.decode()) for name, value in outcome.headers if name == ORDER_PARTITION), None)
+    return None if named is None else named.number
 
 
 def _with_cut(headers: Headers, value: bytes) -> Headers:

@@ -1,0 +1,184 @@
+"""Orders and their outcomes in files: `partition-N.jsonl` in the orders directory, and `orders.jsonl` among the outputs.
+
+Operators append to the orders under a lock; the worker only reads them. An order's offset is the byte at which its line begins.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, flock
+from functools import partial
+from pathlib import Path
+
+from connectors.files.errors import translated
+from connectors.files.line_reader import FoundLine, LineReader
+from connectors.files.numbers import find_number
+from connectors.files.operations import FileOperations, sync_directory, write_all
+from connectors.files.scan import scan, scan_output
+from connectors.line_format import Defect, Line, decode_line, encode_line
+from connectors.orders.port import GivenOrder, GivenOutcome, OrderBatch, OrderRecord
+from connectors.port import Channel
+from domain.clock import Instant
+from domain.order import LONGEST_BYTES, Order, OrderUnreadable, decode_order, decode_outcome, encode_order
+from domain.record import Partition
+
+_MOST_BYTES = 4 * 1024 * 1024
+"""How many bytes of one partition's orders a poll reads at most."""
+
+
+class OrderFiles:
+    """Implements `OrderSource` and `OrderBook` in one: what operators append, and what the worker reads."""
+
+    def __init__(self, directory: Path, out_directory: Path, files: FileOperations) -> None:
+        self._directory = directory
+        self._outcomes = out_directory / f"{Channel.ORDER_OUTCOMES}.jsonl"
+        self._files = files
+
+    # The owner's side
+
+    def bounds(self, partition: Partition) -> range:
+        path = self._path(partition)
+        with translated(path):
+            return range(_find_end(path, self._files))
+
+    def poll(self, next_offsets: Mapping[Partition, int], most: int) -> Mapping[Partition, OrderBatch]:
+        batches = ((each, self._batch(each, offset, most)) for each, offset in next_offsets.items())
+        return {partition: batch for partition, batch in batches if batch is not None}
+
+    def find_without_outcome(self, partition: Partition) -> Sequence[OrderRecord]:
+        outcomes = [each for _, each in self._each_outcome({partition})]
+        known = {(each.order_offset, None if each.order is None else each.order.id) for each in outcomes}
+        found: list[OrderRecord] = []
+        for line in self._lines(partition):
+            record = _record(line)
+            try:
+                order = decode_order(record.value)
+            except OrderUnreadable:
+                if (record.offset, None) not in known:
+                    found.append(record)
+                continue
+            if order.stage is None and (record.offset, order.id) not in known:
+                found.append(record)
+        return found
+
+    # The operators' side
+
+    def append(self, partition: Partition, order: Order) -> int:
+        """As the port describes. What a writer left that was killed within a line is ended first, as an unreadable order."""
+        path = self._path(partition)
+        key = None if order.unit is None else order.unit.encode()
+        line = encode_line(Line(encode_order(order), key))
+        with translated(path):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            is_new = not path.exists()
+            descriptor = self._files.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            try:
+                flock(descriptor, LOCK_EX)
+                size = os.fstat(descriptor).st_size
+                is_torn = size > 0 and self._files.read(descriptor, 1, size - 1) != b"\n"
+                with self._taken_back(descriptor, size):
+                    write_all(self._files, descriptor, b"\n" + line if is_torn else line)
+                    self._files.fsync(descriptor)
+                if is_new:
+                    sync_directory(self._files, self._directory)
+                return size + is_torn
+            finally:
+                os.close(descriptor)
+
+    def orders(self, partitions: Collection[Partition], since: Instant) -> Sequence[GivenOrder]:
+        given: list[GivenOrder] = []
+        for partition in sorted(partitions):
+            for line in self._lines(partition):
+                record = _record(line)
+                with suppress(OrderUnreadable):
+                    order = decode_order(record.value)
+                    if order.at >= since:
+                        given.append(GivenOrder(partition, record.offset, order))
+        return sorted(given, key=lambda each: each.order.at)
+
+    def outcomes(self, partitions: Collection[Partition], since: Instant) -> Sequence[GivenOutcome]:
+        return [each for each in self._each_outcome(frozenset(partitions)) if each.outcome.at >= since]
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def _path(self, partition: Partition) -> Path:
+        return self._directory / f"partition-{partition.number}.jsonl"
+
+    def _batch(self, partition: Partition, offset: int, most: int) -> OrderBatch | None:
+        path = self._path(partition)
+        with translated(path):
+            try:
+                if path.stat().st_size == offset:
+                    return None
+                descriptor = self._files.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                return None
+            try:
+                return self._read(descriptor, offset, most)
+            finally:
+                os.close(descriptor)
+
+    def _read(self, descriptor: int, offset: int, most: int) -> OrderBatch | None:
+        size = os.fstat(descriptor).st_size
+        if offset > size or (offset and self._files.read(descriptor, 1, offset - 1) != b"\n"):
+            offset = 0  # Another file of this name: its orders are new.
+        reader = LineReader(_reading(self._files, descriptor), offset, LONGEST_BYTES * 3)
+        records: list[OrderRecord] = []
+        while len(records) < most and reader.offset < offset + _MOST_BYTES:
+            line = reader.next_line()
+            if line is not None:
+                records.append(_record(line))
+            elif not reader.fill(size):
+                break
+        return OrderBatch(tuple(records), reader.offset) if records else None
+
+    def _lines(self, partition: Partition) -> Iterator[FoundLine]:
+        return scan(self._path(partition), self._files)
+
+    def _each_outcome(self, partitions: Collection[Partition]) -> Iterator[GivenOutcome]:
+        for _, line in scan_output(self._outcomes, self._files):
+            number, read = find_number(line.content), decode_line(line.content)
+            if number is None or number[0] not in partitions or isinstance(read, Defect):
+                continue
+            with suppress(OrderUnreadable):
+                yield GivenOutcome(number[0], decode_outcome(read.value))
+
+    @contextmanager
+    def _taken_back(self, descriptor: int, size: int) -> Iterator[None]:
+        """Cut off what was written if it cannot be written whole: an order that was reported as failed must not be executed."""
+        try:
+            yield
+        except OSError:
+            with suppress(OSError):
+                self._files.truncate(descriptor, size)
+            raise
+
+
+def _record(line: FoundLine) -> OrderRecord:
+    """Return the order's bytes: the line's value, or the whole line if it is no record, which then cannot be read as an order."""
+    read = None if line.cut else decode_line(line.content)
+    return OrderRecord(line.start, read.value if isinstance(read, Line) else line.content)
+
+
+def _reading(files: FileOperations, descriptor: int) -> Callable[[int, int], bytes]:
+    return partial(files.read, descriptor)
+
+
+def _find_end(path: Path, files: FileOperations) -> int:
+    """Return where the last complete line ends, 0 without one or without the file."""
+    try:
+        descriptor = files.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return 0
+    try:
+        end = os.fstat(descriptor).st_size
+        while end:
+            begin = max(0, end - LONGEST_BYTES)
+            at = files.read(descriptor, end - begin, begin).rfind(b"\n")
+            if at >= 0:
+                return begin + at + 1
+            end = begin
+        return 0
+    finally:
+        os.close(descriptor)
