@@ -55,6 +55,11 @@ class PartitionOrders(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_paused(self) -> bool:
         return is_paused(self.pauses)
 
+    @property
+    def present_pause(self) -> Pause | None:
+        """The pause that is not over yet."""
+        return self.pauses[-1] if self.is_paused else None
+
     def encode(self) -> str:
         """Return the text for the header; empty as long as there was no order."""
         return "" if self == _NONE else msgspec.json.encode(self).decode()

@@ -41,7 +41,8 @@ class PartitionStatus(msgspec.Struct, frozen=True):
     `slot` owns it. `lag` is how far its log went beyond `read_to` at the last poll: offsets on Kafka, bytes on files. Records of
     an open transaction are part of it; `lag_to_stable_end` leaves them out. `lag_ms` is for how long at most the oldest unread
     record has been unread, None if that is not known. `held_since` is when `held_by` began to hold the position back, and
-    `held_by_unit` the unit for which a storage without durability keeps it back.
+    `held_by_unit` the unit for which a storage without durability keeps it back. `paused_by` is who paused it by an order, and
+    `paused_since` when.
     """
 
     partition: str
@@ -55,6 +56,8 @@ class PartitionStatus(msgspec.Struct, frozen=True):
     lag_ms: int | None = None
     held_since: str | None = None
     held_by_unit: str | None = None
+    paused_by: str | None = None
+    paused_since: str | None = None
 
 
 class UntakenPartition(msgspec.Struct, frozen=True):
@@ -96,7 +99,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     `deadlines` says how long what is stashed waits, where that is learned. `notes` are sentences: what is not as it should be,
     and goes on all the same. `servers` has the source, the storage and the output, as far as their state is known.
     `histograms` are durations since the start of the process, by name (guardian/metrics.py). `lookups_created_at` is when the
-    lookups in use were built.
+    lookups in use were built. `orders` counts outcomes of orders by kind and result (`release done`).
     """
 
     state: State
@@ -127,6 +130,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     servers: Mapping[str, ServerStatus] = {}
     histograms: Mapping[str, HistogramReport] = {}
     lookups_created_at: str | None = None
+    orders: Mapping[str, int] = {}
 
     @property
     def is_standing_by(self) -> bool:

@@ -47,8 +47,9 @@ def with_metrics(
         untaken=tuple(_untaken_partition(name, each, plain.slot) for name, each in partitions.put_off_takeovers.untaken.items()),
         last_cycle=metrics.last_cycle,
         unavailable=dict(nlargest(_SERVERS, units_report.unavailable.items(), key=itemgetter(1))),
-        notes=standing.notes,
+        notes=(*standing.notes, *(() if cycle.orders_problem is None else (cycle.orders_problem,))),
         histograms=metrics.histograms.report(),
+        orders=dict(metrics.orders),
     )
 
 
@@ -58,7 +59,7 @@ def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
 
 
 def _partition_status(owned: OwnedPartition, slot: int, metrics: Metrics, now: Instant) -> PartitionStatus:
-    positions, head = owned.positions, owned.positions.head
+    positions, head, pause = owned.positions, owned.positions.head, owned.orders.present_pause
     return PartitionStatus(
         str(owned.partition),
         owned.read_to,
@@ -71,6 +72,7 @@ def _partition_status(owned: OwnedPartition, slot: int, metrics: Metrics, now: I
         owned.find_lag_ms(now),
         instant_text(head.since) if head else None,
         positions.first_pinned,
+        *((pause.by, instant_text(pause.since)) if pause is not None else ()),
     )
 
 

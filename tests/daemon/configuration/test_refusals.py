@@ -6,6 +6,7 @@ from daemon.configuration.schema import SCHEMA
 from domain.address_types import Networks, Urls
 from domain.value_types import (
     Choice,
+    Choices,
     Duration,
     FilePath,
     Foreign,
@@ -31,6 +32,7 @@ WRONG = {
     Text: ["5", "true", "null", "[a]", '"a\\nb"', "3s", "{ a = 1 }"],
     SecretText: ["5", "true", "null", "[a]", "3s", "{ a = 1 }"],
     Url: ["5", "true", "null", "localhost", '"ftp://localhost"', '"redis://"', '"http://"', "[a]", "{ a = 1 }"],
+    Choices: ["release", "[explode]", "[release, release]", "[[release]]", "{ a = 1 }", "5"],
     Names: ["5", "BusinessData", "null", "[1]", "[[A]]", '[" "]', "[A, A]", "['A, B']", "{ a = 1 }"],
     Switch: ["5", "null", "[true]", "yes", '""', "3s", "{ a = 1 }"],
     Urls: ["5", "true", "null", "[1]", "[localhost]", '["ftp://a"]', '["http://me:secret@a"]', "{ a = 1 }"],

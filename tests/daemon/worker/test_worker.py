@@ -193,7 +193,7 @@ def test_what_it_ends_with_is_raised_and_reported_and_everything_is_let_go(opera
         operator.worker.run()
     assert operator.states == [State.STARTING, State.STOPPED]
     assert operator.reports[-1].reason == "partition-0.jsonl: was cut"
-    assert len(closed) == 3
+    assert len(closed) == 4
 
 
 def test_a_guardian_that_failed_has_no_figures_but_the_reason_is_reported_and_everything_let_go(operator, monkeypatch):
@@ -209,7 +209,7 @@ def test_a_guardian_that_failed_has_no_figures_but_the_reason_is_reported_and_ev
     with pytest.raises(ActorsFailed):
         operator.worker.run()
     assert (operator.reports[-1].state, operator.reports[-1].reason) == (State.STOPPED, "the guardian raised")
-    assert len(closed) == 3
+    assert len(closed) == 4
 
 
 def test_idle_units_are_forgotten_now_and_then_and_at_once_where_there_are_many(operator, monkeypatch):
