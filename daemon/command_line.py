@@ -70,8 +70,18 @@ COMMANDS: dict[str, Command] = {
     "simulate": Command(
         "write envelopes of simulated payments", "daemon.commands.simulate:simulate", "simulator.arguments:add_simulate_arguments"
     ),
+    "orders": Command(
+        "list the orders that operators gave, and what came of them",
+        "daemon.commands.orders:orders",
+        "daemon.commands.orders:add_orders_arguments",
+    ),
+    "partitions": Command(
+        "list, pause or resume partitions",
+        "daemon.commands.orders:partitions",
+        "daemon.commands.orders:add_partitions_arguments",
+    ),
     "units": Command(
-        "list what waits, or show everything about one unit of work",
+        "list what waits, show everything about one unit of work, or order what is done with it",
         "daemon.commands.units:units",
         "daemon.commands.units:add_arguments",
     ),

@@ -1,4 +1,4 @@
-"""`resequencer units list | show`: what waits, and one unit in full, read from the storage. The service may run or be stopped."""
+"""`resequencer units list | show | release | …`: what waits, one unit in full, and orders. The service may run or be stopped."""
 
 import json
 import sys
@@ -15,6 +15,7 @@ from console.units.find import DAY_MS, NOT_STORED, Search, find_story, known_par
 from console.units.prospects import find_hindrance, find_service_hindrance, prospect_of
 from console.units.story import UnitStory
 from console.waiting.query import WaitingUnit
+from daemon.commands.orders import UNIT_ORDERS, order_for_unit, unit_subcommands
 from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.console.sources import console_sources
 from daemon.exit_code import ExitCode
@@ -42,6 +43,8 @@ class _Listed(UnitWait, frozen=True):
 
 def units(arguments: Namespace) -> ExitCode:
     """Run one subcommand."""
+    if arguments.subcommand in UNIT_ORDERS:
+        return order_for_unit(arguments)
     sources = console_sources(load_for(arguments))
     run: dict[str, Callable[[Namespace, Sources, StorageView | None], ExitCode]] = {"list": _list, "show": _show}
     if sources.open_view is None:
@@ -56,6 +59,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser,
         Subcommand("list", "one line per waiting unit, the longest wait first", _add_list),
         Subcommand("show", "everything that is known of one unit, without payment data", _add_show),
+        *unit_subcommands(),
         is_required=True,
     )
 

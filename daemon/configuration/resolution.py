@@ -15,7 +15,7 @@ from daemon.configuration.hocon.parser import Document, Plain, Resolved, parse_f
 from daemon.configuration.kafka_client_options import poll_interval_ms, refused_options
 from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.schema import SCHEMA, Schema, find_nearest, path_of
-from daemon.configuration.sections import Ingress, Lookup, Notifications, RecordsArchive, Resequencers, Storages
+from daemon.configuration.sections import Ingress, Lookup, Notifications, Orders, RecordsArchive, Resequencers, Storages
 from daemon.configuration.shipped import find_shipped, read_keys_of_reference
 from domain.errors import ConfigurationError
 from domain.printable import without_password
@@ -139,6 +139,7 @@ def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
         _RUN_DIRECTORY: run_directory,
         path_of(Ingress, "file_directory"): run_directory / "in",
         path_of(Ingress, "archive_directory"): run_directory / "archive",
+        path_of(Orders, "directory"): run_directory / "orders",
         path_of(Notifications, "output_directory"): run_directory / "out",
         path_of(Lookup, "directory"): run_directory / "lookups",
         path_of(RecordsArchive, "location"): str(run_directory / "records"),

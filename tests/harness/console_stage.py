@@ -59,6 +59,7 @@ def http_settings(directory: Path, **changed: Any) -> HttpSettings:
         "peers": (),
         "peers_token": "",
         "audit_retention_ms": 90 * 86_400_000,
+        "approval": (),
         "probes": ProbesEndpoint(host="127.0.0.1", port=8081),
         "metrics": MetricsEndpoint(host="127.0.0.1", port=8082),
     }

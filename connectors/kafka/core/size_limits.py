@@ -65,7 +65,8 @@ class SizeLimits:
 
 def _partition_of(outcome: OutputRecord) -> int | None:
     """Return the partition that the outcome of an order goes to: that of the input partition whose owner executed it."""
-    named = next((Partition.find(value.decode()) for name, value in outcome.headers if name == ORDER_PARTITION), None)
+    names = [value.decode(errors="replace") for name, value in outcome.headers if name == ORDER_PARTITION]
+    named = Partition.find(names[0]) if names else None
     return None if named is None else named.number
 
 

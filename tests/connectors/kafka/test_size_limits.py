@@ -11,11 +11,11 @@ from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.port import Channel, OutputRecord
 
 NOW = 1_774_740_835_941
-TOPICS = KafkaTopics("in", "out", "dead")
+TOPICS = KafkaTopics("in", "out", "dead", "orders", "outcomes")
 
 
 def fit(records: OutputRecord, out: int = 1_000, dead: int = 1_000) -> ProducerRecord:
-    return SizeLimits(TOPICS, {"out": out, "dead": dead}).fit(records, NOW)
+    return SizeLimits(TOPICS, {"out": out, "dead": dead, "outcomes": dead}).fit(records, NOW)
 
 
 def notification(value: bytes) -> OutputRecord:
