@@ -13,7 +13,7 @@ import logging
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import lru_cache
 from itertools import count
@@ -39,8 +39,8 @@ def make_actor_system() -> ActorSystem:
     queued behind the answer run with the next call. An answer is kept until it is taken, so an actor must not answer a `tell`:
     the next `ask` would take that answer for its own.
     """
-    system = ActorSystem("simpleSystemBase", logDefs=False, transientUnique=True)
-    # A base needs its system at construction, and the system needs a finished base. So the base is exchanged afterwards.
+    # A base needs its system at construction, and the system needs a base. So the system gets a placeholder first.
+    system = ActorSystem(object(), logDefs=False, transientUnique=True)
     system._systemBase = InProcessSystemBase(system, logDefs=False)
     return system
 
@@ -205,11 +205,15 @@ class InProcessSystemBase(ActorSystemBase):
 _number = attrgetter("number")
 
 
-@lru_cache(maxsize=256)
 def _is_made_of_nothing(actor_class: type[Actor]) -> bool:
-    """Whether the class's constructor takes none of the arguments that Thespian can pass. Cached, because it takes 20 µs."""
-    wanted = inspect.getfullargspec(actor_class.__init__).args
-    return not hasattr(actor_class, "actorSystemCapabilityCheck") and not {"capabilities", "requirements"} & set(wanted)
+    """Whether the class's constructor takes none of the arguments that Thespian can pass."""
+    return not hasattr(actor_class, "actorSystemCapabilityCheck") and _takes_nothing(actor_class.__init__)
+
+
+@lru_cache(maxsize=256)
+def _takes_nothing(constructor: Callable[..., None]) -> bool:
+    """Cached, because it takes 20 µs. Classes that are made for a worker share the constructor of their base."""
+    return not {"capabilities", "requirements"} & set(inspect.getfullargspec(constructor).args)
 
 
 def _make_actor(actor_class: type[Actor], *, is_primary: bool) -> Actor | None:

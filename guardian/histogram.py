@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from functools import cache
 from itertools import accumulate
 
 import msgspec
@@ -29,7 +30,7 @@ class Histogram:
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
-        self._bounds_ms = tuple(each * 1_000 for each in bounds)
+        self._bounds_ms = _in_ms(bounds)
         self._counts = [0] * (len(bounds) + 1)
         self._sum_ms = 0
 
@@ -44,6 +45,11 @@ class Histogram:
 
     def report(self) -> HistogramReport:
         return HistogramReport(self._bounds, tuple(accumulate(self._counts)), self._sum_ms / 1_000)
+
+
+@cache
+def _in_ms(bounds: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(each * 1_000 for each in bounds)
 
 
 def sum_of(reports: Iterable[HistogramReport]) -> HistogramReport:
