@@ -41,6 +41,13 @@ def left_unknown(unit: str, most_seconds: float) -> Left:
     return Left((), is_complete=False, searched=why)
 
 
+def left_elsewhere(scheme: str, unit: str, most_seconds: float) -> Left:
+    """Return what is known where the archive lies in a file system that the console does not read: nothing, and why."""
+    del unit, most_seconds
+    why = f"not known here: they are on a Kafka topic, and in its archive at an address that begins with {scheme}://"
+    return Left((), is_complete=False, searched=f"{why}. Only an archive at a path is read here")
+
+
 class _Group(msgspec.Struct):
     created: str | None = msgspec.field(default=None, name="CreDtTm")
 

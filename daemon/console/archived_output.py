@@ -1,13 +1,29 @@
 """The notifications of a unit on Kafka, from the archive of the topics."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from console.units.left import left_notification, left_unknown
+from console.units.left import left_elsewhere, left_notification, left_unknown
 from console.units.story import Left
 from domain.clock import instant_text
 from domain.errors import ResequencerError
 from domain.printable import printable
 from pipeline.archive.records_of_key import find_records
+
+
+def find_left_in(location: str, topic: str) -> Callable[[str, float], Left]:
+    """Return how to look for what left in an archive at this path or URL. Of URLs, only `file:` ones are read.
+
+    The text of another URL is not shown, because it may have a password in it.
+    """
+    scheme, separator, _ = location.partition("://")
+    if not separator:
+        return ArchivedOutput(Path(location), topic).find_left
+    if scheme == "file":
+        return ArchivedOutput(Path(unquote(urlsplit(location).path)), topic).find_left
+    return partial(left_elsewhere, scheme)
 
 
 class ArchivedOutput:

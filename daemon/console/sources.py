@@ -1,18 +1,17 @@
 """From a configuration to what the console reads."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from connectors.files.operations import SystemFiles
 from console.sources import Sources
-from console.units.left import OutputFiles, left_unknown
+from console.units.left import OutputFiles
 from console.units.story import Left
 from daemon.commands.dead_letters.stores import open_store
 from daemon.composition import make_storage_view, make_strategy_of, name_storage
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.sections import TransportType
-from daemon.console.archived_output import ArchivedOutput
+from daemon.console.archived_output import find_left_in
 from daemon.console.partitions import InputPartitions
 from daemon.console.served import find_served
 from daemon.console.workers import LocalWorkers
@@ -101,8 +100,7 @@ def _find_left_of(configuration: Configuration) -> Callable[[str, float], Left]:
     notification = configuration.notification
     if notification.transport is TransportType.FILE:
         return OutputFiles(notification.output_directory, SystemFiles()).find_left
-    location = configuration.archive.location
-    return left_unknown if "://" in location else ArchivedOutput(Path(location), notification.topic).find_left
+    return find_left_in(configuration.archive.location, notification.topic)
 
 
 def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:

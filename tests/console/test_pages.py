@@ -110,7 +110,7 @@ def test_the_partitions_page_says_what_holds_a_position_back_since_when_and_what
     assert "offset 80 for 5 min" in page
     assert 'unit <a href="/unit?id=%3Cscript' in page
     assert "<script>alert" not in page
-    assert page.count("is held back:") == 1
+    assert page.count("is held back by offset 80 for 5 min") == 1
     assert "look at what this unit waits for" in page
     answers = client.get("/api/v1/partitions").json()["partitions"]
     assert [(each["undecided"], each["advice"] is None) for each in answers] == [(10, False), (0, True)]
