@@ -1,11 +1,14 @@
 """Orders and their outcomes in files: `partition-N.jsonl` in the orders directory, and `orders.jsonl` among the outputs.
 
 Operators append to the orders under a lock; the worker only reads them. An order's offset is the byte at which its line begins.
+A complete line is never taken away again, because the worker may have executed its order already. A last line without its end is
+the rest of a writer that was killed: the worker has not read it, and the next writer cuts it off.
 """
 
+import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from fcntl import LOCK_EX, flock
 from functools import partial
 from pathlib import Path
@@ -25,6 +28,8 @@ from domain.record import Partition
 _MOST_BYTES = 4 * 1024 * 1024
 """How many bytes of one partition's orders a poll reads at most."""
 
+_LOG = logging.getLogger(__name__)
+
 
 class OrderFiles:
     """Implements `OrderSource` and `OrderBook` in one: what operators append, and what the worker reads."""
@@ -39,7 +44,14 @@ class OrderFiles:
     def bounds(self, partition: Partition) -> range:
         path = self._path(partition)
         with translated(path):
-            return range(_find_end(path, self._files))
+            try:
+                descriptor = self._files.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                return range(0)
+            try:
+                return range(_find_end(descriptor, self._files))
+            finally:
+                os.close(descriptor)
 
     def poll(self, next_offsets: Mapping[Partition, int], most: int) -> Mapping[Partition, OrderBatch]:
         batches = ((each, self._batch(each, offset, most)) for each, offset in next_offsets.items())
@@ -64,24 +76,19 @@ class OrderFiles:
     # The operators' side
 
     def append(self, partition: Partition, order: Order) -> int:
-        """As the port describes. What a writer left that was killed within a line is ended first, as an unreadable order."""
         path = self._path(partition)
         key = None if order.unit is None else order.unit.encode()
         line = encode_line(Line(encode_order(order), key))
         with translated(path):
             self._directory.mkdir(parents=True, exist_ok=True)
-            is_new = not path.exists()
             descriptor = self._files.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
             try:
                 flock(descriptor, LOCK_EX)
-                size = os.fstat(descriptor).st_size
-                is_torn = size > 0 and self._files.read(descriptor, 1, size - 1) != b"\n"
-                with self._taken_back(descriptor, size):
-                    write_all(self._files, descriptor, b"\n" + line if is_torn else line)
-                    self._files.fsync(descriptor)
-                if is_new:
-                    sync_directory(self._files, self._directory)
-                return size + is_torn
+                end = self._cut_off_rest(path, descriptor)
+                write_all(self._files, descriptor, line)
+                self._files.fsync(descriptor)
+                sync_directory(self._files, self._directory)
+                return end
             finally:
                 os.close(descriptor)
 
@@ -119,10 +126,11 @@ class OrderFiles:
             finally:
                 os.close(descriptor)
 
-    def _read(self, descriptor: int, offset: int, most: int) -> OrderBatch | None:
+    def _read(self, descriptor: int, given: int, most: int) -> OrderBatch | None:
+        """Return the records from an offset on, durable: no power cut makes the log shorter than what was read."""
         size = os.fstat(descriptor).st_size
-        if offset > size or (offset and self._files.read(descriptor, 1, offset - 1) != b"\n"):
-            offset = 0  # Another file of this name: its orders are new.
+        is_anew = given > size or (given > 0 and self._files.read(descriptor, 1, given - 1) != b"\n")
+        offset = 0 if is_anew else given  # Another file of this name: its orders are new.
         reader = LineReader(_reading(self._files, descriptor), offset, LONGEST_BYTES * 3)
         records: list[OrderRecord] = []
         while len(records) < most and reader.offset < offset + _MOST_BYTES:
@@ -131,7 +139,11 @@ class OrderFiles:
                 records.append(_record(line))
             elif not reader.fill(size):
                 break
-        return OrderBatch(tuple(records), reader.offset) if records else None
+        if not records and not is_anew:
+            return None
+        self._files.fsync(descriptor)
+        sync_directory(self._files, self._directory)
+        return OrderBatch(tuple(records), reader.offset)
 
     def _lines(self, partition: Partition) -> Iterator[FoundLine]:
         return scan(self._path(partition), self._files)
@@ -144,41 +156,33 @@ class OrderFiles:
             with suppress(OrderUnreadable):
                 yield GivenOutcome(number[0], decode_outcome(read.value))
 
-    @contextmanager
-    def _taken_back(self, descriptor: int, size: int) -> Iterator[None]:
-        """Cut off what was written if it cannot be written whole: an order that was reported as failed must not be executed."""
-        try:
-            yield
-        except OSError:
-            with suppress(OSError):
-                self._files.truncate(descriptor, size)
-            raise
+    def _cut_off_rest(self, path: Path, descriptor: int) -> int:
+        """Cut off what is behind the last complete line, and return where that line ends."""
+        size, end = os.fstat(descriptor).st_size, _find_end(descriptor, self._files)
+        if end < size:
+            _LOG.warning("%s ends in a torn line of %d bytes; cutting it off", path, size - end)
+            self._files.truncate(descriptor, end)
+        return end
 
 
 def _record(line: FoundLine) -> OrderRecord:
-    """Return the order's bytes: the line's value, or the whole line if it is no record, which then cannot be read as an order."""
-    read = None if line.cut else decode_line(line.content)
-    return OrderRecord(line.start, read.value if isinstance(read, Line) else line.content)
+    """Return the order's bytes: the line's value. Of a line that is no record, they say so, which cannot be read as an order."""
+    read = Defect("it is too long") if line.cut else decode_line(line.content)
+    value = f"no record of an order: {read.problem}".encode() if isinstance(read, Defect) else read.value
+    return OrderRecord(line.start, value)
 
 
 def _reading(files: FileOperations, descriptor: int) -> Callable[[int, int], bytes]:
     return partial(files.read, descriptor)
 
 
-def _find_end(path: Path, files: FileOperations) -> int:
-    """Return where the last complete line ends, 0 without one or without the file."""
-    try:
-        descriptor = files.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return 0
-    try:
-        end = os.fstat(descriptor).st_size
-        while end:
-            begin = max(0, end - LONGEST_BYTES)
-            at = files.read(descriptor, end - begin, begin).rfind(b"\n")
-            if at >= 0:
-                return begin + at + 1
-            end = begin
-        return 0
-    finally:
-        os.close(descriptor)
+def _find_end(descriptor: int, files: FileOperations) -> int:
+    """Return where the last complete line ends, 0 without one."""
+    end = os.fstat(descriptor).st_size
+    while end:
+        begin = max(0, end - LONGEST_BYTES)
+        at = files.read(descriptor, end - begin, begin).rfind(b"\n")
+        if at >= 0:
+            return begin + at + 1
+        end = begin
+    return 0
