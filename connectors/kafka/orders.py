@@ -7,9 +7,10 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
 
 from connectors.kafka.client import make_client
-from connectors.kafka.errors import translated
+from connectors.kafka.errors import to_transport_error, translated
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topic_reader import CommittedReader
+from connectors.kafka.unreadable import Unreadable
 from connectors.orders.port import GivenOrder, GivenOutcome, OrderBatch, OrderRecord
 from connectors.port import TransportRefused
 from domain.clock import Instant
@@ -36,6 +37,7 @@ class KafkaOrderSource:
         self._settings = settings
         self._topic = settings.topics.orders
         self._consumer: KafkaConsumer | None = None
+        self._unreadable: Unreadable | None = None
         self._at: dict[Partition, int] = {}
 
     def bounds(self, partition: Partition) -> range:
@@ -53,6 +55,7 @@ class KafkaOrderSource:
         with translated(self._topic):
             self._follow(consumer, next_offsets)
             fetched = consumer.poll(timeout_ms=0, max_records=most)
+        unreadable = self._unreadable.take() if self._unreadable is not None else {}
         names = {self._name(each): each for each in next_offsets}
         batches: dict[Partition, OrderBatch] = {}
         for name, records in fetched.items():
@@ -61,13 +64,16 @@ class KafkaOrderSource:
                 batch = OrderBatch(tuple(OrderRecord(each.offset, each.value or b"") for each in records), records[-1].offset + 1)
                 batches[partition] = batch
                 self._at[partition] = batch.next_offset
+        if unreadable and not batches:  # Orders that were read are returned first; the next poll finds the error again.
+            name, error = next(iter(unreadable.items()))
+            raise to_transport_error(f"{name.topic}-{name.partition} from offset {self._find_at(name)} on", error)
         return batches
 
     def find_without_outcome(self, partition: Partition) -> Sequence[OrderRecord]:
         topics = self._settings.topics
         given: list[OrderRecord] = []
         known: set[tuple[int, str | None]] = set()
-        for topic, each in _read(self._settings, [partition], None):
+        for topic, each in _read(self._settings, [partition], None, is_decided=True):
             if topic == topics.orders:
                 given.append(OrderRecord(each.offset, each.value or b""))
                 continue
@@ -85,6 +91,9 @@ class KafkaOrderSource:
     def _name(self, partition: Partition) -> TopicPartition:
         return TopicPartition(self._topic, partition.number)
 
+    def _find_at(self, name: TopicPartition) -> int | None:
+        return next((offset for partition, offset in self._at.items() if self._name(partition) == name), None)
+
     def _follow(self, consumer: KafkaConsumer, next_offsets: Mapping[Partition, int]) -> None:
         """Assign these partitions, and seek where reading is to go on elsewhere than where the last poll ended."""
         if self._at.keys() != next_offsets.keys():
@@ -99,12 +108,12 @@ class KafkaOrderSource:
         """Return the consumer, after a check that the topic has the partition `highest`."""
         if self._consumer is None:
             self._consumer = _make_consumer(self._settings, self._topic)
+            self._unreadable = Unreadable(self._consumer._fetcher)  # noqa: SLF001 - The client offers no other way.
             self._at = {}
         with translated(self._topic):
             count = len(self._consumer.partitions_for_topic(self._topic) or ())
         if highest >= count:
-            problem = f"it has {count} partitions, but the input has a partition {highest}. Give it as many as the input has"
-            raise TransportRefused(f"topic {self._topic}", problem)
+            raise _too_few(self._topic, count, highest)
         return self._consumer
 
 
@@ -120,6 +129,9 @@ class KafkaOrderBook:
         key = None if order.unit is None else order.unit.encode()
         with translated(self._topic):
             producer = self._connected()
+            count = len(producer.partitions_for(self._topic))
+            if partition.number >= count:
+                raise _too_few(self._topic, count, partition.number)
             future = producer.send(self._topic, encode_order(order), key, partition=partition.number)
             producer.flush(timeout=self._settings.call_timeout_ms / 1000)
             offset: int = future.get(timeout=self._settings.call_timeout_ms / 1000).offset
@@ -167,6 +179,11 @@ def _make_consumer(settings: KafkaSettings, topic: str) -> KafkaConsumer:
     return made
 
 
+def _too_few(topic: str, count: int, number: int) -> TransportRefused:
+    problem = f"it has {count} partitions, but the input has a partition {number}. Give it as many as the input has"
+    return TransportRefused(f"topic {topic}", problem)
+
+
 def _needs_outcome(record: OrderRecord, known: Collection[tuple[int, str | None]]) -> bool:
     try:
         order = decode_order(record.value)
@@ -175,20 +192,26 @@ def _needs_outcome(record: OrderRecord, known: Collection[tuple[int, str | None]
     return order.stage is None and (record.offset, order.id) not in known
 
 
-def _read(settings: KafkaSettings, partitions: Collection[Partition], since: Instant | None) -> Iterator[tuple[str, Any]]:
-    """Yield the topic and each record of these partitions of both topics, up to the present ends."""
+def _read(
+    settings: KafkaSettings, partitions: Collection[Partition], since: Instant | None, *, is_decided: bool = False
+) -> Iterator[tuple[str, Any]]:
+    """Yield the topic and each record of these partitions of both topics, up to the present ends.
+
+    With `is_decided` the ends are those at which no transaction is open any more: an outcome that was sent before the call is
+    either there, or will never be.
+    """
+    if not partitions:
+        return
     topics = settings.topics
-    numbers = {each.number for each in partitions}
-    reader = CommittedReader(settings, [topics.orders, topics.order_outcomes])
+    reader = CommittedReader(settings, [topics.orders, topics.order_outcomes], {each.number for each in partitions})
     try:
-        ends = {name: end for name, end in reader.ends().items() if name.partition in numbers}
+        ends = reader.decided_ends() if is_decided else reader.ends()
         if since is None:
             reader.seek_beginnings()
         else:
             reader.seek_instant(max(0, since - _EARLIER_MS))
         for name, records in reader.read(ends):
-            if name in ends:
-                yield from ((name.topic, each) for each in records)
+            yield from ((name.topic, each) for each in records)
     finally:
         with suppress(ResequencerError):
             reader.close()

@@ -1,6 +1,6 @@
 """Reads topics without a group: committed records, from any offset, up to the current ends."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from time import monotonic
 from typing import Any
@@ -22,9 +22,12 @@ _DECIDED_SECONDS = 60
 
 
 class CommittedReader:
-    """A reader of some of the service's topics. Any call may raise TransportUnavailable or TransportRefused."""
+    """A reader of some of the service's topics. Any call may raise TransportUnavailable or TransportRefused.
 
-    def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
+    With `numbers` it reads only the partitions with these numbers.
+    """
+
+    def __init__(self, settings: KafkaSettings, topics: Sequence[str], numbers: Collection[int] | None = None) -> None:
         self._settings = settings
         self._topics = topics
         looked = Topics(settings)
@@ -34,7 +37,8 @@ class CommittedReader:
             looked.close()
         self._reader = self._made("read_committed")
         with translated(self._what):
-            self._names = [TopicPartition(topic, number) for topic in topics for number in self._partitions(topic)]
+            found = [TopicPartition(topic, number) for topic in topics for number in self._partitions(topic)]
+            self._names = [each for each in found if numbers is None or each.partition in numbers]
             self._reader.assign(self._names)
             self._reader.seek_to_beginning()
 

@@ -74,8 +74,9 @@ class Topics:
         return topic
 
     def find_withheld(self) -> list[TransportWithheld]:
-        """Return each missing topic and each missing right as the brokers report them now."""
-        return self._withheld(self._describe())
+        """Return each missing topic, each missing right and each wrong number of partitions as the brokers report them now."""
+        described = self._describe()
+        return self._withheld(described) or self._unlike_the_input(described)
 
     def check_transactions(self) -> None:
         """Check the rights on the transactional id. No error if the brokers cannot be asked or are not ready for it.
@@ -131,6 +132,20 @@ class Topics:
 
     def _withheld(self, described: Mapping[str, Mapping[str, Any]]) -> list[TransportWithheld]:
         return [error for name, found in described.items() if (error := self._find_withheld(name, found)) is not None]
+
+    def _unlike_the_input(self, described: Mapping[str, Mapping[str, Any]]) -> list[TransportWithheld]:
+        """Return an error for each topic of orders with another number of partitions than the input: they belong together."""
+        topics = self._settings.topics
+        count = len(described[topics.input]["partitions"])
+        found = {name: len(described[name]["partitions"]) for name in (topics.orders, topics.order_outcomes) if name}
+        remedy = f"Give it {count} (kafka-topics --alter; if it has more, delete it and create it again)"
+        return [
+            TransportWithheld(
+                f"topic {name}", f"it has {each} partitions, but the input topic {topics.input} has {count}. {remedy}"
+            )
+            for name, each in found.items()
+            if each != count
+        ]
 
     def _find_withheld(self, name: str, found: Mapping[str, Any]) -> TransportWithheld | None:
         error = errors.for_code(found["error_code"])

@@ -9,7 +9,7 @@ import msgspec
 from console.settings import HttpSettings, HttpTls, TrustedProxy
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
 from daemon.configuration.schema import path_of
-from daemon.configuration.sections import Ingress, Notifications, Resequencers, Sections
+from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
 from domain.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
 
@@ -43,6 +43,10 @@ _HOST = path_of(HttpSettings, "host")
 _PROXIES = path_of(TrustedProxy, "addresses")
 _CERTIFICATE = path_of(HttpTls, "certificate_file")
 _TLS_KEY = path_of(HttpTls, "key_file")
+_HAS_ORDERS = path_of(Orders, "is_enabled")
+_ORDERS = path_of(Orders, "topic")
+_ORDER_OUTCOMES = path_of(Orders, "outcomes_topic")
+_TOPICS = (path_of(Ingress, "topic"), path_of(Notifications, "topic"), path_of(Notifications, "dead_letters_topic"))
 POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
 
 
@@ -82,6 +86,14 @@ def _has_its_keys(strategy: str, path: str) -> Constraint:
         (path, _STRATEGY),
         lambda values: values[_STRATEGY] != strategy or bool(values[path]),
         f"is empty, but strategy = {strategy} waits for the data that this key names: give at least one name",
+    )
+
+
+def _is_a_topic_of_its_own(path: str, *others: str) -> Constraint:
+    return Constraint(
+        (path, _HAS_ORDERS, *others),
+        lambda values: not values[_HAS_ORDERS] or values[path] not in {values[each] for each in others},
+        "is the topic of another key: orders and their outcomes each need a topic of their own; name another one",
     )
 
 
@@ -169,6 +181,8 @@ CONSTRAINTS = (
         lambda values: values[_AUTH] != "proxy" or bool(values[_PROXIES]),
         f"is proxy, and {_PROXIES} is empty: list the addresses of the proxies that log people in",
     ),
+    _is_a_topic_of_its_own(_ORDERS, *_TOPICS, _ORDER_OUTCOMES),
+    _is_a_topic_of_its_own(_ORDER_OUTCOMES, *_TOPICS),
     Constraint(
         (_CERTIFICATE, _TLS_KEY),
         lambda values: (values[_CERTIFICATE] is None) == (values[_TLS_KEY] is None),

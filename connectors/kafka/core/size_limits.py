@@ -1,7 +1,13 @@
-"""Applies the topics' size limits. A notification that is too large becomes a dead letter; one that is too large is cut. Pure."""
+"""Applies the topics' size limits. A notification that is too large becomes a dead letter; one that is too large is cut. Pure.
+
+The outcome of an order that is too large loses the rest of its text, then the order's own record.
+"""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
+
+from msgspec.structs import replace
 
 from connectors.kafka.core.records import BEGINNING_BYTES, ProducerRecord, size_of
 from connectors.kafka.core.topic_names import KafkaTopics
@@ -11,13 +17,22 @@ from domain.dead_letter import DeadLetterReason
 from domain.headers import (
     DEAD_LETTER_PREFIX,
     DEAD_LETTER_VALUE_LENGTH,
+    ORDER_ID,
+    ORDER_OFFSET,
     ORDER_PARTITION,
+    ORDER_RESULT,
     POSSIBLE_DUPLICATE,
     SOURCE_POSITION,
     cut_headers,
     dead_letter_headers,
 )
+from domain.order import OrderUnreadable, decode_outcome, encode_outcome
 from domain.record import Cut, Headers, Partition
+
+_TEXTS = (10_000, 1_000, 200, 0)
+"""To how many characters the text of an outcome is cut, until it fits."""
+
+_OF_OUTCOMES = (ORDER_ID, ORDER_RESULT, ORDER_PARTITION, ORDER_OFFSET, POSSIBLE_DUPLICATE)
 
 
 class SizeLimits:
@@ -36,7 +51,8 @@ class SizeLimits:
         if each.channel is Channel.NOTIFICATIONS:
             problem = f"the notification takes {size} bytes, but {record.topic} accepts {limit}"
             return self.letter(each, f"{problem}; raise its max.message.bytes and the producer's max.request.size", now)
-        return next(shorter for shorter in self._shorter(record) if self._fits(shorter))
+        shorter = self._shorter_outcomes(record) if each.channel is Channel.ORDER_OUTCOMES else self._shorter(record)
+        return next(found for found in shorter if self._fits(found))
 
     def letter(self, each: OutputRecord, problem: str, now: Instant) -> ProducerRecord:
         """Return the dead letter of a notification that its topic does not accept."""
@@ -50,6 +66,16 @@ class SizeLimits:
 
     def _fits(self, record: ProducerRecord) -> bool:
         return size_of(record.key, record.headers, record.value) <= self._limits[record.topic]
+
+    def _shorter_outcomes(self, record: ProducerRecord) -> Iterator[ProducerRecord]:
+        """Yield ever shorter records of an outcome. Its readers can decode each of them but the last, which has no value."""
+        with suppress(OrderUnreadable):
+            outcome = decode_outcome(record.value)
+            shorter = [replace(outcome, text=outcome.text[:characters]) for characters in _TEXTS]
+            for each in (*shorter, *(replace(each, order=None) for each in shorter)):
+                yield record._replace(value=encode_outcome(each))
+        ours = tuple((name, value[:100]) for name, value in record.headers if name in _OF_OUTCOMES)
+        yield record._replace(key=None, headers=ours, value=b"")
 
     def _shorter(self, letter: ProducerRecord) -> Iterator[ProducerRecord]:
         """Yield ever shorter records: first with less of the value, then without the record's own headers, then without key."""

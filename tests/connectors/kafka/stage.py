@@ -107,11 +107,16 @@ class KafkaWorker:
 
 
 class KafkaStage:
-    def __init__(self, kafka: KafkaServer, partitions: int = 2, config: Mapping[str, str] | None = None) -> None:
+    """With `has_orders` there are topics for orders and their outcomes, too."""
+
+    def __init__(
+        self, kafka: KafkaServer, partitions: int = 2, config: Mapping[str, str] | None = None, *, has_orders: bool = False
+    ) -> None:
         name = uuid4().hex[:12]
         self.kafka = kafka
         self.bootstrap = kafka.bootstrap
-        self.topics = KafkaTopics(f"in-{name}", f"out-{name}", f"dead-{name}")
+        orders = (f"orders-{name}", f"outcomes-{name}") if has_orders else ()
+        self.topics = KafkaTopics(f"in-{name}", f"out-{name}", f"dead-{name}", *orders)
         self.group = f"group-{name}"
         self.workers: list[KafkaWorker] = []
         self._slots = count()

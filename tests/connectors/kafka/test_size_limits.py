@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from connectors.kafka.core.records import BEGINNING_BYTES, ProducerRecord, size_
 from connectors.kafka.core.size_limits import SizeLimits
 from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.port import Channel, OutputRecord
+from domain.order import Order, OrderKind, OrderOutcome, OrderResult, decode_outcome, encode_outcome
 
 NOW = 1_774_740_835_941
 TOPICS = KafkaTopics("in", "out", "dead", "orders", "outcomes")
@@ -93,3 +95,18 @@ def test_whatever_leaves_fits(
     record = fit(OutputRecord(1, channel, key, (*headers, *ours), value), limit, limit)
     assert size_of(record.key, record.headers, record.value) <= limit
     assert value.startswith(record.value)
+
+
+@pytest.mark.parametrize("limit", [400, 700, 2_000, 20_000])
+def test_the_outcome_of_an_order_that_is_too_large_stays_readable(limit: int) -> None:
+    order = Order(id="o", kind=OrderKind.RETRY, by="ann", because="b" * 300, at=NOW, unit="unit")
+    whole = OrderOutcome(order=order, order_offset=5, result=OrderResult.DONE, text="x" * 50_000, at=NOW)
+    headers = (("order-partition", b"in-3"), ("order-offset", b"5"))
+    limits = SizeLimits(TOPICS, {"outcomes": limit})
+    record = limits.fit(OutputRecord(7, Channel.ORDER_OUTCOMES, b"unit", headers, encode_outcome(whole)), NOW)
+    read = decode_outcome(record.value)
+    assert (record.partition, record.headers) == (3, headers)
+    assert size_of(record.key, record.headers, record.value) <= limit
+    assert (read.order_offset, read.result, read.at) == (5, OrderResult.DONE, NOW)
+    assert read.order == (order if limit >= 700 else None)
+    assert whole.text.startswith(read.text)

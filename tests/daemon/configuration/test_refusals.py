@@ -141,6 +141,9 @@ FILES = f"{I}.transport = file\n{P}.transport = file\n"
         (f"{R} {{ max-attempts = 100 }}", f"{R}.max-attempts"),
         (f"{P}.file.keep-notifications = 3", f"{P}.file.keep-notifications"),
         (f"{I}.file.archive-every = 10m", f"{I}.file.archive-every"),
+        (f"{P}.orders {{ enabled = true, topic = IPF_PROCESSING_DATA }}", f"{P}.orders.topic"),
+        (f"{P}.orders {{ enabled = true, topic = A, outcomes-topic = A }}", f"{P}.orders.topic"),
+        (f"{P}.orders {{ enabled = true, outcomes-topic = IPF_PROCESSING_DATA_DEAD_LETTERS }}", f"{P}.orders.outcomes-topic"),
     ],
 )
 def test_an_impossible_constraint_is_refused(refused, text, path):
@@ -157,6 +160,8 @@ def test_constraints_at_their_limit_hold(loaded):
     loaded(f"{R}.stash-limit.bytes-per-unit = 10M")
     loaded(f"{R}.stash-limit.bytes-per-unit = 512M")
     loaded(f"{P}.worker.count = 2")
+    loaded(f"{P}.orders {{ enabled = false, topic = A, outcomes-topic = A }}")
+    loaded(f"{P}.orders {{ enabled = true, topic = A, outcomes-topic = B }}")
     loaded(f"{P}.file {{ rotate-at = 1M, keep-notifications = 1 }}")
 
 
