@@ -79,7 +79,7 @@ def first(peers: Peers, is_so: Callable[[PeerAnswer], bool]) -> PeerAnswer:
         (found,) = peers.look()
         return found if is_so(found) else None
 
-    answer = wait_until(find, "such an answer", 20)
+    answer = wait_until(find, "such an answer")
     assert answer is not None
     return answer
 

@@ -27,14 +27,14 @@ def test_all_that_is_missing_is_told_at_once_and_nothing_is_started(
     topics = [fresh_name(each) for each in ("in", "out", "dead")]
     wrong = (f"{RESEQUENCER}.storage-type=redis", f'{REDIS} {{ url = "{redis_server.url}", password = wrong }}')
     service = new_daemon(*kafka_overrides(kafka.bootstrap, *topics, fresh_name("group")), *wrong).service
-    started = service.verb("start", seconds=30)
+    started = service.verb("start", seconds=50)  # Less than the minute for which it waits for servers.
     assert started.returncode == 1
     for topic in topics:
         assert f"resequencer: topic {topic}: this " in started.stderr
     assert started.stderr.count("Create it (kafka-topics --create)") == len(topics)
     assert "check storage.redis.username and password" in started.stderr
     assert not service.run_directory.exists()
-    checked = service.verb("check", "--connect", seconds=30)
+    checked = service.verb("check", "--connect", seconds=90)
     assert checked.returncode == 4
     assert checked.stderr.splitlines() == started.stderr.splitlines()[:-1]
 

@@ -77,7 +77,7 @@ def test_a_command_of_the_runbook_answers(command: str, service: OperatedService
         assert done.returncode == 0, done.stdout + done.stderr
         return ANSWERS[command] in done.stdout
 
-    wait_until(asked, f"{command} answers with {ANSWERS[command]!r}", seconds=20)
+    wait_until(asked, f"{command} answers with {ANSWERS[command]!r}")
 
 
 def test_the_lag_of_a_stopped_service_is_on_the_consoles_page(tmp_path: Path) -> None:
