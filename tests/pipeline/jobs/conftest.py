@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 if find_spec("pyspark") is None:
     collect_ignore_glob = ["test_*.py", "processes/test_*.py"]
+NOT_ADAPTIVE = {"spark.sql.adaptive.enabled": "false"}
+"""To plan a query again between its stages takes a seventh of the CPU time here. Jobs in processes of their own are adaptive."""
 SMALL_BLOCKS = {"spark.sql.files.maxPartitionBytes": "16384", "spark.sql.files.openCostInBytes": "0"}
 """The block size of Spark, small enough that a test's file has several blocks."""
 
@@ -40,7 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
     places = {"spark.sql.warehouse.dir": warehouse, "spark.local.dir": warehouse, **_drivers()}
-    session = start_session("local[2]", {**FAST, **SMALL_BLOCKS, **places})
+    session = start_session("local[2]", {**FAST, **NOT_ADAPTIVE, **SMALL_BLOCKS, **places})
     yield session
     session.stop()
 

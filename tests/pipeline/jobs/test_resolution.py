@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import date
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
@@ -55,12 +55,16 @@ def test_the_latest_day_of_the_last_source_counts_and_contradictions_are_refused
 
 
 def test_a_key_with_very_many_rows_is_one_row_before_it_is_sent_anywhere(
-    checked: Callable[..., DataFrame], capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, checked: Callable[..., DataFrame], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each task first reduces its own rows of a key. The plan aggregates, shuffles the rest, and aggregates again. No row passes
     through Python, and the plan adapts to the sizes of its results.
     """
-    resolve(checked(row("one", "a")), TODAY).explain()
+    spark.conf.set("spark.sql.adaptive.enabled", "true")  # As in a job; the session of the tests does without it.
+    try:
+        resolve(checked(row("one", "a")), TODAY).explain()
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", "false")
     plan = capsys.readouterr().out
     steps = [name for line in plan.splitlines() for name in ("Aggregate", "Exchange") if name in line]
     assert steps == ["Aggregate", "Exchange", "Aggregate"], plan
