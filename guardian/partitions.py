@@ -106,7 +106,7 @@ class Partitions:
         unavailable, or while a publication of the last owner is undecided, or until an operator has mended what is refused.
 
         Raises:
-            TransportRefused, StorageRefused: This worker has owned no partition yet, and can take none over.
+            TransportRefused, StorageRefused: The service has just been started, and this worker can take no partition over.
         """
         refusal: TransportRefused | StorageRefused | None = None
         assigned = set(self._tools.retry.until_answered("source", self._transport.assignment))
@@ -120,8 +120,8 @@ class Partitions:
             if self.put_off_takeovers.is_due(partition, self._tools.clock.now()):
                 refusal = self._try_to_take_over(partition) or refusal
         self._has_owned = self._has_owned or bool(self.owned)
-        if refusal is not None and not self._has_owned:
-            raise refusal  # A worker that can take nothing over does not start.
+        if refusal is not None and not (self._has_owned or self._tools.retry.waits_for_people):
+            raise refusal  # A service that can take nothing over does not start.
 
     def lose(self, partition: Partition, error: Exception) -> None:
         """Drop a partition that another worker has taken over.

@@ -171,6 +171,21 @@ def test_one_that_is_refused_is_set_aside_until_it_is_mended_and_the_others_go_o
     assert (service.sequences("u"), service.cycle.partitions.put_off_takeovers.untaken) == ([1, 2], {})
 
 
+def test_a_service_that_runs_waits_even_if_all_its_partitions_are_refused(service: Service, group: Group) -> None:
+    service.tell("u", 1)
+    service.start().run()
+    service.stop()
+    service.tell("u", 2)
+    group.source = "topic-id-2/group"
+    service.start()
+    service.cycle.partitions._tools.retry.waits_for_people = True
+    service.cycle.run_once()
+    assert service.cycle.partitions.owned == {}
+    group.source = "topic-id-1/group"
+    service.run()
+    assert service.sequences("u") == [1, 2]
+
+
 def test_a_log_that_was_never_named_takes_the_name_it_gets(service: Service, group: Group) -> None:
     group.source = ""
     service.tell("u", 2)
