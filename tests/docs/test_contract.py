@@ -10,6 +10,7 @@ from daemon.command_line import COMMANDS
 from daemon.exit_code import ExitCode
 from domain import headers
 from domain.dead_letter import DeadLetterReason
+from domain.order import OrderKind
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import PAIN_001_PARTS, DataEnvelope
 from domain.notification import notification_id
@@ -42,7 +43,8 @@ def test_every_make_target_is_named() -> None:
 
 def test_every_command_is_named() -> None:
     commands = {name.split()[0] for name in names(first_cells(section(2)))}
-    assert set(COMMANDS) == commands - {"show", "requeue", "edit", "discard", "list", "rollback"}
+    subcommands = {"show", "requeue", "edit", "discard", "list", "rollback", "pause", *(each.value for each in OrderKind)}
+    assert set(COMMANDS) == commands - subcommands
 
 
 def test_every_exit_code_is_named() -> None:
