@@ -109,11 +109,6 @@ class OrderOutcome(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     at: Instant
 
-    @property
-    def size(self) -> int:
-        """About its size in bytes until it is published."""
-        return 2_048
-
 
 _Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]

@@ -170,15 +170,14 @@ class Guardian(ActorTypeDispatcher):
     # Turns and actors
 
     def _begin_next(self) -> None:
-        """Begin the next turn that has a share or new envelopes, and answer the cycle after the last turn."""
+        """Begin the next turn that has a share, new envelopes or orders, and answer the cycle after the last turn."""
         while self._turns:
             key = self._turns.popleft()
             wakes = (self._wakes[key],) if key in self._wakes else ()
             orders, share = self._orders.get(key, ()), self._share_of(key, wakes)
-            # An order is executed now or never: with a small share it leaves a remainder.
-            share = max(share, 1) if orders else share
             turn = TakeTurn(key, self._arrivals.get(key, ()), wakes, self._now, share, orders=orders)
-            if turn.share or turn.envelopes:
+            # An order is executed now: without a share it leaves a remainder.
+            if turn.share or turn.envelopes or turn.orders:
                 self._outstanding[key] = turn
                 self._pass_on(turn)
                 return

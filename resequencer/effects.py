@@ -78,9 +78,8 @@ class Effects:
         self.let_out += letter.size
 
     def report(self, outcome: OrderOutcome) -> None:
-        """Add the outcome of an order to the output."""
+        """Add the outcome of an order to the output. It is small, and counts for no share."""
         self.output.append(outcome)
-        self.let_out += outcome.size
 
     def dead_letter_entry(self, entry: Stashed, reason: DeadLetterReason, error: str) -> None:
         """Add an entry as a dead letter whose handling failed for good, and note that it no longer waits."""

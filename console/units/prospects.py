@@ -13,6 +13,7 @@ _NEXT = {
     "deadline": ("its deadline {was} {at}", "At {at} it is released, even if nothing came."),
     "retry": ("its next attempt {was} due at {at}", "The next attempt is due at {at}."),
     "dependency": ("the next call of this server {was} due at {at}", "This server is called again at {at}."),
+    "held": ("its hold {was} over at {at}", "An operator holds it until {at}; then it goes on by itself."),
     "remainder": ("the rest of its release {was} due at {at}", "The rest of what it has to send leaves in its next turn."),
 }
 _HINDERED = (STALE, State.STARTING, State.SOURCE_UNAVAILABLE, State.STORAGE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE)
@@ -46,7 +47,14 @@ def find_hindrance(report: ServiceReport | None, partition: str) -> str | None:
     state = next((state for state, each in report.workers if each.slot == slot), None)
     if state in _HINDERED:
         return f"Worker {slot}, which has its partition, is in the state “{state}”: it waits until the worker works again"
-    return None
+    return _find_pause(report, partition)
+
+
+def _find_pause(report: ServiceReport, partition: str) -> str | None:
+    paused = next((each for each in report.whole.partitions if each.partition == partition and each.paused_by), None)
+    if paused is None:
+        return None
+    return f"{paused.paused_by} paused its partition at {paused.paused_since}: deadlines rest until it is resumed"
 
 
 def _is_starting(report: ServiceReport) -> bool:

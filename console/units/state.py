@@ -50,6 +50,10 @@ def _facts(unit: Unit, strategy: Strategy) -> Iterator[tuple[str, str]]:
         yield "Parts missing", missing or "none"
     elif not isinstance(state, Lasts):
         yield "State of the strategy", _in_words(state)
+    if unit.hold is not None:
+        order = unit.hold.order
+        held = f"by {order.by} since {instant_text(unit.hold.began_at)} until {instant_text(unit.hold.until)}: {order.because}"
+        yield "Held", held
     if unit.remainder is not None:
         yield "Remainder", _remainder(unit.remainder, len(unit.queue))
 

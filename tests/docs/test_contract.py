@@ -10,10 +10,10 @@ from daemon.command_line import COMMANDS
 from daemon.exit_code import ExitCode
 from domain import headers
 from domain.dead_letter import DeadLetterReason
-from domain.order import OrderKind
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import PAIN_001_PARTS, DataEnvelope
 from domain.notification import notification_id
+from domain.order import OrderKind
 from domain.record import Origin, Partition, Record
 from resequencer.handlers.notification_settings import COLUMNS, parse_notification_settings
 from resequencer.handlers.target_types import TARGET_TYPES

@@ -16,10 +16,12 @@ from harness.driving import NoChance, wire
 from harness.faltering import Mistakes, Place, faltering
 
 from connectors.files.operations import FileOperations, SystemFiles
+from connectors.files.orders import OrderFiles
 from connectors.files.scan import scan_output
 from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
 from connectors.line_format import Line, decode_line, encode_line
+from connectors.orders.port import NoOrders
 from connectors.port import Transport
 from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
@@ -144,6 +146,7 @@ class Plan(msgspec.Struct, frozen=True):
     retention_ms: int = 4 * 3_600_000
     rotate_bytes: int | None = None
     portion_bytes: int = 16 << 20
+    has_orders: bool = False
 
 
 class Service:
@@ -162,6 +165,7 @@ class Service:
         self.files: FileOperations = SystemFiles()
         self.around_transport: Callable[[Transport], Transport] = lambda transport: transport
         self.around_storage: Callable[[Storage], Storage] = lambda storage: storage
+        self.book = OrderFiles(directory / "orders", directory / "out", SystemFiles())
         self.is_stopping = False
         self.pauses: list[int] = []
         self.forgotten = 0
@@ -190,10 +194,14 @@ class Service:
         context = TurnContext(faltering(self.strategy, mistakes), self.handler, plan.resequencer, NoChance())
         storage = self._new_storage()
         registry = msgspec.structs.replace(plan.registry, can_reload=storage.is_durable)
-        settings = FileSettings(TOPIC, self.directory / "in", self.directory / "out", rotate_bytes=plan.rotate_bytes)
+        directories = (self.directory / "in", self.directory / "out")
+        settings = FileSettings(TOPIC, *directories, rotate_bytes=plan.rotate_bytes, has_orders=plan.has_orders)
         transport = FileTransport(settings, self._wait, self.files)
         self._servers = Servers(
-            self.around_transport(transport), self.around_storage(storage), WatchedActors(context, decoder.decode, registry)
+            self.around_transport(transport),
+            self.around_storage(storage),
+            WatchedActors(context, decoder.decode, registry),
+            self.book if plan.has_orders else NoOrders(),
         )
         retry = RetryWithBackoff(BackoffSettings(), self._wait, lambda: self.is_stopping)
         self.retry = retry

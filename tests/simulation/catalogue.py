@@ -7,7 +7,7 @@ prints the table of docs/simulation.md.
 
 from typing import NamedTuple
 
-from harness.planted import kafka, memory
+from harness.planted import kafka, memory, orders
 from harness.planted import mistakes as mistakes
 from harness.planted import protocol as plant
 from harness.planted import shares as share
@@ -112,6 +112,15 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
     },
     SimulatedRun.POSITIONS: {
         storage.numbers_kept_when_healing: 0,
+    },
+    SimulatedRun.ORDERS: {
+        orders.order_executed_again_after_a_takeover: 0,
+        orders.order_lost_at_a_takeover: 0,
+        orders.order_executed_by_a_zombie: 0,
+        orders.order_executed_though_its_unit_has_changed: 1,
+        orders.order_forgotten_after_a_heal: 28,
+        orders.outcome_published_twice: 0,
+        orders.hold_forgotten_when_its_unit_leaves_memory: 0,
     },
     SimulatedRun.NONE: {
         storage.position_waits_for_stashes_only: 0,

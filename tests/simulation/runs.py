@@ -22,6 +22,7 @@ from simulation.aimed_losses import AimedLosses
 from simulation.clocks import MOST_MS, NO_CLOCK_DANGERS, ClockDangers
 from simulation.injected_faults import Dangers
 from simulation.reading import find_false_mark, read_outcome
+from simulation.with_orders import WorldOrders, judged_with_orders
 from simulation.with_server_away import judged_with_server_away, prepared_with_server_away
 from simulation.with_wild_clocks import judged_with_wild_clocks
 from simulation.without_storage import TIGHT_ROOM, done_characters, judged_without_storage, prepared_without_storage
@@ -52,6 +53,8 @@ class SimulatedRun(StrEnum):
     """The workers' clocks are set forward and back, and handlers are slow."""
     SERVERS = "servers"
     """Handlers call a server that is away for a while."""
+    ORDERS = "orders"
+    """Operators give orders; in every third run the storage forgets, too."""
     NONE = "none"
     """Each worker has a storage `none` of its own: the source is the store."""
 
@@ -66,6 +69,8 @@ def simulate(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, expected: Outc
     expected = expected or reference(seed, run)
     random = Random(f"lives {seed} {run}")  # Another label would give every seed of the catalogue another run.
     world = _world(seed, work, run, workers=random.choice((1, 2, 2, 3)))
+    if run is SimulatedRun.ORDERS:
+        world.orders = WorldOrders(seed, world.broker)
     outcome = _done(world, work, random, run)
     if world.wrong is not None:
         return outcome._replace(problem=world.wrong)
@@ -75,6 +80,8 @@ def simulate(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, expected: Outc
         return judged_with_wild_clocks(outcome, expected, work)
     if run is SimulatedRun.SERVERS:
         return judged_with_server_away(outcome, expected, work)
+    if world.orders is not None:
+        return judged_with_orders(outcome, expected, world.orders)
     outcome = judged(outcome, expected, run.forgets)
     return with_true_marks(outcome, work) if run is SimulatedRun.CRASHES else outcome
 
@@ -179,7 +186,8 @@ class _Finished:
         self._work = work
         self._is_struck = random is not None
         self._run_of = run
-        self._losses = _Losses.drawn(random, len(work.phases), run) if random else _Losses()
+        loses = SimulatedRun.DATABASE if run is SimulatedRun.ORDERS and random and random.random() < 1 / 3 else run
+        self._losses = _Losses.drawn(random, len(work.phases), loses) if random else _Losses()
         self._aimed: AimedLosses | None = None
         if random is not None and self._losses.are_aimed:
             self._aimed = world.injected_faults.losses = AimedLosses(random, world.keep_backup, world.forget)

@@ -11,6 +11,7 @@ from harness.crashes.points import Crash
 from harness.driving import NoChance
 from harness.faltering import faltering
 from harness.service_under_test import TOPIC
+from msgspec.structs import replace
 from simulation.clocks import MachineClock
 from simulation.fakes.clients import FakeConsumer
 from simulation.injected_faults import FOR_LONG
@@ -19,6 +20,7 @@ from simulation.struck_storage import StruckSharedStorage
 from connectors.kafka.core.client_options import ClientOptions
 from connectors.kafka.settings import KafkaSettings, KafkaTopics
 from connectors.kafka.transport import KafkaTransport
+from connectors.orders.port import NoOrders
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, RetryWithBackoff
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 NOTIFICATIONS, DEAD_LETTERS = "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS"
+ORDERS, OUTCOMES = "IPF_PROCESSING_DATA_ORDERS", "IPF_PROCESSING_DATA_ORDER_OUTCOMES"
 _TOPICS = KafkaTopics(TOPIC, NOTIFICATIONS, DEAD_LETTERS)
 _SESSION_TURNS = 6
 
@@ -158,11 +161,14 @@ class Worker:
         world, plan = self._world, self._world.plan
         strategy = make_strategy(StrategySettings(plan.strategy))
         decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=strategy.needs_sequence))
-        settings = KafkaSettings.make(_TOPICS, ClientOptions({"group_id": "group"}, {}), f"group-{self.slot}", 1 << 20)
+        orders = world.orders
+        topics = _TOPICS if orders is None else replace(_TOPICS, orders=ORDERS, order_outcomes=OUTCOMES)
+        settings = KafkaSettings.make(topics, ClientOptions({"group_id": "group"}, {}), f"group-{self.slot}", 1 << 20)
         context = TurnContext(faltering(strategy, world.handler.mistakes), world.handler, plan.resequencer, NoChance())
         self.actors = WatchedActors(context, decoder.decode, plan.registry)
         self.transport = KafkaTransport(settings, self.clock)
-        servers = Servers(self.transport, self._new_storage(), self.actors)
+        source = NoOrders() if orders is None else orders.source(self)
+        servers = Servers(self.transport, self._new_storage(), self.actors, source)
         tools = Tools(
             decoder, self.clock, RetryWithBackoff(BackoffSettings(), self.wait, lambda: False), world.token, LogRateLimit()
         )

@@ -22,7 +22,8 @@ from simulation.injected_faults import InjectedFaults, Server
 from simulation.producers import Producers
 from simulation.reading import SourcedTeller, find_false_mark
 from simulation.shared_storage import Backup
-from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, Worker
+from simulation.with_orders import WorldOrders
+from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, ORDERS, OUTCOMES, Worker
 
 from domain.record import Partition
 from guardian.messages import ReportUnits, UnitsReport
@@ -42,9 +43,10 @@ class World:
     position of ours again. `coming` are lines that have not been sent yet, with their partitions. `wrong` is the first invariant
     that broke.
 
-    `turn` counts the stretches of work. `clocks` is how clocks are set; if they are set, handlers take time, too.
-    `done_characters` is how many characters a position's metadata has for what is done beyond it. `remembered` is what the
-    service had to know all the time. `forgotten` counts the units that were idle for long enough.
+    `orders` are those of operators, in runs that have some. `turn` counts the stretches of work. `clocks` is how clocks are
+    set; if they are set, handlers take time, too. `done_characters` is how many characters a position's metadata has for what
+    is done beyond it. `remembered` is what the service had to know all the time. `forgotten` counts the units that were idle
+    for long enough.
     """
 
     def __init__(
@@ -61,10 +63,12 @@ class World:
         self.handler = SourcedTeller(self.clock)
         if clocks.jump:
             self.handler.takes_ms = self._handling_ms
-        self.broker = FakeBroker({TOPIC: len(INPUT), NOTIFICATIONS: 2, DEAD_LETTERS: 1}, TOPIC)
+        topics = {TOPIC: len(INPUT), NOTIFICATIONS: 2, DEAD_LETTERS: 1, ORDERS: len(INPUT), OUTCOMES: len(INPUT)}
+        self.broker = FakeBroker(topics, TOPIC)
         self.broker.watch = self._see_position
         self.memory = Memory()
         self.coming: deque[tuple[int, bytes]] = deque()
+        self.orders: WorldOrders | None = None
         self.workers = [Worker(self, slot) for slot in range(workers)]
         self.turn = 0
         self.may_repeat_below = dict.fromkeys(INPUT, 0)
@@ -100,6 +104,8 @@ class World:
         quiet = 0
         for each in self.workers:
             each.clock.set(0)
+        if self.orders is not None:
+            self.orders.resume_all(self.clock.now())
         self.send([self.coming.popleft() for _ in range(len(self.coming))])
         for _ in range(rounds):
             moved = [self._let_work(worker) for worker in self._awake()]
@@ -256,6 +262,9 @@ class World:
             consumer.hear()
         if drawn() < 0.3 and self.coming:
             self.send([self.coming.popleft()])
+        if self.orders is not None:
+            waits = [entry for _, report_units in self._unit_reports() for entry in report_units.oldest]
+            self.orders.give_one(waits, self.clock.now())
         if self.clocks.passing:
             self._let_time_pass()
         if self.clocks.jump and drawn() < self.clocks.jump:
@@ -301,6 +310,7 @@ class World:
             and not self.broker.group.is_rebalancing
             and all(each.room == 0 or self._is_read(each) for each in owned)
             and not any(each.unpublished for each in owned)
+            and (self.orders is None or all(self.orders.is_read(each) for each in owned))
         )
 
     def _is_read(self, owned: OwnedPartition) -> bool:

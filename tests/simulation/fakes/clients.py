@@ -282,9 +282,16 @@ class FakeProducer:
         self._line.ask("add_offsets", add, errors.KafkaTimeoutError("no answer"), may_come_late=True)
         self._offsets.clear()
 
-    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> FakeFuture:
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes]],
+        partition: int | None = None,
+    ) -> FakeFuture:
         future = FakeFuture()
-        number = sum(key or b"") % self._broker.counts[topic]
+        number = sum(key or b"") % self._broker.counts[topic] if partition is None else partition
         self._waiting.append((TopicPartition(topic, number), Stored(key, value, tuple(headers)), future))
         return future
 
