@@ -82,7 +82,7 @@ class Preparation:
         manifest, pending, bases = self._manifest(version, block, watermark), self._pending(commit), self._bases(records)
         pins = tuple(sorted({page for pages in bases.values() for page in pages}))
         segment = Segment(header, commit.attempt, manifest, pending, pins, tuple(records))
-        root = Value(Kind.SEGMENT, segment_name(version), encode_segment(segment))
+        root = Value(Kind.SEGMENT, segment_name(version), encode_segment(segment), segment.format)
         blocks = [Value(Kind.INDEX_BLOCK, block.row.name, encode_index_block(block.whole))] if block is not None else []
         row = WindowRow(root.name, count_parts(len(root.payload)), 0)
         # The segment is written first. After a crash, the next owner uses its names to delete the values of the lost commit.

@@ -51,7 +51,7 @@ class DataLoss:
         token = token_text(token_of(self._random_token()))
         header = replace(root.header, token=token, commit=0, next_offset=None, history=())
         segment = Segment(header, manifest=SegmentManifest(garbage=tuple(everything(root)), watermark=ExpiryWatermark()))
-        link.write(Value(Kind.SEGMENT, segment_name(segment.version), encode_segment(segment)))
+        link.write(Value(Kind.SEGMENT, segment_name(segment.version), encode_segment(segment), segment.format))
         link.move(root.version, segment.version)
 
 

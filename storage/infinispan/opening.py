@@ -63,7 +63,7 @@ class Opening:
             return None
         name = segment_name(segment.version)
         self._unanswered.add(name)
-        self._link.write(Value(Kind.SEGMENT, name, encode_segment(segment)))
+        self._link.write(Value(Kind.SEGMENT, name, encode_segment(segment), segment.format))
         if self._link.move(before, segment.version):
             self._unanswered.clear()
             return segment

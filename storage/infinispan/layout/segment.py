@@ -7,7 +7,7 @@ import msgspec
 
 from storage.infinispan.layout.expiry import ExpiryWatermark
 from storage.infinispan.layout.records import UnitRecord
-from storage.infinispan.layout.value_framing import undecodable
+from storage.infinispan.layout.value_framing import USUAL_FORMAT, WITH_ORDERS, undecodable
 from storage.port import Header
 
 MOST_COMMITS = 2**32 - 1
@@ -85,6 +85,11 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     @property
     def version(self) -> CommitVersion:
         return version_of_header(self.header)
+
+    @property
+    def format(self) -> int:
+        """The format that a reader of this segment must know."""
+        return WITH_ORDERS if self.header.orders else USUAL_FORMAT
 
 
 encode_segment = msgspec.msgpack.Encoder().encode

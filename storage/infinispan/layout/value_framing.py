@@ -8,8 +8,14 @@ from zlib import crc32
 
 from storage.port import StorageRefused
 
-FORMAT_VERSION = 2
-"""Since format 2, times are of the partition's caught-up clock. Format 1 is read, but never written."""
+FORMAT_VERSION = 3
+"""The newest format that is read. Format 1 is read, but never written."""
+
+USUAL_FORMAT = 2
+"""Since format 2, times are of the partition's caught-up clock."""
+
+WITH_ORDERS = 3
+"""The format of a segment whose header knows orders. A version that does not know them would drop what it cannot read."""
 
 PART_BYTES = 4 * 2**20
 """The largest body of a part. A server accepts 10 MB by default."""
@@ -28,11 +34,12 @@ class Kind(Enum):
 
 
 class Value(NamedTuple):
-    """A value to write: a name that was never used before, and its bytes."""
+    """A value to write: a name that was never used before, its bytes, and the format that a reader must know."""
 
     kind: Kind
     name: str
     payload: bytes
+    version: int = USUAL_FORMAT
 
 
 class Missing(Exception):
@@ -45,7 +52,7 @@ def cut(value: Value) -> list[tuple[str, bytes]]:
     Write the first part last: its existence shows that the value is complete.
     """
     sign = value.kind.value.encode()
-    frame = _FRAME.pack(_MAGIC, sign, FORMAT_VERSION, _checksum(value.payload, FORMAT_VERSION), len(value.payload))
+    frame = _FRAME.pack(_MAGIC, sign, value.version, _checksum(value.payload, value.version), len(value.payload))
     framed = frame + value.payload
     bodies = [framed[begin : begin + PART_BYTES] for begin in range(0, len(framed), PART_BYTES)]
     return list(zip(part_names(value.name, len(bodies)), bodies, strict=True))

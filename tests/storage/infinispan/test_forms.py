@@ -88,12 +88,18 @@ def test_a_value_that_is_cut_is_refused(length):
         joined(Kind.PAGE, "it", body[:length], _no_other_part)
 
 
-def test_a_newer_format_is_refused_with_the_remedy(monkeypatch):
-    monkeypatch.setattr("storage.infinispan.layout.value_framing.FORMAT_VERSION", FORMAT_VERSION + 1)
-    ((_, body),) = cut(Value(Kind.PAGE, "it", b"payload"))
-    monkeypatch.undo()
-    with pytest.raises(StorageRefused, match="it: has format 3, this version of the service knows 2; start the newer"):
+def test_a_newer_format_is_refused_with_the_remedy():
+    ((_, body),) = cut(Value(Kind.PAGE, "it", b"payload", FORMAT_VERSION + 1))
+    with pytest.raises(StorageRefused, match="it: has format 4, this version of the service knows 3; start the newer"):
         joined(Kind.PAGE, "it", body, _no_other_part)
+
+
+@pytest.mark.parametrize(("orders", "version"), [("", 2), ("some", 3)])
+def test_a_version_that_knows_no_orders_refuses_a_header_that_has_some(orders, version):
+    segment = Segment(Header("0000000a", 1, orders=orders))
+    ((_, body),) = cut(Value(Kind.SEGMENT, "it", encode_segment(segment), segment.format))
+    assert body[4] == version
+    assert decode_segment("it", joined(Kind.SEGMENT, "it", body, _no_other_part)) == segment
 
 
 def test_what_another_program_wrote_is_refused_with_the_remedy():
