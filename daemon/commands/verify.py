@@ -10,17 +10,22 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from connectors.port import Channel
 from daemon.commands.simulate import expected_file, new_retry, pause, steady_ms
-from daemon.composition import resequencer_settings
+from daemon.composition import make_order_book, make_order_source, resequencer_settings
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Notifications, TransportType
+from daemon.console.sources import console_sources
 from daemon.exit_code import ExitCode
+from daemon.system_clock import SystemClock
 from domain.errors import ConfigurationError
+from domain.printable import counted
 from simulator.argument_types import seconds, some_seconds
 from simulator.arguments import Judge, add_expected
-from simulator.verify.following import Compared, Following, Look
+from simulator.verify.following import Compared, FollowedOrders, Following, Look
+from simulator.verify.operator_orders import OrdersLog
 from simulator.verify.order_rules import Rules
 from simulator.verify.verdict import Verdict, render_json, render_text
 from simulator.verify.verification import verify_files
@@ -77,7 +82,9 @@ def verify_output(configuration: Configuration, expected: Path, strategy: str | 
     """Return the comparison of the output with these expectations."""
     with _output(configuration) as output:
         output.catch_up()
-        return verify_files(_rules(configuration, strategy), *_compared(output, expected))
+        files = _compared(output, expected)
+        orders = _orders(configuration, output)
+        return verify_files(_rules(configuration, strategy), *files, *(() if orders is None else orders))
 
 
 def _follow(arguments: Namespace, configuration: Configuration, expected: Path) -> Verdict:
@@ -93,7 +100,14 @@ def _follow(arguments: Namespace, configuration: Configuration, expected: Path) 
     waiting = _Waiting()
     with (
         _output(configuration, waiting.until_answered) as output,
-        closing(Following(_rules(configuration, arguments.strategy), _compared(output, expected), output.catch_up)) as following,
+        closing(
+            Following(
+                _rules(configuration, arguments.strategy),
+                _compared(output, expected),
+                output.catch_up,
+                _orders(configuration, output, waiting.until_answered),
+            )
+        ) as following,
     ):
         return keep_watch(following, Watch(arguments.interval, longest_wait_ms), waiting.steady_ms, pause, say)
 
@@ -147,6 +161,27 @@ def _compared(output: _Output, expected: Path) -> Compared:
     return Compared(expected, output.directory / "notifications.jsonl", output.directory / "dead-letters.jsonl")
 
 
+def _orders(configuration: Configuration, output: _Output, answered: _Asking = _at_once) -> FollowedOrders | None:
+    if not configuration.orders.is_enabled:
+        return None
+    return FollowedOrders(
+        output.directory / f"{Channel.ORDER_OUTCOMES}.jsonl", lambda: answered(lambda: _read_log(configuration))
+    )
+
+
+def _read_log(configuration: Configuration) -> OrdersLog:
+    """Return the orders of all partitions of the input."""
+    now = SystemClock().now()
+    partitions = console_sources(configuration).find_partitions()
+    with closing(make_order_book(configuration)) as book, closing(make_order_source(configuration)) as source:
+        return OrdersLog(
+            book.orders(partitions, 0),
+            {each: source.bounds(each).start for each in partitions},
+            [(each, record) for each in partitions for record in source.find_without_outcome(each)],
+            now,
+        )
+
+
 def refuse_foreign_handler(configuration: Configuration) -> None:
     """Raise ConfigurationError if a user's own handler is configured: the simulator cannot expect its notifications."""
     handler = configuration.notification.handler
@@ -176,5 +211,7 @@ def _told(look: Look, *, as_json: bool) -> str:
     at_least = "" if look.has_read_all else "at least "
     return (
         f"{look.notifications} notifications compared, {look.units} units complete, {at_least}{look.outstanding} outstanding; "
-        f"{look.dead_letters} dead letters, {look.outstanding_dead_letters} outstanding; {look.deviations} deviations\n"
+        f"{look.dead_letters} dead letters, {look.outstanding_dead_letters} outstanding; {look.deviations} deviations"
+        + (f"; {counted(look.outstanding_orders, 'order')} without an outcome" if look.outstanding_orders else "")
+        + "\n"
     )

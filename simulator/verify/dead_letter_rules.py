@@ -1,5 +1,7 @@
 """Checks dead letters: those that must exist, and those that must not."""
 
+from collections.abc import Set
+
 from domain.dead_letter import DeadLetterReason
 from simulator.expectation import ExpectedGarbage
 from simulator.verify.observation import ObservedDeadLetter
@@ -27,6 +29,7 @@ class DeadLetterCheck:
         self._early: dict[_At, list[ObservedDeadLetter]] = {}
         self._came: set[_At] = set()
         self._unmarked: set[_At] = set()
+        self._ordered: set[_At] = set()
         self.count = 0
 
     @property
@@ -46,6 +49,9 @@ class DeadLetterCheck:
         self.count += 1
         if letter.position is None:
             findings.add(_unexpected("no source position", letter))
+        elif letter.reason == DeadLetterReason.ORDERED:
+            self._count_once(letter.position, letter, findings)
+            self._ordered.add(letter.position)
         elif letter.is_requeued:
             self._count_once(letter.position, letter, findings)
         elif letter.position in self._came or letter.position in self._expected:
@@ -59,6 +65,19 @@ class DeadLetterCheck:
             for letter in letters:
                 findings.add(_unexpected(_where(position), letter))
         self._early.clear()
+
+    def differing_orders(self, done: Set[_At]) -> int:
+        """Return in how many positions the dead letters that came and the orders that were done differ."""
+        return len(self._ordered ^ done)
+
+    def end_orders(self, done: Set[_At], findings: Findings) -> None:
+        """Compare the dead letters that operators ordered with the positions that orders which were done name."""
+        for position in sorted(self._ordered - done):
+            what = "it became a dead letter because of an order, but no such order was done"
+            findings.add(Finding(Deviation.DEAD_LETTER_WITHOUT_ORDER, _where(position), what))
+        for position in sorted(done - self._ordered):
+            what = "an order was done that makes it a dead letter, but there is none"
+            findings.add(Finding(Deviation.DEAD_LETTER_MISSING, _where(position), what))
 
     def end(self, findings: Findings) -> None:
         """Report missing dead letters too, after all of them were added."""

@@ -11,10 +11,11 @@ from connectors.line_format import Defect
 from simulator.expectation import ExpectedGarbage, ExpectedUnit
 from simulator.verify.dead_letter_rules import DeadLetterCheck
 from simulator.verify.observation import ObservedNotification, read_dead_letter, read_notification
+from simulator.verify.operator_orders import NOTHING, ObservedOutcome, OrdersCheck, OrdersLog, check_orders, explain
 from simulator.verify.order_rules import Rules
 from simulator.verify.tailed_file import TailedFile
 from simulator.verify.verdict import Deviation, Finding, Findings, Verdict
-from simulator.verify.verification import read_expected, unit_findings
+from simulator.verify.verification import read_expected, read_outcomes, unit_findings
 
 _AT_ONCE = 2_000
 """How many lines of a file are read before the units that they concern are compared."""
@@ -26,6 +27,18 @@ _OPEN_UNITS = 20_000
 """With so many open units no more expectations are read, unless output has come that needs an explanation."""
 
 
+_LATER = frozenset({Deviation.LOST})
+"""What output that is still to come may mend."""
+
+_LATER_WITH_ORDERS = _LATER | {
+    Deviation.RELEASED_WITHOUT_ORDER,
+    Deviation.FALSELY_MARKED,
+    Deviation.NOT_MARKED,
+    Deviation.OUT_OF_ORDER,
+}
+"""The same, and what the outcome of an order may explain, which may be read after the notification."""
+
+
 class Compared(NamedTuple):
     """The three files that are compared."""
 
@@ -34,12 +47,19 @@ class Compared(NamedTuple):
     dead_letters: Path
 
 
+class FollowedOrders(NamedTuple):
+    """The file of the outcomes of orders, and what reads the orders themselves."""
+
+    outcomes: Path
+    read_log: Callable[[], OrdersLog]
+
+
 class Look(msgspec.Struct, frozen=True):
     """The state after a look, in totals. `units` are complete; `outstanding` ones are open or not yet explained.
 
     Unless `has_read_all` of the expectations, more units are outstanding. `has_moved` is set if there was anything new,
-    `is_behind` if more output is already there. When it `is_complete`, all expected output has come, and no process writes
-    expectations any more.
+    `is_behind` if more output is already there. When it `is_complete`, all expected output has come, each order has its outcome,
+    and no process writes expectations any more. `outstanding_orders` is 0 until all expected output has come.
     """
 
     notifications: int
@@ -52,6 +72,7 @@ class Look(msgspec.Struct, frozen=True):
     has_moved: bool
     is_behind: bool
     is_complete: bool
+    outstanding_orders: int = 0
 
 
 class Following:
@@ -62,8 +83,14 @@ class Following:
     doubled output, and 300 for each dead letter.
     """
 
-    def __init__(self, rules: Rules, files: Compared, catch_up: Callable[[], None] = lambda: None) -> None:
-        """`catch_up` updates the files if they are copies of topics."""
+    def __init__(
+        self,
+        rules: Rules,
+        files: Compared,
+        catch_up: Callable[[], None] = lambda: None,
+        orders: FollowedOrders | None = None,
+    ) -> None:
+        """`catch_up` updates the files if they are copies of topics. `orders` is None if the service takes no orders."""
         self._rules = rules
         self._catch_up = catch_up
         self._expected, self._notifications, self._dead_letters = map(TailedFile, files)
@@ -74,6 +101,11 @@ class Following:
         self._touched: set[str] = set()
         self._letters = DeadLetterCheck(rules)
         self._findings = Findings()
+        self._orders = orders
+        self._outcome_lines = None if orders is None else TailedFile(orders.outcomes)
+        self._outcomes: list[ObservedOutcome] = []
+        self._explained = NOTHING
+        self._checked: OrdersCheck | None = None
         self._expectations = self._count = self._incomplete = self._late = 0
 
     def look(self) -> Look:
@@ -85,6 +117,7 @@ class Following:
         before = self._progress
         self._catch_up()
         is_behind = all(self._read_output() for _ in range(_BLOCKS))
+        is_behind = self._read_outcomes() or is_behind
         # In this order: output that has come is in the expectations by now, unless they are still being written.
         is_being_written = self._is_being_written()
         is_all_read = self._explain()
@@ -92,6 +125,9 @@ class Following:
         if is_final:
             self._refuse_unexplained()
         outstanding, letters = len(self._open) + len(self._unexplained), self._letters.outstanding
+        letters += self._letters.differing_orders(self._explained.dead_letters)
+        has_all = is_final and bool(self._done) and not outstanding and not letters
+        orders = self._check_orders(is_final=False) if has_all else 0
         return Look(
             self._count,
             len(self._done),
@@ -102,7 +138,8 @@ class Following:
             is_all_read,
             self._progress != before,
             is_behind,
-            is_final and bool(self._done) and not outstanding and not letters,
+            has_all and not orders,
+            orders,
         )
 
     def give_up(self) -> None:
@@ -113,6 +150,8 @@ class Following:
         self._compare(is_final=True)
         self._refuse_unexplained()
         self._letters.end(self._findings)
+        self._letters.end_orders(self._explained.dead_letters, self._findings)
+        self._check_orders(is_final=True)
 
     def verdict(self) -> Verdict:
         """Return the verdict so far."""
@@ -125,15 +164,17 @@ class Following:
             self._letters.count,
             self._findings.counts(),
             self._findings.examples(),
+            None if self._checked is None else self._checked.counts,
         )
 
     def close(self) -> None:
-        for each in (self._expected, self._notifications, self._dead_letters):
-            each.close()
+        for each in (self._expected, self._notifications, self._dead_letters, self._outcome_lines):
+            if each is not None:
+                each.close()
 
     @property
-    def _progress(self) -> tuple[int, int, int]:
-        return self._expectations, self._count, self._letters.count
+    def _progress(self) -> tuple[int, int, int, int]:
+        return self._expectations, self._count, self._letters.count, len(self._outcomes)
 
     # Reading
 
@@ -152,6 +193,28 @@ class Following:
         if has_moved:
             self._explain()
         return has_moved
+
+    def _read_outcomes(self) -> bool:
+        """Read some of the new outcomes of orders; return whether there were any. They may explain any open unit."""
+        if self._outcome_lines is None:
+            return False
+        before = len(self._outcomes)
+        self._outcomes += read_outcomes(self._outcome_lines.lines(_AT_ONCE), self._findings)
+        if len(self._outcomes) == before:
+            return False
+        self._explained = explain(self._outcomes)
+        self._touched.update(self._open)
+        return True
+
+    def _check_orders(self, *, is_final: bool) -> int:
+        """Compare orders and outcomes, and return how many outcomes are outstanding. A missing one is a finding if `is_final`."""
+        if self._orders is None:
+            return 0
+        self._checked = check_orders(self._orders.read_log(), self._outcomes)
+        for each in self._checked.findings:
+            if is_final or each.deviation is not Deviation.ORDER_WITHOUT_OUTCOME:
+                self._findings.add(each)
+        return self._checked.open
 
     def _note(self, observed: ObservedNotification | Defect) -> None:
         if isinstance(observed, Defect):
@@ -213,8 +276,9 @@ class Following:
         for name in self._touched:
             expected = read_expected(self._open[name], 0)
             assert isinstance(expected, ExpectedUnit)
-            found = list(unit_findings(expected, self._seen.get(name, ()), self._rules))
-            counted = [each for each in found if is_final or each.deviation is not Deviation.LOST]
+            found = list(unit_findings(expected, self._seen.get(name, ()), self._rules, self._explained))
+            open_ones = _LATER if self._orders is None else _LATER_WITH_ORDERS
+            counted = [each for each in found if is_final or each.deviation not in open_ones]
             for each in counted:
                 self._findings.add(each)
             if counted or not found:

@@ -16,6 +16,7 @@ from domain.headers import (
     NOTIFICATION_ID,
     POSSIBLE_DUPLICATE,
     PROCESS_FLOW_NAME,
+    RELEASED_BY,
     REQUEUED_FROM,
     SOURCE_POSITION,
     texts_of,
@@ -51,6 +52,7 @@ class ObservedNotification(msgspec.Struct, frozen=True):
     is_late: bool
     is_possible_duplicate: bool
     report: ObservedReport | None
+    is_released_by_order: bool = False
 
 
 class ObservedDeadLetter(msgspec.Struct, frozen=True):
@@ -86,6 +88,7 @@ def read_notification(line: bytes) -> ObservedNotification | Defect:
         is_late=LATE in headers,
         is_possible_duplicate=POSSIBLE_DUPLICATE in headers,
         report=_find_report(read.value),
+        is_released_by_order=RELEASED_BY in headers,
     )
 
 

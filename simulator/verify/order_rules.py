@@ -60,23 +60,26 @@ class Seen(NamedTuple):
     observed: ObservedNotification
 
 
-def order_findings(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> Iterator[Finding]:
+def order_findings(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is_disturbed: bool = False) -> Iterator[Finding]:
     """Yield the deviations in order and marks. `seen` has each notification once, in the order of the output.
+
+    `is_disturbed` is set if an operator's order changed what the unit waits for, or until when: it may then be released at any
+    time, and what it releases names whatever was missing at that moment.
 
     Possible duplicates are left out, because the storage behind them had lost its state.
     """
     sure = [each for each in seen if not each.observed.is_possible_duplicate]
     if rules.gathers:
-        yield from _gathering(unit, sure, rules)
+        yield from _gathering(unit, sure, rules, is_disturbed=is_disturbed)
     elif rules.needs_sequence:
-        yield from _sequence(unit, sure, rules)
+        yield from _sequence(unit, sure, rules, is_disturbed=is_disturbed)
 
 
-def _gathering(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> Iterator[Finding]:
+def _gathering(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is_disturbed: bool) -> Iterator[Finding]:
     arrivals = sorted((each for each in unit.envelopes if each.arrived is not None), key=lambda each: each.arrived or 0)
     in_time = [each for each in arrivals if not each.late]
     never = rules.required - _provided(arrivals)
-    if rules.required <= _provided(in_time) and not _is_slow(unit, rules):
+    if rules.required <= _provided(in_time) and not is_disturbed and not _is_slow(unit, rules):
         completing = next(at for at in range(len(in_time)) if rules.required <= _provided(in_time[: at + 1]))
         order = [arrivals[completing], *arrivals[:completing], *arrivals[completing + 1 :]]
         ranks = {each.envelope_id: rank for rank, each in enumerate(order)}
@@ -96,7 +99,7 @@ def _is_slow(unit: ExpectedUnit, rules: Rules) -> bool:
     return unit.lasts_ms > rules.deadline_ms // 2
 
 
-def _sequence(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> Iterator[Finding]:
+def _sequence(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is_disturbed: bool) -> Iterator[Finding]:
     is_one_numbering = unit.numbering == "shared" or len(unit.flows) == 1
     is_strict = rules.strategy == "STRICT_SEQUENCE"
     lanes = [(unit.envelopes, [each for each in seen if not each.observed.is_late])]
@@ -109,12 +112,13 @@ def _sequence(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> Iterato
         else:
             yield from _unmarked(unit, noticed)
     has_gap_by_design = is_strict and unit.numbering == "shared" and len(unit.flows) > 1
-    is_calm = not has_gap_by_design and not any(each.is_lost or each.late for each in unit.envelopes)
+    is_calm = not is_disturbed and not has_gap_by_design and not any(each.is_lost or each.late for each in unit.envelopes)
     may_be_late = (
         frozenset() if is_calm and is_promised else _after_later(unit, seen, lambda each: each.flow if is_strict else "")
     )
     yield from _false_marks(unit, seen, may_be_late, may_be_incomplete=not is_calm)
-    if not has_gap_by_design and (is_strict or is_one_numbering) and not any(each.late for each in unit.envelopes):
+    may_name_others = is_disturbed or has_gap_by_design or any(each.late for each in unit.envelopes)
+    if not may_name_others and (is_strict or is_one_numbering):
         for envelopes, noticed in lanes:
             yield from _hidden_gaps(unit, envelopes, noticed)
 

@@ -25,6 +25,12 @@ class Deviation(StrEnum):
     DEAD_LETTER_DOUBLED = "dead letter doubled"
     DEAD_LETTER_UNEXPECTED = "dead letter unexpected"
     DEAD_LETTER_WRONG_REASON = "dead letter with another reason"
+    RELEASED_WITHOUT_ORDER = "released by an operator without an order that was done"
+    DEAD_LETTER_WITHOUT_ORDER = "dead letter ordered without an order that was done"
+    ORDER_WITHOUT_OUTCOME = "order without an outcome"
+    ORDER_WITH_TWO_OUTCOMES = "order with two outcomes"
+    ORDER_EXECUTED_TWICE = "order executed twice"
+    OUTCOME_WITHOUT_ORDER = "outcome without an order"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -35,8 +41,22 @@ class Finding(msgspec.Struct, frozen=True):
     what: str
 
 
+class OrderCounts(msgspec.Struct, frozen=True):
+    """Operators' orders, without proposals. `done` includes holds that are over, `without_outcome` those that still last."""
+
+    given: int = 0
+    done: int = 0
+    refused: int = 0
+    lost_by_heal: int = 0
+    without_outcome: int = 0
+    with_two: int = 0
+
+
 class Verdict(msgspec.Struct, frozen=True):
-    """The result. `counts` has an entry for every deviation, `examples` the first few findings of each."""
+    """The result. `counts` has an entry for every deviation, `examples` the first few findings of each.
+
+    `orders` is None if the service takes no orders.
+    """
 
     strategy: str
     units: int
@@ -46,6 +66,7 @@ class Verdict(msgspec.Struct, frozen=True):
     dead_letters: int
     counts: tuple[tuple[Deviation, int], ...]
     examples: tuple[Finding, ...]
+    orders: OrderCounts | None = None
 
     @property
     def is_good(self) -> bool:
@@ -84,6 +105,12 @@ def render_text(verdict: Verdict) -> str:
         f"{verdict.strategy}, {verdict.incomplete} marked incomplete, {verdict.late} late; "
         f"{counted(verdict.dead_letters, 'dead letter')}."
     ]
+    orders = verdict.orders
+    if orders is not None:
+        lines.append(
+            f"{counted(orders.given, 'order')}: {orders.done} done, {orders.refused} refused, "
+            f"{orders.lost_by_heal} lost by a heal, {orders.without_outcome} without an outcome, {orders.with_two} with two."
+        )
     for deviation, count in verdict.counts:
         if count:
             lines.append(f"{count} {deviation.value}")

@@ -1,6 +1,6 @@
 """Compares the complete output with the expectations."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,6 +14,7 @@ from simulator.verify.buckets import Buckets
 from simulator.verify.content_rules import content_findings
 from simulator.verify.dead_letter_rules import DeadLetterCheck
 from simulator.verify.observation import ObservedNotification, read_dead_letter, read_notification
+from simulator.verify.operator_orders import NOTHING, Explained, ObservedOutcome, OrdersLog, check_orders, explain, read_outcome
 from simulator.verify.order_rules import Rules, Seen, order_findings
 from simulator.verify.verdict import Deviation, Finding, Findings, Verdict
 
@@ -22,17 +23,38 @@ _read_expected = msgspec.json.Decoder(Expected).decode
 _read_observed = msgspec.json.Decoder(ObservedNotification).decode
 
 
-def verify_files(rules: Rules, expected: Path, notifications: Path, dead_letters: Path) -> Verdict:
+def verify_files(
+    rules: Rules,
+    expected: Path,
+    notifications: Path,
+    dead_letters: Path,
+    outcomes: Path | None = None,
+    read_log: Callable[[], OrdersLog] | None = None,
+) -> Verdict:
     """Compare files. Rotated output files are included; a missing output counts as empty, a last line without its end is ignored.
+
+    If the service takes orders, `outcomes` is the file of their outcomes, and `read_log` reads the orders.
 
     Raises:
         TransportRefused, TransportUnavailable: A file cannot be read, or the expectations are damaged.
     """
-    return verify(rules, _expected_lines(expected), _output_lines(notifications), _output_lines(dead_letters))
+    outcome_lines = () if outcomes is None else _output_lines(outcomes)
+    output = _output_lines(notifications), _output_lines(dead_letters)
+    return verify(rules, _expected_lines(expected), *output, outcome_lines, read_log)
 
 
-def verify(rules: Rules, expected: Iterable[bytes], notifications: Iterable[bytes], dead_letters: Iterable[bytes]) -> Verdict:
+def verify(
+    rules: Rules,
+    expected: Iterable[bytes],
+    notifications: Iterable[bytes],
+    dead_letters: Iterable[bytes],
+    outcomes: Iterable[bytes] = (),
+    read_log: Callable[[], OrdersLog] | None = None,
+) -> Verdict:
     """Compare lines (without newlines) of expectations and output, each in order.
+
+    `read_log` is called after all outcomes were read, so that no outcome is without its order. Without it the service takes no
+    orders, and nothing is explained by one.
 
     Memory holds one bucket of units, at most a few MB of lines each, and the garbage. The rest is in temporary files, as large as
     the expectations and a third of the output. A unit that was simulated twice counts once.
@@ -41,11 +63,13 @@ def verify(rules: Rules, expected: Iterable[bytes], notifications: Iterable[byte
         TransportRefused: A line of the expectations is damaged, or there is no space for temporary files.
     """
     findings = Findings()
+    observed = list(read_outcomes(outcomes, findings))
+    explained = explain(observed)
     try:
         with Buckets() as buckets:
             garbage = _sort_expected(expected, buckets)
             totals = _sort_observed(notifications, buckets, findings)
-            units = sum(_verify_bucket(lines, rules, findings) for lines in buckets.each())
+            units = sum(_verify_bucket(lines, rules, findings, explained) for lines in buckets.each())
     except OSError as error:
         raise TransportRefused("temporary files", f"{error.strerror or error}; free some space, or set TMPDIR") from error
     letters = DeadLetterCheck(rules)
@@ -58,8 +82,32 @@ def verify(rules: Rules, expected: Iterable[bytes], notifications: Iterable[byte
         else:
             letters.came(letter, findings)
     letters.end(findings)
+    letters.end_orders(explained.dead_letters, findings)
+    checked = None if read_log is None else check_orders(read_log(), observed)
+    for found in () if checked is None else checked.findings:
+        findings.add(found)
     notified, incomplete, late = totals
-    return Verdict(rules.strategy, units, notified, incomplete, late, letters.count, findings.counts(), findings.examples())
+    return Verdict(
+        rules.strategy,
+        units,
+        notified,
+        incomplete,
+        late,
+        letters.count,
+        findings.counts(),
+        findings.examples(),
+        None if checked is None else checked.counts,
+    )
+
+
+def read_outcomes(lines: Iterable[bytes], findings: Findings) -> Iterator[ObservedOutcome]:
+    """Yield the outcomes of lines without newlines; one that cannot be read is a finding."""
+    for line in lines:
+        outcome = read_outcome(line)
+        if isinstance(outcome, Defect):
+            findings.add(Finding(Deviation.UNREADABLE, "an outcome of an order", outcome.problem))
+        else:
+            yield outcome
 
 
 def _sort_expected(lines: Iterable[bytes], buckets: Buckets) -> list[ExpectedGarbage]:
@@ -100,7 +148,7 @@ def _sort_observed(lines: Iterable[bytes], buckets: Buckets, findings: Findings)
     return count, incomplete, late
 
 
-def _verify_bucket(lines: Iterator[bytes], rules: Rules, findings: Findings) -> int:
+def _verify_bucket(lines: Iterator[bytes], rules: Rules, findings: Findings, explained: Explained) -> int:
     expected: dict[str, ExpectedUnit] = {}
     observed: dict[str, list[ObservedNotification]] = {}
     for line in lines:
@@ -113,13 +161,18 @@ def _verify_bucket(lines: Iterator[bytes], rules: Rules, findings: Findings) -> 
             observed.setdefault(notification.unit, []).append(notification)
     for name in expected | observed:
         known = expected.get(name) or ExpectedUnit(name, 0, "shared", ())
-        for finding in unit_findings(known, observed.get(name, []), rules):
+        for finding in unit_findings(known, observed.get(name, []), rules, explained):
             findings.add(finding)
     return len(expected)
 
 
-def unit_findings(unit: ExpectedUnit, observed: Iterable[ObservedNotification], rules: Rules) -> Iterator[Finding]:
-    """Yield all deviations of one unit's notifications, which are in the order of the output."""
+def unit_findings(
+    unit: ExpectedUnit, observed: Iterable[ObservedNotification], rules: Rules, explained: Explained = NOTHING
+) -> Iterator[Finding]:
+    """Yield all deviations of one unit's notifications, which are in the order of the output, that no order explains.
+
+    If orders made N envelopes of the unit dead letters, the notifications of N envelopes may be missing.
+    """
     wanted = {
         process.notification_id: (envelope, index)
         for envelope in unit.envelopes
@@ -135,11 +188,16 @@ def unit_findings(unit: ExpectedUnit, observed: Iterable[ObservedNotification], 
             seen[identifier] = Seen(*wanted[identifier], each)
         elif not each.is_possible_duplicate:
             yield Finding(Deviation.DOUBLED, unit.unit, f"{identifier} ({each.event}) was published more than once")
+        if each.is_released_by_order and unit.unit not in explained.released:
+            what = f"{identifier} ({each.event}) is marked released-by, but no release or skip of the unit was done"
+            yield Finding(Deviation.RELEASED_WITHOUT_ORDER, unit.unit, what)
+    missing = [envelope.envelope_id for name, (envelope, _) in wanted.items() if name not in seen and not envelope.is_lost]
+    is_set_aside = len(set(missing)) <= explained.set_aside.get(unit.unit, 0)
     for identifier, (envelope, index) in wanted.items():
-        if identifier not in seen and not envelope.is_lost:
+        if identifier not in seen and not envelope.is_lost and not is_set_aside:
             event = f"{envelope.processes[index].event} ({envelope.flow} #{envelope.sequence})"
             yield Finding(Deviation.LOST, unit.unit, f"{event} was sent, but was not notified of")
-    yield from order_findings(unit, list(seen.values()), rules)
+    yield from order_findings(unit, list(seen.values()), rules, is_disturbed=unit.unit in explained.disturbed)
     yield from content_findings(unit, list(seen.values()), rules)
 
 

@@ -6,20 +6,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from harness.service_under_test import Service
+from harness.service_under_test import P0, Service
 
 import conf
 from connectors.line_format import Line, encode_line
+from domain.order import Order, OrderKind
 from resequencer.handlers.notification_settings import parse_notification_settings
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from simulator.expectation import Expected, ExpectedEnvelope, ExpectedGarbage, ExpectedUnit
 from simulator.generate.pacer import Pacer
 from simulator.generate.plan import Numbering, Plan
 from simulator.generate.simulation import Summary, simulate
+from simulator.verify.operator_orders import OrdersLog
 from simulator.verify.order_rules import Rules
 from simulator.verify.verdict import Verdict
 from simulator.verify.verification import verify_files
@@ -204,8 +207,8 @@ def line(key: str, headers: dict[str, str], value: object) -> bytes:
 class Served:
     """The whole service in this process, with its own handler and a clock that only the test moves. The simulator feeds it."""
 
-    def __init__(self, directory: Path, strategy: str) -> None:
-        self.service = Service(directory, strategy=strategy)
+    def __init__(self, directory: Path, strategy: str, *, has_orders: bool = False) -> None:
+        self.service = Service(directory, strategy=strategy, has_orders=has_orders)
         settings = Path(conf.__file__).parent / "notification-settings.csv"
         with settings.open(encoding="utf-8", newline="") as file:
             self.service.handler = make_handler(HandlerSettings(), parse_notification_settings(file, str(settings)))
@@ -241,6 +244,57 @@ class Served:
 
     def verdict(self) -> Verdict:
         return verify_files(self.rules, self.expected, self.notifications, self.dead_letters)
+
+
+class Operated(Served):
+    """A service to which an operator gives orders while it is fed."""
+
+    def __init__(self, directory: Path, strategy: str) -> None:
+        super().__init__(directory, strategy, has_orders=True)
+        self.random = Random(3)
+        self.outcomes = directory / "out" / "orders.jsonl"
+
+    def work(self) -> None:
+        super().work()
+        waits = self.service.report_units().oldest
+        if waits and self.random.random() < 0.2:
+            key, seen = self.random.choice(waits)
+            kind = self.random.choice((OrderKind.RELEASE, OrderKind.SKIP, OrderKind.HOLD, OrderKind.EXTEND, OrderKind.RETRY))
+            order = Order(
+                id=f"order-{len(self.service.book.orders([P0], 0))}",
+                kind=kind,
+                by="anna",
+                because="a test",
+                at=self.now(),
+                unit=key.unit,
+                waits_for=seen.waits_for,
+                since=seen.since,
+                despite_backlog=True,
+                for_ms=2_000,
+                until=self.now() + 3_000,
+            )
+            self.service.book.append(key.partition, order)
+
+    def read_log(self) -> OrdersLog:
+        book = self.service.book
+        return OrdersLog(book.orders([P0], 0), {}, [(P0, each) for each in book.find_without_outcome(P0)], self.now())
+
+    def verdict(self) -> Verdict:
+        return verify_files(self.rules, self.expected, self.notifications, self.dead_letters, self.outcomes, self.read_log)
+
+
+@pytest.fixture
+def operated() -> Iterator[Callable[..., Operated]]:
+    """Make and start services to which an operator gives orders."""
+    made: list[Operated] = []
+
+    def make(directory: Path, strategy: str) -> Operated:
+        made.append(Operated(directory, strategy))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.service.kill()
 
 
 @pytest.fixture
