@@ -196,3 +196,10 @@ def test_orders_on_kafka_with_redis_while_workers_are_killed(on_kafka: Daemon) -
     assert sorted(each["unit"] for each in orders) == waiting
     assert {each["result"] for each in orders} <= {"done", "refused-changed"}
     assert "done" in {each["result"] for each in orders}
+    while rest := sorted(_waiting(service)):
+        service.verb("units", "release", rest[0], "--because", "a test", "--despite-backlog", "--wait", "5", seconds=60)
+    verdict = json.loads(service.verb("verify", "--json", seconds=60).stdout)
+    assert verdict["good"], verdict
+    counted = verdict["orders"]
+    assert counted["given"] == counted["done"] + counted["refused"] == len(listed())
+    assert verdict["incomplete"] > 0
