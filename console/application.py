@@ -14,6 +14,7 @@ from console.context import Console
 from console.events import event_routes
 from console.pages.dead_letters import dead_letter_routes
 from console.pages.errors import error_handlers
+from console.pages.orders import order_routes
 from console.pages.overview import overview_routes
 from console.pages.partitions import partition_routes
 from console.pages.unit import unit_routes
@@ -30,6 +31,7 @@ def routes_of(console: Console) -> list[Route]:
         *waiting_routes(console),
         *unit_routes(console),
         *dead_letter_routes(console),
+        *order_routes(console),
         *partition_routes(console),
         *worker_routes(console),
         *event_routes(console),

@@ -110,6 +110,10 @@ def _gauge(name: str, meaning: str, get: Callable[[StatusReport], float | None])
     return Described(name, "gauge", (), meaning, partial(_plain, get))
 
 
+def _count_paused(report: StatusReport) -> float:
+    return sum(each.paused_by is not None for each in report.partitions)
+
+
 def _of_partition(name: str, meaning: str, get: Callable[[PartitionStatus], float | None]) -> Described:
     return Described(name, "gauge", ("partition",), meaning, partial(_partitions, get))
 
@@ -141,6 +145,14 @@ METRICS: tuple[Described, ...] = (
         "Dead letters that were committed, by reason.",
         lambda worker: [((reason,), count) for reason, count in worker.report.dead_letters.items()],
     ),
+    Described(
+        "orders",
+        "counter",
+        ("order", "outcome"),
+        "Outcomes of orders that were committed, by the kind of the order and its result.",
+        lambda worker: [(tuple(name.split(" ", 1)), count) for name, count in worker.report.orders.items()],
+    ),
+    _gauge("paused_partitions", "Partitions of the worker that an order paused.", _count_paused),
     *(Described(name, "histogram", (), meaning, partial(_histogram, key)) for key, (name, meaning) in _HISTOGRAMS.items()),
     Described("cycle_step_seconds", "histogram", ("step",), "Time of each step of a cycle that had work.", _steps),
     _gauge("units_active", "Units with an actor.", lambda each: each.units.active),

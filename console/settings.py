@@ -12,8 +12,6 @@ from domain.value_types import Choice, Choices, Duration, FilePath, SecretText, 
 
 HOST = Text(r"[A-Za-z0-9.:_-]{1,255}", "a host name or an address")
 PORT = Whole(0, 65_535)
-EDIT = "edit"
-"""The kind that stands for an edited dead letter among the kinds that need an approval."""
 AUTHENTICATIONS = ("none", "basic", "proxy", "bearer")
 
 
@@ -62,6 +60,6 @@ class HttpSettings(Listener, frozen=True, kw_only=True):
     peers: Annotated[tuple[str, ...], Key(Urls(("http", "https")))]
     peers_token: Annotated[str, Key(SecretText())]
     audit_retention_ms: Annotated[int, Key(Duration("1d", "3650d"))]
-    approval: Annotated[tuple[str, ...], Key(Choices((*OrderKind, EDIT)))]
+    approval: Annotated[tuple[str, ...], Key(Choices(tuple(OrderKind)))]
     probes: Annotated[ProbesEndpoint, Section("probes")]
     metrics: Annotated[MetricsEndpoint, Section("metrics")]

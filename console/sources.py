@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
+from connectors.orders.port import OrderBook
 from console.units.left import left_unknown
 from console.units.story import Left
 from domain.clock import Clock
@@ -36,6 +37,7 @@ class Sources(NamedTuple):
     `find_left` returns the notifications of a unit that left, as far as they can be read in so many seconds; it never raises.
     `storage` names the storage that the configuration has; it may contain a password, so it is not shown.
     `find_served` returns the addresses that the service of this machine serves.
+    `open_orders` opens the order book, which its user closes; None if orders are not enabled.
     `facts` are lines about the configuration for people: names and texts.
     """
 
@@ -53,3 +55,4 @@ class Sources(NamedTuple):
     find_left: Callable[[str, float], Left] = left_unknown
     find_served: Callable[[], ServedStatus] = ServedStatus
     storage: str = ""
+    open_orders: Callable[[], OrderBook] | None = None

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from console.api.dead_letters import dead_letter_operations
 from console.api.operation import JSON, Operation, route_of
+from console.api.orders import order_operations
 from console.api.partitions import partition_operations
 from console.api.service import service_operations
 from console.api.units import unit_operations
@@ -27,6 +28,7 @@ def operations_of(console: Console) -> list[Operation]:
         *unit_operations(console),
         *dead_letter_operations(console),
         *partition_operations(console),
+        *order_operations(console),
         Operation("/openapi.json", "description", description, JSON, "This description of the API (OpenAPI 3.1)"),
     ]
 

@@ -7,8 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from console.access.role import Role
 from console.access.roles import route
-from console.context import Console
+from console.context import Console, identity_of
 from domain.errors import ResequencerError
 from domain.record import Partition
 from status.report import PartitionStatus, UntakenPartition
@@ -66,7 +67,8 @@ def partition_routes(console: Console) -> list[Route]:
         service = console.sources.find_report()
         table = partition_table(console, service)
         is_running = service is not None and service.state != NOT_RUNNING
-        return console.page(request, "partitions.html", table=table, is_running=is_running)
+        may_order = console.sources.open_orders is not None and identity_of(request).may(Role.OPERATOR)
+        return console.page(request, "partitions.html", table=table, is_running=is_running, may_order=may_order)
 
     return [route("/partitions", partitions, name="partitions")]
 

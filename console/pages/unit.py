@@ -9,6 +9,7 @@ from console.access.role import Role
 from console.access.roles import route
 from console.context import Console, identity_of
 from console.masking import story_for_person
+from console.orders.kinds import fitting_kinds
 from console.templating import instant_shown
 from console.units.find import DAY_MS, Search, find_story
 from console.units.payment_data import payment_data_of
@@ -43,6 +44,7 @@ def unit_routes(console: Console) -> list[Route]:
             rows=_ROWS,
             is_all=is_all,
             timeline=timeline_of(story),
+            order_kinds=fitting_kinds(story) if _may_order(console, request) else (),
         )
 
     def payment_data(request: Request) -> Response:
@@ -75,6 +77,10 @@ def story_for(console: Console, unit: str, partition: Partition | None, *, is_al
         partition,
     )
     return find_story(console.sources, console.viewing(), unit, search)
+
+
+def _may_order(console: Console, request: Request) -> bool:
+    return console.sources.open_orders is not None and identity_of(request).may(Role.OPERATOR)
 
 
 def _alike(console: Console, beginning: str) -> WaitingPage | None:

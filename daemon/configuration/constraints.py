@@ -39,6 +39,8 @@ _STASH_BYTES = path_of(Resequencers, "stash_limit_bytes_per_worker")
 _STASH_BYTES_PER_UNIT = path_of(Resequencers, "stash_bytes")
 _WORKERS = path_of(Sections, "worker_count")
 _AUTH = path_of(HttpSettings, "auth")
+_APPROVAL = path_of(HttpSettings, "approval")
+_ORDERS = path_of(Orders, "is_enabled")
 _HOST = path_of(HttpSettings, "host")
 _PROXIES = path_of(TrustedProxy, "addresses")
 _CERTIFICATE = path_of(HttpTls, "certificate_file")
@@ -183,6 +185,16 @@ CONSTRAINTS = (
     ),
     _is_a_topic_of_its_own(_ORDERS, *_TOPICS, _ORDER_OUTCOMES),
     _is_a_topic_of_its_own(_ORDER_OUTCOMES, *_TOPICS),
+    Constraint(
+        (_APPROVAL, _AUTH),
+        lambda values: not values[_APPROVAL] or values[_AUTH] != "none",
+        f"names orders that another person approves, which needs to know the persons: set {_AUTH} to basic, proxy or bearer",
+    ),
+    Constraint(
+        (_APPROVAL, _ORDERS),
+        lambda values: not values[_APPROVAL] or values[_ORDERS],
+        f"names orders, and {_ORDERS} is false: set it to true, or empty this list",
+    ),
     Constraint(
         (_CERTIFICATE, _TLS_KEY),
         lambda values: (values[_CERTIFICATE] is None) == (values[_TLS_KEY] is None),

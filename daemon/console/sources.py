@@ -1,6 +1,7 @@
 """From a configuration to what the console reads."""
 
 from collections.abc import Callable
+from functools import partial
 
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from connectors.files.operations import SystemFiles
@@ -8,7 +9,7 @@ from console.sources import Sources
 from console.units.left import OutputFiles
 from console.units.story import Left
 from daemon.commands.dead_letters.stores import open_store
-from daemon.composition import make_storage_view, make_strategy_of, name_storage
+from daemon.composition import make_order_book, make_storage_view, make_strategy_of, name_storage
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.sections import TransportType
 from daemon.console.archived_output import find_left_in
@@ -46,6 +47,7 @@ def console_sources(configuration: Configuration) -> Sources:
         find_left=_find_left_of(configuration),
         find_served=_find_served_of(configuration),
         storage=name_storage(configuration),
+        open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
     )
 
 

@@ -11,6 +11,7 @@ from harness.service_under_test import FakeClock
 from starlette.testclient import TestClient
 
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
+from connectors.orders.port import OrderBook
 from console.access.identity import Authenticator, NoLogin
 from console.access.layer import Limits
 from console.application import make_application
@@ -75,6 +76,7 @@ def make_sources(
     open_dead_letters: Callable[[AskedFor, Sign], DeadLetterStore] = no_dead_letters,
     clock: FakeClock | None = None,
     workers: Workers | None = None,
+    open_orders: Callable[[], OrderBook] | None = None,
 ) -> Sources:
     """Sources of which a test sets what it needs."""
     strategy = make_strategy(StrategySettings("SEQUENCE"))
@@ -88,6 +90,7 @@ def make_sources(
         workers=workers or Workers(),
         clock=clock or FakeClock(),
         run_directory=directory,
+        open_orders=open_orders,
     )
 
 

@@ -1,0 +1,151 @@
+"""Orders: what was ordered and what came of it; giving one, and deciding about a proposal."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from console.api.operation import Operation, change_of
+from console.api.requests import read_instant
+from console.context import Console
+from console.orders.book import decide_proposal, give_order, opened, recent_orders
+from console.orders.giving import Wish
+from console.orders.listing import ListedOrder, OrderState
+from domain.clock import Instant, instant_text
+from domain.identifiers import shown
+from domain.order import LONGEST_HOLD_MS, Order, OrderKind, OrderResult
+from domain.record import Partition
+
+Because = Annotated[str, Meta(min_length=1, max_length=1_000)]
+Name = Annotated[str, Meta(min_length=1, max_length=1_024)]
+
+
+class OrdersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which orders to list: all that is given must hold. `since` is an instant (ISO 8601), by default a week ago."""
+
+    unit: str | None = None
+    state: OrderState | None = None
+    since: str = ""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+
+
+class OrderAnswer(msgspec.Struct, frozen=True):
+    """An order or a proposal. `result` and `text` are those of its outcome, null without one. Instants are ISO 8601 in UTC."""
+
+    id: str
+    order: OrderKind
+    partition: str
+    unit: str | None
+    by: str
+    because: str
+    at: str
+    state: OrderState
+    approved_by: str | None
+    result: OrderResult | None
+    text: str | None
+    ended_at: str | None
+
+
+class OrdersAnswer(msgspec.Struct, frozen=True):
+    """The newest orders that match, and how many match."""
+
+    orders: tuple[OrderAnswer, ...]
+    matching: int
+
+
+class NewOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An order, as docs/contract.md, section 12, has it. Without `unit` it is for the partition itself.
+
+    A release and a skip need `waits_for` and `since` of the unit as it was seen. `for_ms` is for a hold, `until` (ISO 8601) for
+    an extension, `position` (an offset) for a dead letter.
+    """
+
+    order: OrderKind
+    partition: Name
+    because: Because
+    unit: Name | None = None
+    waits_for: str | None = None
+    since: str | None = None
+    despite_backlog: bool = False
+    for_ms: Annotated[int, Meta(ge=1, le=LONGEST_HOLD_MS)] | None = None
+    until: str | None = None
+    position: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+
+
+class Given(msgspec.Struct, frozen=True):
+    """The order's id. `is_proposal` if another person has to approve it first."""
+
+    id: str
+    is_proposal: bool
+
+
+class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The id of the proposal."""
+
+    id: Name
+
+
+class Rejection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The id of the proposal, and why it is not approved."""
+
+    id: Name
+    because: Because
+
+
+def order_operations(console: Console) -> list[Operation]:
+    def orders(request: Request, query: OrdersQuery) -> OrdersAnswer:
+        del request
+        with opened(console) as book:
+            listed = recent_orders(console, book, read_instant("since", query.since))
+        found = [each for each in listed if query.unit in (None, each.order.unit) and query.state in (None, each.state)]
+        return OrdersAnswer(tuple(map(_answer, found[: query.limit])), len(found))
+
+    def order(request: Request, new: NewOrder) -> Given:
+        partition = Partition.find(new.partition)
+        if partition is None:
+            raise HTTPException(400, f"partition is {shown(new.partition)}; a topic and a number, such as EVENTS-0, is expected")
+        wish = Wish(new.order, new.because, new.for_ms, _instant("until", new.until), new.position, new.despite_backlog)
+        since = _instant("since", new.since)
+        seen = None if new.waits_for is None or since is None else (new.waits_for, since)
+        return _given(give_order(console, request, wish, partition, None if new.order.is_of_partition else new.unit, seen))
+
+    def approve(request: Request, approval: Approval) -> Given:
+        return _given(decide_proposal(console, request, approval.id, is_approved=True, because=""))
+
+    def reject(request: Request, rejection: Rejection) -> Given:
+        return _given(decide_proposal(console, request, rejection.id, is_approved=False, because=rejection.because))
+
+    return [
+        Operation("/orders", "orders", orders, OrdersAnswer, "The orders, and what came of each", OrdersQuery),
+        change_of("/order", "order", order, Given, "Give an order, or propose it", NewOrder),
+        change_of("/order/approve", "approve-order", approve, Given, "Approve what another person proposed", Approval),
+        change_of("/order/reject", "reject-order", reject, Given, "Reject or take back a proposal", Rejection),
+    ]
+
+
+def _instant(name: str, text: str | None) -> Instant | None:
+    return None if not text else read_instant(name, text)
+
+
+def _given(order: Order) -> Given:
+    return Given(order.id, order.stage is not None)
+
+
+def _answer(each: ListedOrder) -> OrderAnswer:
+    order = each.order
+    return OrderAnswer(
+        order.id,
+        order.kind,
+        str(each.partition),
+        order.unit,
+        order.by,
+        order.because,
+        instant_text(order.at),
+        each.state,
+        order.approved_by,
+        each.result,
+        each.text,
+        None if each.ended_at is None else instant_text(each.ended_at),
+    )

@@ -1,0 +1,298 @@
+"""Orders in the console: the pages, the forms, four eyes, and the API, over real files."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness.console_stage import FORM, client_of, make_sources, token_on
+from harness.service_under_test import P0, FakeClock, Service
+from starlette.requests import HTTPConnection
+from starlette.testclient import TestClient
+
+from connectors.files.operations import SystemFiles
+from connectors.files.orders import OrderFiles
+from connectors.files.settings import FileSettings
+from connectors.port import TransportUnavailable
+from console.access.identity import Identity
+from console.access.role import Role
+from daemon.commands.dead_letters.files import FileDeadLetterStore
+from domain.clock import instant_text
+from domain.order import OrderKind
+from storage.embedded.view import EmbeddedStorageView
+from tests.console.test_pages import HOSTILE
+
+HOUR = 3_600_000
+
+
+class Logins:
+    """Lets the person in whom the test names."""
+
+    def __init__(self) -> None:
+        self.name, self.roles = "anna", frozenset({Role.VIEWER, Role.OPERATOR})
+
+    @property
+    def challenge(self) -> str | None:
+        return None
+
+    def find_claimed_name(self, connection: HTTPConnection) -> str | None:
+        del connection
+        return None
+
+    def find_identity(self, connection: HTTPConnection) -> Identity:
+        del connection
+        return Identity(self.name, self.roles, sends_by_itself=True)
+
+
+class Stage:
+    """A service on files in which `u` waits for number 1, and a console of the same directory."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.service = Service(directory, has_orders=True).start()
+        self.service.tell("u", 2)
+        self.service.run()
+        self.book = OrderFiles(directory / "orders", directory / "out", SystemFiles())
+        self.logins = Logins()
+        clock = FakeClock(self.service.clock.now())
+        files = FileSettings(P0.topic, directory / "in", directory / "out")
+        self.clock = clock
+        sources = make_sources(
+            directory,
+            open_view=lambda: EmbeddedStorageView(self.service.state_file),
+            partitions=(P0,),
+            clock=clock,
+            open_orders=lambda: self.book,
+            open_dead_letters=lambda _, sign: FileDeadLetterStore(files, sign),
+        )
+        self.client: TestClient = client_of(sources, self.logins, **settings)
+
+    def form_of(self, kind: OrderKind, **more: str) -> dict[str, str]:
+        """Return the hidden fields of the form, as a browser sends them."""
+        asked = {"kind": kind.value, "partition": str(P0), **({} if kind.is_of_partition else {"unit": "u"}), **more}
+        page = self.client.get("/orders/new", params=asked)
+        assert page.status_code == 200, page.text
+        form = page.text.partition('action="/orders/give"')[2]
+        return {name: html.unescape(value) for name, value in re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', form)}
+
+    def give(self, ordered: OrderKind, **fields: str) -> Any:
+        return self.client.post("/orders/give", data={**self.form_of(ordered), "because": "a test", **fields})
+
+    def results(self) -> list[str]:
+        return [each.outcome.result.value for each in self.book.outcomes([P0], 0)]
+
+    def post(self, path: str, **fields: str) -> Any:
+        return self.client.post(path, data={FORM: token_on(self.client, "/orders"), **fields})
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def test_the_page_of_a_waiting_unit_offers_what_fits_it(stage: Stage) -> None:
+    page = stage.client.get("/unit", params={"id": "u"}).text
+    for kind in ("release", "skip", "hold", "extend", "dead-letter"):
+        assert f"kind={kind}&amp;unit=u" in page, kind
+    assert "kind=retry" not in page
+    assert "kind=resume" not in page
+
+
+def test_a_viewer_is_offered_nothing_and_may_give_nothing(stage: Stage) -> None:
+    stage.logins.roles = frozenset({Role.VIEWER})
+    assert "/orders/new" not in stage.client.get("/unit", params={"id": "u"}).text
+    assert stage.client.get("/orders").status_code == 200
+    assert stage.client.get("/orders/new", params={"kind": "release", "unit": "u", "partition": str(P0)}).status_code == 403
+    assert stage.client.post("/orders/give", data={"kind": "release"}).status_code == 403
+
+
+def test_a_release_given_in_the_browser_is_executed_and_its_outcome_shown(stage: Stage) -> None:
+    given = stage.give(OrderKind.RELEASE)
+    assert given.status_code == 303
+    assert given.headers["location"].startswith("/orders#order-")
+    assert "<strong>given</strong>: no outcome yet" in stage.client.get("/orders").text
+    stage.service.run()
+    assert stage.service.sequences("u") == [2]
+    page = stage.client.get("/orders", params={"unit": "u"}).text
+    assert "<strong>done</strong>: released 1 envelope" in page
+    assert "a test" in page
+    assert "anna" in page
+
+
+def test_what_the_person_saw_is_the_precondition(stage: Stage) -> None:
+    form = stage.form_of(OrderKind.RELEASE)
+    assert form["waits-for"] == "sequence:1"
+    stage.service.tell("u", 1, 4)
+    stage.service.run()
+    stage.client.post("/orders/give", data={**form, "because": "too late"})
+    stage.service.run()
+    assert stage.results() == ["refused-changed"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "result"),
+    [
+        (OrderKind.SKIP, {}, "done"),
+        (OrderKind.EXTEND, {"until": "soon"}, "done"),
+        (OrderKind.RETRY, {}, "refused-impossible"),
+        (OrderKind.DEAD_LETTER, {"position": "0"}, "done"),
+        (OrderKind.PAUSE, {}, "done"),
+    ],
+)
+def test_each_order_reaches_its_owner(stage: Stage, kind: OrderKind, fields: dict[str, str], result: str) -> None:
+    if "until" in fields:
+        fields = {"until": instant_text(stage.clock.now() + HOUR)}
+    assert stage.give(kind, **fields).status_code == 303
+    stage.service.run()
+    assert stage.results() == [result]
+
+
+def test_a_held_unit_is_resumed_in_the_browser(stage: Stage) -> None:
+    assert stage.give(OrderKind.HOLD, **{"for": "2h"}).status_code == 303
+    stage.service.run()
+    page = stage.client.get("/unit", params={"id": "u"}).text
+    assert "kind=resume&amp;unit=u" in page
+    assert "by anna since" in page
+    assert stage.give(OrderKind.RESUME).status_code == 303
+    stage.service.run()
+    assert stage.results() == ["held-until-resumed", "done"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (OrderKind.RELEASE, {"because": " "}),
+        (OrderKind.HOLD, {"for": "25h"}),
+        (OrderKind.HOLD, {"for": "long"}),
+        (OrderKind.EXTEND, {"until": "tomorrow"}),
+        (OrderKind.DEAD_LETTER, {"position": "-1"}),
+        (OrderKind.RELEASE, {"kind": "explode"}),
+        (OrderKind.RELEASE, {"partition": "nowhere"}),
+    ],
+)
+def test_a_wrong_field_is_refused_and_nothing_is_given(stage: Stage, kind: OrderKind, fields: dict[str, str]) -> None:
+    assert stage.give(kind, **fields).status_code == 400
+    assert stage.book.orders([P0], 0) == []
+
+
+def test_a_form_of_another_site_or_sent_twice_gives_nothing(stage: Stage) -> None:
+    form = {**stage.form_of(OrderKind.RELEASE), "because": "a test"}
+    assert stage.client.post("/orders/give", data={**form, FORM: "forged"}).status_code == 403
+    assert stage.client.post("/orders/give", data=form, headers={"origin": "http://evil.example"}).status_code == 403
+    assert stage.client.post("/orders/give", data=form).status_code == 303
+    assert stage.client.post("/orders/give", data=form).status_code == 403
+    assert len(stage.book.orders([P0], 0)) == 1
+
+
+def test_hostile_text_is_shown_as_text(stage: Stage) -> None:
+    stage.give(OrderKind.RELEASE, because=HOSTILE)
+    page = stage.client.get("/orders").text
+    assert "<script>alert" not in page
+    assert "\u202e" not in page
+
+
+def test_each_order_is_a_line_of_the_audit_log(stage: Stage, tmp_path: Path) -> None:
+    stage.give(OrderKind.RELEASE)
+    (file,) = tmp_path.glob("console-audit-*.jsonl")
+    line = file.read_text(encoding="utf-8")
+    assert '"by":"anna"' in line
+    assert '"action":"orders.release"' in line
+    assert '"because":"a test"' in line
+
+
+# Four eyes
+
+
+@pytest.fixture
+def with_approval(tmp_path: Path) -> Stage:
+    return Stage(tmp_path, approval=("release",), auth="basic")
+
+
+def test_an_order_that_needs_two_persons_waits_for_the_second_one(with_approval: Stage) -> None:
+    stage = with_approval
+    assert "another person has to approve it" in stage.client.get(
+        "/orders/new", params={"kind": "release", "unit": "u", "partition": str(P0)}
+    ).text  # fmt: skip
+    stage.give(OrderKind.RELEASE)
+    stage.service.run()
+    assert stage.service.sequences("u") == []
+    assert stage.results() == []
+    (proposal,) = stage.book.orders([P0], 0)
+    page = stage.client.get("/orders").text
+    assert "1 proposal to approve" in page
+    assert "/orders/approve" not in page
+    assert stage.post("/orders/approve", id=proposal.order.id).status_code == 409
+    stage.logins.name = "ben"
+    assert "/orders/approve" in stage.client.get("/orders").text
+    assert stage.post("/orders/approve", id=proposal.order.id).status_code == 303
+    stage.service.run()
+    assert stage.service.sequences("u") == [2]
+    page = stage.client.get("/orders").text
+    assert "approved by ben" in page
+    assert "proposal to approve" not in page
+
+
+def test_a_proposal_is_rejected_or_taken_back_and_then_cannot_be_approved(with_approval: Stage) -> None:
+    stage = with_approval
+    for name in ("ben", "anna"):
+        stage.logins.name = "anna"
+        stage.give(OrderKind.RELEASE)
+        proposal = stage.book.orders([P0], 0)[-1]
+        stage.clock.advance(1)
+        stage.logins.name = name
+        assert stage.post("/orders/reject", id=proposal.order.id, because="no").status_code == 303
+        stage.logins.name = "ben"
+        assert stage.client.get("/orders").text.count(f"rejected by {name}: no") == 1
+    stage.give(OrderKind.HOLD, **{"for": "1h"})
+
+
+def test_a_proposal_expires(with_approval: Stage) -> None:
+    stage = with_approval
+    stage.give(OrderKind.RELEASE)
+    (proposal,) = stage.book.orders([P0], 0)
+    stage.logins.name = "ben"
+    stage.clock.advance(24 * HOUR)
+    token = token_on(stage.client, "/orders")
+    stage.clock.advance(1)
+    assert "<strong>expired</strong>" in stage.client.get("/orders").text
+    assert stage.client.post("/orders/approve", data={FORM: token, "id": proposal.order.id}).status_code == 409
+
+
+# Where there are no orders
+
+
+def test_without_orders_the_page_says_which_key_to_set(tmp_path: Path) -> None:
+    client = client_of(make_sources(tmp_path))
+    page = client.get("/orders")
+    assert page.status_code == 409
+    assert "orders.enabled" in page.text
+
+
+def test_a_book_that_does_not_answer_is_told_of(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise TransportUnavailable("the brokers: no answer")
+
+    monkeypatch.setattr(stage.book, "orders", fail)
+    page = stage.client.get("/orders")
+    assert page.status_code == 503
+    assert "the brokers: no answer" in page.text
+
+
+def test_a_program_gives_an_order_and_reads_what_came_of_it(stage: Stage) -> None:
+    wait = stage.client.get("/api/v1/unit", params={"id": "u"}).json()["wait"]
+    new = {
+        "order": "release",
+        "partition": str(P0),
+        "unit": "u",
+        "because": "a program",
+        "waits_for": wait["waits_for"],
+        "since": wait["since"],
+    }
+    token = token_on(stage.client, "/orders/new?kind=hold&unit=u&partition=" + str(P0))
+    given = stage.client.post("/api/v1/order", json=new, headers={"x-form-token": token})
+    assert given.status_code == 200, given.text
+    stage.service.run()
+    (listed,) = stage.client.get("/api/v1/orders").json()["orders"]
+    assert (listed["id"], listed["state"], listed["result"]) == (given.json()["id"], "over", "done")
