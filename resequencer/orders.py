@@ -12,6 +12,7 @@ from domain.errors import DeadLetterOrdered, PermanentError
 from domain.order import LONGEST_HOLD_MS, OrderKind, OrderOutcome, OrderResult
 from domain.printable import counted
 from resequencer.decision import find_waits
+from resequencer.gathering import gather_with
 from resequencer.handling import set_aside
 from resequencer.hold import begin_hold, deadline_at, end_hold
 from resequencer.next_attempt import try_again, unstash_all
@@ -147,7 +148,8 @@ def _dead_letter(copy: WorkingCopy, ordered: Ordered) -> Ended:
     entry = next((each for each in copy.stash if each.envelope.offset == order.position), None)
     if entry is None:
         return _impossible(f"no envelope at offset {order.position} waits in this unit")
-    copy.is_changed, copy.stash, copy.has_gathered = True, copy.stash.without(entry), False
+    gather_with(copy, entry.envelope)  # Its parts were counted when it came: its data counts, as that of any dead letter.
+    copy.is_changed, copy.stash = True, copy.stash.without(entry)
     copy.effects.dead_letter_entry(entry, error.reason, str(error))
     return Ended(OrderResult.DONE, "the envelope is a dead letter; its number is still missing")
 

@@ -364,6 +364,16 @@ def test_a_stashed_envelope_becomes_a_dead_letter_and_its_number_is_missing(enve
     assert result(unit.order(OrderKind.DEAD_LETTER, position=1)) is OrderResult.REFUSED_IMPOSSIBLE
 
 
+def test_the_data_of_an_ordered_dead_letter_counts_where_its_parts_do(envelopes: Envelopes) -> None:
+    unit = drive("FULL_PAIN001")
+    unit.reincarnates = True
+    unit.arrive(envelopes(mds=PAIN_001[:2]), envelopes(identity="other"))
+    assert result(unit.order(OrderKind.DEAD_LETTER, position=1)) is OrderResult.DONE
+    unit.arrive(envelopes(mds=PAIN_001[2:], identity="last"))
+    assert {each.envelope_id for each, *_ in unit.handler.seen} == {"other", "last"}
+    assert all({name for name, _ in data.mds} == set(PAIN_001) for _, data, *_ in unit.handler.seen)
+
+
 def test_a_dead_letter_that_was_ordered_may_come_again(envelopes: Envelopes) -> None:
     unit = drive("SEQUENCE")
     two = envelopes(2)
