@@ -9,32 +9,40 @@ import msgspec
 from daemon.configuration.resolution import REFERENCE, ResolvedValues
 from daemon.configuration.schema import SCHEMA, Schema
 from domain.secret import Secret
+from domain.value_types import Duration, Size
 
 
 class EffectiveValue(msgspec.Struct, frozen=True):
-    """`value` as JSON: durations and sizes as in HOCON. `layer` is reference, `file …`, `environment (NAME)` or --set."""
+    """`value` as JSON: durations and sizes (`is_measure`) as in HOCON.
+
+    `layer` is reference, `file …`, `environment (NAME)` or --set.
+    """
 
     path: str
     value: Any
     layer: str
+    is_measure: bool = False
 
     def __str__(self) -> str:
         """Return a line of HOCON; if the value is no default, a comment names the layer that set it."""
-        line = f"{self.path} = {_hocon(self.value)}"
+        line = f"{self.path} = {_hocon(self.value, is_measure=self.is_measure)}"
         return line if self.layer == REFERENCE else f"{line}  # {self.layer}"
 
 
 def effective_values(resolved: ResolvedValues, schema: Schema = SCHEMA) -> tuple[EffectiveValue, ...]:
     """Return the values in the order of reference.conf, with the Kafka clients' options last."""
     shown = {path: schema.keys[path].show(value) if path in schema.keys else value for path, value in resolved.values.items()}
-    return tuple(EffectiveValue(path, _masked(value), resolved.layers[path]) for path, value in shown.items())
+    measures = {path for path, takes in schema.keys.items() if isinstance(takes, Duration | Size)}
+    return tuple(EffectiveValue(path, _masked(value), resolved.layers[path], path in measures) for path, value in shown.items())
 
 
 def _masked(value: Any) -> Any:
     return value.masked if isinstance(value, Secret) else value
 
 
-def _hocon(value: Any) -> str:
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][\w./-]*", value, re.ASCII) and "//" not in value:
-        return value
+def _hocon(value: Any, *, is_measure: bool) -> str:
+    """Return the value as HOCON. A text that begins with a digit is quoted: without quotes `5s` would be a duration."""
+    is_plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][\w./-]*", value, re.ASCII) and "//" not in value
+    if is_plain and (is_measure or not value[0].isdigit()):
+        return str(value)
     return json.dumps(value, ensure_ascii=False)

@@ -27,7 +27,7 @@ def test_units_are_forgotten_once_the_service_was_caught_up_for_the_retention(
         service.wait_until_idle()
         wait_until(lambda: not client.keys(f"{{{name}:*:unit:*"), "both are forgotten")
         left = client.keys(f"{{{name}:*")
-        assert {key.rpartition(b":")[2] for key in left} == {b"header", b"pending"}
+        assert {key.rpartition(b":")[2] for key in left} == {b"header", b"pending", b"changes"}
         assert {client.ttl(key) for key in left} == {-1}
     assert service.stop() == 0
     assert (service.sequences("uow-1"), service.sequences("uow-2")) == ([1, 2], [2])

@@ -245,6 +245,7 @@ def a_release_goes_on_as_it_began(patch: Patch) -> None:
         unstash(copy, head.rank.lane)
 
     patch.setattr("resequencer.turn.go_on", faulty)
+    patch.setattr("resequencer.next_attempt.go_on", faulty)
 
 
 def every_second_dead_letter_left_out(patch: Patch) -> None:
