@@ -14,7 +14,12 @@ from playwright.sync_api import Browser
 from servers.errors import ProgramMissing
 from tests.browser.stage import Stage, kafka_settings, storage_settings, to_topic
 
-_ALWAYS = (f"{NOTIFICATION}.http.port=0", f"{NOTIFICATION}.http.metrics.port=0", f"{RESEQUENCER}.stash-timeout=1h")
+_ALWAYS = (
+    f"{NOTIFICATION}.http.port=0",
+    f"{NOTIFICATION}.http.metrics.port=0",
+    f"{RESEQUENCER}.stash-timeout=1h",
+    f"{NOTIFICATION}.orders.enabled=true",
+)
 _SERVERS = {"redis": "redis_server", "infinispan": "infinispan"}
 
 
@@ -38,10 +43,11 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     else:
         kafka = request.getfixturevalue("kafka")
         url = request.getfixturevalue(_SERVERS[storage]).url if storage in _SERVERS else ""
-        topics = [f"{each}-{uuid4().hex[:12]}" for each in ("in", "out", "dead")]
+        topics = [f"{each}-{uuid4().hex[:12]}" for each in ("in", "out", "dead", "orders", "outcomes")]
         kafka.create_topics(*topics, partitions=4)
+        orders = (f"{NOTIFICATION}.orders.topic={topics[3]}", f"{NOTIFICATION}.orders.outcomes-topic={topics[4]}")
         service = OperatedService(
-            directory, *_ALWAYS, *kafka_settings(kafka, *topics), *storage_settings(storage, url, topics[0])
+            directory, *_ALWAYS, *orders, *kafka_settings(kafka, *topics[:3]), *storage_settings(storage, url, topics[0])
         )
         feed = to_topic(kafka, topics[0])
     try:

@@ -22,6 +22,7 @@ PAGES = (
     *(f"/unit?{urlencode({'id': each})}" for each in (ASKED, PAID, HOSTILE, LONGEST)),
     "/dead-letters",
     "/dead-letters/confirm?action=discard&state=new",
+    "/orders",
     "/partitions",
     "/workers",
 )
