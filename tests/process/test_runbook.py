@@ -38,6 +38,8 @@ ANSWERS = {
     "resequencer dead-letters list --since 2026-01-01T00:00Z": "undecodable",
     "resequencer dead-letters list --unit uow-2": "conflicting-duplicate",
     "resequencer check": "stash-timeout",
+    "resequencer partitions list": "read to",
+    "resequencer orders": "a look",
 }
 """By command: a word of its answer on the service below."""
 
@@ -45,7 +47,8 @@ ANSWERS = {
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedService]:
     """A payment waits, two records could not be handled, and a worker was killed."""
-    made = OperatedService(tmp_path_factory.mktemp("service"), f"{RESEQUENCER}.stash-timeout=10m")
+    orders = f"{NOTIFICATION}.orders.enabled=true"
+    made = OperatedService(tmp_path_factory.mktemp("service"), f"{RESEQUENCER}.stash-timeout=10m", orders)
     made.tell("uow-1", 2)
     made.append(
         b"this is no envelope",
@@ -59,6 +62,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedServic
     daemon.wait_for(lambda report: report.units.waiting == 1 and not report.partitions[0].lag, "all is read")
     os.kill(worker, signal.SIGKILL)
     daemon.wait_for_another_worker(worker)
+    assert made.verb("units", "retry", "uow-1", "--because", "a look").returncode == 1, "nothing of it is under retry"
     yield made
     made.verb("stop")
 
