@@ -6,7 +6,7 @@ from contextlib import suppress
 from socket import socket
 from typing import Any, TypeVar
 
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError
 from kafka.net import manager
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import KafkaNetSocket
@@ -20,7 +20,10 @@ _Made = TypeVar("_Made")
 
 
 class _LastWords(logging.Handler):
-    """Keeps the reason why a connection failed: the clients themselves only report a time-out."""
+    """Keeps the reason why a connection failed: the clients themselves only report a time-out.
+
+    The last try is cut short when the time is over. Its time-out does not replace what an earlier try found out.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -28,7 +31,8 @@ class _LastWords(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         for said in record.args if isinstance(record.args, tuple) else ():
-            if isinstance(said, KafkaError) and not isinstance(said, KafkaTimeoutError):
+            is_timeout = isinstance(said, RequestTimedOutError) and self.error is not None
+            if isinstance(said, KafkaError) and not isinstance(said, KafkaTimeoutError) and not is_timeout:
                 self.error = said
 
 

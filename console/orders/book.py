@@ -15,6 +15,7 @@ from console.orders.listing import ListedOrder, list_orders
 from console.units.find import known_partitions
 from domain.clock import Instant
 from domain.errors import ResequencerError
+from domain.identifiers import shown
 from domain.order import Order
 from domain.printable import printable
 from domain.record import Partition
@@ -50,6 +51,9 @@ def give_order(
 ) -> Order:
     """Give the order, or propose it. `seen` is what the unit waits for, and since when, as the person saw it."""
     by = identity_of(request).name
+    known, _ = known_partitions(console.sources, console.sources.find_report())
+    if partition not in known:
+        raise HTTPException(HTTPStatus.CONFLICT, f"there is no partition {shown(str(partition))} in the input")
     waits = None if seen is None else Waits(0, WaitKind.DEADLINE, seen[1], seen[0], "", 0, 0)
     with opened(console) as book:
         order = make_order(wish, by, console.sources.clock.now(), secrets.token_hex(16), unit, waits)

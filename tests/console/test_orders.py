@@ -177,6 +177,12 @@ def test_a_wrong_field_is_refused_and_nothing_is_given(stage: Stage, kind: Order
     assert stage.book.orders([P0], 0) == []
 
 
+@pytest.mark.parametrize("partition", ["NOWHERE-0", "IPF_PROCESSING_DATA-99"])
+def test_an_order_for_a_partition_that_the_input_has_not_is_refused(stage: Stage, partition: str) -> None:
+    assert stage.give(OrderKind.PAUSE, partition=partition).status_code == 409
+    assert not list(stage.service.directory.glob("orders/*"))
+
+
 def test_a_form_of_another_site_or_sent_twice_gives_nothing(stage: Stage) -> None:
     form = {**stage.form_of(OrderKind.RELEASE), "because": "a test"}
     assert stage.client.post("/orders/give", data={**form, FORM: "forged"}).status_code == 403
@@ -245,7 +251,8 @@ def test_a_proposal_is_rejected_or_taken_back_and_then_cannot_be_approved(with_a
         assert stage.post("/orders/reject", id=proposal.order.id, because="no").status_code == 303
         stage.logins.name = "ben"
         assert stage.client.get("/orders").text.count(f"rejected by {name}: no") == 1
-    stage.give(OrderKind.HOLD, **{"for": "1h"})
+        form = {FORM: token_on(stage.client, "/orders/new?kind=pause&partition=" + str(P0)), "id": proposal.order.id}
+        assert stage.client.post("/orders/approve", data=form).status_code == 409
 
 
 def test_a_proposal_expires(with_approval: Stage) -> None:
