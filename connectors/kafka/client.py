@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from socket import socket
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError
 from kafka.net import manager
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import KafkaNetSocket
-from kafka.net.transport import KafkaSSLTransport
+from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.record import memory_records
 
 from connectors.kafka.errors import to_transport_error
@@ -53,7 +55,26 @@ class _DirectSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships
             raise
 
 
-class _ClosingTransport(KafkaSSLTransport):  # type: ignore[misc]  # kafka-python ships no types.
+_connections: WeakKeyDictionary[NetworkSelector, WeakSet[KafkaTCPTransport]] = WeakKeyDictionary()
+"""The connections of each client's event loop."""
+
+
+class _Connection(KafkaTCPTransport):  # type: ignore[misc]  # kafka-python ships no types.
+    """A connection that its client closes at the latest when it is closed itself.
+
+    Otherwise a connection with unsent bytes stays open: the client lets it send them later, and then stops its event loop.
+    """
+
+    def __init__(self, net: NetworkSelector, sock: socket, host: str | None = None, **options: Any) -> None:
+        super().__init__(net, sock, host, **options)
+        _connections.setdefault(net, WeakSet()).add(self)
+
+    def close_socket(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+
+
+class _TlsConnection(_Connection, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python ships no types.
     """Closes a socket whose TLS handshake fails too, as behind a load balancer without live brokers."""
 
     async def handshake(self) -> None:
@@ -65,7 +86,8 @@ class _ClosingTransport(KafkaSSLTransport):  # type: ignore[misc]  # kafka-pytho
 
 
 # kafka-python offers no other way to replace these classes.
-manager.KafkaSSLTransport = _ClosingTransport
+manager.KafkaTCPTransport = _Connection
+manager.KafkaSSLTransport = _TlsConnection
 memory_records.DefaultRecordBatch = RecordBatch
 
 
@@ -76,6 +98,12 @@ class OurNetClient(KafkaNetClient):  # type: ignore[misc]  # kafka-python ships 
         super().__init__(**options)
         # kafka-python 3.0 does not pass the clients' option of this name on to this place.
         self.cluster.config["allow_auto_create_topics"] = False
+
+    def close(self, node_id: object = None) -> None:
+        super().close(node_id)
+        if node_id is None:
+            for each in _connections.pop(self._net, ()):
+                each.close_socket()
 
 
 def make_client(what: str, make: Callable[..., _Made], options: Mapping[str, Any]) -> _Made:

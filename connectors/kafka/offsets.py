@@ -5,12 +5,14 @@ On the group member's connection such a call would wait behind a fetch, for up t
 
 from collections.abc import Collection, Hashable
 from time import monotonic
+from typing import Literal
 
 from kafka import KafkaConsumer, TopicPartition
 
 from connectors.kafka.client import make_client
 from connectors.kafka.core.fencing import Committed
 from connectors.kafka.errors import translated
+from connectors.kafka.offset_queries import find_offsets, find_since
 from connectors.kafka.settings import KafkaSettings
 from connectors.port import TransportUnavailable
 from domain.clock import Instant
@@ -37,18 +39,18 @@ class LogReader:
 
     def starts(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """Return the first offset of each partition that still exists."""
-        return self._offsets(partitions, "beginning_offsets")
+        return self._offsets(partitions, "beginning")
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """Return the end of each log's decided part. A reader gets that far, across the markers of transactions too."""
-        return self._offsets(partitions, "end_offsets")
+        return self._offsets(partitions, "end")
 
     def find_since(self, partitions: Collection[Partition], instant: Instant) -> dict[Partition, int]:
         """Return the first offset with a timestamp of `instant` or later, for the partitions that have one."""
         names = {TopicPartition(*each): each for each in partitions}
         with translated(f"the records since {instant}"):
-            found = self._connected().offsets_for_times(dict.fromkeys(names, instant), timeout_ms=self._settings.call_timeout_ms)
-        return {names[name]: at.offset for name, at in found.items() if at is not None}
+            found = find_since(self._connected(), names, instant, self._settings.call_timeout_ms)
+        return {names[name]: offset for name, offset in found.items()}
 
     def position(self, partition: Partition, asked_under: Hashable) -> Committed | None:
         """Return the position that any member of the group committed last; None if there is none.
@@ -85,12 +87,12 @@ class LogReader:
             self._consumer = make_client("the brokers", KafkaConsumer, self._options)
         return self._consumer
 
-    def _offsets(self, partitions: Collection[Partition], which: str) -> dict[Partition, int]:
+    def _offsets(self, partitions: Collection[Partition], which: Literal["beginning", "end"]) -> dict[Partition, int]:
         if not partitions:
             return {}
         names = {TopicPartition(*each): each for each in partitions}
         with translated(f"the log of {next(iter(partitions))}"):
-            found = getattr(self._connected(), which)(list(names), timeout_ms=self._settings.call_timeout_ms)
+            found = find_offsets(self._connected(), names, which, self._settings.call_timeout_ms)
         return {names[name]: offset for name, offset in found.items()}
 
 

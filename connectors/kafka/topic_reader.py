@@ -9,6 +9,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from connectors.kafka.client import make_client
 from connectors.kafka.errors import translated
+from connectors.kafka.offset_queries import find_offsets, find_since
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topics import Topics
 from connectors.port import TransportUnavailable
@@ -75,15 +76,15 @@ class CommittedReader:
     def seek_instant(self, since: Instant) -> None:
         """Seek in each partition to the first record with a timestamp of `since` or later."""
         with translated(self._what):
-            found = self._reader.offsets_for_times(dict.fromkeys(self._names, since), timeout_ms=self._settings.call_timeout_ms)
+            found = find_since(self._reader, self._names, since, self._settings.call_timeout_ms)
             ends = self.ends()
             for name in self._names:
-                self._reader.seek(name, found[name].offset if found.get(name) else ends[name])
+                self._reader.seek(name, found.get(name, ends[name]))
 
     def seek_only(self, offsets: Mapping[Partition, int]) -> None:
         """Seek to these offsets, or to the first that still exists; partitions not named are not read."""
         with translated(self._what):
-            starts = self._reader.beginning_offsets(self._names, timeout_ms=self._settings.call_timeout_ms)
+            starts = find_offsets(self._reader, self._names, "beginning", self._settings.call_timeout_ms)
             ends = self.ends()
             for name in self._names:
                 self._reader.seek(name, min(max(offsets.get(Partition(*name), ends[name]), starts[name]), ends[name]))
@@ -121,5 +122,4 @@ class CommittedReader:
 
     def _ends(self, reader: KafkaConsumer) -> dict[TopicPartition, int]:
         with translated(self._what):
-            found: dict[TopicPartition, int] = reader.end_offsets(self._names, timeout_ms=self._settings.call_timeout_ms)
-        return found
+            return find_offsets(reader, self._names, "end", self._settings.call_timeout_ms)
