@@ -32,9 +32,12 @@ settings.load_profile("full")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two processes for each core where slow tests run: they wait for other processes more than they compute."""
+    """Two processes for each core where slow tests run: they wait for other processes more than they compute.
+
+    One more than cores for the fast ones, because some of them wait, too.
+    """
     cores = len(os.sched_getaffinity(0))
-    return cores if config.option.markexpr == "not slow" else 2 * cores
+    return cores + 1 if config.option.markexpr == "not slow" else 2 * cores
 
 
 @pytest.hookimpl(trylast=True)

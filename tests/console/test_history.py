@@ -70,6 +70,7 @@ def test_minutes_are_kept_for_the_next_console_and_the_oldest_go(history: Histor
     assert [each.minute for each in History(tmp_path).minutes(0)] == [later]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_locked_is_kept(history: History, tmp_path: Path) -> None:
     for minute in range(3):
         history.add(service(BEGINNING + minute * MINUTE, minute), BEGINNING + minute * MINUTE)

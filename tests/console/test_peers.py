@@ -98,6 +98,7 @@ def test_a_peer_is_asked_once_however_often_its_answer_is_looked_at(peer: Peer) 
     assert peer.asked == [("/api/v1/service", None)]
 
 
+@pytest.mark.slow
 def test_a_peer_that_no_longer_answers_keeps_its_last_answer_with_its_age(peer: Peer) -> None:
     clock = FakeClock()
     peers = Peers((peer.url,), "", clock)
@@ -108,6 +109,7 @@ def test_a_peer_that_no_longer_answers_keeps_its_last_answer_with_its_age(peer: 
     assert (told.problem, told.state, told.as_of) == ("it answered 503", "ready", instant_text(BEGINNING))
 
 
+@pytest.mark.slow
 def test_a_slow_peer_holds_a_page_up_for_a_moment_and_then_no_more(peer: Peer) -> None:
     peer.may_answer.clear()
     peers = Peers((peer.url,), "", FakeClock())
@@ -137,6 +139,7 @@ def test_what_is_no_answer_of_a_console_is_refused(peer: Peer, status: int, body
         fetch(peer.url, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"HTTP/1.1 200 OK\r\nX-Long: ", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
 def test_a_peer_that_drips_its_answer_holds_nothing_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr("console.peers._TIMEOUT_SECONDS", 0.5)

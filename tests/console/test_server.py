@@ -48,6 +48,7 @@ def received(connection: socket.socket) -> bytes:
     return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", b"G", REQUEST[:-2]])
 def test_a_client_that_does_not_end_its_first_request_is_let_go(address: tuple[str, int], sent: bytes) -> None:
     with socket.create_connection(address) as connection:
@@ -72,6 +73,7 @@ def test_more_connections_than_the_console_has_descriptors_for_are_not_kept(
         assert again.recv(65_536).startswith(b"HTTP/1.1 200"), "there is room again"
 
 
+@pytest.mark.slow
 def test_a_client_that_begins_a_second_request_and_does_not_end_it_is_let_go(address: tuple[str, int]) -> None:
     with socket.create_connection(address) as connection:
         connection.sendall(REQUEST + b"G")

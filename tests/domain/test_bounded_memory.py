@@ -3,6 +3,7 @@
 import tracemalloc
 
 import msgspec
+import pytest
 
 from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
 from domain.record import Origin, Partition, Record
@@ -10,6 +11,7 @@ from domain.record import Origin, Partition, Record
 _decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=False))
 
 
+@pytest.mark.slow
 def test_three_hundred_entities_of_a_megabyte_are_not_remembered() -> None:
     """When entities were remembered, they took 246 MB."""
     tracemalloc.start()

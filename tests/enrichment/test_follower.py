@@ -137,6 +137,7 @@ def test_a_directory_that_is_away_is_said_once_and_followed_when_it_is_back(
     taken.close()
 
 
+@pytest.mark.slow
 def test_readers_see_whole_releases_during_a_hundred_switches(
     follower: Follower, directory: LookupsDirectory, publish: Publish
 ) -> None:

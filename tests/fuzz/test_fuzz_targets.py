@@ -10,6 +10,7 @@ FAST_ANY = 500
 THOROUGH = 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_properties_hold_of_the_seeds(name: str) -> None:
     seeds = TARGETS[name].seeds()

@@ -305,6 +305,7 @@ def test_a_thousand_of_one_unit_that_all_fail_are_set_aside_at_once(asked: Asked
     assert len(asked.handler.seen) < 2_000
 
 
+@pytest.mark.slow
 def test_a_unit_that_cannot_go_on_whatever_is_set_aside_ends_the_worker(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its state cannot be written any more. Without the arrivals it need not be written, but at the deadline it must be."""
     asked.poll(asked.envelope("u", 3))

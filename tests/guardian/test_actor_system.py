@@ -499,6 +499,7 @@ def churn(system: ActorSystem, crowd: ActorAddress, *, gone: int, step: int) -> 
         system.tell(crowd, lambda actor: actor.create(step))
 
 
+@pytest.mark.slow
 def test_20_000_actors_that_exit_in_random_order_leave_nothing_behind(crowd: tuple[ActorSystem, ActorAddress]) -> None:
     system, address = crowd
     before = sizes(system, address)

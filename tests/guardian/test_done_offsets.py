@@ -30,6 +30,7 @@ def positions_with_done_offsets(draw: st.DrawFn) -> tuple[int, DoneOffsets]:
     return position, of({position + each for each in undone}, position + length)
 
 
+@pytest.mark.slow
 @given(positions_with_done_offsets())
 def test_what_is_encoded_comes_back(drawn: tuple[int, DoneOffsets]) -> None:
     position, done = drawn

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 from harness.actors.asking import FAR, P0, P1, Asked
 from harness.driving import NoChance, Recorder, decoder
 from thespian.actors import Actor, ActorAddress, ActorSystem
@@ -191,6 +192,7 @@ def test_what_left_memory_at_the_bound_is_released_in_time_all_the_same(new_aske
     assert told == [f"u{n}#2" for n in range(20)]  # Loaded one after the other, as far as memory allows.
 
 
+@pytest.mark.slow
 def test_ten_thousand_units_come_wait_and_go(asked: Asked) -> None:
     units = [f"u{n}" for n in range(10_000)]
     asked.poll(*(asked.envelope(unit, 2) for unit in units))

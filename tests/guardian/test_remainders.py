@@ -278,6 +278,7 @@ def new_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
         each.kill()
 
 
+@pytest.mark.slow
 def test_a_stash_that_comes_loose_takes_the_memory_of_some_shares(new_service: Callable[..., Service]) -> None:
     """One share holds two notifications of half a megabyte; forty leave in all."""
     peaks = []
@@ -295,6 +296,7 @@ def test_a_stash_that_comes_loose_takes_the_memory_of_some_shares(new_service: C
     assert peaks[1] < 10_000_000
 
 
+@pytest.mark.slow
 def test_while_more_is_left_over_than_a_cycle_lets_out_one_record_is_read_at_a_time(
     new_service: Callable[..., Service],
 ) -> None:

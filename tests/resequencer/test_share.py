@@ -245,6 +245,7 @@ class Course:
         return self._draw(st.sampled_from(([], [], [], [], [PermanentError("never")], [away], [away] * 3)))
 
 
+@pytest.mark.slow
 @given(
     st.data(),
     st.sampled_from(("SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001")),

@@ -28,6 +28,7 @@ def find_identity(line: bytes) -> str | None:
     return found[1].decode() if found else None
 
 
+@pytest.mark.slow
 def test_without_a_crash_every_envelope_is_told_or_buried_once_and_nothing_waits() -> None:
     for seed in range(40):
         work, outcome = workload(seed), reference(workload(seed))
@@ -43,6 +44,7 @@ def test_without_a_crash_every_envelope_is_told_or_buried_once_and_nothing_waits
         assert len(garbage) == sum(find_identity(line) is None for line in lines), seed
 
 
+@pytest.mark.slow
 def test_units_of_one_numbering_without_a_loss_are_told_in_exact_order_whatever_crashes() -> None:
     ordered = 0
     for seed in range(10):
@@ -57,6 +59,7 @@ def test_units_of_one_numbering_without_a_loss_are_told_in_exact_order_whatever_
     assert ordered > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 12), marks=pytest.mark.slow)], ids=str)
 def test_crashes_lost_answers_and_strangers_lose_double_and_mark_nothing(seeds: range) -> None:
     assert assert_all_is_well(seeds, Forgets.NOTHING) > 8 * len(seeds)
@@ -80,6 +83,7 @@ def test_two_thousand_crashes_lose_double_and_mark_nothing(first: int) -> None:
     assert assert_all_is_well(range(first, first + 50), Forgets.NOTHING) > 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 6), marks=pytest.mark.slow)], ids=str)
 def test_after_a_storage_forgot_nothing_is_lost_and_what_repeats_is_marked(seeds: range) -> None:
     assert_all_is_well(seeds, Forgets.DATABASE)

@@ -59,6 +59,7 @@ def test_promise_1_positions_are_throttled_and_the_last_one_is_given_on_the_way_
 
 
 # The fast run takes every 21st step of one workload, the slow run every 7th of two.
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [1, pytest.param(8, marks=pytest.mark.slow), pytest.param(15, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", [pytest.param(5, marks=pytest.mark.slow), 21])
 def test_promise_2_a_crash_at_any_step_loses_no_envelope(seed: int, first: int) -> None:
@@ -83,6 +84,7 @@ def test_promise_2_without_a_storage_the_source_is_read_again_and_nothing_is_los
 # 3. Exactly once: output is stored as pending and numbered, and leaves together with its position.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(40, 43), pytest.param(range(43, 52), marks=pytest.mark.slow)], ids=str)
 def test_promise_3_whatever_crashes_each_number_leaves_once_and_none_is_left_out(seeds: range) -> None:
     for seed in seeds:
@@ -126,6 +128,7 @@ def test_promise_4_a_storage_that_has_forgotten_is_healed_and_what_may_repeat_is
     assert told == [("u#A#1", False), ("u#A#1", True), ("v#A#1", False), ("v#A#2", True), ("w#A#1", False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(60, 62), pytest.param(range(62, 66), marks=pytest.mark.slow)], ids=str)
 def test_promise_4_whatever_a_storage_forgets_nothing_is_lost_and_nothing_repeats_unmarked(seeds: range) -> None:
     for seed in seeds:

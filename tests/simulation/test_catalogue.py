@@ -25,6 +25,7 @@ def test_the_simulation_notices(planted: Planted, monkeypatch: pytest.MonkeyPatc
     assert _find_noticing(planted, monkeypatch) is not None, f"no simulated run noticed {planted.name}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "seed"), [(plant.dead_letters_count_as_handled, 49), (plant.a_release_goes_on_as_it_began, 163)]
 )

@@ -29,10 +29,12 @@ def live_through(seeds: range, run: SimulatedRun) -> Finished:
     return Finished(kills, injected_faults)
 
 
+@pytest.mark.slow
 def test_a_seed_runs_the_same_way_each_time() -> None:
     assert simulate(3).trace == simulate(3).trace
 
 
+@pytest.mark.slow
 def test_without_faults_everything_is_told_once_and_nothing_waits() -> None:
     for seed in range(12):
         outcome = reference(seed)
@@ -41,6 +43,7 @@ def test_without_faults_everything_is_told_once_and_nothing_waits() -> None:
         assert len(told) == len(set(told)), seed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", SimulatedRun)
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 3), marks=pytest.mark.slow)], ids=str)
 def test_some_runs_are_free_of_loss_double_and_disorder(seeds: range, run: SimulatedRun) -> None:

@@ -178,6 +178,7 @@ def clear(directory, partition_file):
     partition_file.write_bytes(CONTENT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torn", [0, 1, 60])
 def test_a_crash_at_any_operation_loses_nothing_and_the_next_call_goes_on(
     directory, partition_file, new_files, crash, operations, torn
@@ -195,6 +196,7 @@ def test_a_crash_at_any_operation_loses_nothing_and_the_next_call_goes_on(
         clear(directory, partition_file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names_are_lost", [False, True])
 def test_a_power_cut_at_any_operation_loses_nothing_and_the_next_call_goes_on(
     directory, partition_file, new_files, crash, operations, names_are_lost

@@ -380,6 +380,7 @@ def test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing(
         check(settings, edits)
 
 
+@pytest.mark.slow
 def test_a_crash_while_a_crash_is_mended_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations, edits):
     for first, second in itertools.product(range(1, operations + 1), range(1, 13)):
         prepare(settings)

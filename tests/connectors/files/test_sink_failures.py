@@ -128,6 +128,7 @@ def operations(settings, new_files) -> int:
     return files.count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("torn", "rotate_bytes"), TORN_AND_ROTATING)
 def test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations, torn):
     for fault_at in range(1, operations + 1):

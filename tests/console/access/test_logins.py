@@ -57,6 +57,7 @@ def test_a_changed_password_counts_at_once_and_a_removed_user_is_out(tmp_path: P
     assert not users.remove("ann")
 
 
+@pytest.mark.slow
 def test_wrong_logins_are_slowed_down_by_address(tmp_path: Path, users: UsersFile) -> None:
     users.set_password("ann", PASSWORD, (Role.VIEWER,))
     clock = FakeClock()
@@ -68,6 +69,7 @@ def test_wrong_logins_are_slowed_down_by_address(tmp_path: Path, users: UsersFil
     assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 200
 
 
+@pytest.mark.slow
 def test_wrong_logins_lock_out_no_other_user_no_other_client_of_the_proxy_and_no_known_browser(
     tmp_path: Path, users: UsersFile
 ) -> None:

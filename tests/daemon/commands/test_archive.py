@@ -227,6 +227,7 @@ def test_after_the_storage_was_set_back_behind_the_archive_it_heals_and_says_so(
     assert [each.sequence for each in service.told] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_what_was_set_back_altogether_is_refused_with_the_remedy(archivist):
     service = archivist.service.start()
     service.tell("u", 1)

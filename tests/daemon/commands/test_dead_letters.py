@@ -190,6 +190,7 @@ def test_a_dead_letter_is_shown_with_its_headers_and_its_exact_value(store):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [b"\xff\xfe", b"\x1b[2J", b"a\r\n", b"\xc2\x9b"])
 def test_a_value_that_a_terminal_would_not_show_as_it_is_comes_in_base64(store, value):
     store.set_aside(value)
@@ -439,6 +440,7 @@ def test_the_bytes_that_show_prints_are_edited_through_the_standard_input(store,
     assert decode_line(store.requeued()[0]).value == MENDED + b"\r\n"
 
 
+@pytest.mark.slow
 def test_what_is_still_wrong_is_said_and_sent_only_if_it_is_meant(store):
     store.set_aside(BROKEN)
     for value, flaw in (
@@ -646,6 +648,7 @@ def test_the_options_of_every_verb_may_stand_before_or_behind_the_order(store, t
     assert store("list", "--set", f"{NOTIFICATION}.resequencer.stratgy=X")[0] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "order",
     [

@@ -198,6 +198,7 @@ def test_includes_are_relative_to_their_file_and_may_be_overridden(write):
     assert resolve([parse_file(file)]).values == {"x.a": 1, "x.b": 2, "x.c": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "include", ['"no.conf"', 'required("no.conf")', 'file("no.conf")', 'url("file:///no/such/no.conf")', '"no*.conf"']
 )

@@ -162,6 +162,7 @@ def test_two_fields_cannot_be_the_same_key():
         Schema(Doubled)
 
 
+@pytest.mark.slow
 def test_every_key_that_a_package_names_in_what_it_says_is_one():
     """Packages below the daemon do not know the schema, so their errors spell out the keys that they name."""
     for path, text in sources().items():

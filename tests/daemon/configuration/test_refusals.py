@@ -60,6 +60,7 @@ def test_null_is_refused_for_every_key_where_it_means_nothing(loaded, refused):
     assert set(refused("\n".join(f"{path} = null" for path in KEYS))) == set(KEYS) - may_be_null
 
 
+@pytest.mark.slow
 def test_every_key_when_mistyped_is_refused_with_its_value_and_the_nearest_known_key(refused):
     mistyped = {path[:-2] + path[-1]: path for path in KEYS}
     problems = refused("\n".join(f'{each} = "some value"' for each in mistyped))
@@ -84,6 +85,7 @@ def test_a_size_that_reads_as_minutes_is_refused_with_the_remedy(refused):
     assert "512M (not 512m" in refused(f"{path} = 512m")[path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["5", "null", "[a]", "text"])
 @pytest.mark.parametrize("section", [P, R, f"{P}.storage", f"{P}.storage.redis", f"{I}.kafka", CLIENTS[0]])
 def test_a_value_in_place_of_a_section_is_refused(refused, section, value):

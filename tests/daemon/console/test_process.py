@@ -66,6 +66,7 @@ def test_its_last_words_are_the_note_and_the_pause_grows(tmp_path: Path) -> None
     assert pauses == sorted(set(pauses))
 
 
+@pytest.mark.slow
 def test_an_endless_line_is_written_in_parts(tmp_path: Path) -> None:
     console = console_of(tmp_path, sys.executable, "-c", "import sys; sys.stdout.write('x' * 3_000_000)")
     console.start_if_due()

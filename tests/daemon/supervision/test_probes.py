@@ -87,6 +87,7 @@ def test_clients_that_send_nothing_lock_out_no_other(serve: Serve) -> None:
         assert httpx.get(f"{url}/health/live", timeout=1.5).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_client_that_sends_its_request_too_slowly_is_closed(serve: Serve) -> None:
     with connected(serve()) as slow:
         slow.sendall(b"GET /health/live HT")

@@ -203,6 +203,7 @@ def test_a_second_signal_ends_those_at_once_that_still_drain(new_service):
     assert not service.supervisor._is_late, "it did not wait for the 30 s"
 
 
+@pytest.mark.slow
 def test_who_does_not_end_in_time_is_killed(new_service, monkeypatch):
     monkeypatch.setattr("daemon.supervision.supervisor._DRAIN_SECONDS", 1)
     service = new_service("drain(); slot and select.select([], [], [], 60)")
@@ -315,6 +316,7 @@ def test_a_worker_that_ends_while_it_drains_blames_nothing(new_service):
 HANGS = {"sleeps": "select.select([], [], [])", "holds on to the interpreter": "import ctypes; ctypes.PyDLL(None).pause()"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hang", HANGS.values(), ids=HANGS)
 def test_a_worker_that_hangs_with_an_envelope_in_hand_is_ended_with_its_stack_in_the_log(new_service, hang):
     run = f"import faulthandler; faulthandler.enable()\nif run < 3:\n  take()\n  {hang}\ndrain()"
@@ -338,6 +340,7 @@ def test_one_that_does_not_even_end_by_that_is_killed_and_counted_too(new_servic
     assert [each.exits for each in service.suspects.find_all().values()] == [1]
 
 
+@pytest.mark.slow
 def test_one_that_was_halted_from_outside_does_not_hang(new_service):
     service = new_service("take()\nos.kill(os.getpid(), 19)\nos.pwrite(in_flight, bytes(4096), 0)\ndrain()", count=1)
     looks = []
@@ -353,6 +356,7 @@ def test_one_that_was_halted_from_outside_does_not_hang(new_service):
     assert service.runs(0) == 1
 
 
+@pytest.mark.slow
 def test_one_with_nothing_in_hand_may_wait_as_long_as_it_likes(new_service):
     service = new_service("take(); os.pwrite(in_flight, bytes(4096), 0)\ndrain()", count=1)
     began = monotonic()
@@ -360,6 +364,7 @@ def test_one_with_nothing_in_hand_may_wait_as_long_as_it_likes(new_service):
     assert service.runs(0) == 1
 
 
+@pytest.mark.slow
 def test_what_a_worker_is_slow_with_is_told_in_the_status_before_it_is_ended(new_service, monkeypatch):
     monkeypatch.setattr("daemon.supervision.watchdog._TOLD_MS", 100)
     service = new_service("if run < 2:\n  take()\n  select.select([], [], [])\ndrain()", count=1)

@@ -62,6 +62,7 @@ def said(tmp_path: Path) -> list[tuple[str, str]]:
     return told
 
 
+@pytest.mark.slow
 def test_a_hundred_releases_that_come_in_the_middle_of_a_cycle_mix_nothing(
     parts: Parts, directory: LookupsDirectory, pointers: list[Pointer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

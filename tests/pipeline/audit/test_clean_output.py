@@ -38,6 +38,7 @@ def test_so_it_is_with_each_target_type(tmp_path, target_type):
     assert audited.findings() == []
 
 
+@pytest.mark.slow
 def test_what_was_not_yet_read_is_open_and_not_lost(tmp_path):
     audited = AuditedService(tmp_path)
     audited.live()

@@ -120,6 +120,7 @@ def test_content_of_a_version_that_is_not_there_is_not_judged(tmp_path, version)
     assert [each for each in told if each.kind == FINDING or each.is_compared] == []
 
 
+@pytest.mark.slow
 def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_names(tmp_path, monkeypatch):
     """A process opens each version once, because opening reads it whole."""
     audited = AuditedService(tmp_path)
@@ -220,6 +221,7 @@ def test_requeued_dead_letters_of_a_unit_of_which_nothing_was_handled_are_in_tim
     assert audited.findings() == [("marked late without a reason", "uow-1")]
 
 
+@pytest.mark.slow
 def test_edited_dead_letters_are_records_as_any_other(tmp_path):
     """Every second edit is still wrong, and so leads to a dead letter of its own."""
     audited = AuditedService(tmp_path)

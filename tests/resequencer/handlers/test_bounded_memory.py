@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import msgspec
+import pytest
 
 from domain.envelope import MOST_OBJECTS, PAIN_001
 from enrichment.shapes import ANY, SETTINGS
@@ -52,6 +53,7 @@ def test_many_short_names_are_remembered_in_some_megabytes() -> None:
         assert held() < 16_000_000
 
 
+@pytest.mark.slow
 def test_payments_are_remembered_by_what_they_take_names_and_empty_objects_included() -> None:
     originals = Originals(SettingsAlone(NotificationSettings(())))
     with measured() as held:

@@ -30,6 +30,7 @@ def parse() -> Callable[[dict[str, Any]], Any]:
     return lambda report: parser.from_string(render_report_xml({"CstmrPmtStsRpt": report}), Document).cstmr_pmt_sts_rpt
 
 
+@pytest.mark.slow
 def test_a_report_of_every_sample_with_every_shipped_setting_is_valid(
     sample_payments: dict[str, Any],
     shipped_settings: NotificationSettings,

@@ -55,6 +55,7 @@ def test_calls_that_fail_at_once_are_all_made(slow: Slow, call: Any) -> None:
     assert calls_in(slow, call, 1_000, every_ms=1) == 1_000
 
 
+@pytest.mark.slow
 def test_calls_that_fail_slowly_take_half_of_the_time(slow: Slow, call: Any) -> None:
     slow.takes_ms = 3_000
     assert calls_in(slow, call, 60_000, every_ms=1) in (10, 11)

@@ -129,6 +129,7 @@ def test_with_one_shared_numbering_everything_is_handled_as_documented(order, fl
     assert handled_of(arrivals) == documented(arrivals)
 
 
+@pytest.mark.slow
 def test_of_flows_numbered_separately_none_is_told_in_a_worse_order_than_documented():
     differing = 0
     for seed in range(2_000):

@@ -57,6 +57,7 @@ def test_a_lost_item_has_no_copies_and_each_knows_how_many_there_are():
     assert all(each.copies == 1 for each in copies if each.fate is Fate.LOST)
 
 
+@pytest.mark.slow
 def test_the_duplicate_of_a_late_item_is_late():
     copies = order(20_000, window=30, rates=Rates(duplicates=1, losses=0, late=0.5))
     fates: dict[int, list[Fate]] = {}
@@ -81,6 +82,7 @@ def test_a_share_of_the_items_is_contradicted_once_and_nothing_else_moves_for_it
     assert [each.item for each in with_conflicts if not each.contradicts] == [each.item for each in plain]
 
 
+@pytest.mark.slow
 def test_what_is_contradicted_is_not_lost_and_late_altogether_or_not_at_all():
     fates: dict[int, set[Fate]] = {}
     copies: Counter[int] = Counter()

@@ -75,6 +75,7 @@ def test_late_ones_of_a_backlog_follow_at_once_and_are_expected_in_time(tmp_path
 # With the real service under its own clock
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["SEQUENCE", "FULL_PAIN001"])
 @pytest.mark.parametrize(
     "fields",

@@ -318,6 +318,7 @@ def test_it_ends_when_patience_does_and_tells_what_is_lost(followed: Callable):
     assert found(verdict) == {Deviation.LOST: 1}
 
 
+@pytest.mark.slow
 def test_the_real_service_is_followed_while_it_works(served: Callable):
     """The reader looks between each two turns of the service, and reports no false deviation."""
     service = served()

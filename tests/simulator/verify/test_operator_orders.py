@@ -204,6 +204,7 @@ def test_a_record_that_is_no_order_has_an_outcome_too(ordered: Ordered) -> None:
     assert (verdict.orders.given, verdict.orders.done, verdict.orders.refused) == (2, 1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001"])
 def test_the_orders_of_a_real_service_explain_what_they_do(tmp_path: Path, operated: Callable, strategy: str) -> None:
     numbering = Numbering.SEPARATE if strategy == "STRICT_SEQUENCE" else Numbering.SHARED
@@ -217,6 +218,7 @@ def test_the_orders_of_a_real_service_explain_what_they_do(tmp_path: Path, opera
     assert b"released-by" in service.notifications.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_service_that_takes_orders_is_followed(tmp_path: Path, operated: Callable) -> None:
     service = operated(tmp_path, "SEQUENCE")
     files = Compared(service.expected, service.notifications, service.dead_letters)

@@ -211,6 +211,7 @@ def test_a_full_disk_is_unavailable_and_goes_on_once_there_is_room(embedded):
     assert store.load(["a", "b"]).keys() == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_a_file_that_another_process_is_writing_for_long_is_unavailable(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)

@@ -39,6 +39,7 @@ def test_whatever_fails_the_owner_is_told_what_was_committed(first):
         run(seed)
 
 
+@pytest.mark.slow
 def test_units_with_the_same_fingerprint_are_told_apart(monkeypatch):
     monkeypatch.setattr(unit_index, "_fingerprint", lambda unit: len(unit) * 7 % 3)
     for seed in range(12):
@@ -52,6 +53,7 @@ def test_nothing_is_left_in_the_cache_that_is_not_needed(seed):
     assert done.leaked() == set()
 
 
+@pytest.mark.slow
 def test_a_death_leaves_no_more_than_what_was_on_its_way():
     for seed in range(2, 60, 4):
         done = run(seed)
@@ -286,6 +288,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: getattr(fault, "__name__", None))
 def test_a_planted_mistake_is_noticed(fault, monkeypatch):
     fault(monkeypatch)

@@ -177,6 +177,7 @@ def test_a_listing_whose_unread_blocks_are_dropped_is_void(server):
     assert copy.waits == dict(store.waiting())
 
 
+@pytest.mark.slow
 def test_a_partition_that_never_holds_still_is_given_up_for_now(server):
     harness = on(server, **SMALL)
     store = filled(harness)

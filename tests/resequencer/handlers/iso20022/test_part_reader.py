@@ -95,6 +95,7 @@ def with_changed(part: Any, path: tuple[Any, ...], change: Callable[[Any, Any], 
     return changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_whatever_is_wrong_at_one_place_both_ways_say_the_same(index: int) -> None:
     part = EXAMPLE[index]
