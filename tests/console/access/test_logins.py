@@ -94,7 +94,7 @@ def test_wrong_logins_lock_out_no_other_user_no_other_client_of_the_proxy_and_no
     assert status("ann", PASSWORD, "203.0.113.1") == 429
     assert status("bob", PASSWORD, "203.0.113.1") == 200
     assert status("ann", PASSWORD, "203.0.113.2") == 200
-    assert status("ann", PASSWORD, "203.0.113.1", mark) == 200, "her browser is known, whoever guesses beside her"
+    assert status("ann", PASSWORD, "203.0.113.1", mark) == 200, "her browser is known, also while others guess beside her"
     assert status("bob", PASSWORD, "203.0.113.1", mark) == 200
     assert [status("bob", "guess", "203.0.113.3", mark) for _ in range(11)][-1] == 429, "the mark of another user counts nothing"
     assert [status("ann", "guess", "203.0.113.4", mark) for _ in range(11)][-1] == 429, "nor does a mark let one guess for ever"
