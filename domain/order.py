@@ -3,10 +3,12 @@
 docs/contract.md, section 12, has the records. An order is executed once; its outcome is published once.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from domain.clock import Instant, instant_of, instant_text
 from domain.errors import ResequencerError
@@ -120,7 +122,7 @@ class _Wire(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defa
     """An order as JSON; instants are ISO 8601."""
 
     id: _Short
-    order: OrderKind
+    kind: OrderKind = msgspec.field(name="order")
     by: _Short
     because: _Text
     at: str
@@ -215,38 +217,14 @@ def decode_outcome(value: bytes) -> OrderOutcome:
 
 
 def _to_wire(order: Order) -> _Wire:
-    return _Wire(
-        id=order.id,
-        order=order.kind,
-        by=order.by,
-        because=order.because,
-        at=instant_text(order.at),
-        unit=order.unit,
-        waits_for=order.waits_for,
-        since=None if order.since is None else instant_text(order.since),
-        despite_backlog=order.despite_backlog,
-        for_ms=order.for_ms,
-        until=None if order.until is None else instant_text(order.until),
-        position=order.position,
-        approved_by=order.approved_by,
-        stage=order.stage,
-    )
+    return _Wire(**_with_instants(order, instant_text))
 
 
 def _from_wire(wire: _Wire) -> Order:
-    return Order(
-        id=wire.id,
-        kind=wire.order,
-        by=wire.by,
-        because=wire.because,
-        at=instant_of(wire.at),
-        unit=wire.unit,
-        waits_for=wire.waits_for,
-        since=None if wire.since is None else instant_of(wire.since),
-        despite_backlog=wire.despite_backlog,
-        for_ms=wire.for_ms,
-        until=None if wire.until is None else instant_of(wire.until),
-        position=wire.position,
-        approved_by=wire.approved_by,
-        stage=wire.stage,
-    )
+    return Order(**_with_instants(wire, instant_of))
+
+
+def _with_instants(source: Order | _Wire, convert: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the fields, with the instants among them converted."""
+    fields = asdict(source)
+    return fields | {name: convert(fields[name]) for name in ("at", "since", "until") if fields[name] is not None}

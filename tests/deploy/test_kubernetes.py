@@ -59,6 +59,7 @@ def configuration(tmp_path: Path, container: dict[str, Any], monkeypatch: pytest
     return load(tmp_path / name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_manifest_is_what_kubernetes_accepts(file: Path) -> None:
     manifest = parsed(file)

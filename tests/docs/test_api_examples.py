@@ -16,6 +16,7 @@ from console.application import make_application
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the examples are for curl, which is not installed")
 def test_the_curl_examples_of_the_api_do_what_they_say(tmp_path: Path) -> None:
     section = OPERATIONS.read_text(encoding="utf-8").partition("\n## The API\n")[2].partition("\n## ")[0]

@@ -325,6 +325,7 @@ def test_a_crash_while_something_is_left_over_is_an_ordinary_one(new_service: Ca
     assert service.sequences("u") == list(range(1, 22))
 
 
+@pytest.mark.slow
 def test_what_was_left_over_does_not_make_records_look_slow(new_service: Callable[..., Service]) -> None:
     """A share takes a second to leave here; a cycle still takes as many records as before."""
     service = new_service(20_000_000)

@@ -85,6 +85,7 @@ def live(unit: Driven, came: list[tuple[int, str, bool]], polls: list[int]) -> N
         unit.expire()
 
 
+@pytest.mark.slow
 @given(runs(), st.sampled_from(STRATEGIES), st.sampled_from((2, 1_000)), st.booleans())
 def test_an_unexpected_failure_costs_what_an_expected_one_costs(
     run: Any, strategy: str, stash_limit: int, reincarnates: bool

@@ -3,6 +3,7 @@
 import tracemalloc
 from random import Random
 
+import pytest
 from harness.driving import Envelopes
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +43,7 @@ def test_whatever_comes_and_goes_each_lane_has_its_lowest_on_top(count: int, lan
     assert stash == Stash()
 
 
+@pytest.mark.slow
 def test_one_more_copies_little_of_a_stash_of_sixteen_thousand() -> None:
     """An earlier version copied the whole stash, some 400 KB."""
     *many, one = entries(16_001)

@@ -89,6 +89,7 @@ def test_after_a_storage_forgot_nothing_is_lost_and_what_repeats_is_marked(seeds
     assert_all_is_well(seeds, Forgets.DATABASE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 6), marks=pytest.mark.slow)], ids=str)
 def test_after_positions_were_damaged_nothing_is_lost_and_what_repeats_is_marked(seeds: range) -> None:
     assert_all_is_well(seeds, Forgets.POSITIONS)

@@ -214,6 +214,7 @@ def test_a_power_cut_at_any_operation_loses_nothing_and_the_next_call_goes_on(
         clear(directory, partition_file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_the_same_call_again_after_any_failure_loses_nothing(directory, partition_file, new_files, operations, number):
     for fault_at in range(1, operations + 1):

@@ -157,6 +157,7 @@ def test_a_crash_while_mending_a_crash_loses_nothing_and_doubles_nothing(setting
         check(settings, worker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names_are_lost", [True, False])
 @pytest.mark.parametrize(
     ("torn", "rotate_bytes"),
@@ -176,6 +177,7 @@ def test_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing(
         check(settings, worker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize(("torn", "rotate_bytes"), TORN_AND_ROTATING)
 def test_the_same_publish_again_after_any_failure_loses_nothing_and_doubles_nothing(

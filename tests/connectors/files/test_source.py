@@ -338,6 +338,7 @@ def test_reading_resumes_in_the_middle_of_nothing_after_a_restart_within_an_over
     assert [record.cut.length for record in records] == [40_000_000]
 
 
+@pytest.mark.slow
 def test_a_large_backlog_is_read_in_flat_memory(settings, write):
     batch = b"".join(encode_line(Line(b'{"a":"%b"}' % (b"x" * 1_000), b"%d" % each)) for each in range(1_000))
     for _ in range(20):

@@ -32,6 +32,7 @@ def users(tmp_path: Path) -> UsersFile:
     return UsersFile(tmp_path / "users.json")
 
 
+@pytest.mark.slow
 def test_a_user_with_the_right_password_is_let_in_by_name_and_others_are_asked_to_log_in(
     tmp_path: Path, users: UsersFile
 ) -> None:

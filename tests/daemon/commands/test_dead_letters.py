@@ -317,6 +317,7 @@ def test_a_number_that_two_different_lines_have_is_refused_and_the_same_line_twi
     assert len(store.requeued()) == 1
 
 
+@pytest.mark.slow
 def test_two_people_at_once_are_refused(store):
     store.set_aside()
     lock = RunLock(store.out, "dead-letters-actions.jsonl")

@@ -124,6 +124,7 @@ def test_a_duration_is_read_to_the_millisecond(loaded, written, milliseconds):
     assert loaded(f"{R}.stash-timeout = {written}").resequencer.stash_timeout_ms == milliseconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "size"),
     [

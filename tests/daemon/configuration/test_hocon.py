@@ -261,6 +261,7 @@ SCRAPS = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(strategies.lists(strategies.sampled_from(SCRAPS), max_size=14).map("".join))
 def test_any_text_is_read_or_refused(text):

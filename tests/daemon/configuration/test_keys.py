@@ -105,6 +105,7 @@ def test_a_key_that_nothing_reads_is_found_though_a_field_of_the_same_name_is_re
     assert (KEY not in unread(toys, reads)) is is_read
 
 
+@pytest.mark.slow
 def test_a_key_that_is_described_is_read_into_its_field(toys, resolved):
     assert toys.build(Toy, resolved("").values) == Toy(3_000)
     assert toys.build(Toy, resolved(f"{KEY} = 2m").values) == Toy(120_000)

@@ -141,6 +141,7 @@ def test_a_worker_that_fails_at_its_end_makes_the_end_bad(new_service):
     assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM) is ExitCode.NOT_SO
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(new_service, monkeypatch):
     monkeypatch.setattr(restart_policy, "FIRST_PAUSE_MS", 100)
     monkeypatch.setattr(restart_policy, "LONGEST_PAUSE_MS", 2_000)
@@ -332,6 +333,7 @@ def test_a_worker_that_hangs_with_an_envelope_in_hand_is_ended_with_its_stack_in
     assert 'File "<string>", line' in service.log
 
 
+@pytest.mark.slow
 def test_one_that_does_not_even_end_by_that_is_killed_and_counted_too(new_service, monkeypatch):
     monkeypatch.setattr("daemon.supervision.worker_slot._ABORT_SECONDS", 0.1)
     hang = "import signal; signal.signal(signal.SIGABRT, signal.SIG_IGN)\nif run < 2:\n  take()\n  select.select([], [], [])"

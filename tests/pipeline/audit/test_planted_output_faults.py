@@ -25,6 +25,7 @@ def audited(processed: Path, tmp_path: Path) -> AuditedService:
     return AuditedService(tmp_path / "copy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found_and_nothing_else(audited: AuditedService, fault: OutputFault) -> None:
     unit = fault.strike(audited)

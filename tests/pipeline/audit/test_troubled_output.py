@@ -178,6 +178,7 @@ def test_that_an_envelope_ended_its_worker_is_believed_whatever_the_target_type_
     assert audited.findings() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["SEQUENCE", "FULL_PAIN001"])
 def test_of_a_handler_of_ones_own_it_is_believed_what_it_tells_of_and_order_and_ids_are_judged(strategy, tmp_path):
     audited = AuditedService(tmp_path, strategy, handler="harness.spark.odd_ones:OddOnes")

@@ -200,6 +200,7 @@ ENOUGH = settings(max_examples=examples(150), suppress_health_check=[HealthCheck
 PLENTY = settings(ENOUGH, max_examples=examples(1_500))
 
 
+@pytest.mark.slow
 @ENOUGH
 @given(drawn=st.data())
 def test_any_change_to_real_payment_data_still_makes_a_valid_report(

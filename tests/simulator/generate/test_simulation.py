@@ -100,6 +100,7 @@ def test_duplicates_are_the_same_bytes(run: Callable):
     assert set(lines.values()) == {2}
 
 
+@pytest.mark.slow
 def test_the_rates_are_honoured(run: Callable):
     summary = run(units=1_000, **ROUGH).summary
     envelopes = summary.envelopes

@@ -121,6 +121,7 @@ def set_event(line: dict[str, Any], victim: DataEnvelope) -> dict[str, Any]:
     return line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["SEQUENCE", "FULL_PAIN001"])
 def test_the_real_service_takes_the_first_and_refuses_the_second(served: Callable, strategy: str):
     service = served(strategy)

@@ -238,6 +238,7 @@ def test_no_more_expectations_are_kept_than_needed(followed: Callable, monkeypat
     assert unheard.found() == {Deviation.LOST: unheard.run.summary.notifications}
 
 
+@pytest.mark.slow
 def test_memory_does_not_hold_what_is_complete(followed: Callable):
     whole = followed(units=300)
     whole.write_all()
@@ -308,6 +309,7 @@ def test_it_ends_at_the_first_deviation(followed: Callable):
     assert not verdict.is_good
 
 
+@pytest.mark.slow
 def test_it_ends_when_patience_does_and_tells_what_is_lost(followed: Callable):
     part, time = followed(), Time()
     last = part.notifications.pop()

@@ -33,6 +33,7 @@ def run(seed: int) -> SimulatedRun:
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(12, 60, 12))])
 def test_whatever_fails_the_owner_is_told_what_was_committed(first):
     for seed in range(first, first + 12):
