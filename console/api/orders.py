@@ -12,10 +12,11 @@ from console.api.requests import read_instant
 from console.context import Console
 from console.orders.book import decide_proposal, give_order, opened, recent_orders
 from console.orders.giving import Wish
-from console.orders.listing import ListedOrder, OrderState
-from domain.clock import Instant, instant_text
+from console.orders.listing import OrderState
+from console.orders.told import ToldOrder, tell_order
+from domain.clock import Instant
 from domain.identifiers import shown
-from domain.order import LONGEST_HOLD_MS, Order, OrderKind, OrderResult
+from domain.order import LONGEST_HOLD_MS, Order, OrderKind
 from domain.record import Partition
 
 Because = Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -31,27 +32,10 @@ class OrdersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
 
 
-class OrderAnswer(msgspec.Struct, frozen=True):
-    """An order or a proposal. `result` and `text` are those of its outcome, null without one. Instants are ISO 8601 in UTC."""
-
-    id: str
-    order: OrderKind
-    partition: str
-    unit: str | None
-    by: str
-    because: str
-    at: str
-    state: OrderState
-    approved_by: str | None
-    result: OrderResult | None
-    text: str | None
-    ended_at: str | None
-
-
 class OrdersAnswer(msgspec.Struct, frozen=True):
     """The newest orders that match, and how many match."""
 
-    orders: tuple[OrderAnswer, ...]
+    orders: tuple[ToldOrder, ...]
     matching: int
 
 
@@ -100,7 +84,7 @@ def order_operations(console: Console) -> list[Operation]:
         with opened(console) as book:
             listed = recent_orders(console, book, read_instant("since", query.since))
         found = [each for each in listed if query.unit in (None, each.order.unit) and query.state in (None, each.state)]
-        return OrdersAnswer(tuple(map(_answer, found[: query.limit])), len(found))
+        return OrdersAnswer(tuple(map(tell_order, found[: query.limit])), len(found))
 
     def order(request: Request, new: NewOrder) -> Given:
         partition = Partition.find(new.partition)
@@ -131,21 +115,3 @@ def _instant(name: str, text: str | None) -> Instant | None:
 
 def _given(order: Order) -> Given:
     return Given(order.id, order.stage is not None)
-
-
-def _answer(each: ListedOrder) -> OrderAnswer:
-    order = each.order
-    return OrderAnswer(
-        order.id,
-        order.kind,
-        str(each.partition),
-        order.unit,
-        order.by,
-        order.because,
-        instant_text(order.at),
-        each.state,
-        order.approved_by,
-        each.result,
-        each.text,
-        None if each.ended_at is None else instant_text(each.ended_at),
-    )

@@ -15,6 +15,7 @@ from console.orders.book import decide_proposal, give_order, opened, recent_orde
 from console.orders.giving import Wish
 from console.orders.kinds import TEXTS
 from console.orders.listing import OrderState
+from console.orders.told import tell_order
 from console.pages.unit import story_for
 from domain.clock import Instant, instant_of
 from domain.order import OrderKind
@@ -50,9 +51,9 @@ class _OrderPages:
         return self._console.page(
             request,
             "orders.html",
-            orders=found[:_SHOWN],
+            orders=[tell_order(each) for each in found[:_SHOWN]],
             matching=len(found),
-            proposals=proposals,
+            proposals=[(each, tell_order(each)) for each in proposals],
             states=[each.value for each in OrderState],
             unit=unit,
             state=state,

@@ -8,10 +8,11 @@ import msgspec
 
 from console.sources import Sources
 from console.units.found_letters import find_dead_letters
+from console.units.found_orders import find_orders
 from console.units.left import incomplete_of
 from console.units.prospects import find_hindrance, find_unread
 from console.units.state import state_of, wait_of
-from console.units.story import DeadLetters, Holder, Left, UnitState, UnitStory
+from console.units.story import DeadLetters, Holder, Left, UnitOrders, UnitState, UnitStory
 from domain.clock import Instant, instant_text
 from domain.errors import ConfigurationError, ResequencerError
 from domain.printable import printable
@@ -22,15 +23,16 @@ from status.service_report import NOT_RUNNING, ServiceReport
 from storage.view_port import StorageView, UnitView
 
 DAY_MS = 86_400_000
+_WEEK_MS = 7 * DAY_MS
 
 NOT_STORED = "storage none keeps the state of units in the memory of its worker, where no other program can read it"
 
 
 class Search(msgspec.Struct, frozen=True):
-    """How far to search. Dead letters count from `letters_since` on (None: all).
+    """How far to search. Dead letters count from `letters_since` on, and orders from a week ago on (None: all of both).
 
-    Each of the two searches beside the storage takes at most about `most_seconds`. So does the look into the storage, where that
-    does not answer. `first_in` are partitions to try before the others, `partition` is the only one to look in.
+    The search for dead letters and that for notifications each take at most about `most_seconds`. So does the look into the
+    storage, where that does not answer. `first_in` are partitions to try first, `partition` is the only one to look in.
     """
 
     letters_since: Instant | None = None
@@ -74,6 +76,7 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
     unread = _unread(sources, partitions, read_to) if is_asked else None
     letters = _find_letters(sources, unit, search, report)
     left = sources.find_left(unit, search.most_seconds)
+    orders = _find_orders(sources, unit, partitions, search, report)
     reported = None if is_stored else _reported(unit, report)
     return UnitStory(
         unit,
@@ -87,10 +90,11 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
         state,
         tuple(str(each.partition) for each in looked.found[1:]),
         (*looked.problems, *problems),
-        _meaning(looked, letters, left, reported, unread) if first is None else (),
+        _meaning(looked, letters, left, orders, reported, unread) if first is None else (),
         None if first is None else find_hindrance(report, str(first.partition)),
         None if first is None else find_unread(report, str(first.partition)),
         incomplete_of(left.found),
+        orders,
     )
 
 
@@ -153,6 +157,19 @@ def _find_letters(sources: Sources, unit: str, search: Search, report: ServiceRe
     return find_dead_letters(sources.open_dead_letters, unit, search.letters_since, search.most_seconds)
 
 
+def _find_orders(
+    sources: Sources, unit: str, partitions: Iterable[Partition], search: Search, report: ServiceReport | None
+) -> UnitOrders | None:
+    """Find the orders, without waiting for brokers of which the service knows that they do not answer."""
+    if sources.open_orders is None:
+        return None
+    if report is not None and report.state in (State.SOURCE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE):
+        return UnitOrders((), is_complete=False, searched=f"no orders, because the service says: {report.state}")
+    now = sources.clock.now()
+    since = 0 if search.letters_since is None else max(0, now - _WEEK_MS)
+    return find_orders(sources.open_orders, frozenset(partitions), unit, since, now)
+
+
 def _partitions(sources: Sources, search: Search, report: ServiceReport | None) -> tuple[Iterable[Partition], tuple[str, ...]]:
     if search.partition is not None:
         return (search.partition,), ()
@@ -205,11 +222,13 @@ def _reported(unit: str, report: ServiceReport | None) -> str:
     return "Whether it waits is known to the service alone, which reports its oldest waits only; it is not among them."
 
 
-def _meaning(looked: _Looked, letters: DeadLetters, left: Left, reported: str | None, unread: str | None) -> tuple[str, ...]:
+def _meaning(
+    looked: _Looked, letters: DeadLetters, left: Left, orders: UnitOrders | None, reported: str | None, unread: str | None
+) -> tuple[str, ...]:
     """Return what it means that the storage has no such unit. `unread` is None if the service runs."""
     if unread is not None:
         stopped = f"The service does not run here, so nothing of the input is read until it is started. {unread}"
-        return (stopped, *_meaning(looked, letters, left, reported, None))
+        return (stopped, *_meaning(looked, letters, left, orders, reported, None))
     if reported is not None:
         return (reported,)
     if left.found:
@@ -218,6 +237,8 @@ def _meaning(looked: _Looked, letters: DeadLetters, left: Left, reported: str | 
         return (
             "It has dead letters, and no state: none of its envelopes was handled or stashed, or its state has expired since.",
         )
+    if orders is not None and any(each.result is not None and not each.result.is_refusal for each in orders.found):
+        return ("An order for it was executed, so it was here. Its state has expired since, or the storage has lost it.",)
     meanings = (
         "Nothing of it ever came here: its id is spelt otherwise, it went to another service, or it is not sent yet.",
         "Its state has expired: it was complete, and the retention after its last change is over.",

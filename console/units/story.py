@@ -2,6 +2,8 @@
 
 import msgspec
 
+from console.orders.told import ToldOrder
+
 
 class Wait(msgspec.Struct, frozen=True):
     """What the unit waits for, as the storage's index has it. `kind` says what happens at `until`: a deadline or an attempt."""
@@ -125,6 +127,14 @@ class Left(msgspec.Struct, frozen=True):
     searched: str
 
 
+class UnitOrders(msgspec.Struct, frozen=True):
+    """The unit's orders that were found, the oldest first. `searched` says what was read; if not all, `is_complete` is false."""
+
+    found: tuple[ToldOrder, ...]
+    is_complete: bool
+    searched: str
+
+
 class Incomplete(msgspec.Struct, frozen=True):
     """So many notifications left although something was `missing`, the first of them at `at` (None if it does not say when)."""
 
@@ -145,6 +155,8 @@ class UnitStory(msgspec.Struct, frozen=True):
     `hindrance` says why nothing of it is done now even if it is due: the service does not run, or its worker does not work. None
     if no reason is known. `unread` is how far its partition's log goes on beyond what its worker read: offsets on Kafka, bytes
     of files. `incomplete` is what left although something was missing, as far as what left is known.
+
+    `orders` is None where orders are not enabled.
     """
 
     unit: str
@@ -162,8 +174,14 @@ class UnitStory(msgspec.Struct, frozen=True):
     hindrance: str | None = None
     unread: int | None = None
     incomplete: tuple[Incomplete, ...] = ()
+    orders: UnitOrders | None = None
 
     @property
     def is_known(self) -> bool:
-        """Whether anything of the unit was found: its state, a dead letter, or a notification."""
-        return self.partition is not None or bool(self.dead_letters.found or self.left.found)
+        """Whether anything of the unit was found: its state, a dead letter, a notification, or an order."""
+        return self.partition is not None or bool(self.dead_letters.found or self.left.found or self.told_orders)
+
+    @property
+    def told_orders(self) -> tuple[ToldOrder, ...]:
+        """The orders that were found, the oldest first."""
+        return () if self.orders is None else self.orders.found

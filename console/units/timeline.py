@@ -3,12 +3,23 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from console.orders.listing import OrderState
 from console.units.story import UnitStory
 from domain.clock import Instant, instant_of
 
 _WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 720, 26, 130, 20, 8
 _MOST_MARKS = 200
-_LANES = (("left", "notifications"), ("stashed", "stashed"), ("dead", "dead letters"), ("due", "due"))
+"""Of all lanes but those of the orders: these are few, and none is left out."""
+
+_PROPOSALS = (OrderState.PROPOSED, OrderState.REJECTED, OrderState.EXPIRED)
+_LANES = (
+    ("left", "notifications"),
+    ("stashed", "stashed"),
+    ("dead", "dead letters"),
+    ("order", "orders"),
+    ("outcome", "outcomes"),
+    ("due", "due"),
+)
 
 
 class Mark(NamedTuple):
@@ -46,12 +57,12 @@ class Timeline(NamedTuple):
     def text(self) -> str:
         """The picture in words."""
         counts = [(name, sum(mark.kind == kind for mark in self.marks)) for kind, name in _LANES]
-        return ", ".join(f"{count} {name}" for name, count in counts if count)
+        return ", ".join(f"{count} {name if count > 1 else name.removesuffix('s')}" for name, count in counts if count)
 
 
 def timeline_of(story: UnitStory) -> Timeline | None:
     """Return the picture, None where fewer than two instants are known beside the present one."""
-    happened = sorted(set(_happenings(story)))[:_MOST_MARKS]
+    happened = sorted({*sorted(set(_happenings(story)))[:_MOST_MARKS], *_order_happenings(story)})
     if len(happened) < 2:
         return None
     now = instant_of(story.as_of)
@@ -83,6 +94,14 @@ def _happenings(story: UnitStory) -> Iterator[tuple[Instant, str, str]]:
             yield at, "dead", f"dead letter {letter.reason}"
     if story.wait is not None:
         yield instant_of(story.wait.until), "due", story.wait.kind
+
+
+def _order_happenings(story: UnitStory) -> Iterator[tuple[Instant, str, str]]:
+    for each in story.told_orders:
+        verb = "proposed" if each.state in _PROPOSALS else "ordered"
+        yield instant_of(each.at), "order", f"{each.order} {verb} by {each.by}: {each.because}"
+        if each.ended_at is not None:
+            yield instant_of(each.ended_at), "outcome", f"{each.order}: {each.result_or_state}: {each.text or ''}"
 
 
 def _find_instant(text: str | None) -> Instant | None:

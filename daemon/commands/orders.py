@@ -11,7 +11,8 @@ import msgspec
 
 from connectors.orders.port import OrderBook
 from console.orders.giving import NotGiven, Wish, give, make_order
-from console.orders.listing import ListedOrder, list_orders
+from console.orders.listing import list_orders
+from console.orders.told import ToldOrder, tell_order
 from console.sources import Sources
 from console.units.find import known_partitions
 from daemon.commands.dead_letters.stores import sign
@@ -55,23 +56,6 @@ _SUMMARIES = {
     OrderKind.RETRY: "order that the attempt that is due later is made now",
     OrderKind.DEAD_LETTER: "order that a stashed envelope becomes a dead letter",
 }
-
-
-class _Printed(msgspec.Struct, frozen=True):
-    """An order as JSON for programs."""
-
-    id: str
-    order: str
-    partition: str
-    unit: str | None
-    by: str
-    because: str
-    at: str
-    state: str
-    result: str | None
-    text: str | None
-    ended_at: str | None
-    approved_by: str | None
 
 
 def unit_subcommands() -> tuple[Subcommand, ...]:
@@ -140,8 +124,8 @@ def orders(arguments: Namespace) -> ExitCode:
         since = sources.clock.now() - arguments.since
         listed = _listed(sources, book, since)
     for each in listed:
-        if arguments.unit is None or each.order.unit == arguments.unit:
-            sys.stdout.write(_json(each) if arguments.json else printable(_line(each)) + "\n")
+        if arguments.unit is None or each.unit == arguments.unit:
+            sys.stdout.write(_json(each) if arguments.json else printable(order_line(each)) + "\n")
     sys.stderr.write(f"resequencer: {counted(len(listed), 'order')} since {instant_text(since)}\n")
     return ExitCode.DONE
 
@@ -196,39 +180,25 @@ def _find_unit(sources: Sources, view: StorageView, unit: str, only: Partition |
     return waiting[0]
 
 
-def _listed(sources: Sources, book: OrderBook, since: Instant) -> list[ListedOrder]:
+def _listed(sources: Sources, book: OrderBook, since: Instant) -> list[ToldOrder]:
     known, problems = known_partitions(sources, sources.find_report())
     for problem in problems:
         sys.stderr.write(f"resequencer: {problem}\n")
-    return list(list_orders(book.orders(known, since), book.outcomes(known, since), sources.clock.now()))
+    listed = list_orders(book.orders(known, since), book.outcomes(known, since), sources.clock.now())
+    return [tell_order(each) for each in listed]
 
 
-def _line(each: ListedOrder) -> str:
-    order = each.order
-    what = f"{order.kind.value} {order.unit or each.partition}"
-    state = each.state.value if each.result is None else each.result.value
-    approved = "" if order.approved_by is None else f", approved by {order.approved_by}"
+def order_line(each: ToldOrder) -> str:
+    """The order and what came of it, on one line for people."""
+    approved = "" if each.approved_by is None else f", approved by {each.approved_by}"
     told = "" if each.text is None else f": {each.text}"
-    return f"{instant_text(order.at)}  {what}  by {order.by}{approved}, because {order.because}  {state}{told}  {order.id}"
+    ended = "" if each.ended_at is None else f" at {each.ended_at}"
+    what = f"{each.order.value} {each.unit or each.partition}"
+    return f"{each.at}  {what}  by {each.by}{approved}, because {each.because}  {each.result_or_state}{ended}{told}  {each.id}"
 
 
-def _json(each: ListedOrder) -> str:
-    order = each.order
-    printed = _Printed(
-        order.id,
-        order.kind.value,
-        str(each.partition),
-        order.unit,
-        order.by,
-        order.because,
-        instant_text(order.at),
-        each.state.value,
-        None if each.result is None else each.result.value,
-        each.text,
-        None if each.ended_at is None else instant_text(each.ended_at),
-        order.approved_by,
-    )
-    return msgspec.json.encode(printed).decode() + "\n"
+def _json(each: ToldOrder) -> str:
+    return msgspec.json.encode(each).decode() + "\n"
 
 
 def _list_partitions(arguments: Namespace, sources: Sources) -> ExitCode:

@@ -15,7 +15,7 @@ from console.units.find import DAY_MS, NOT_STORED, Search, find_story, known_par
 from console.units.prospects import find_hindrance, find_service_hindrance, prospect_of
 from console.units.story import UnitStory
 from console.waiting.query import WaitingUnit
-from daemon.commands.orders import UNIT_ORDERS, order_for_unit, unit_subcommands
+from daemon.commands.orders import UNIT_ORDERS, order_for_unit, order_line, unit_subcommands
 from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.console.sources import console_sources
 from daemon.exit_code import ExitCode
@@ -75,7 +75,7 @@ def _add_list(parser: ArgumentParser) -> None:
 def _add_show(parser: ArgumentParser) -> None:
     parser.add_argument("unit", metavar="ID", help="the unitOfWorkId")
     parser.add_argument("--partition", type=_partition, metavar="TOPIC-N", help="look in this partition only")
-    parser.add_argument("--all", action="store_true", help="search all dead letters, not only those of the last day")
+    parser.add_argument("--all", action="store_true", help="search all dead letters and orders, not the newest only")
 
 
 def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> ExitCode:
@@ -196,6 +196,8 @@ def story_lines(story: UnitStory) -> Iterator[str]:
     else:
         yield from _state_lines(story)
     yield from _left_lines(story)
+    yield from (f"order: {order_line(each)}" for each in story.told_orders)
+    yield from () if story.orders is None else (f"orders read: {story.orders.searched}",)
     yield from (
         f"dead letter: {each.number}  {each.state}  {each.reason}  at {each.at}: {each.error}"
         for each in story.dead_letters.found
