@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from connectors.orders.port import OrderBatch, OrderRecord
 from domain.clock import Instant, instant_text
 from domain.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order
+from domain.person import is_same_person
 from resequencer.unit import Ordered
 
 _PAUSES = 16
@@ -127,7 +128,7 @@ def lost_by_heal(records: Sequence[OrderRecord], end: int, now: Instant) -> tupl
 
 
 def _find_refusal(order: Order, rules: OrderRules) -> tuple[OrderResult, str] | None:
-    if order.kind in rules.approval and order.approved_by in (None, order.by):
+    if order.kind in rules.approval and (order.approved_by is None or is_same_person(order.approved_by, order.by)):
         return OrderResult.REFUSED_NOT_APPROVED, f"{order.kind.value} needs the approval of a second person (http.approval)"
     if not rules.is_durable and not order.kind.is_of_partition:
         return OrderResult.REFUSED_IMPOSSIBLE, "with storage none only pause and resume of a partition are possible"

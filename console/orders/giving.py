@@ -10,6 +10,7 @@ from console.orders.listing import ListedOrder, OrderState
 from domain.clock import Instant
 from domain.errors import ResequencerError
 from domain.order import Order, OrderKind, Stage, find_missing
+from domain.person import is_same_person
 from domain.record import Partition
 from storage.port import Waits
 
@@ -73,7 +74,7 @@ def approve(book: OrderBook, proposal: ListedOrder, by: str) -> Order:
         NotGiven: The person has made the proposal, or it does not wait for an approval any more.
     """
     _check(proposal)
-    if proposal.order.by == by:
+    if is_same_person(proposal.order.by, by):
         raise NotGiven("another person than the one who proposed it has to approve it")
     order = replace(proposal.order, stage=None, approved_by=by)
     book.append(proposal.partition, order)

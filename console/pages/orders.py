@@ -19,6 +19,7 @@ from console.orders.told import tell_order
 from console.pages.unit import story_for
 from domain.clock import Instant, instant_of
 from domain.order import OrderKind
+from domain.person import is_same_person
 from domain.record import Partition
 from domain.value_types import Duration, Mismatch
 
@@ -43,6 +44,7 @@ class _OrderPages:
         self._console = console
 
     def overview(self, request: Request) -> Response:
+        name = identity_of(request).name
         unit, state = request.query_params.get("unit", ""), request.query_params.get("state", "")
         with opened(self._console) as book:
             listed = recent_orders(self._console, book)
@@ -53,7 +55,7 @@ class _OrderPages:
             "orders.html",
             orders=[tell_order(each) for each in found[:_SHOWN]],
             matching=len(found),
-            proposals=[(each, tell_order(each)) for each in proposals],
+            proposals=[(each, tell_order(each), is_same_person(each.order.by, name)) for each in proposals],
             states=[each.value for each in OrderState],
             unit=unit,
             state=state,

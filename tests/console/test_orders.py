@@ -240,6 +240,21 @@ def test_an_order_that_needs_two_persons_waits_for_the_second_one(with_approval:
     assert "proposal to approve" not in page
 
 
+def test_another_spelling_of_a_name_is_no_second_person(with_approval: Stage) -> None:
+    stage = with_approval
+    stage.give(OrderKind.RELEASE)
+    (proposal,) = stage.book.orders([P0], 0)
+    stage.logins.name = "Anna"
+    page = stage.client.get("/orders").text
+    assert "/orders/approve" not in page
+    assert "Take back" in page
+    refused = stage.post("/orders/approve", id=proposal.order.id)
+    assert refused.status_code == 409
+    assert "another person than the one who proposed it" in refused.text
+    stage.service.run()
+    assert stage.service.sequences("u") == []
+
+
 def test_a_proposal_is_rejected_or_taken_back_and_then_cannot_be_approved(with_approval: Stage) -> None:
     stage = with_approval
     for name in ("ben", "anna"):

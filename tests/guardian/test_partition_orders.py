@@ -78,7 +78,7 @@ def test_no_bytes_stop_the_worker(value: bytes) -> None:
     assert len(take(value).outcomes) == 1
 
 
-@pytest.mark.parametrize("approved_by", [None, "anna"])
+@pytest.mark.parametrize("approved_by", [None, "anna", "Anna", "\uff21NNA"])
 def test_an_order_that_needs_two_persons_is_refused_with_one(approved_by: str | None) -> None:
     rules = OrderRules(frozenset({OrderKind.RELEASE}))
     taken = take(replace(RELEASE, approved_by=approved_by), rules=rules)
