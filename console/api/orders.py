@@ -27,6 +27,7 @@ class OrdersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which orders to list: all that is given must hold. `since` is an instant (ISO 8601), by default a week ago."""
 
     unit: str | None = None
+    kind: OrderKind | None = None
     state: OrderState | None = None
     since: str = ""
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
@@ -83,7 +84,13 @@ def order_operations(console: Console) -> list[Operation]:
         del request
         with opened(console) as book:
             listed = recent_orders(console, book, read_instant("since", query.since))
-        found = [each for each in listed if query.unit in (None, each.order.unit) and query.state in (None, each.state)]
+        found = [
+            each
+            for each in listed
+            if query.unit in (None, each.order.unit)
+            and query.kind in (None, each.order.kind)
+            and query.state in (None, each.state)
+        ]
         return OrdersAnswer(tuple(map(tell_order, found[: query.limit])), len(found))
 
     def order(request: Request, new: NewOrder) -> Given:

@@ -1,6 +1,7 @@
 """Orders: what was ordered, by whom and what came of it; giving one, and approving that of another person."""
 
 from http import HTTPStatus
+from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -45,10 +46,14 @@ class _OrderPages:
 
     def overview(self, request: Request) -> Response:
         name = identity_of(request).name
-        unit, state = request.query_params.get("unit", ""), request.query_params.get("state", "")
+        unit, state, kind = (request.query_params.get(each, "") for each in ("unit", "state", "kind"))
         with opened(self._console) as book:
             listed = recent_orders(self._console, book)
-        found = [each for each in listed if (not unit or each.order.unit == unit) and (not state or each.state == state)]
+        found = [
+            each
+            for each in listed
+            if unit in ("", each.order.unit) and state in ("", each.state.value) and kind in ("", each.order.kind.value)
+        ]
         proposals = [each for each in listed if each.state is OrderState.PROPOSED]
         return self._console.page(
             request,
@@ -57,8 +62,10 @@ class _OrderPages:
             matching=len(found),
             proposals=[(each, tell_order(each), is_same_person(each.order.by, name)) for each in proposals],
             states=[each.value for each in OrderState],
+            kinds=[each.value for each in OrderKind],
             unit=unit,
             state=state,
+            kind=kind,
             may_order=identity_of(request).may(Role.OPERATOR),
         )
 
@@ -98,7 +105,8 @@ class _OrderPages:
         )
         seen = (form["waits-for"], _instant("since", form.get("since", ""))) if form.get("waits-for") else None
         order = give_order(self._console, request, wish, partition, None if kind.is_of_partition else unit, seen)
-        return RedirectResponse(f"/orders#order-{order.id}", HTTPStatus.SEE_OTHER)
+        page = "/orders" if order.unit is None else f"/unit?{urlencode({'id': order.unit, 'partition': partition})}"
+        return RedirectResponse(f"{page}#order-{order.id}", HTTPStatus.SEE_OTHER)
 
     def approve(self, request: Request) -> Response:
         order = decide_proposal(self._console, request, request.state.form.get("id", ""), is_approved=True, because="")

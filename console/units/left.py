@@ -20,6 +20,7 @@ from domain.headers import (
     NOTIFICATION_ID,
     POSSIBLE_DUPLICATE,
     PROCESS_FLOW_NAME,
+    RELEASED_BY,
     SOURCE_POSITION,
     texts_of,
 )
@@ -31,7 +32,8 @@ MOST_BYTES = 256 * 1024 * 1024
 
 _MOST = 2_000
 _LINES_AT_ONCE = 256
-_MARKS = (INCOMPLETE, LATE, POSSIBLE_DUPLICATE)
+_MARKS = (INCOMPLETE, RELEASED_BY, LATE, POSSIBLE_DUPLICATE)
+_WITH_VALUE = (INCOMPLETE, RELEASED_BY)
 
 
 def left_unknown(unit: str, most_seconds: float) -> Left:
@@ -136,7 +138,7 @@ def _read(line: bytes, unit: str) -> LeftNotification | None:
 
 def left_notification(headers: Headers, value: bytes) -> LeftNotification:
     texts, report = texts_of(headers), _find_report(value)
-    marks = tuple(f"{name} {texts[name]}" if name == INCOMPLETE else name for name in _MARKS if name in texts)
+    marks = tuple(f"{name} {texts[name]}" if name in _WITH_VALUE else name for name in _MARKS if name in texts)
     return LeftNotification(
         texts.get(NOTIFICATION_ID, ""),
         texts.get(EVENT_NAME, ""),

@@ -49,7 +49,7 @@ def _order(visit: Visit, unit: str, kind: str, button: str, fill: Callable[[Visi
     visit.page.get_by_label("Because").fill(f"because of {unit}")
     fill(visit)
     visit.page.get_by_role("button", name=button).click()
-    visit.page.wait_for_url("**/orders**")
+    visit.page.wait_for_url("**#order-*")
 
 
 def _shows(visit: Visit, *texts: str) -> bool:
@@ -60,6 +60,8 @@ def _shows(visit: Visit, *texts: str) -> bool:
 def test_each_order_is_given_and_its_outcome_shown(browser: Browser, daemon: Daemon) -> None:
     with Visit(browser, address_of(daemon.service)) as visit:
         _order(visit, "released", "Release", "Release")
+        wait_until(lambda: "done: released 1 envelope" in visit.main, "the unit's page follows and shows the outcome")
+        assert visit.page.locator("svg.timeline circle.order").count() == 1
         _order(visit, "skipped", "Skip", "Skip")
         _order(visit, "held", "Hold", "Hold", lambda each: each.page.get_by_label("For").fill("2h"))
         _order(visit, "extended", "Extend", "Extend", lambda each: each.page.get_by_label("Until").fill("2020-01-01T00:00"))
@@ -103,6 +105,16 @@ def test_the_pages_of_orders_fit_and_have_no_barrier(browser: Browser, daemon: D
             for path in pages:
                 visit.open(path)
                 found[path, width, scheme] = (visit.overflow, visit.barriers)
+            visit.open("/orders")
+            heights = visit.page.locator("tr[id^=order-]").evaluate_all("rows => rows.map(each => each.offsetHeight)")
+            assert heights
+            assert max(heights) < 300, "a row of an order is a few lines, and no screen"
+            visit.open(pages[1])
+            box = visit.page.get_by_label("also if the partition").bounding_box()
+            label = visit.page.locator("label.check").bounding_box()
+            assert box is not None
+            assert label is not None
+            assert label["height"] < 2 * box["height"] + 10, "the box stands beside its label"
             assert visit.complaints == []
     assert {look: flaws for look, flaws in found.items() if flaws != (0, [])} == {}
 
@@ -127,6 +139,8 @@ def test_a_second_person_approves(browser: Browser, tmp_path: Path) -> None:
         address = address_of(service)
         with Visit(browser, address.replace("://", "://anna:password-of-anna@")) as visit:
             _order(visit, "watched", "Release", "Release")
+            assert "proposed (to approve)" in visit.main
+            visit.open("/orders")
             assert "1 proposal to approve" in visit.main
             assert visit.page.get_by_role("button", name="Approve").count() == 0
         assert service.sequences("watched") == []

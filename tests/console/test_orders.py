@@ -111,7 +111,9 @@ def test_a_viewer_is_offered_nothing_and_may_give_nothing(stage: Stage) -> None:
 def test_a_release_given_in_the_browser_is_executed_and_its_outcome_shown(stage: Stage) -> None:
     given = stage.give(OrderKind.RELEASE)
     assert given.status_code == 303
-    assert given.headers["location"].startswith("/orders#order-")
+    (order,) = [each.order for each in stage.book.orders([P0], 0)]
+    assert given.headers["location"] == f"/unit?id=u&partition={P0}#order-{order.id}"
+    assert f'<tr id="order-{order.id}">' in stage.client.get(given.headers["location"]).text
     assert "<strong>given</strong>: no outcome yet" in stage.client.get("/orders").text
     stage.service.run()
     assert stage.service.sequences("u") == [2]
@@ -119,6 +121,24 @@ def test_a_release_given_in_the_browser_is_executed_and_its_outcome_shown(stage:
     assert "<strong>done</strong>: released 1 envelope" in page
     assert "a test" in page
     assert "anna" in page
+
+
+def test_after_an_order_for_a_partition_the_orders_are_shown(stage: Stage) -> None:
+    assert stage.give(OrderKind.PAUSE).headers["location"].startswith("/orders#order-")
+
+
+def test_orders_are_filtered_by_kind(stage: Stage) -> None:
+    stage.give(OrderKind.PAUSE)
+    stage.give(OrderKind.EXTEND, until=instant_text(stage.clock.now() + HOUR))
+    for kind, other in (("pause", "extend"), ("extend", "pause")):
+        page = stage.client.get("/orders", params={"kind": kind}).text
+        rows = page.partition("<tbody>")[2]
+        assert f'<th scope="row">{kind} ' in rows
+        assert f'<th scope="row">{other} ' not in rows
+        assert f"<option selected>{kind}</option>" in page
+        listed = stage.client.get("/api/v1/orders", params={"kind": kind}).json()["orders"]
+        assert [each["order"] for each in listed] == [kind]
+    assert stage.client.get("/api/v1/orders", params={"kind": "explode"}).status_code == 400
 
 
 def test_what_the_person_saw_is_the_precondition(stage: Stage) -> None:

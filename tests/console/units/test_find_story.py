@@ -214,12 +214,12 @@ def test_damaged_or_newer_data_is_a_problem_in_words_and_the_wait_is_told_all_th
 def test_what_left_is_read_from_the_output_and_its_rotated_files_in_order(stage: Stage) -> None:
     stage.notify("uow-1", 1, rotated_path(stage.out / "notifications.jsonl", 1).name)
     stage.notify("uow-2", 2)
-    stage.notify("uow-1", 3, incomplete="sequence:2", late="true")
+    stage.notify("uow-1", 3, incomplete="sequence:2", late="true", **{"released-by": "operator"})
     left = stage.tell().left
     assert left.is_complete
     assert [(each.notification_id, each.marks, each.created_at) for each in left.found] == [
         ("n1", (), "2026-03-28T23:33:55.941Z"),
-        ("n3", ("incomplete sequence:2", "late"), "2026-03-28T23:33:55.941Z"),
+        ("n3", ("incomplete sequence:2", "released-by operator", "late"), "2026-03-28T23:33:55.941Z"),
     ]
 
 
