@@ -31,7 +31,7 @@ class Console:
         self.tokens = FormTokens(sources.clock)
         self.audit_log = AuditLog(sources.run_directory, settings.audit_retention_ms, sources.clock)
         self.history = History(sources.run_directory)
-        self.sampler = Sampler(sources, self.history)
+        self.sampler = Sampler(sources, self.history, has_approval=bool(settings.approval))
         self.waiting = WaitingUnits(sources)
         self.peers = Peers(settings.peers, settings.peers_token, sources.clock)
         self._templates: Jinja2Templates = make_templates(sources.clock)

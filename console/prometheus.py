@@ -158,6 +158,7 @@ METRICS: tuple[Described, ...] = (
     _gauge("units_active", "Units with an actor.", lambda each: each.units.active),
     _gauge("units_waiting", "Units in which something waits.", lambda each: each.units.waiting),
     _gauge("units_backlogged", "Deadlines that have passed but wait for unread records.", lambda each: each.units.backlogged),
+    _gauge("units_held", "Waiting units that an order holds.", lambda each: each.units.held),
     _gauge("stashed_envelopes", "Envelopes in the stashes.", lambda each: each.units.stashed_envelopes),
     _gauge("stashed_bytes", "Bytes of stashes in memory.", lambda each: each.units.stashed_bytes_in_memory),
     _gauge(

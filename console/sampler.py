@@ -2,35 +2,46 @@
 
 import logging
 from collections.abc import Mapping
+from contextlib import closing
 from threading import Event, Thread
 from time import monotonic
 
 from console.access.identity import Identity
 from console.dead_letter_list import Filter, list_letters, open_letters
 from console.history import History
+from console.orders.listing import PROPOSAL_MS, OrderState, list_orders
 from console.sources import Sources
+from console.units.find import known_partitions
 from domain.errors import ResequencerError
 
 _log = logging.getLogger("resequencer.console")
 _EVERY_SECONDS = 5.0
 _LETTERS_EVERY_SECONDS = 30.0
+_PROPOSALS_EVERY_SECONDS = 5.0
 _SHARE = 50
-"""Dead letters are counted again only after this many times as long as it took: their number is not known without reading all."""
+"""Dead letters and proposals are counted again only after this many times as long as it took: it needs reading their logs."""
 
 _READER = Identity("console", frozenset(), sends_by_itself=False)
 
 
 class Sampler:
-    """Keeps the history, and the number of dead letters about which nothing was done, by reason."""
+    """Keeps the history, the number of dead letters about which nothing was done, and that of orders to approve.
 
-    def __init__(self, sources: Sources, history: History) -> None:
+    With `has_approval` some kinds of orders need a second person.
+    """
+
+    def __init__(self, sources: Sources, history: History, *, has_approval: bool = False) -> None:
         self._sources = sources
         self._history = history
         self._stopping = Event()
         self._letters_due = 0.0
+        self._open_orders = sources.open_orders if has_approval else None
+        self._proposals_due = 0.0
         self._thread = Thread(target=self._run, name="sampler", daemon=True)
         self.new_dead_letters: Mapping[str, int] | None = None
         """By reason; None before they were counted, and while they cannot be read."""
+        self.open_proposals: int | None = None
+        """Orders that wait for a second person; None before they were counted, if they cannot be read, and without approval."""
 
     def start(self) -> None:
         self._thread.start()
@@ -45,6 +56,23 @@ class Sampler:
             self._history.add(report, self._sources.clock.now())
         if monotonic() >= self._letters_due:
             self._count_letters()
+        if monotonic() >= self._proposals_due:
+            self.count_proposals()
+
+    def count_proposals(self) -> None:
+        """Count the proposals again."""
+        if self._open_orders is None:
+            return
+        begun, now = monotonic(), self._sources.clock.now()
+        try:
+            known, _ = known_partitions(self._sources, self._sources.find_report())
+            with closing(self._open_orders()) as book:
+                listed = list_orders(book.orders(known, max(0, now - PROPOSAL_MS)), (), now)
+            self.open_proposals = sum(each.state is OrderState.PROPOSED for each in listed)
+        except ResequencerError:
+            self.open_proposals = None
+        finally:
+            self._proposals_due = monotonic() + max(_PROPOSALS_EVERY_SECONDS, _SHARE * (monotonic() - begun))
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -137,6 +137,7 @@ class Guardian(ActorTypeDispatcher):
                 self._registry.backlogged,
                 tuple(self._registry.longest(message.oldest)),
                 self._registry.unavailable,
+                self._registry.held,
             ),
         )
 

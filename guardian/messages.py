@@ -97,7 +97,7 @@ class UnitsReport(msgspec.Struct, frozen=True):
     """Counts of units with an actor, units in which something waits, stashed envelopes and bytes; and the longest waits.
 
     `backlogged` counts the deadlines that have passed but wait for their backlog to be read. `unavailable` maps each server that
-    handlers cannot reach to the number of units that wait for it.
+    handlers cannot reach to the number of units that wait for it. `held` counts the units that an order holds.
     """
 
     active: int
@@ -107,3 +107,4 @@ class UnitsReport(msgspec.Struct, frozen=True):
     backlogged: int
     oldest: tuple[tuple[UnitKey, Waits], ...]
     unavailable: Mapping[str, int] = {}
+    held: int = 0

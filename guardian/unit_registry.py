@@ -64,7 +64,8 @@ class Dues(msgspec.Struct, frozen=True):
 class UnitRegistry:
     """Keeps the timers and the memory bounds of a guardian's units.
 
-    `waits` is in the order in which the units began to wait. `stashed` is the number of envelopes in their stashes.
+    `waits` is in the order in which the units began to wait. `stashed` is the number of envelopes in their stashes, `held` the
+    number of units that an order holds.
     """
 
     def __init__(self, settings: UnitRegistrySettings) -> None:
@@ -87,6 +88,7 @@ class UnitRegistry:
         self._pauses: dict[Partition, Pauses] = {}
         self.waits: dict[UnitKey, Waits] = {}
         self.stashed = 0
+        self.held = 0
 
     @property
     def active(self) -> int:
@@ -327,6 +329,7 @@ class UnitRegistry:
         """Take over how a unit waits, and return how it waited before."""
         known = self.waits.get(key)
         self.stashed += (waits.stashed if waits else 0) - (known.stashed if known else 0)
+        self.held += _is_held(waits) - _is_held(known)
         self._dependencies.remember(_dependency(known), _dependency(waits))
         if waits is not None:
             self.waits[key] = waits
@@ -370,6 +373,10 @@ class UnitRegistry:
                 return
             excess -= data_bytes + self._size(key)
             yield key
+
+
+def _is_held(waits: Waits | None) -> bool:
+    return waits is not None and waits.kind is WaitKind.HELD
 
 
 def _dependency(waits: Waits | None) -> str | None:

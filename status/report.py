@@ -71,13 +71,17 @@ class UntakenPartition(msgspec.Struct, frozen=True):
 
 
 class Units(msgspec.Struct, frozen=True):
-    """`active` units have an actor; in `waiting` ones something waits; `backlogged` deadlines wait for unread records."""
+    """`active` units have an actor; in `waiting` ones something waits; `backlogged` deadlines wait for unread records.
+
+    `held` are the waiting units that an order holds.
+    """
 
     active: int = 0
     waiting: int = 0
     stashed_envelopes: int = 0
     stashed_bytes_in_memory: int = 0
     backlogged: int = 0
+    held: int = 0
 
 
 class ServerStatus(msgspec.Struct, frozen=True):

@@ -39,6 +39,7 @@ def overview_routes(console: Console) -> list[Route]:
             lag_unit=console.sources.lag_unit,
             pace=console.history.pace(lag or 0) if is_live else None,
             new_dead_letters=console.sampler.new_dead_letters,
+            open_proposals=console.sampler.open_proposals,
         )
 
     return [route("/", overview, name="overview")]

@@ -36,7 +36,12 @@ def with_metrics(
     return msgspec.structs.replace(
         plain,
         units=Units(
-            units_report.active, units_report.waiting, units_report.stashed, units_report.stashed_bytes, units_report.backlogged
+            units_report.active,
+            units_report.waiting,
+            units_report.stashed,
+            units_report.stashed_bytes,
+            units_report.backlogged,
+            units_report.held,
         ),
         oldest_waits=tuple(_unit_wait(key, waits) for key, waits in units_report.oldest),
         partitions=tuple(_partition_status(owned, plain.slot, metrics, now) for owned in partitions.owned.values()),

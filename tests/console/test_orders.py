@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.console_stage import FORM, client_of, make_sources, token_on
+from harness.console_stage import FORM, URL, client_of, http_settings, make_sources, token_on
 from harness.service_under_test import P0, FakeClock, Service
 from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
@@ -19,9 +19,14 @@ from connectors.files.settings import FileSettings
 from connectors.port import TransportUnavailable
 from console.access.identity import Identity
 from console.access.role import Role
+from console.application import make_application
+from console.context import Console
 from daemon.commands.dead_letters.files import FileDeadLetterStore
 from domain.clock import instant_text
 from domain.order import OrderKind
+from status.report import Identity as Worker
+from status.report import State, report
+from status.service_report import service_report
 from storage.embedded.view import EmbeddedStorageView
 from tests.console.test_pages import HOSTILE
 
@@ -56,18 +61,22 @@ class Stage:
         self.service.run()
         self.book = OrderFiles(directory / "orders", directory / "out", SystemFiles())
         self.logins = Logins()
-        clock = FakeClock(self.service.clock.now())
+        now = self.service.clock.now()
+        clock = FakeClock(now)
         files = FileSettings(P0.topic, directory / "in", directory / "out")
         self.clock = clock
         sources = make_sources(
             directory,
+            report=service_report([report(Worker(1, "conf", now), State.READY, None, now)], now, is_running=True),
             open_view=lambda: EmbeddedStorageView(self.service.state_file),
             partitions=(P0,),
             clock=clock,
             open_orders=lambda: self.book,
             open_dead_letters=lambda _, sign: FileDeadLetterStore(files, sign),
         )
-        self.client: TestClient = client_of(sources, self.logins, **settings)
+        self.console = Console(http_settings(directory, **settings), sources)
+        application = make_application(self.console, self.logins)
+        self.client = TestClient(application, base_url=URL, follow_redirects=False)
 
     def form_of(self, kind: OrderKind, **more: str) -> dict[str, str]:
         """Return the hidden fields of the form, as a browser sends them."""
@@ -300,6 +309,51 @@ def test_a_proposal_expires(with_approval: Stage) -> None:
     stage.clock.advance(1)
     assert "<strong>expired</strong>" in stage.client.get("/orders").text
     assert stage.client.post("/orders/approve", data={FORM: token, "id": proposal.order.id}).status_code == 409
+
+
+def test_the_overview_says_that_an_order_waits_for_a_second_person(with_approval: Stage) -> None:
+    stage = with_approval
+
+    def overview() -> str:
+        stage.console.sampler.count_proposals()
+        return stage.client.get("/").text
+
+    assert "second person" not in overview()
+    stage.give(OrderKind.RELEASE)
+    assert '<a href="/orders?state=proposed">1 order</a> waits for the approval of a second person' in overview()
+    stage.clock.advance(24 * HOUR + 1)
+    assert "second person" not in overview(), "it has expired"
+    stage.give(OrderKind.RELEASE)
+    stage.clock.advance(1)
+    stage.give(OrderKind.RELEASE)
+    assert ">2 orders</a> wait for" in overview()
+    for each in stage.book.orders([P0], stage.clock.now() - HOUR):
+        stage.logins.name = "ben"
+        assert stage.post("/orders/approve", id=each.order.id).status_code == 303
+    assert "second person" not in overview()
+
+
+def test_proposals_that_cannot_be_read_are_not_told_as_none(with_approval: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = with_approval
+    stage.give(OrderKind.RELEASE)
+    stage.console.sampler.count_proposals()
+    assert stage.console.sampler.open_proposals == 1
+
+    def fail(*_: Any) -> Any:
+        raise TransportUnavailable("the brokers: no answer")
+
+    monkeypatch.setattr(stage.book, "orders", fail)
+    stage.console.sampler.count_proposals()
+    assert stage.console.sampler.open_proposals is None
+
+
+def test_without_approval_the_orders_are_not_read_for_proposals(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise AssertionError("they were read")
+
+    monkeypatch.setattr(stage.book, "orders", fail)
+    stage.console.sampler.count_proposals()
+    assert stage.console.sampler.open_proposals is None
 
 
 # Where there are no orders

@@ -53,6 +53,20 @@ def test_the_overview_of_a_stopped_service_shows_the_lag_of_now_and_no_server_th
     assert "the service does not run" in workers
 
 
+def test_the_overview_says_what_orders_rest_on(tmp_path: Path) -> None:
+    at = instant_text(BEGINNING)
+    paused = PartitionStatus("T-0", 40, 40, 0, None, paused_by="anna <b>", paused_since=at)
+    report = a_report(partitions=(paused, PartitionStatus("T-1", 40, 40, 0, None)), units=Units(waiting=3, held=2))
+    page = client_of(make_sources(tmp_path, report=service_report([report], BEGINNING, is_running=True))).get("/").text
+    assert '<a href="/partitions">T-0</a> is paused by anna &lt;b&gt; since 2026-' in page
+    assert '<a href="/partitions">T-1</a> is paused' not in page
+    assert '<a href="/waiting?kind=held">2</a>' in page
+    stopped = client_of(make_sources(tmp_path, report=service_report([report], BEGINNING, is_running=False))).get("/").text
+    assert "is paused by" not in stopped
+    plain = service_report([a_report(units=Units(waiting=3))], BEGINNING, is_running=True)
+    assert "kind=held" not in client_of(make_sources(tmp_path, report=plain)).get("/").text
+
+
 def test_without_a_service_the_overview_says_so(tmp_path: Path) -> None:
     assert "No service has reported here yet" in client_of(make_sources(tmp_path)).get("/").text
 

@@ -41,7 +41,7 @@ def full_report(slot: int = 0, count: int = 1) -> StatusReport:
     plain = report(Identity(17, "local.conf", NOW, 3, "died", slot, count, 18, {"hung": 1, "signal": 2}), State.READY, None, NOW)
     return msgspec.structs.replace(
         plain,
-        units=Units(5, 4, 3, 2, 1),
+        units=Units(5, 4, 3, 2, 1, 2),
         oldest_waits=(UnitWait("uow-1", "T-0", "sequence:1", "deadline", instant_text(NOW - 5_000), instant_text(NOW), 1),),
         partitions=(PartitionStatus("T-0", 10, 8, 2, 8, slot, 7, 6, 1_500, instant_text(NOW - 1_000), "uow-1"),),
         untaken=(UntakenPartition("T-1", "storage", "no answer", instant_text(NOW), slot),),
@@ -110,6 +110,7 @@ def test_every_histogram_of_a_report_is_shown_with_its_buckets():
         ("notifications_total", {"outcome": "ACCP"}, 6),
         ("dead_letters_total", {"reason": "undecodable"}, 2),
         ("units_waiting", {}, 4),
+        ("units_held", {}, 2),
         ("stashed_bytes", {}, 2),
         ("oldest_wait_timestamp_seconds", {}, (NOW - 5_000) / 1_000),
         ("longest_wait_seconds", {}, 2.5),

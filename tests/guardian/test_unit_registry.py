@@ -332,6 +332,26 @@ def test_a_dropped_partition_leaves_nothing_behind() -> None:
     assert one.dues(90_000, READ, READ).wakes == {ELSEWHERE: Wake.DEADLINE}
 
 
+def test_units_that_an_order_holds_are_counted_until_their_hold_ends_or_their_partition_goes() -> None:
+    one = registry()
+    held = waits(90_000, WaitKind.HELD)
+    act(one, A, held)
+    act(one, A, held)
+    act(one, B, waits(90_000))
+    one.arm(C, held)
+    one.arm(ELSEWHERE, held)
+    assert one.held == 3
+    one.note(decided(A, waits(90_000)), 1)
+    assert one.held == 2
+    one.note(decided(A, held), 2)
+    one.note(decided(A), 3)
+    assert one.held == 2
+    one.drop(P0)
+    assert one.held == 1
+    one.drop(P1)
+    assert one.held == 0
+
+
 def test_a_unit_of_a_dropped_partition_that_was_over_is_not_stopped_later() -> None:
     one = registry()
     one.activate(A)

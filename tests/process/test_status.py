@@ -38,6 +38,7 @@ def test_a_ready_service_says_what_waits_for_what_and_since_when(service: Operat
         "stashed_envelopes": 2,
         "stashed_bytes_in_memory": told["units"]["stashed_bytes_in_memory"],
         "backlogged": 0,
+        "held": 0,
     }
     assert told["units"]["stashed_bytes_in_memory"] > 0
     (wait,) = told["oldest_waits"]

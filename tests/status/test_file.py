@@ -28,7 +28,7 @@ def test_what_was_written_last_is_found(tmp_path):
 
 def test_everything_in_a_report_survives_the_file(tmp_path):
     wait = UnitWait("uow-1", "T-0", "sequence:3", "deadline", "2026-03-28T23:33:55.941Z", "2026-03-28T23:34:16.941Z", 2)
-    full = msgspec.structs.replace(made(), units=Units(1, 2, 3, 4, 5), oldest_waits=(wait,), counts={"records": 7})
+    full = msgspec.structs.replace(made(), units=Units(1, 2, 3, 4, 5, 6), oldest_waits=(wait,), counts={"records": 7})
     StatusFile(tmp_path).write(full)
     assert StatusFile(tmp_path).find() == full
 

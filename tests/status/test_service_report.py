@@ -95,7 +95,7 @@ def test_of_a_service_that_ended_the_first_reason_counts():
 def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_lead():
     one = msgspec.structs.replace(
         said(0),
-        units=Units(1, 2, 3, 4, 5),
+        units=Units(1, 2, 3, 4, 5, 6),
         partitions=(partition(10, 0), partition(2, 0)),
         counts={"records": 7, "heals": 0},
         notifications={"RCVD": 1},
@@ -109,7 +109,7 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
     )
     other = msgspec.structs.replace(
         said(1),
-        units=Units(10, 20, 30, 40, 50),
+        units=Units(10, 20, 30, 40, 50, 60),
         partitions=(partition(9, 1),),
         counts={"records": 3, "handled": 2},
         notifications={"RCVD": 1, "ACTC": 4},
@@ -118,7 +118,7 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
         notes=("the topic has grown",),
     )
     whole = together(one, other).whole
-    assert whole.units == Units(11, 22, 33, 44, 55)
+    assert whole.units == Units(11, 22, 33, 44, 55, 66)
     assert [(each.partition, each.slot) for each in whole.partitions] == [("T-2", 0), ("T-9", 1), ("T-10", 0)]
     assert whole.counts == {"records": 10, "heals": 0, "handled": 2}
     assert (whole.notifications, whole.dead_letters) == ({"RCVD": 2, "ACTC": 4}, {"too-large": 1})
