@@ -16,7 +16,7 @@ from console.orders.listing import OrderState
 from console.orders.told import ToldOrder, tell_order
 from domain.clock import Instant
 from domain.identifiers import shown
-from domain.order import LONGEST_HOLD_MS, Order, OrderKind
+from domain.order import LONGEST_HOLD_MS, Order, OrderKind, Stage
 from domain.record import Partition
 
 Because = Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -121,4 +121,4 @@ def _instant(name: str, text: str | None) -> Instant | None:
 
 
 def _given(order: Order) -> Given:
-    return Given(order.id, order.stage is not None)
+    return Given(order.id, order.stage is Stage.PROPOSED)

@@ -16,7 +16,7 @@ from console.units.find import known_partitions
 from domain.clock import Instant
 from domain.errors import ResequencerError
 from domain.identifiers import shown
-from domain.order import Order
+from domain.order import Order, Stage
 from domain.printable import printable
 from domain.record import Partition
 from storage.port import WaitKind, Waits
@@ -58,7 +58,8 @@ def give_order(
     with opened(console) as book:
         order = make_order(wish, by, console.sources.clock.now(), secrets.token_hex(16), unit, waits)
         details = {"order": order.id, "unit": unit, "partition": str(partition), "because": wish.because}
-        console.audit_log.note(request, f"orders.{wish.kind.value}", **details)
+        stage = {"stage": Stage.PROPOSED.value} if wish.kind in console.settings.approval else {}
+        console.audit_log.note(request, f"orders.{wish.kind.value}", **details, **stage)
         return give(book, partition, order, console.settings.approval)
 
 
@@ -70,5 +71,14 @@ def decide_proposal(console: Console, request: Request, order_id: str, *, is_app
         if found is None:
             raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such order in the last week")
         action = "orders.approve" if is_approved else "orders.reject"
-        console.audit_log.note(request, action, order=order_id, unit=found.order.unit, because=because or None)
+        proposed = found.order
+        details = {"kind": proposed.kind.value, "unit": proposed.unit, "partition": str(found.partition)}
+        console.audit_log.note(
+            request,
+            action,
+            proposal=order_id,
+            **details,
+            proposed_by=proposed.by,
+            because=proposed.because if is_approved else because or None,
+        )
         return approve(book, found, by) if is_approved else reject(book, found, by, because or "no reason was given", now)

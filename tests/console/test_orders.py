@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -231,10 +232,10 @@ def test_hostile_text_is_shown_as_text(stage: Stage) -> None:
 def test_each_order_is_a_line_of_the_audit_log(stage: Stage, tmp_path: Path) -> None:
     stage.give(OrderKind.RELEASE)
     (file,) = tmp_path.glob("console-audit-*.jsonl")
-    line = file.read_text(encoding="utf-8")
-    assert '"by":"anna"' in line
-    assert '"action":"orders.release"' in line
-    assert '"because":"a test"' in line
+    (line,) = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    (order,) = [each.order for each in stage.book.orders([P0], 0)]
+    assert (line["by"], line["action"], line["order"], line["because"]) == ("anna", "orders.release", order.id, "a test")
+    assert "stage" not in line, "it is an order, and no proposal"
 
 
 # Four eyes
@@ -309,6 +310,77 @@ def test_a_proposal_expires(with_approval: Stage) -> None:
     stage.clock.advance(1)
     assert "<strong>expired</strong>" in stage.client.get("/orders").text
     assert stage.client.post("/orders/approve", data={FORM: token, "id": proposal.order.id}).status_code == 409
+
+
+def audited(stage: Stage) -> list[dict[str, Any]]:
+    files = sorted(stage.service.directory.glob("console-audit-*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def decide(stage: Stage, decision: str, **body: str) -> Any:
+    headers = {"x-form-token": stage.client.get("/api/v1/token").json()["token"]}
+    return stage.client.post(f"/api/v1/order/{decision}", json=body, headers=headers)
+
+
+def test_the_audit_log_tells_a_proposal_from_an_order_and_names_it_in_its_approval(with_approval: Stage) -> None:
+    stage = with_approval
+    stage.give(OrderKind.RELEASE)
+    (proposal,) = [each.order for each in stage.book.orders([P0], 0)]
+    stage.logins.name = "ben"
+    assert stage.post("/orders/approve", id=proposal.id).status_code == 303
+    proposed, approved = audited(stage)
+    assert (proposed["action"], proposed["stage"], proposed["order"], proposed["by"]) == (
+        "orders.release",
+        "proposed",
+        proposal.id,
+        "anna",
+    )
+    assert (approved["action"], approved["proposal"], approved["by"], approved["proposed_by"]) == (
+        "orders.approve",
+        proposal.id,
+        "ben",
+        "anna",
+    )
+    assert (approved["kind"], approved["unit"], approved["because"]) == ("release", "u", "a test")
+
+
+def test_a_program_approves_what_another_person_proposed(with_approval: Stage) -> None:
+    stage = with_approval
+    stage.give(OrderKind.RELEASE)
+    (proposal,) = [each.order for each in stage.book.orders([P0], 0)]
+    own = decide(stage, "approve", id=proposal.id)
+    assert (own.status_code, "another person" in own.json()["error"]) == (409, True)
+    stage.logins.name = "robot"
+    assert decide(stage, "approve", id="no-such-order").status_code == 404
+    stage.logins.roles = frozenset({Role.VIEWER})
+    assert decide(stage, "approve", id=proposal.id).status_code == 403
+    stage.logins.roles = frozenset({Role.OPERATOR})
+    approved = decide(stage, "approve", id=proposal.id)
+    assert (approved.status_code, approved.json()) == (200, {"id": proposal.id, "is_proposal": False})
+    stage.service.run()
+    assert stage.service.sequences("u") == [2]
+    (listed,) = stage.client.get("/api/v1/orders").json()["orders"]
+    assert (listed["by"], listed["approved_by"], listed["result"]) == ("anna", "robot", "done")
+    again = decide(stage, "approve", id=proposal.id)
+    assert (again.status_code, "does not wait for an approval" in again.json()["error"]) == (409, True)
+
+
+def test_a_program_rejects_a_proposal_with_a_reason(with_approval: Stage) -> None:
+    stage = with_approval
+    stage.give(OrderKind.RELEASE)
+    (proposal,) = [each.order for each in stage.book.orders([P0], 0)]
+    stage.logins.name = "robot"
+    assert decide(stage, "reject", id=proposal.id).status_code == 400
+    stage.clock.advance(1)
+    rejected = decide(stage, "reject", id=proposal.id, because="the bank has confirmed it")
+    assert (rejected.status_code, rejected.json()) == (200, {"id": proposal.id, "is_proposal": False})
+    (listed,) = stage.client.get("/api/v1/orders", params={"state": "rejected"}).json()["orders"]
+    assert listed["text"] == "rejected by robot: the bank has confirmed it"
+    assert decide(stage, "approve", id=proposal.id).status_code == 409
+    stage.service.run()
+    assert (stage.service.sequences("u"), stage.results()) == ([], [])
+    line = audited(stage)[1]
+    assert (line["action"], line["proposal"], line["because"]) == ("orders.reject", proposal.id, "the bank has confirmed it")
 
 
 def test_the_overview_says_that_an_order_waits_for_a_second_person(with_approval: Stage) -> None:
