@@ -6,11 +6,12 @@ from typing import NamedTuple
 from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
 from domain.notification import Notification
-from domain.order import OrderOutcome
+from domain.order import Order, OrderKind, OrderOutcome
+from resequencer.orders import execute
 from resequencer.poison import without_poison
 from resequencer.turn import receive, wake
 from resequencer.turn_context import TurnContext
-from resequencer.unit import Unit, Wake
+from resequencer.unit import Ordered, Unit, Wake
 from resequencer.working_copy import WorkingCopy
 
 
@@ -35,11 +36,30 @@ def dry_run(unit: Unit, envelope: DataEnvelope | None, context: TurnContext) -> 
         return without_poison(unit, came, 0, context, lambda copy, left: _take_turn(copy, left, is_released=envelope is None))
 
 
+def dry_run_order(unit: Unit, order: Order, context: TurnContext) -> DryRunResult | None:
+    """Take the turn of a unit in which this order is executed; None if it changes nothing.
+
+    Its precondition is not looked at, because it names instants. A hold begins, and ends only by an order.
+    """
+    if order.kind in (OrderKind.RELEASE, OrderKind.SKIP) and not unit.stash:
+        return None
+    copy = WorkingCopy(unit, context, 0)
+    try:
+        execute(copy, Ordered(order, 0, has_backlog=False))
+    except Exception:  # noqa: BLE001 - A user's own strategy failed, and so did the order.
+        return None
+    return _result(copy) if copy.is_changed else None
+
+
 def _take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], *, is_released: bool) -> DryRunResult:
     for each in envelopes:
         copy.current = each
         receive(copy, each)
     if is_released:
         wake(copy, Wake.BOUND)
+    return _result(copy)
+
+
+def _result(copy: WorkingCopy) -> DryRunResult:
     output = [each for each in copy.effects.output if not isinstance(each, OrderOutcome)]
     return DryRunResult(copy.unit(), output, copy.effects.has_counted)

@@ -32,7 +32,7 @@ class Ended(NamedTuple):
 
 def obey(copy: WorkingCopy, ordered: Ordered) -> None:
     """Execute an order, or refuse it, and report the outcome. The outcome of a hold is reported when the hold ends."""
-    ended = _execute(copy, ordered)
+    ended = _find_refusal(copy, ordered) or execute(copy, ordered)
     if ended is not None:
         report(copy, ordered, ended)
 
@@ -53,18 +53,24 @@ def end_hold_in_time(copy: WorkingCopy) -> None:
         unstash_all(copy)
 
 
-def _execute(copy: WorkingCopy, ordered: Ordered) -> Ended | None:
+def execute(copy: WorkingCopy, ordered: Ordered) -> Ended | None:
+    """Execute an order, whatever its precondition says. An order that is impossible changes nothing.
+
+    A release and a skip need a stash. The result is None for a hold that has begun.
+    """
+    return _EXECUTIONS[ordered.order.kind](copy, ordered)
+
+
+def _find_refusal(copy: WorkingCopy, ordered: Ordered) -> Ended | None:
     if copy.before == Unit(copy.before.unit, copy.strategy.initial()) and not copy.is_changed:
         return _impossible("this unit is not known here: nothing of it waits or is remembered")
     if copy.remainder is not None:
         return Ended(OrderResult.REFUSED_CHANGED, "the unit is being released; look at it again")
-    return _EXECUTIONS[ordered.order.kind](copy, ordered)
+    return _refuse_changed(copy, ordered) if ordered.order.kind in (OrderKind.RELEASE, OrderKind.SKIP) else None
 
 
 def _release(copy: WorkingCopy, ordered: Ordered) -> Ended:
-    refused = _refuse_changed(copy, ordered)
-    if refused is not None:
-        return refused
+    del ordered
     count = len(copy.stash)
     release(copy, Wake.ORDER)
     left = len(copy.stash) + (copy.retry is not None)
@@ -74,9 +80,8 @@ def _release(copy: WorkingCopy, ordered: Ordered) -> Ended:
 
 
 def _skip(copy: WorkingCopy, ordered: Ordered) -> Ended:
-    refused, lowest = _refuse_changed(copy, ordered), copy.stash.lowest
-    if refused is not None:
-        return refused
+    del ordered
+    lowest = copy.stash.lowest
     assert lowest is not None, "something waits"
     copy.current = lowest.envelope
     missing, skip = copy.missing(lowest), getattr(copy.strategy, "skip", None)

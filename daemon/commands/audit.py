@@ -140,7 +140,8 @@ def _scope(spark: Any, configuration: Configuration, *, is_archive: bool) -> "Sc
         from pipeline.audit.file_rows import files_scope
 
         settings = FileSettings(ingress.topic, ingress.file_directory, notification.output_directory)
-        return files_scope(spark, settings, ingress.archive_directory)
+        orders = configuration.orders.directory if configuration.orders.is_enabled else None
+        return files_scope(spark, settings, ingress.archive_directory, orders)
     from pipeline.audit.kafka_scope import archive_scope, topics_scope
 
     kafka = kafka_settings(configuration)

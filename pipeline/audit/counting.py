@@ -4,11 +4,13 @@ import msgspec
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from domain.order import OrderResult
 from pipeline.audit.distribution import COUNTS, DURATIONS_MS, Bin, Distribution
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.intervals import interval_of
-from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, UNIT
-from pipeline.audit.summary import AuditSummary, FlowArrivals, StatusTime, UsedLookups
+from pipeline.audit.order_audit import is_done
+from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, ORDERED, UNIT, WITHOUT_OUTCOME
+from pipeline.audit.summary import AuditSummary, FlowArrivals, OrderCounts, StatusTime, UsedLookups
 
 EXAMPLES = 20
 """The number of findings of each deviation that reach the driver."""
@@ -58,6 +60,7 @@ def summarize(result: DataFrame) -> AuditSummary:
         first_made_at,
         last_made_at,
         tuple(_lookups(let_out)),
+        _orders(result.where(kind == ORDERED)),
     )
 
 
@@ -82,6 +85,18 @@ def _distribution(rows: DataFrame, column: str, bounds: tuple[int, ...], percent
 def _lookups(let_out: DataFrame) -> list[UsedLookups]:
     rows = let_out.groupBy("lookups_version").count().orderBy(F.desc("count"), "lookups_version").limit(_VERSIONS)
     return [UsedLookups(row.lookups_version, row["count"]) for row in rows.collect()]
+
+
+def _orders(told: DataFrame) -> OrderCounts:
+    counted = {row.status: row["count"] for row in told.groupBy("status").count().collect()}
+    results = {result: counted.get(result.value, 0) for result in OrderResult}
+    return OrderCounts(
+        given=sum(counted.values()),
+        done=sum(count for result, count in results.items() if is_done(result)),
+        refused=sum(count for result, count in results.items() if result.is_refusal),
+        lost_by_heal=results[OrderResult.LOST_BY_HEAL],
+        without_outcome=counted.get(WITHOUT_OUTCOME, 0),
+    )
 
 
 def _flows(arrivals: DataFrame) -> list[FlowArrivals]:

@@ -84,4 +84,24 @@ EXPLANATIONS: Mapping[Deviation, Explanation] = {
         "A dead letter holds other bytes than its record.",
         "Do not requeue it: send the record of the input once more instead, and report it as a defect of the service.",
     ),
+    Deviation.RELEASED_WITHOUT_ORDER: Explanation(
+        "A notification says that an operator released it, but no order of its unit did so.",
+        f"Find out whether orders or their outcomes were deleted, or `orders.enabled` was switched off since. {_REPORT}",
+    ),
+    Deviation.ORDER_WITHOUT_OUTCOME: Explanation(
+        "An order has no outcome, although a later order of its partition has one.",
+        f"Look at the unit (`resequencer units show`) and order again if it is still needed. {_REPORT}",
+    ),
+    Deviation.ORDER_WITH_TWO_OUTCOMES: Explanation(
+        "An order has two outcomes, and the second is not marked `possible-duplicate`.",
+        f"Find out whether a second service writes to the same output. {_REPORT}",
+    ),
+    Deviation.ORDER_EXECUTED_TWICE: Explanation(
+        "An order is in its log twice, with one id, and was executed both times.",
+        f"Find out which program wrote it twice: an order is given again with a new id. {_REPORT}",
+    ),
+    Deviation.OUTCOME_WITHOUT_ORDER: Explanation(
+        "An outcome names an order that is not in the log of its partition.",
+        "Find out whether orders were deleted or their log was made anew, or another program writes outcomes.",
+    ),
 }

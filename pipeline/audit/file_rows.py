@@ -21,13 +21,13 @@ _PORTION = (
 )
 
 
-def files_scope(spark: SparkSession, settings: FileSettings, archive: Path) -> Scope:
-    """Return the scope of the file transport.
+def files_scope(spark: SparkSession, settings: FileSettings, archive: Path, orders: Path | None = None) -> Scope:
+    """Return the scope of the file transport. `orders` is the directory of the orders, None for a service without orders.
 
     Raises:
         AuditRefused: A part of the data is gone, so that its content cannot be checked.
     """
-    found = find_scope(settings, archive)
+    found = find_scope(settings, archive, orders)
     return Scope(found.settled, found.size, lambda judged_by: file_rows(spark, found, judged_by))
 
 

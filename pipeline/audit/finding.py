@@ -28,6 +28,11 @@ class Deviation(StrEnum):
     DEAD_LETTER_UNEXPLAINED = "dead letter not explained"
     DEAD_LETTER_WRONG_REASON = "dead letter with another reason"
     DEAD_LETTER_CHANGED = "dead letter with another value"
+    RELEASED_WITHOUT_ORDER = "released by an operator without an order that was done"
+    ORDER_WITHOUT_OUTCOME = "order without an outcome"
+    ORDER_WITH_TWO_OUTCOMES = "order with two outcomes"
+    ORDER_EXECUTED_TWICE = "order executed twice"
+    OUTCOME_WITHOUT_ORDER = "outcome without an order"
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from guardian.gc_tuning import calm_collector
 from pipeline.audit.errors import AuditRefused
 from pipeline.audit.overdue import overdue
-from pipeline.audit.row_audit import ARRIVAL, LET_OUT, WAITING, Told, audit_rows
+from pipeline.audit.row_audit import ARRIVAL, LET_OUT, PAUSED, WAITING, Told, audit_rows
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.scope import Scope
 from pipeline.audit.tables import TOLD, rows_of, told_batches
@@ -73,7 +73,9 @@ def _timing(told: DataFrame) -> Timing:
     bucket = F.floor(F.col("offset") / F.ceil(F.col("length") / BUCKETS)).cast("long").alias("bucket")
     made = told.where((F.col("kind") == LET_OUT) & F.col("made_at").isNotNull()).join(F.broadcast(ends), "partition")
     gathered = made.groupBy("partition", bucket).agg(F.min("made_at"), F.max("made_at"))
-    return Timing((Made(*row) for row in gathered.collect()), {row.partition: row.length for row in ends.collect()})
+    lengths = {row.partition: row.length for row in ends.collect()}
+    paused = {row.partition: row.waited_ms for row in told.where(F.col("kind") == PAUSED).collect()}
+    return Timing((Made(*row) for row in gathered.collect()), lengths, paused)
 
 
 def _overdue(timing: Timing, settings: AuditSettings) -> Step:

@@ -94,7 +94,8 @@ def _topic_ends(kafka: KafkaSettings, wait: Callable[[int], object]) -> TopicEnd
 
 
 def _scope(settled: Mapping[int, int], records: int, topics: KafkaTopics, read: Callable[[str], DataFrame]) -> Scope:
-    read_of = Topics(read(topics.input), read(topics.notifications), read(topics.dead_letters))
+    of_orders = [read(name) if name else None for name in (topics.orders, topics.order_outcomes)]
+    read_of = Topics(read(topics.input), read(topics.notifications), read(topics.dead_letters), *of_orders)
     return Scope(settled, records * _RECORD_BYTES, lambda settings: record_rows(read_of, settings))
 
 

@@ -14,11 +14,14 @@ from connectors.files.positions import PositionsFile
 from connectors.files.rotated_names import find_rotated
 from connectors.files.settings import FileSettings
 from connectors.line_format import Defect, Line, decode_line
+from connectors.port import Channel
 from domain.record import Cut, Origin, Partition, Record
 from pipeline.audit.errors import AuditRefused
 from pipeline.audit.rows import (
     LETTER,
     NOTIFICATION,
+    ORDER,
+    OUTCOME,
     RECORD,
     UNPLACED,
     UNREADABLE,
@@ -26,6 +29,8 @@ from pipeline.audit.rows import (
     letter_row,
     located,
     notification_row,
+    order_rows,
+    outcome_rows,
     record_row,
     unreadable_row,
 )
@@ -71,8 +76,8 @@ class FileScope(NamedTuple):
         return sum(each.end - each.start for each in self.portions)
 
 
-def find_scope(settings: FileSettings, archive: Path) -> FileScope:
-    """Return the scope. Positions are read first, then outputs, then inputs.
+def find_scope(settings: FileSettings, archive: Path, orders: Path | None = None) -> FileScope:
+    """Return the scope. Positions are read first, then outputs, then inputs. `orders` is the directory of the orders, if any.
 
     So the output that the positions stand for is included, and the input that caused it.
 
@@ -87,13 +92,22 @@ def find_scope(settings: FileSettings, archive: Path) -> FileScope:
         )
     settled = {} if positions is None else {each.number: at.offset for each, at in positions.partitions.items()}
     portions = [*_output(NOTIFICATION, out / "notifications.jsonl"), *_output(LETTER, out / "dead-letters.jsonl")]
-    for path in sorted(settings.in_directory.glob("partition-*.jsonl")):
-        number = re.fullmatch(r"partition-([0-9]+)", path.stem)
-        if number is not None:
-            portions += _input(path, int(number[1]), archive)
+    if orders is not None:
+        portions += _output(OUTCOME, out / f"{Channel.ORDER_OUTCOMES}.jsonl")
+        for path, number in _partitions(orders):
+            portions += _cut_up(ORDER, path, number, 0, 0)
+    for path, number in _partitions(settings.in_directory):
+        portions += _input(path, number, archive)
     if not any(each.kind == RECORD for each in portions):
         raise AuditRefused(f"{settings.in_directory} holds no input; is this the service's configuration?")
     return FileScope(portions, settled)
+
+
+def _partitions(directory: Path) -> Iterator[tuple[Path, int]]:
+    for path in sorted(directory.glob("partition-*.jsonl")):
+        number = re.fullmatch(r"partition-([0-9]+)", path.stem)
+        if number is not None:
+            yield path, int(number[1])
 
 
 def _output(kind: int, path: Path) -> Iterator[Portion]:
@@ -143,14 +157,25 @@ def read_portion(portion: Portion, rules: AuditRules) -> Iterator[Row]:
         if portion.kind == RECORD:
             yield record_row(_record(line, portion.partition, settings), None, rules)
             continue
-        read = decode_line(line.content)
-        if isinstance(read, Defect):
-            row = unreadable_row(place, read.problem)
-        elif portion.kind == NOTIFICATION:
-            row = notification_row(read.key, read.headers, read.value, place)
-        else:
-            row = letter_row(_letter(read, settings.topic), place, rules)
-        yield located(row, f"{Path(portion.path).name}, byte {line.start}") if row.kind == UNREADABLE else row
+        where = f"{Path(portion.path).name}, byte {line.start}"
+        for row in _rows(portion, line, place, rules):
+            yield located(row, where) if row.kind == UNREADABLE else row
+
+
+def _rows(portion: Portion, line: FoundLine, place: int, rules: AuditRules) -> Iterator[Row]:
+    """Yield the rows of a line that is no input record."""
+    read = decode_line(line.content)
+    if portion.kind == ORDER:
+        # The worker takes a line that is none for an order that cannot be read.
+        yield from order_rows(b"" if isinstance(read, Defect) else read.value, portion.partition, line.start)
+    elif isinstance(read, Defect):
+        yield unreadable_row(place, read.problem)
+    elif portion.kind == NOTIFICATION:
+        yield notification_row(read.key, read.headers, read.value, place)
+    elif portion.kind == OUTCOME:
+        yield from outcome_rows(read.headers, read.value, place)
+    else:
+        yield letter_row(_letter(read, rules.settings.topic), place, rules)
 
 
 def _plain_lines(portion: Portion, longest: int) -> Iterator[FoundLine]:

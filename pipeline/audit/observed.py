@@ -19,6 +19,7 @@ from domain.headers import (
     LOOKUPS_VERSION,
     NOTIFICATION_ID,
     POSSIBLE_DUPLICATE,
+    RELEASED_BY,
     SOURCE_POSITION,
     TRACEPARENT,
     TRACESTATE,
@@ -68,6 +69,11 @@ class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
     @property
     def marks(self) -> tuple[str | None, bool]:
         return self.incomplete, self.is_late
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it says that an operator's order released it."""
+        return any(name == RELEASED_BY for name, _ in self.headers)
 
     def is_like(self, other: "ObservedNotification") -> bool:
         """Return whether both are equal except for marks, creation time and place."""

@@ -126,4 +126,8 @@ def _figures(summary: AuditSummary) -> str:
         "open": summary.open,
         "not compared": summary.not_compared,
     }
+    if summary.orders.given:
+        orders = summary.orders
+        figures |= {"orders": orders.given, "orders done": orders.done, "orders refused": orders.refused}
+        figures |= {"orders lost by a heal": orders.lost_by_heal, "orders without an outcome": orders.without_outcome}
     return facts(((name, f"{count:,}") for name, count in figures.items()), "figures")

@@ -1,6 +1,6 @@
 """Makes the rows of Kafka's records, read from the topics or from the archive."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import NamedTuple
 
@@ -11,7 +11,21 @@ from pyspark.sql import DataFrame
 from connectors.kafka.core.records import to_record
 from domain.record import Headers, Origin, Partition, Record
 from guardian.gc_tuning import calm_collector
-from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, UNREADABLE, Row, letter_row, located, notification_row, record_row
+from pipeline.audit.rows import (
+    LETTER,
+    NOTIFICATION,
+    ORDER,
+    OUTCOME,
+    RECORD,
+    UNREADABLE,
+    Row,
+    letter_row,
+    located,
+    notification_row,
+    order_rows,
+    outcome_rows,
+    record_row,
+)
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.tables import ROW, row_batches
 from pipeline.spark.arrow_rows import Batches, Step, spark_schema
@@ -23,17 +37,26 @@ _COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 
 
 class Topics(NamedTuple):
-    """The records of each topic: partition, offset, timestamp (ms), key, value and headers."""
+    """The records of each topic: partition, offset, timestamp (ms), key, value and headers.
+
+    The last two are None for a service without orders.
+    """
 
     records: DataFrame
     notifications: DataFrame
     dead_letters: DataFrame
+    orders: DataFrame | None = None
+    order_outcomes: DataFrame | None = None
 
 
 def record_rows(topics: Topics, settings: AuditSettings) -> DataFrame:
-    """Return the rows of all three topics. The task that reads an input record decodes it to find its unit."""
-    kinds = ((topics.records, RECORD), (topics.notifications, NOTIFICATION), (topics.dead_letters, LETTER))
-    rows = [each.select(*_COLUMNS).mapInArrow(_reader(kind, settings), spark_schema(ROW)) for each, kind in kinds]
+    """Return the rows of all topics. The task that reads an input record decodes it to find its unit."""
+    kinds = (RECORD, NOTIFICATION, LETTER, ORDER, OUTCOME)
+    rows = [
+        each.select(*_COLUMNS).mapInArrow(_reader(kind, settings), spark_schema(ROW))
+        for each, kind in zip(topics, kinds, strict=True)
+        if each is not None
+    ]
     return reduce(DataFrame.unionAll, rows)
 
 
@@ -54,14 +77,20 @@ def _rows(kind: int, batches: Batches, rules: AuditRules) -> Iterator[Row]:
         for partition, offset, at, key, value, named in zip(partitions, offsets, instants, keys, values, headers, strict=True):
             place = partition * _LATER_PARTITION + offset
             origin = Origin(Partition(topic, partition), offset)
+            rows: Iterable[Row]
             if kind == NOTIFICATION:
-                row = notification_row(key, named, value or b"", place)
+                rows = (notification_row(key, named, value or b"", place),)
             elif kind == LETTER:
-                row = letter_row(Record(origin, value or b"", key, named), place, rules)
+                rows = (letter_row(Record(origin, value or b"", key, named), place, rules),)
+            elif kind == ORDER:
+                rows = order_rows(value or b"", partition, offset)
+            elif kind == OUTCOME:
+                rows = outcome_rows(named, value or b"", place)
             else:
                 record = to_record(origin, key, value, named, rules.settings.max_value_bytes)
-                row = record_row(_with_mended_names(record), at, rules)
-            yield located(row, f"partition {partition}, offset {offset} of the topic") if row.kind == UNREADABLE else row
+                rows = (record_row(_with_mended_names(record), at, rules),)
+            for row in rows:
+                yield located(row, f"partition {partition}, offset {offset} of the topic") if row.kind == UNREADABLE else row
 
 
 def _headers(column: pa.Array) -> Iterator[Headers]:

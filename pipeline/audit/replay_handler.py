@@ -7,7 +7,7 @@ import msgspec
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
-from domain.errors import EndedItsWorker, PermanentError, TooLarge
+from domain.errors import DeadLetterOrdered, EndedItsWorker, PermanentError, TooLarge
 from domain.headers import NOTIFICATION_ID, mark_headers
 from domain.notification import Notification, notification_id
 from enrichment.directory import LookupsDirectory
@@ -30,7 +30,7 @@ class ReplayHandler:
     A user's own target type is not called. The values that it made are unknown, and its refusal of an envelope is taken from the
     dead letter. A user's own handler is not called either; the process objects that it notified of are taken from the output.
     The same holds for notifications made with a version of the lookups that is gone. With any target type, that an envelope
-    ended its worker is taken from the dead letter.
+    ended its worker is taken from the dead letter, and that an operator ordered a dead letter from the order's outcome.
     """
 
     def __init__(self, settings: HandlerSettings, table: NotificationSettings, lookups: str) -> None:
@@ -50,6 +50,8 @@ class ReplayHandler:
         """
         if self.output.is_told(envelope.offset, EndedItsWorker.reason):
             raise EndedItsWorker("as its dead letter states")
+        if self.output.is_dead_lettered_by_order(envelope.offset):
+            raise DeadLetterOrdered("as its order states")
         for refusal in (PermanentError, TooLarge) if self.is_foreign else ():
             if self.output.is_told(envelope.offset, refusal.reason):
                 raise refusal("as its dead letter states")
@@ -72,7 +74,8 @@ class ReplayHandler:
         for index, _ in enumerate(envelope.process_objects):
             identifier = notification_id(envelope.unit, envelope.envelope_id, index)
             if self.output.find(identifier) is not None:
-                headers = ((NOTIFICATION_ID, identifier.encode()), *mark_headers(marks.incomplete, is_late=marks.late))
+                marked = mark_headers(marks.incomplete, is_late=marks.late, is_ordered=marks.ordered)
+                headers = ((NOTIFICATION_ID, identifier.encode()), *marked)
                 made.append(Notification(identifier, envelope.unit, "", UNKNOWN, headers, envelope.record.origin))
         return Handled(tuple(made))
 

@@ -5,15 +5,21 @@ from itertools import groupby
 from typing import NamedTuple
 
 from domain.envelope import DataEnvelope
+from domain.order import decode_order, decode_outcome
+from domain.order_check import ObservedOutcome
 from domain.record import Partition
 from pipeline.audit.arrival_order import ArrivalOrder
 from pipeline.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_findings
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.observed import ObservedDeadLetter, ObservedNotification
+from pipeline.audit.order_audit import GivenRecord, audit_orders
 from pipeline.audit.replay import Emission
 from pipeline.audit.rows import (
     LETTER,
     NOTIFICATION,
+    ORDER,
+    ORDERS,
+    OUTCOME,
     RECORD,
     REFUSED,
     UNPLACED,
@@ -23,12 +29,18 @@ from pipeline.audit.rows import (
     read_arrived,
     read_letter,
     read_notification,
+    read_outcome,
     read_refused,
 )
 from pipeline.audit.rules import AuditRules
 from pipeline.audit.unit_audit import NOT_KNOWN, UnitAudit
+from pipeline.audit.unit_output import UnitOutput
 
 FINDING, UNIT, WAITING, ARRIVAL, LET_OUT = "finding", "unit", "waiting", "arrival", "notification"
+ORDERED, PAUSED = "order", "paused"
+
+WITHOUT_OUTCOME = "none"
+"""The status of an order without an outcome."""
 
 
 class Told(NamedTuple):
@@ -36,10 +48,13 @@ class Told(NamedTuple):
 
     * A finding: deviation, unit, partition, offset, what.
     * A unit: the number of notifications that may still come (open).
-    * A waiting unit: the offset of the oldest stashed envelope, and what it waits for.
+    * A waiting unit: the offset of the oldest stashed envelope, what it waits for, and how much longer than usual it may wait
+      because of orders (waited_ms).
     * An arrival: its flow, and by how many numbers (depth, 0 for none), records and milliseconds it was overtaken.
     * A notification: its status and marks, when it was made, how long its envelope waited, how many records of its unit came
       meanwhile, whether its content could be compared, and the version of the lookups that it names.
+    * An order: its result as status.
+    * A partition that was paused: for how many milliseconds (waited_ms), None if it still is.
     """
 
     kind: str
@@ -66,7 +81,9 @@ class Told(NamedTuple):
 def audit_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
     """Check the rows. All rows of one unit in one partition are consecutive, ordered by kind and place."""
     for (partition, unit), of_unit in groupby(rows, key=_whose):
-        if unit.startswith("\x00"):
+        if unit == ORDERS:
+            yield from _audit_orders(partition, of_unit, rules)
+        elif unit.startswith("\x00"):
             yield from _audit_place(partition, of_unit, rules)
         else:
             yield from _audit_unit(partition, unit, of_unit, rules)
@@ -77,11 +94,8 @@ def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRule
     arrivals: dict[int, tuple[int, int | None]] = {}
     origin = Partition(rules.settings.topic, partition)
     for row in rows:
-        if row.kind == NOTIFICATION:
-            audit.output.add(read_notification(row.payload))
-        elif row.kind == LETTER:
-            audit.output.add_letter(row.place, read_letter(row.payload))
-        elif row.kind == RECORD:
+        _add_output(audit.output, row)
+        if row.kind == RECORD:
             arrived = read_arrived(row.payload)
             envelope = envelope_of(row, arrived, origin)
             if audit.arrive(envelope, arrived.value_digest):
@@ -93,12 +107,23 @@ def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRule
     oldest, lowest = audited.replay.unit.stash.oldest, audited.replay.unit.stash.lowest
     if audited.is_waiting and oldest is not None and lowest is not None and oldest.envelope.offset < audit.settled:
         waits_for = rules.strategy.missing(audited.replay.unit.strategy_state, lowest.envelope)
-        yield Told(WAITING, unit, partition, oldest.envelope.offset, what=waits_for)
+        yield Told(WAITING, unit, partition, oldest.envelope.offset, what=waits_for, waited_ms=audit.output.longer_by_ms)
     for emission in audited.replay.emissions():
         if isinstance(emission.made, ObservedNotification):
             seen = audit.output.find(emission.made.notification_id)
             if seen is not None:
                 yield _let_out(unit, partition, emission, seen, arrivals)
+
+
+def _add_output(output: UnitOutput, row: Row) -> None:
+    if row.kind == NOTIFICATION:
+        output.add(read_notification(row.payload))
+    elif row.kind == LETTER:
+        output.add_letter(row.place, read_letter(row.payload))
+    elif row.kind == OUTCOME:
+        output.add_outcome(decode_outcome(read_outcome(row.payload).value))
+    elif row.kind == ORDER:
+        output.holds.append(decode_order(row.payload))
 
 
 def _arrival(order: ArrivalOrder, envelope: DataEnvelope, row: Row) -> Told:
@@ -143,6 +168,26 @@ def _audit_place(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iter
             yield _finding(Finding(Deviation.UNREADABLE, None, partition, None, row.payload.decode()))
     settled = rules.settings.settled.get(partition, 0)
     yield from map(_finding, dead_letter_findings(None, partition, expected, letters, settled))
+
+
+def _audit_orders(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+    """Check the orders of a partition."""
+    records, outcomes = list[GivenRecord](), list[ObservedOutcome]()
+    origin = Partition(rules.settings.topic, partition)
+    for row in rows:
+        if row.kind == ORDER:
+            records.append(GivenRecord(row.place, row.payload))
+        else:
+            seen = read_outcome(row.payload)
+            outcomes.append(ObservedOutcome(origin, decode_outcome(seen.value), seen.is_possible_duplicate))
+    audited = audit_orders(origin, records, outcomes)
+    for each in audited.deviations:
+        what = f"{each.what}, at offset {each.place[1]} of the orders"
+        yield Told(FINDING, each.unit, partition, None, each.name, what)
+    for result in audited.results:
+        yield Told(ORDERED, None, partition, status=WITHOUT_OUTCOME if result is None else result.value)
+    if audited.paused_ms != 0:
+        yield Told(PAUSED, None, partition, waited_ms=audited.paused_ms)
 
 
 def _finding(found: Finding) -> Told:

@@ -1,5 +1,6 @@
 """The rows that the audit groups by unit: notifications, dead letters, and input records."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -8,17 +9,22 @@ from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
 from domain.decoding import Refusal
 from domain.envelope import CustomObject, DataEnvelope, MdsObject, PdsObject, ProcessObject
+from domain.order import OrderKind, OrderUnreadable, decode_order
+from domain.order_check import observe_outcome
 from domain.record import Headers, Origin, Partition, Record
 from pipeline.audit.observed import ObservedDeadLetter, ObservedNotification, digest_of, observe, observe_dead_letter
 from pipeline.audit.rules import AuditRules
 
-NOTIFICATION, LETTER, RECORD, REFUSED, UNREADABLE = range(5)
+NOTIFICATION, LETTER, OUTCOME, ORDER, RECORD, REFUSED, UNREADABLE = range(7)
 """The kinds of rows, in the order in which a unit's rows are processed."""
 
 UNPLACED = -1
 """The partition of output records that name no source position."""
 
-_OF_A_UNIT = ("too-large", "conflicting-duplicate", "too-many-objects", "handler-failed", "ended-its-worker")
+ORDERS = "\x00orders"
+"""A stand-in unit for all orders of a partition and their outcomes; no real unit can have such a name."""
+
+_OF_A_UNIT = ("too-large", "conflicting-duplicate", "too-many-objects", "handler-failed", "ended-its-worker", "ordered")
 """The reasons of dead letters whose records may be envelopes of a unit."""
 
 
@@ -42,6 +48,13 @@ class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):
     record: Record | None
 
 
+class OutcomeRow(msgspec.Struct, frozen=True, array_like=True):
+    """An outcome as it was published."""
+
+    value: bytes
+    is_possible_duplicate: bool
+
+
 class RefusedRecord(msgspec.Struct, frozen=True, array_like=True):
     """A record that is no envelope: the reason, the error, and the digest of its bytes."""
 
@@ -51,6 +64,7 @@ class RefusedRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
+read_outcome = msgspec.msgpack.Decoder(OutcomeRow).decode
 read_notification = msgspec.msgpack.Decoder(ObservedNotification).decode
 read_letter = msgspec.msgpack.Decoder(ObservedDeadLetter).decode
 read_arrived = msgspec.msgpack.Decoder(Arrived).decode
@@ -88,6 +102,32 @@ def letter_row(record: Record, place: int, rules: AuditRules) -> Row:
         decoded = rules.decoder.decode(record)
         unit = unit if isinstance(decoded, Refusal) else decoded.unit
     return Row(position.partition, unit, LETTER, position.offset, None, _encode(letter))
+
+
+def outcome_rows(headers: Headers, value: bytes, place: int) -> Iterator[Row]:
+    """Yield the row of an order's outcome for the check of the orders, and another for the unit of the order."""
+    try:
+        seen = observe_outcome(headers, value)
+    except OrderUnreadable as error:
+        yield unreadable_row(place, f"an outcome of an order: {error}")
+        return
+    row = Row(seen.partition.number, ORDERS, OUTCOME, place, None, _encode(OutcomeRow(value, seen.is_possible_duplicate)))
+    yield row
+    order = seen.outcome.order
+    if order is not None and order.unit is not None and b"\0" not in order.unit.encode():
+        yield row._replace(unit=order.unit)
+
+
+def order_rows(value: bytes, partition: int, offset: int) -> Iterator[Row]:
+    """Yield the row of an order for the check of the orders; that of a hold also for its unit."""
+    row = Row(partition, ORDERS, ORDER, offset, None, value)
+    yield row
+    try:
+        order = decode_order(value)
+    except OrderUnreadable:
+        return
+    if order.kind is OrderKind.HOLD and order.stage is None and order.unit is not None and b"\0" not in order.unit.encode():
+        yield row._replace(unit=order.unit)
 
 
 def record_row(record: Record, at: Instant | None, rules: AuditRules) -> Row:

@@ -1,7 +1,7 @@
 """Replays a unit in two stages: first only with releases that the output shows; other cases are rare and expensive to track."""
 
 from domain.envelope import DataEnvelope
-from pipeline.audit.replay import Replay, Replays
+from pipeline.audit.replay import Replay, Replays, rank
 from pipeline.audit.rules import AuditRules
 from pipeline.audit.unit_output import UnitOutput
 from resequencer.unit import Unit
@@ -42,7 +42,8 @@ class StagedReplay:
         if self._replays.is_thorough or best.explained == self._output.count:
             return best
         self._look_closer()
-        return self._replays.best()
+        # A start that explains all output may lie behind the place of an order that it leaves out.
+        return max(best, self._replays.best(), key=rank)
 
     def is_heard_of(self, replay: Replay) -> bool:
         """Return whether a release of the stash would publish anything. If not, the output cannot show whether it happened."""

@@ -40,6 +40,16 @@ class UsedLookups(msgspec.Struct, frozen=True):
     notifications: int
 
 
+class OrderCounts(msgspec.Struct, frozen=True):
+    """Operators' orders, without proposals. `without_outcome` counts holds that still last, too."""
+
+    given: int = 0
+    done: int = 0
+    refused: int = 0
+    lost_by_heal: int = 0
+    without_outcome: int = 0
+
+
 class AuditSummary(msgspec.Struct, frozen=True):
     """`counts` has an entry for every deviation.
 
@@ -67,6 +77,7 @@ class AuditSummary(msgspec.Struct, frozen=True):
     first_made_at: Instant | None = None
     last_made_at: Instant | None = None
     lookups: tuple[UsedLookups, ...] = ()
+    orders: OrderCounts = OrderCounts()
 
     @property
     def is_good(self) -> bool:

@@ -27,10 +27,14 @@ def bucket_size(length: int) -> int:
 
 
 class Timing:
-    """`made` has one entry per bucket. `lengths` holds for each partition the offset after its last envelope that counted."""
+    """`made` has one entry per bucket. `lengths` holds for each partition the offset after its last envelope that counted.
 
-    def __init__(self, made: Iterable[Made], lengths: Mapping[int, int]) -> None:
+    `paused` holds for how many milliseconds operators paused a partition, None for one that still is paused.
+    """
+
+    def __init__(self, made: Iterable[Made], lengths: Mapping[int, int], paused: Mapping[int, int | None] = {}) -> None:
         self.lengths = lengths
+        self.paused = paused
         self._sizes = {partition: bucket_size(length) for partition, length in lengths.items()}
         self._last: dict[int, Instant] = {}
         self._firsts: dict[int, list[tuple[int, Instant]]] = {}

@@ -139,7 +139,9 @@ def differences(expected: ObservedNotification, seen: ObservedNotification) -> I
         yield Deviation.WRONG_STATUS, f"has the status {seen.status} instead of {expected.status}"
     elif seen.digest != expected.digest:
         yield Deviation.WRONG_CONTENT, "has other content than the unit's payment data give"
-    if _headers(seen) != _headers(expected):
+    if seen.is_ordered and not expected.is_ordered:
+        yield Deviation.RELEASED_WITHOUT_ORDER, "says that an operator released it, but no order of the unit did so"
+    elif _headers(seen) != _headers(expected):
         names = sorted({name for name, _ in set(_headers(seen)) ^ set(_headers(expected))})
         yield Deviation.WRONG_HEADERS, f"has other headers: {', '.join(names)}"
 

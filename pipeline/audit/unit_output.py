@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 
 from domain.clock import Instant
+from domain.order import Order, OrderKind, OrderOutcome
 from pipeline.audit.observed import ObservedDeadLetter, ObservedNotification
+from pipeline.audit.operator_acts import Act, acts_of, longer_by_ms
 
 
 class UnitOutput:
     """`notifications` are in the order of publishing, `letters` by the offset of their record.
 
-    `incomplete` holds the offsets of notifications marked incomplete. `released` holds their ids by the instant of their making;
-    all notifications of one release have the same instant.
+    `incomplete` holds the offsets of notifications marked incomplete. `released` holds their ids by the instant of their making
+    and by whether an order released them; those of one release agree in both. `outcomes` are those of the unit's orders, `acts`
+    what these orders did, `holds` all its orders to hold it.
     """
 
     def __init__(self) -> None:
@@ -19,7 +22,10 @@ class UnitOutput:
         self.versions: set[str | None] = set()
         self.has_possible_duplicates = False
         self.incomplete: set[int] = set()
-        self.released: dict[Instant, set[str]] = {}
+        self.released: dict[tuple[Instant, bool], set[str]] = {}
+        self.outcomes: list[OrderOutcome] = []
+        self.acts: tuple[Act, ...] = ()
+        self.holds: list[Order] = []
         self._by_id: dict[str, ObservedNotification] = {}
         self._by_offset: dict[int, ObservedNotification] = {}
 
@@ -31,7 +37,7 @@ class UnitOutput:
         if seen.incomplete is not None:
             self.incomplete.add(seen.offset)
             if seen.created_at is not None:
-                self.released.setdefault(seen.created_at, set()).add(seen.notification_id)
+                self.released.setdefault((seen.created_at, seen.is_ordered), set()).add(seen.notification_id)
         known = self._by_id.get(seen.notification_id)
         if known is None or (known.is_possible_duplicate and not seen.is_possible_duplicate):
             self._by_id[seen.notification_id] = seen
@@ -44,6 +50,22 @@ class UnitOutput:
 
     def add_letter(self, offset: int, letter: ObservedDeadLetter) -> None:
         self.letters.setdefault(offset, []).append(letter)
+
+    def add_outcome(self, outcome: OrderOutcome) -> None:
+        """Add an outcome of an order. If one order has several, the first counts."""
+        if all(each.order_offset != outcome.order_offset for each in self.outcomes):
+            self.outcomes.append(outcome)
+            self.acts = acts_of(self.outcomes)
+
+    def is_dead_lettered_by_order(self, offset: int) -> bool:
+        """Return whether an order made the record at this offset a dead letter."""
+        return any(each.order.kind is OrderKind.DEAD_LETTER and each.order.position == offset for each in self.acts)
+
+    @property
+    def longer_by_ms(self) -> int:
+        """How much longer than usual the unit may have waited by its orders, in milliseconds."""
+        ended = {each.order.id for each in self.outcomes if each.order is not None}
+        return longer_by_ms(self.outcomes, [each for each in self.holds if each.id not in ended])
 
     def find(self, notification_id: str) -> ObservedNotification | None:
         return self._by_id.get(notification_id)

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import msgspec
 
 from connectors.line_format import Defect
+from domain.order_check import ObservedOutcome
 from simulator.expectation import ExpectedGarbage, ExpectedUnit
 from simulator.verify.dead_letter_rules import DeadLetterCheck
 from simulator.verify.observation import ObservedNotification, read_dead_letter, read_notification
-from simulator.verify.operator_orders import NOTHING, ObservedOutcome, OrdersCheck, OrdersLog, check_orders, explain
+from simulator.verify.operator_orders import NOTHING, OrdersCheck, OrdersLog, check_orders, explain
 from simulator.verify.order_rules import Rules
 from simulator.verify.tailed_file import TailedFile
 from simulator.verify.verdict import Deviation, Finding, Findings, Verdict

@@ -9,12 +9,13 @@ from connectors.files.operations import SystemFiles
 from connectors.files.scan import scan_output
 from connectors.line_format import Defect
 from connectors.port import TransportRefused
+from domain.order_check import ObservedOutcome
 from simulator.expectation import Expected, ExpectedGarbage, ExpectedUnit
 from simulator.verify.buckets import Buckets
 from simulator.verify.content_rules import content_findings
 from simulator.verify.dead_letter_rules import DeadLetterCheck
 from simulator.verify.observation import ObservedNotification, read_dead_letter, read_notification
-from simulator.verify.operator_orders import NOTHING, Explained, ObservedOutcome, OrdersLog, check_orders, explain, read_outcome
+from simulator.verify.operator_orders import NOTHING, Explained, OrdersLog, check_orders, explain, read_outcome
 from simulator.verify.order_rules import Rules, Seen, order_findings
 from simulator.verify.verdict import Deviation, Finding, Findings, Verdict
 

@@ -14,7 +14,7 @@ import conf
 from connectors.files.settings import FileSettings
 from pipeline.audit.lines import find_scope, read_portion
 from pipeline.audit.overdue import overdue
-from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, UNIT, WAITING, Told, audit_rows
+from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, PAUSED, UNIT, WAITING, Told, audit_rows
 from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.timing import Made, Timing, bucket_size
 from resequencer.handlers.notification_settings import parse_notification_settings
@@ -78,7 +78,8 @@ class AuditedService:
         return FileSettings(TOPIC, self.directory / "in", self.directory / "out")
 
     def audit(self) -> list[Told]:
-        scope = find_scope(self.file_settings(), self.directory / "archive")
+        orders = self.orders if self.service.plan.has_orders else None
+        scope = find_scope(self.file_settings(), self.directory / "archive", orders)
         self.meanwhile()
         rules = AuditRules(self.settings(scope.settled))
         rows = [row for portion in scope.portions for row in read_portion(portion, rules)]
@@ -92,6 +93,10 @@ class AuditedService:
 
     def open(self) -> int:
         return sum(each.open or 0 for each in self.audit() if each.kind == UNIT)
+
+    @property
+    def orders(self) -> Path:
+        return self.directory / "orders"
 
     # Faults
 
@@ -115,7 +120,8 @@ def timing_of(told: list[Told]) -> Timing:
         if each.kind == LET_OUT and each.partition is not None and each.offset is not None and each.made_at is not None:
             bucket = each.offset // bucket_size(lengths[each.partition])
             made.setdefault((each.partition, bucket), []).append(each.made_at)
-    return Timing((Made(*at, min(instants), max(instants)) for at, instants in made.items()), lengths)
+    paused = {each.partition: each.waited_ms for each in told if each.kind == PAUSED and each.partition is not None}
+    return Timing((Made(*at, min(instants), max(instants)) for at, instants in made.items()), lengths, paused)
 
 
 def _let_be(service: Service) -> None:

@@ -13,10 +13,13 @@ from harness.spark.options import fast_sources
 from kafka import TopicPartition
 from msgspec.structs import replace
 
-from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.settings import KafkaSettings
 from daemon.commands.audit import audit_settings
+from daemon.composition import make_order_book
 from daemon.configuration.configuration import load
+from domain.clock import instant_of
+from domain.order import Order, OrderKind
+from domain.record import Partition
 from pipeline.audit.counting import summarize
 from pipeline.audit.job import audit_records
 from pipeline.audit.kafka_scope import topics_scope
@@ -49,14 +52,13 @@ class ProcessedTopics(NamedTuple):
     def settings(self, **topics: str) -> KafkaSettings:
         """Return the settings with other topics in place of the named ones."""
         settings = self.stage.settings()
-        names = {"input": settings.topics.input, "notifications": settings.topics.notifications} | topics
-        return replace(settings, topics=KafkaTopics(**names, dead_letters=settings.topics.dead_letters))
+        return replace(settings, topics=replace(settings.topics, **topics))
 
 
 @contextmanager
 def live(spark: SparkSession, kafka: KafkaServer, directory: Path) -> Iterator[ProcessedTopics]:
     """Run the service. The run takes seconds, so all tests share its output and only read it."""
-    stage = KafkaStage(kafka)
+    stage = KafkaStage(kafka, has_orders=True)
     fast_sources(directory)
     names, clients = stage.topics, f'{{ bootstrap.servers = "{stage.bootstrap}", group.id = {stage.group} }}'
     (directory / "service.conf").write_text(f"""
@@ -65,7 +67,8 @@ def live(spark: SparkSession, kafka: KafkaServer, directory: Path) -> Iterator[P
           run-directory = "{directory}/run"
           transport = kafka, kafka.producer.topic = {names.notifications}, dead-letters.topic = {names.dead_letters}
           lookups.sources = "{directory}/fast.conf"
-          resequencer {{ storage-type = embedded, strategy = SEQUENCE, stash-timeout = 2s }}
+          resequencer {{ storage-type = embedded, strategy = SEQUENCE, stash-timeout = 8s }}
+          orders {{ enabled = true, topic = {names.orders}, outcomes-topic = {names.order_outcomes} }}
         }}
     """)
     service = OperatedService(directory, config="service.conf")
@@ -87,12 +90,35 @@ def live(spark: SparkSession, kafka: KafkaServer, directory: Path) -> Iterator[P
             seconds=LONGEST_WAIT_SECONDS,
         )
         assert simulated.returncode == 0, simulated.stderr
+        release_some(service)
         service.wait_for_report(has_nothing_left(stage), "everything is read and nothing waits", LONGEST_WAIT_SECONDS)
         assert service.stop() == 0
         yield ProcessedTopics(spark, stage, service)
     finally:
         service.clear_away()
         stage.close()
+
+
+def release_some(service: OperatedService) -> None:
+    """Give an order to release each of some units that wait; a deadline releases the others."""
+    report = service.wait_for_report(lambda report: report.oldest_waits, "a unit waits", LONGEST_WAIT_SECONDS)
+    with closing(make_order_book(load(service.directory / "service.conf"))) as book:
+        for number, each in enumerate(report.oldest_waits[:5]):
+            partition = Partition.find(each.partition)
+            assert partition is not None
+            since = instant_of(each.since)
+            order = Order(
+                id=f"order-{number}",
+                kind=OrderKind.RELEASE,
+                by="ann",
+                because="a test",
+                at=since,
+                unit=each.unit,
+                waits_for=each.waits_for,
+                since=since,
+                despite_backlog=True,
+            )
+            book.append(partition, order)
 
 
 def has_nothing_left(stage: KafkaStage) -> Callable[[StatusReport], bool]:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from harness.planted.output import FAULTS
 from harness.spark.audited_service import AuditedService
+from harness.spark.operator import Operator
 
 import pipeline.audit.lines
+from domain.order import OrderKind
 from pipeline.audit.finding import Deviation
 from pipeline.audit.summary import UsedLookups
 
@@ -25,7 +27,8 @@ def summary_of(spark: SparkSession, audited: AuditedService) -> AuditSummary:
     from pipeline.audit.file_rows import files_scope
     from pipeline.audit.job import audit_records
 
-    scope = files_scope(spark, audited.file_settings(), audited.directory / "archive")
+    orders = audited.orders if audited.service.plan.has_orders else None
+    scope = files_scope(spark, audited.file_settings(), audited.directory / "archive", orders)
     return summarize(audit_records(spark, scope, audited.settings(dict(scope.settled)), audited.directory / "audit"))
 
 
@@ -51,6 +54,18 @@ def test_nothing_is_found_where_nothing_is_wrong_however_the_files_are_cut_up(
     assert summary.first_made_at < summary.last_made_at
     assert summary.lookups == (UsedLookups(None, summary.notifications),)
     assert {each.flow for each in summary.flows} == {"PaymentInitiationFlow", "FraudCheckFlow"}
+
+
+def test_orders_explain_what_they_did_and_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    audited = AuditedService(tmp_path, has_orders=True)
+    audited.live_with(Operator((OrderKind.RELEASE, OrderKind.SKIP, OrderKind.PAUSE), tmp_path), losses=0.1)
+    summary = summary_of(spark, audited)
+    assert summary.is_good, summary.examples
+    assert summary.orders.done >= 3
+    assert summary.orders.given == summary.orders.done + summary.orders.refused
+    (tmp_path / "out" / "orders.jsonl").write_bytes(b"")
+    found = {name for name, count in summary_of(spark, audited).counts.items() if count}
+    assert Deviation.RELEASED_WITHOUT_ORDER in found
 
 
 def test_all_faults_at_once_are_found_and_named(spark: SparkSession, tmp_path: Path) -> None:

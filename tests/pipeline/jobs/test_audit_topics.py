@@ -26,6 +26,9 @@ def test_what_a_service_on_kafka_let_out_is_proved_from_the_topics(processed: Pr
     assert "0 open" in said.stdout
     page = (processed.service.run_directory / "audit" / "page.html").read_text()
     assert "Waiting times of notifications" in page
+    orders = processed.audit(processed.scope(), "with orders").orders
+    assert (orders.given, orders.without_outcome) == (5, 0)
+    assert orders.done >= 1
 
 
 def test_each_fault_in_the_output_topic_is_named_and_so_it_is_from_the_archive(
