@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 
-from connectors.dead_letters.actions import NEW, Action, LetterId
-from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_actions
+from connectors.dead_letters.actions import NEW, Action, EditProposed, find_proposal, state_after
+from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_states
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from console.access.identity import Identity
 from console.sources import Sources
@@ -81,7 +81,12 @@ class OneDeadLetter(NamedTuple):
 
     @property
     def state(self) -> str:
-        return self.history[-1].state if self.history else NEW
+        return state_after(self.history)
+
+    @property
+    def proposal(self) -> EditProposed | None:
+        """The edit that waits for a second person."""
+        return find_proposal(self.history)
 
 
 def open_letters(sources: Sources, identity: Identity, *numbers: str) -> closing[DeadLetterStore]:
@@ -127,10 +132,9 @@ def find_letter(store: DeadLetterStore, number: str) -> OneDeadLetter | None:
 
 
 def _with_states(store: DeadLetterStore) -> Iterator[tuple[StoredDeadLetter, str]]:
-    last: Mapping[LetterId, Action] = last_actions(store)
+    states = last_states(store)
     for stored in store.letters():
-        action = last.get(stored.letter_id)
-        yield stored, action.state if action else NEW
+        yield stored, states.get(stored.letter_id, NEW)
 
 
 def _row(stored: StoredDeadLetter, state: str) -> Row:

@@ -6,6 +6,7 @@ from contextlib import closing
 from threading import Event, Thread
 from time import monotonic
 
+from connectors.dead_letters.actions import EditProposed
 from console.access.identity import Identity
 from console.dead_letter_list import Filter, list_letters, open_letters
 from console.history import History
@@ -40,6 +41,8 @@ class Sampler:
         self._thread = Thread(target=self._run, name="sampler", daemon=True)
         self.new_dead_letters: Mapping[str, int] | None = None
         """By reason; None before they were counted, and while they cannot be read."""
+        self.proposed_edits: int | None = None
+        """Dead letters of which a person proposed an edit; None as above."""
         self.open_proposals: int | None = None
         """Orders that wait for a second person; None before they were counted, if they cannot be read, and without approval."""
 
@@ -86,8 +89,10 @@ class Sampler:
         begun = monotonic()
         try:
             with open_letters(self._sources, _READER) as store:
-                self.new_dead_letters = dict(list_letters(store, Filter()).new_by_reason)
+                found = list_letters(store, Filter())
+            self.new_dead_letters = dict(found.new_by_reason)
+            self.proposed_edits = found.by_state.get(EditProposed.state, 0)
         except ResequencerError:
-            self.new_dead_letters = None
+            self.new_dead_letters = self.proposed_edits = None
         finally:
             self._letters_due = monotonic() + max(_LETTERS_EVERY_SECONDS, _SHARE * (monotonic() - begun))

@@ -13,6 +13,8 @@ from domain.value_types import Choice, Choices, Duration, FilePath, SecretText, 
 HOST = Text(r"[A-Za-z0-9.:_-]{1,255}", "a host name or an address")
 PORT = Whole(0, 65_535)
 AUTHENTICATIONS = ("none", "basic", "proxy", "bearer")
+EDIT = "edit"
+"""In `http.approval`: a dead letter that is edited and sent again, beside the kinds of orders."""
 
 
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,6 @@ class HttpSettings(Listener, frozen=True, kw_only=True):
     peers: Annotated[tuple[str, ...], Key(Urls(("http", "https")))]
     peers_token: Annotated[str, Key(SecretText())]
     audit_retention_ms: Annotated[int, Key(Duration("1d", "3650d"))]
-    approval: Annotated[tuple[str, ...], Key(Choices(tuple(OrderKind)))]
+    approval: Annotated[tuple[str, ...], Key(Choices((*OrderKind, EDIT)))]
     probes: Annotated[ProbesEndpoint, Section("probes")]
     metrics: Annotated[MetricsEndpoint, Section("metrics")]

@@ -1,5 +1,7 @@
 """The actions that operators took on dead letters: which, by whom, when and why."""
 
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
@@ -8,7 +10,7 @@ LetterId: TypeAlias = tuple[str, str]
 """A dead letter's number and the digest of its line."""
 
 
-class _Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):
+class _Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="action"):
     """`number` and `letter` (a digest) identify the dead letter; `by` names the person who acted, `at` the instant (text)."""
 
     number: str
@@ -40,13 +42,15 @@ class Requeued(_Action, frozen=True, kw_only=True, tag="requeued"):
 class Editing(Requeueing, frozen=True, kw_only=True, tag="editing"):
     """A requeue with `value` in place of the dead letter's own was begun, for the reason in `because`.
 
-    `original_sha256` is in hexadecimal, and of the whole value if the dead letter has only its beginning.
+    `original_sha256` is in hexadecimal, and of the whole value if the dead letter has only its beginning. With `proposed_by`
+    this person wrote the value, and `by` approved it.
     """
 
     state: ClassVar[str] = "editing"
     because: str
     original_sha256: str
     value: bytes = msgspec.field(name="value_base64")
+    proposed_by: str | None = None
 
 
 class Edited(Requeued, frozen=True, kw_only=True, tag="edited"):
@@ -56,6 +60,7 @@ class Edited(Requeued, frozen=True, kw_only=True, tag="edited"):
     because: str
     original_sha256: str
     edited_sha256: str
+    proposed_by: str | None = None
 
 
 class Discarded(_Action, frozen=True, kw_only=True, tag="discarded"):
@@ -65,6 +70,48 @@ class Discarded(_Action, frozen=True, kw_only=True, tag="discarded"):
     because: str
 
 
-Action: TypeAlias = Requeueing | Requeued | Editing | Edited | Discarded
+class EditProposed(_Action, frozen=True, kw_only=True, tag="edit-proposed"):
+    """A person asks a second one to approve an edit with `value`. Nothing was sent. Any later action on the letter ends it.
+
+    `again` and `anyway` are those that the edit was asked with.
+    """
+
+    state: ClassVar[str] = "edit-proposed"
+    because: str
+    value: bytes = msgspec.field(name="value_base64")
+    again: bool = False
+    anyway: bool = False
+
+    @property
+    def sha256(self) -> str:
+        return sha256(self.value).hexdigest()
+
+
+class EditRejected(_Action, frozen=True, kw_only=True, tag="edit-rejected"):
+    """The proposal of an edit was rejected, or taken back by the person who made it."""
+
+    state: ClassVar[str] = "edit-rejected"
+    because: str
+
+
+Deed: TypeAlias = Requeueing | Requeued | Editing | Edited | Discarded
+"""An action that does something with the dead letter, or decides that nothing is done."""
+
+Action: TypeAlias = Deed | EditProposed | EditRejected
 NEW = "new"
-"""The state of a dead letter without actions. Otherwise its state is that of its last action."""
+"""The state of a dead letter without actions."""
+
+
+def find_proposal(history: Sequence[Action]) -> EditProposed | None:
+    """Return the proposal that is open after these actions on one dead letter, None if there is none."""
+    last = history[-1] if history else None
+    return last if isinstance(last, EditProposed) else None
+
+
+def state_after(history: Iterable[Action]) -> str:
+    """Return the state of a dead letter after these actions on it: that of its last deed, or that an edit is proposed."""
+    state = deed = NEW
+    for each in history:
+        deed = deed if isinstance(each, EditProposed | EditRejected) else each.state
+        state = each.state if isinstance(each, EditProposed) else deed
+    return state

@@ -7,9 +7,9 @@ outcomes. All raise what the store's methods raise. Each action is signed as the
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from connectors.dead_letters.actions import Action, Discarded, Edited
+from connectors.dead_letters.actions import Deed, Discarded, Edited, EditProposed, EditRejected, LetterId
 from connectors.dead_letters.port import DeadLetterStore, Outcome, last_actions
 from connectors.dead_letters.requeue_batches import MOST_AT_ONCE
 from connectors.dead_letters.selection import (
@@ -25,9 +25,19 @@ from connectors.dead_letters.selection import (
     why_not_this,
 )
 from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
+from domain.clock import Instant, instant_of
+from domain.person import is_same_person
 
 FindFlaw: TypeAlias = Callable[[StoredDeadLetter], str | None]
 """Return what is still wrong with an edited dead letter; None if nothing is."""
+
+
+class Approval(NamedTuple):
+    """What a second person approves: the proposal of the value with this SHA-256. Proposals from before `since` have expired."""
+
+    by: str
+    sha256: str
+    since: Instant
 
 
 def requeue_named(store: DeadLetterStore, numbers: Iterable[str], *, again: bool = False) -> Iterator[Outcome]:
@@ -57,11 +67,50 @@ def edit(store: DeadLetterStore, number: str, edit: Edit, find_flaw: FindFlaw, *
     if number in ended and (ended[number].position is None or _was_edited(store, number, edit)):
         return
 
-    def why_not(stored: StoredDeadLetter, action: Action | None) -> str | None:
-        problem = None if again else why_not_edit(stored, action)
-        return problem or why_not_this(stored, edit) or find_flaw(stored.edited(edit))
+    yield from _requeue(store, _choose(store, [number], _why_not_edited(edit, find_flaw, again=again)), edit)
 
-    yield from _requeue(store, _choose(store, [number], why_not), edit)
+
+def propose_edit(
+    store: DeadLetterStore, number: str, edit: Edit, find_flaw: FindFlaw, *, again: bool = False, anyway: bool = False
+) -> Iterator[Outcome]:
+    """Note that a second person has to approve this edit. It is refused as `edit` refuses; an earlier proposal is over.
+
+    `anyway` tells the second person that `find_flaw` let flaws pass.
+    """
+    yield from _begin(store)
+    choice = _choose(store, [number], _why_not_edited(edit, find_flaw, again=again))
+    yield from _refusals(choice)
+    for each in choice.chosen.values():
+        store.propose(each, edit, again=again, anyway=anyway)
+        yield Outcome(number, None, done=EditProposed.state)
+
+
+def approve_edit(store: DeadLetterStore, number: str, approval: Approval, find_flaw: FindFlaw) -> Iterator[Outcome]:
+    """Requeue one dead letter with the value that another person proposed. `find_flaw` is not asked if that person said so."""
+    yield from _begin(store)
+    proposal = _find_proposal(store, number)
+    if proposal is None or proposal.sha256 != approval.sha256:
+        yield Outcome(number, None, "it has no such proposal any more: look at it again")
+    elif instant_of(proposal.at) < approval.since:
+        yield Outcome(number, None, f"the proposal has expired, it is of {proposal.at}: propose the edit again")
+    elif is_same_person(proposal.by, approval.by):
+        yield Outcome(number, None, "another person than the one who proposed it has to approve it")
+    else:
+        edit = Edit(proposal.value, proposal.because, proposal.by)
+        flaw = (lambda _: None) if proposal.anyway else find_flaw
+        why_not = _why_not_edited(edit, flaw, again=proposal.again, letter_id=proposal.letter_id)
+        yield from _requeue(store, _choose(store, [number], why_not), edit)
+
+
+def reject_edit(store: DeadLetterStore, number: str, because: str) -> Iterator[Outcome]:
+    """Note that the proposed edit is rejected. The person who made it may take it back so."""
+    yield from _begin(store)
+    proposal = _find_proposal(store, number)
+    if proposal is None:
+        yield Outcome(number, None, "it has no proposal any more: look at it again")
+    else:
+        store.reject(proposal.letter_id, because)
+        yield Outcome(number, None, done=EditRejected.state)
 
 
 def discard(store: DeadLetterStore, numbers: Iterable[str], because: str) -> Iterator[Outcome]:
@@ -76,6 +125,29 @@ def discard(store: DeadLetterStore, numbers: Iterable[str], because: str) -> Ite
     while portion := tuple(islice(chosen, MOST_AT_ONCE)):
         store.discard([letter for _, letter in portion], because)
         yield from (Outcome(number, None, done=Discarded.state) for number, _ in portion)
+
+
+def _why_not_edited(edit: Edit, find_flaw: FindFlaw, *, again: bool, letter_id: LetterId | None = None) -> WhyNot:
+    """`letter_id` is that of the only dead letter that is meant; None means any with its number."""
+
+    def why_not(stored: StoredDeadLetter, action: Deed | None) -> str | None:
+        if letter_id not in (None, stored.letter_id):
+            return "the proposal is for another dead letter of this number"
+        problem = None if again else why_not_edit(stored, action)
+        return problem or why_not_this(stored, edit) or find_flaw(stored.edited(edit))
+
+    return why_not
+
+
+def _find_proposal(store: DeadLetterStore, number: str) -> EditProposed | None:
+    """Return the open proposal of a dead letter with this number. Of several letters it is the last one's."""
+    found: dict[LetterId, EditProposed] = {}
+    for each in store.actions():
+        if each.number == number:
+            found.pop(each.letter_id, None)
+            if isinstance(each, EditProposed):
+                found[each.letter_id] = each
+    return next(reversed(found.values()), None)
 
 
 def _begin(store: DeadLetterStore) -> Generator[Outcome, None, dict[str, Outcome]]:

@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from connectors.dead_letters.actions import Action, Editing, LetterId, Requeued
-from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
+from connectors.dead_letters.actions import Action, Deed, Editing, EditProposed, EditRejected, LetterId, Requeued
+from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
 from domain.clock import Instant
 from domain.errors import ResequencerError
 
@@ -93,13 +93,35 @@ class DeadLetterStore(Protocol):
         """Note that nothing will be done about these dead letters, all or none."""
         ...
 
+    def propose(self, letter: LetterId, edit: Edit, *, again: bool, anyway: bool) -> None:
+        """Note that this edit is proposed, with its value. Nothing is sent."""
+        ...
+
+    def reject(self, letter: LetterId, because: str) -> None:
+        """Note that the proposed edit is rejected."""
+        ...
+
     def close(self) -> None: ...
 
 
-def last_actions(store: DeadLetterStore) -> dict[LetterId, Action]:
-    """Return the last action on each dead letter that has one; without the values of edits, which would fill the memory."""
-    return {action.letter_id: _without_value(action) for action in store.actions()}
+def last_actions(store: DeadLetterStore) -> dict[LetterId, Deed]:
+    """Return the last deed on each dead letter that has one; without the values of edits, which would fill the memory."""
+    deeds = (action for action in store.actions() if not isinstance(action, EditProposed | EditRejected))
+    return {action.letter_id: _without_value(action) for action in deeds}
 
 
-def _without_value(action: Action) -> Action:
+def last_states(store: DeadLetterStore) -> dict[LetterId, str]:
+    """Return the state of each dead letter that has actions."""
+    states, proposed = dict[LetterId, str](), dict[LetterId, str]()
+    for action in store.actions():
+        if isinstance(action, EditProposed):
+            proposed[action.letter_id] = action.state
+            continue
+        proposed.pop(action.letter_id, None)
+        if not isinstance(action, EditRejected):
+            states[action.letter_id] = action.state
+    return states | proposed
+
+
+def _without_value(action: Deed) -> Deed:
     return msgspec.structs.replace(action, value=b"") if isinstance(action, Editing) else action

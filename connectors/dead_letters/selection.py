@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from connectors.dead_letters.actions import Action, Discarded, Edited, LetterId, Requeued
+from connectors.dead_letters.actions import Deed, Discarded, Edited, LetterId, Requeued
 from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
 
-WhyNot = Callable[[StoredDeadLetter, Action | None], str | None]
+WhyNot = Callable[[StoredDeadLetter, Deed | None], str | None]
 """Returns why an action is impossible on a dead letter whose last action is the second argument; None if it is possible."""
 
 
@@ -17,7 +17,7 @@ class Choice(NamedTuple):
     refused: dict[str, str]
 
 
-def choose(letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Action], why_not: WhyNot) -> Choice:
+def choose(letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Deed], why_not: WhyNot) -> Choice:
     """Choose among these dead letters, each of which may stand on several lines."""
     choice = Choice({}, {})
     for stored in letters:
@@ -38,7 +38,7 @@ def named(letters: Iterable[StoredDeadLetter], numbers: Iterable[str]) -> Iterab
 
 
 def new_ones(
-    letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Action], reason: str | None
+    letters: Iterable[StoredDeadLetter], last: Mapping[LetterId, Deed], reason: str | None
 ) -> Iterable[StoredDeadLetter]:
     """Return the dead letters without any action, of this reason; of all reasons if it is None."""
     return (
@@ -46,7 +46,7 @@ def new_ones(
     )
 
 
-def why_not_requeue(stored: StoredDeadLetter, action: Action | None) -> str | None:
+def why_not_requeue(stored: StoredDeadLetter, action: Deed | None) -> str | None:
     record = stored.letter.record
     if record.cut:
         here = f"only the first {len(record.value)} of its {record.cut.length} bytes are here"
@@ -55,11 +55,11 @@ def why_not_requeue(stored: StoredDeadLetter, action: Action | None) -> str | No
     return f"{_past(action)}; use --again to requeue it anyway" if isinstance(action, Requeued | Discarded) else None
 
 
-def why_not_requeue_again(stored: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - whatever was done before.
+def why_not_requeue_again(stored: StoredDeadLetter, action: Deed | None) -> str | None:  # noqa: ARG001 - whatever was done before.
     return why_not_requeue(stored, None)
 
 
-def why_not_edit(stored: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - also a cut letter can be edited.
+def why_not_edit(stored: StoredDeadLetter, action: Deed | None) -> str | None:  # noqa: ARG001 - also a cut letter can be edited.
     return f"{_past(action)}; use --again to edit it anyway" if isinstance(action, Requeued | Discarded) else None
 
 
@@ -69,7 +69,7 @@ def why_not_this(stored: StoredDeadLetter, edit: Edit) -> str | None:
     return "the value is the same as before: `dead-letters requeue` sends it again unchanged" if is_same else None
 
 
-def why_not_discard(stored: StoredDeadLetter, action: Action | None) -> str | None:  # noqa: ARG001 - any letter can be discarded.
+def why_not_discard(stored: StoredDeadLetter, action: Deed | None) -> str | None:  # noqa: ARG001 - any letter can be discarded.
     """Return why a discard is impossible. An interrupted requeue may be discarded: in this way a person closes it."""
     return _past(action) if isinstance(action, Requeued | Discarded) else None
 

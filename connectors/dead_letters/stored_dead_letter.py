@@ -24,10 +24,14 @@ from domain.wire import WireContext
 
 
 class Edit(NamedTuple):
-    """A person's correction of a dead letter: the whole `value` to requeue in place of the letter's own, and the reason."""
+    """A person's correction of a dead letter: the whole `value` to requeue in place of the letter's own, and the reason.
+
+    `proposed_by` is the person who wrote the value, if a second one approved it.
+    """
 
     value: bytes
     because: str
+    proposed_by: str | None = None
 
     @property
     def sha256(self) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from connectors.dead_letters.actions import Action, LetterId
+from connectors.dead_letters.actions import Action, Deed, EditProposed, EditRejected, LetterId
 from connectors.files.operations import FileOperations
 from connectors.files.output import OutputFile
 from connectors.files.scan import scan
@@ -38,9 +38,9 @@ class ActionsFile:
                 problem = f"the line at byte {line.start} is not an action ({error}). Restore the file"
                 raise TransportRefused(str(self.path), problem) from error
 
-    def last(self) -> dict[LetterId, Action]:
-        """Return the last action on each dead letter that has one."""
-        return {action.letter_id: action for action in self.read()}
+    def last(self) -> dict[LetterId, Deed]:
+        """Return the last deed on each dead letter that has one."""
+        return {each.letter_id: each for each in self.read() if not isinstance(each, EditProposed | EditRejected)}
 
     def append(self, actions: Sequence[Action]) -> None:
         """Append the actions durably, all or none. A torn last line, left by a crash, is cut off first.

@@ -115,7 +115,7 @@ def _line(letter: StoredDeadLetter) -> bytes:
 
 
 def _as_intended(letter: StoredDeadLetter, intent: Requeueing) -> StoredDeadLetter:
-    return letter.edited(Edit(intent.value, intent.because)) if isinstance(intent, Editing) else letter
+    return letter.edited(Edit(intent.value, intent.because, intent.proposed_by)) if isinstance(intent, Editing) else letter
 
 
 def _intent(letter: StoredDeadLetter, sign: Signature, partition: int, beyond: int) -> Requeueing:
@@ -132,6 +132,7 @@ def _intent(letter: StoredDeadLetter, sign: Signature, partition: int, beyond: i
         because=edit.because,
         original_sha256=letter.sha256,
         value=edit.value,
+        proposed_by=edit.proposed_by,
     )
 
 
@@ -148,6 +149,7 @@ def _ended(intent: Requeueing, sign: Signature, position: str) -> Requeued:
         because=intent.because,
         original_sha256=intent.original_sha256,
         edited_sha256=sha256(intent.value).hexdigest(),
+        proposed_by=intent.proposed_by,
     )
 
 

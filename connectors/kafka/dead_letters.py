@@ -7,10 +7,10 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from connectors.dead_letters.actions import Action, Discarded, LetterId
+from connectors.dead_letters.actions import Action, Discarded, EditProposed, EditRejected, LetterId
 from connectors.dead_letters.port import AskedFor, Outcome, Sign
 from connectors.dead_letters.requeue_batches import portions
-from connectors.dead_letters.stored_dead_letter import StoredDeadLetter, stored_dead_letter
+from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter, stored_dead_letter
 from connectors.files.numbers import format_number
 from connectors.kafka.dead_letter_notes import is_note, read_note
 from connectors.kafka.requeue import KafkaRequeue
@@ -79,6 +79,17 @@ class KafkaDeadLetterStore:
         self._ordering().note(
             [Discarded(number=number, letter=digest, by=by, at=at, because=because) for number, digest in letters]
         )
+
+    def propose(self, letter: LetterId, edit: Edit, *, again: bool, anyway: bool) -> None:
+        (number, digest), (by, at) = letter, self._sign()
+        proposal = EditProposed(
+            number=number, letter=digest, by=by, at=at, because=edit.because, value=edit.value, again=again, anyway=anyway
+        )
+        self._ordering().note([proposal])
+
+    def reject(self, letter: LetterId, because: str) -> None:
+        (number, digest), (by, at) = letter, self._sign()
+        self._ordering().note([EditRejected(number=number, letter=digest, by=by, at=at, because=because)])
 
     def close(self) -> None:
         for each in (self._requeue, self._reader):

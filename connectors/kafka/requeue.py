@@ -186,6 +186,7 @@ def _done(letter: StoredDeadLetter, sign: Signature, position: str) -> Requeued:
         because=edit.because,
         original_sha256=letter.sha256,
         edited_sha256=edit.sha256,
+        proposed_by=edit.proposed_by,
     )
 
 

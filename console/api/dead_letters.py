@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from connectors.dead_letters import decisions
-from connectors.dead_letters.actions import Action
-from connectors.dead_letters.edited_value import find_flaw
+from connectors.dead_letters.actions import Action, EditProposed
 from connectors.dead_letters.port import DeadLetterStore, Outcome
 from connectors.dead_letters.stored_dead_letter import Edit
 from console.access.role import Role
 from console.api.operation import Operation, answer_of, change_of
 from console.context import Console, identity_of
+from console.dead_letter_edits import approve, edit, note_edit
 from console.dead_letter_list import (
     MOST_SHOWN,
     Filter,
@@ -33,7 +33,7 @@ from domain.clock import instant_text
 from domain.dead_letter import DeadLetterReason
 from domain.identifiers import shown
 
-State = Literal["new", "requeueing", "requeued", "editing", "edited", "discarded"]
+State = Literal["new", "requeueing", "requeued", "editing", "edited", "edit-proposed", "discarded"]
 Number = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Because = Annotated[str, Meta(min_length=1, max_length=1_000)]
 
@@ -85,6 +85,17 @@ class Done(msgspec.Struct, frozen=True):
     position: str | None
 
 
+class ProposedEdit(msgspec.Struct, frozen=True):
+    """An edit that waits for a second person, without its value, which is payment data."""
+
+    by: str
+    at: str
+    because: str
+    value_bytes: int
+    sha256: str
+    anyway: bool
+
+
 class DeadLetterAnswer(ListedDeadLetter, frozen=True):
     """A dead letter without its value, which is payment data. `history` has the oldest action first.
 
@@ -95,6 +106,7 @@ class DeadLetterAnswer(ListedDeadLetter, frozen=True):
     original_bytes: int
     sha256: str
     history: tuple[Done, ...]
+    proposal: ProposedEdit | None
 
 
 class Matching(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,6 +144,20 @@ class EditAndSend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     anyway: bool = False
 
 
+class ApproveEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The dead letter, and the SHA-256 (in hexadecimal) of the proposed value that is approved."""
+
+    number: Number
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class RejectEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The dead letter whose proposed edit is rejected or taken back, and why."""
+
+    number: Number
+    because: Because
+
+
 class OutcomeAnswer(msgspec.Struct, frozen=True):
     """What became of one dead letter: `done` is its state now, null if a problem prevented it."""
 
@@ -166,7 +192,18 @@ def dead_letter_operations(console: Console) -> list[Operation]:
         ),
         change_of("/dead-letters/requeue", "requeue", decides.requeue, OutcomesAnswer, "Send them again, each once", Requeue),
         change_of("/dead-letters/discard", "discard", decides.discard, OutcomesAnswer, "Decide to do nothing", Discard),
-        change_of("/dead-letter/edit", "edit", decides.edit, OutcomesAnswer, "Send one again, corrected", EditAndSend),
+        Operation(
+            "/dead-letter/proposed-value",
+            "dead-letter-proposed-value",
+            reads.proposed_value,
+            "application/octet-stream",
+            "The exact bytes of the proposed value; the look is noted",
+            OneLetterQuery,
+            needs=Role.PAYMENTS,
+        ),
+        change_of("/dead-letter/edit", "edit", decides.edit, OutcomesAnswer, "Send or propose one, corrected", EditAndSend),
+        change_of("/dead-letter/edit/approve", "approve-edit", decides.approve, OutcomesAnswer, "Approve an edit", ApproveEdit),
+        change_of("/dead-letter/edit/reject", "reject-edit", decides.reject, OutcomesAnswer, "Reject an edit", RejectEdit),
     ]
 
 
@@ -196,11 +233,19 @@ class _Reading:
             record.cut.length if record.cut else len(record.value),
             one.stored.sha256,
             tuple(map(_done, one.history)),
+            _proposed(one.proposal),
         )
 
     def value(self, request: Request, query: OneLetterQuery) -> Response:
         self._console.audit_log.note(request, "dead-letter.value", number=query.number)
         return Response(self._get(request, query.number).stored.letter.record.value, media_type="application/octet-stream")
+
+    def proposed_value(self, request: Request, query: OneLetterQuery) -> Response:
+        self._console.audit_log.note(request, "dead-letter.proposed-value", number=query.number)
+        proposal = self._get(request, query.number).proposal
+        if proposal is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "no edit of this dead letter is proposed")
+        return Response(proposal.value, media_type="application/octet-stream")
 
     def _get(self, request: Request, number: str) -> OneDeadLetter:
         with open_letters(self._console.sources, identity_of(request), number) as store:
@@ -226,13 +271,22 @@ class _Deciding:
 
     def edit(self, request: Request, body: EditAndSend) -> Response:
         edited = Edit(_bytes(body.value), _reason(body.because))
-        details = {"number": body.number, "because": edited.because, "sha256": edited.sha256}
-        self._console.audit_log.note(request, "dead-letter.edit", **details)
-        decode = self._console.sources.codec.decode
-        flaw: decisions.FindFlaw = (lambda _: None) if body.anyway else (lambda letter: find_flaw(letter, decode))
+        note_edit(self._console, request, body.number, edited)
         return self._carry_out(
-            request, lambda store: decisions.edit(store, body.number, edited, flaw, again=body.again), body.number
+            request,
+            lambda store: edit(self._console, store, body.number, edited, again=body.again, anyway=body.anyway),
+            body.number,
         )
+
+    def approve(self, request: Request, body: ApproveEdit) -> Response:
+        by = identity_of(request).name
+        self._console.audit_log.note(request, "dead-letter.edit.approve", number=body.number, sha256=body.sha256)
+        return self._carry_out(request, lambda store: approve(self._console, store, body.number, body.sha256, by), body.number)
+
+    def reject(self, request: Request, body: RejectEdit) -> Response:
+        because = _reason(body.because)
+        self._console.audit_log.note(request, "dead-letter.edit.reject", number=body.number, because=because)
+        return self._carry_out(request, lambda store: decisions.reject_edit(store, body.number, because), body.number)
 
     def _note(self, request: Request, action: str, body: Requeue | Discard, **details: str) -> None:
         matching = msgspec.to_builtins(body.matching) if body.matching else {}
@@ -277,6 +331,12 @@ def _listed(row: Row) -> ListedDeadLetter:
 def _done(action: Action) -> Done:
     because, position = getattr(action, "because", None), getattr(action, "position", None)
     return Done(action.state, action.by, action.at, because, position)
+
+
+def _proposed(proposal: EditProposed | None) -> ProposedEdit | None:
+    if proposal is None:
+        return None
+    return ProposedEdit(proposal.by, proposal.at, proposal.because, len(proposal.value), proposal.sha256, proposal.anyway)
 
 
 def _reason(because: str) -> str:

@@ -10,18 +10,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from connectors.dead_letters import decisions
-from connectors.dead_letters.actions import NEW, Discarded, Edited, Requeued
-from connectors.dead_letters.edited_value import find_flaw
+from connectors.dead_letters.actions import NEW, Discarded, Edited, EditProposed, Requeued
 from connectors.dead_letters.port import DeadLetterStore, Outcome
 from connectors.dead_letters.stored_dead_letter import Edit
 from console.access.role import Role
 from console.access.roles import route
 from console.context import Console, identity_of
+from console.dead_letter_edits import approve, edit, needs_approval, note_edit
 from console.dead_letter_list import Filter, OneDeadLetter, find_letter, list_letters, matching_numbers, open_letters
 from console.masking import error_for, list_for
 from domain.dead_letter import DeadLetterReason
+from domain.person import is_same_person
 
-STATES = (NEW, Requeued.state, Edited.state, Discarded.state)
+STATES = (NEW, Requeued.state, Edited.state, EditProposed.state, Discarded.state)
 _LONGEST_REASON = 1_000
 
 
@@ -33,7 +34,10 @@ def dead_letter_routes(console: Console) -> list[Route]:
         route("/dead-letters/decide", pages.decide, needs=Role.OPERATOR, name="decide-dead-letters", tokens=console.tokens),
         route("/dead-letter", pages.show, name="dead-letter"),
         route("/dead-letter/value", pages.value, needs=Role.PAYMENTS, name="dead-letter-value"),
+        route("/dead-letter/proposed-value", pages.proposed_value, needs=Role.PAYMENTS, name="proposed-value"),
         route("/dead-letter/edit", pages.edit, needs=Role.OPERATOR, name="edit-dead-letter", tokens=console.tokens),
+        route("/dead-letter/edit/approve", pages.approve, needs=Role.OPERATOR, name="approve-edit", tokens=console.tokens),
+        route("/dead-letter/edit/reject", pages.reject, needs=Role.OPERATOR, name="reject-edit", tokens=console.tokens),
     ]
 
 
@@ -56,7 +60,17 @@ class _DeadLetterPages:
             one = _get(find_letter(store, number), number, store)
         identity, letter = identity_of(request), one.stored.letter
         error = error_for(identity, letter.reason.value, letter.error)
-        return self._console.page(request, "dead_letter.html", one=one, error=error, may_see=identity.may(Role.PAYMENTS))
+        proposal = one.proposal
+        return self._console.page(
+            request,
+            "dead_letter.html",
+            one=one,
+            error=error,
+            may_see=identity.may(Role.PAYMENTS),
+            proposal=proposal,
+            is_own=proposal is not None and is_same_person(proposal.by, identity.name),
+            needs_approval=needs_approval(self._console),
+        )
 
     def value(self, request: Request) -> Response:
         """The exact bytes, as a file to save: no browser renders them."""
@@ -64,8 +78,17 @@ class _DeadLetterPages:
         self._console.audit_log.note(request, "dead-letter.value", number=number)
         with open_letters(self._console.sources, identity_of(request), number) as store:
             one = _get(find_letter(store, number), number, store)
-        headers = {"Content-Disposition": 'attachment; filename="dead-letter-value"'}
-        return Response(one.stored.letter.record.value, media_type="application/octet-stream", headers=headers)
+        return _saved(one.stored.letter.record.value, "dead-letter-value")
+
+    def proposed_value(self, request: Request) -> Response:
+        """The exact bytes that a person proposed, as a file to save."""
+        number = request.query_params.get("number", "")
+        self._console.audit_log.note(request, "dead-letter.proposed-value", number=number)
+        with open_letters(self._console.sources, identity_of(request), number) as store:
+            proposal = _get(find_letter(store, number), number, store).proposal
+        if proposal is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "no edit of this dead letter is proposed")
+        return _saved(proposal.value, "proposed-value")
 
     def confirm(self, request: Request) -> Response:
         """Ask before something is done to all that a filter shows: how many, and which."""
@@ -100,11 +123,25 @@ class _DeadLetterPages:
             raise HTTPException(HTTPStatus.BAD_REQUEST, "say why it is edited; the reason is kept with your name")
         # A browser sends each end of line as CR LF, whatever was typed.
         edited = Edit(form.get("value", "").replace("\r\n", "\n").encode(), because)
-        self._console.audit_log.note(request, "dead-letter.edit", number=number, because=because, sha256=edited.sha256)
-        decode, is_forced = self._console.sources.codec.decode, form.get("anyway") == "yes"
+        note_edit(self._console, request, number, edited)
+        again, anyway = form.get("again") == "yes", form.get("anyway") == "yes"
         with open_letters(self._console.sources, identity, number) as store:
-            flaw = (lambda _: None) if is_forced else (lambda letter: find_flaw(letter, decode))
-            return self._told(request, decisions.edit(store, number, edited, flaw, again=form.get("again") == "yes"))
+            return self._told(request, edit(self._console, store, number, edited, again=again, anyway=anyway))
+
+    def approve(self, request: Request) -> Response:
+        """Send the value that another person proposed."""
+        form, identity = request.state.form, identity_of(request)
+        number, sha256 = form.get("number", ""), form.get("sha256", "")
+        self._console.audit_log.note(request, "dead-letter.edit.approve", number=number, sha256=sha256)
+        with open_letters(self._console.sources, identity, number) as store:
+            return self._told(request, approve(self._console, store, number, sha256, identity.name))
+
+    def reject(self, request: Request) -> Response:
+        form = request.state.form
+        number, because = form.get("number", ""), form.get("because", "").strip()[:_LONGEST_REASON]
+        self._console.audit_log.note(request, "dead-letter.edit.reject", number=number, because=because or None)
+        with open_letters(self._console.sources, identity_of(request), number) as store:
+            return self._told(request, decisions.reject_edit(store, number, because or "no reason was given"))
 
     def _matching(self, request: Request, wanted: Filter) -> list[str]:
         with open_letters(self._console.sources, identity_of(request)) as store:
@@ -117,6 +154,11 @@ class _DeadLetterPages:
         told = tuple(outcomes)
         status = HTTPStatus.OK if all(each.problem is None for each in told) else HTTPStatus.CONFLICT
         return self._console.page(request, "dead_letter_outcomes.html", status, outcomes=told)
+
+
+def _saved(value: bytes, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(value, media_type="application/octet-stream", headers=headers)
 
 
 def _filter(parameters: QueryParams) -> Filter:

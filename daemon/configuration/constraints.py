@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from console.settings import HttpSettings, HttpTls, TrustedProxy
+from console.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
@@ -40,7 +40,6 @@ _STASH_BYTES_PER_UNIT = path_of(Resequencers, "stash_bytes")
 _WORKERS = path_of(Sections, "worker_count")
 _AUTH = path_of(HttpSettings, "auth")
 _APPROVAL = path_of(HttpSettings, "approval")
-_ORDERS = path_of(Orders, "is_enabled")
 _HOST = path_of(HttpSettings, "host")
 _PROXIES = path_of(TrustedProxy, "addresses")
 _CERTIFICATE = path_of(HttpTls, "certificate_file")
@@ -188,12 +187,12 @@ CONSTRAINTS = (
     Constraint(
         (_APPROVAL, _AUTH),
         lambda values: not values[_APPROVAL] or values[_AUTH] != "none",
-        f"names orders that another person approves, which needs to know the persons: set {_AUTH} to basic, proxy or bearer",
+        f"names what another person approves, which needs to know the persons: set {_AUTH} to basic, proxy or bearer",
     ),
     Constraint(
-        (_APPROVAL, _ORDERS),
-        lambda values: not values[_APPROVAL] or values[_ORDERS],
-        f"names orders, and {_ORDERS} is false: set it to true, or empty this list",
+        (_APPROVAL, _HAS_ORDERS),
+        lambda values: not set(values[_APPROVAL]) - {EDIT} or values[_HAS_ORDERS],
+        f"names orders, and {_HAS_ORDERS} is false: set it to true, or leave the orders out",
     ),
     Constraint(
         (_CERTIFICATE, _TLS_KEY),

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from connectors.dead_letters.actions import Action, Discarded, LetterId
+from connectors.dead_letters.actions import Action, Discarded, EditProposed, EditRejected, LetterId
 from connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign
-from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
+from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
 from connectors.files.dead_letter_actions import FILE_NAME, ActionsFile
 from connectors.files.dead_letters import DeadLettersFile
 from connectors.files.operations import SystemFiles
@@ -68,6 +68,17 @@ class FileDeadLetterStore:
         self._actions.append(
             [Discarded(number=number, letter=digest, by=by, at=at, because=because) for number, digest in letters]
         )
+
+    def propose(self, letter: LetterId, edit: Edit, *, again: bool, anyway: bool) -> None:
+        (number, digest), (by, at) = letter, self._sign()
+        proposal = EditProposed(
+            number=number, letter=digest, by=by, at=at, because=edit.because, value=edit.value, again=again, anyway=anyway
+        )
+        self._actions.append([proposal])
+
+    def reject(self, letter: LetterId, because: str) -> None:
+        (number, digest), (by, at) = letter, self._sign()
+        self._actions.append([EditRejected(number=number, letter=digest, by=by, at=at, because=because)])
 
     def close(self) -> None:
         self._actions.close()

@@ -9,7 +9,17 @@ from typing import Any
 
 import msgspec
 
-from connectors.dead_letters.actions import NEW, Action, Discarded, Edited, Editing, Requeued
+from connectors.dead_letters.actions import (
+    NEW,
+    Action,
+    Discarded,
+    Edited,
+    Editing,
+    EditProposed,
+    EditRejected,
+    Requeued,
+    state_after,
+)
 from connectors.dead_letters.port import DeadLetterStore, last_actions
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from daemon.commands.dead_letters.report import DeadLetterReport
@@ -97,7 +107,7 @@ def _lines(stored: StoredDeadLetter, history: list[Action]) -> Iterator[str]:
     record = stored.letter.record
     yield printable(f"number: {stored.number}")
     yield printable(f"unit: {stored.unit or '-'}")
-    yield f"state: {history[-1].state if history else NEW}"
+    yield f"state: {state_after(history)}"
     yield from (printable(_told(action)) for action in history)
     if record.key is not None:
         yield f"key: {_on_a_line(record.key)}"
@@ -113,14 +123,15 @@ def _told(action: Action) -> str:
     if isinstance(action, Requeued):
         what = f"{what}: {action.position}"
     if isinstance(action, Edited):
-        what = f"{what}, SHA-256 {action.original_sha256} to {action.edited_sha256}"
-    return f"{what}: {action.because}" if isinstance(action, Edited | Discarded) else what
+        proposed = "" if action.proposed_by is None else f", proposed by {action.proposed_by}"
+        what = f"{what}{proposed}, SHA-256 {action.original_sha256} to {action.edited_sha256}"
+    return f"{what}: {action.because}" if isinstance(action, Edited | Discarded | EditProposed | EditRejected) else what
 
 
 def _everything(stored: StoredDeadLetter, history: list[Action]) -> dict[str, Any]:
     record = stored.letter.record
     return {
-        **_facts(stored, history[-1].state if history else NEW),
+        **_facts(stored, state_after(history)),
         "actions": [msgspec.to_builtins(action) for action in history],
         **(_as_json("key", record.key) if record.key is not None else {}),
         "headers": [{"name": name, **_as_json("value", value)} for name, value in stored.headers],

@@ -9,6 +9,7 @@ from connectors.dead_letters import decisions
 from connectors.dead_letters.edited_value import find_flaw
 from connectors.dead_letters.port import DeadLetterStore, Outcome
 from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
+from console.settings import EDIT
 from daemon.commands.dead_letters.report import DeadLetterReport
 from daemon.commands.subcommands import load_for
 from daemon.composition import make_decoder
@@ -42,14 +43,19 @@ def requeue(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
 
 
 def edit(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
-    """Requeue one dead letter with the value in a file. Raises as `requeue`, and ValueUnreadable."""
-    decoder = make_decoder(load_for(arguments))
+    """Requeue one dead letter with the value in a file, or propose it. Raises as `requeue`, and ValueUnreadable."""
+    configuration = load_for(arguments)
+    decoder = make_decoder(configuration)
 
     def find_flaw_of(letter: StoredDeadLetter) -> str | None:
         flaw = None if arguments.anyway else find_flaw(letter, decoder.decode)
         return flaw and f"{flaw}; use --anyway to send it all the same"
 
     edited = Edit(_read(arguments.value), arguments.because)
+    if EDIT in configuration.http.approval:
+        again, anyway = arguments.again, arguments.anyway
+        proposed = decisions.propose_edit(store, arguments.number, edited, find_flaw_of, again=again, anyway=anyway)
+        return _report(arguments, store, proposed, "proposed (another person has to approve it in the console: http.approval)")
     outcomes = decisions.edit(store, arguments.number, edited, find_flaw_of, again=arguments.again)
     return _report(arguments, store, outcomes, "edited")
 

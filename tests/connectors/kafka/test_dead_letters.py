@@ -1,7 +1,7 @@
 """Dead letters of a topic: read, requeued exactly once, discarded; on a real broker."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from hashlib import sha256
 from itertools import count
@@ -10,9 +10,9 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from connectors.dead_letters import requeue_batches
+from connectors.dead_letters import decisions, requeue_batches
 from connectors.dead_letters.actions import Action, Discarded, Edited, Requeued
-from connectors.dead_letters.port import AskedFor, DeadLettersInUse, Outcome, Signature, last_actions
+from connectors.dead_letters.port import AskedFor, DeadLettersInUse, Outcome, Signature, last_actions, last_states
 from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
 from connectors.kafka import requeue as topic_requeue
 from connectors.kafka.dead_letters import KafkaDeadLetterStore
@@ -328,3 +328,35 @@ def test_what_is_no_dead_letter_is_passed_over_and_a_verifying_reader_sees_no_no
     with closing(TopicExport(aside.stage.settings(), tmp_path)) as export:
         export.catch_up()
     assert len((tmp_path / f"{Channel.DEAD_LETTERS}.jsonl").read_bytes().splitlines()) == 3
+
+
+def test_a_proposed_edit_is_noted_with_its_value_and_sent_when_another_person_approves_it(aside: PausedPartitions) -> None:
+    (number,) = aside.put(b"bad")
+    edit = Edit(ENVELOPE, "a typing error")
+
+    def carry_out(decide: Callable[[KafkaDeadLetterStore], Iterator[Outcome]]) -> list[str | None]:
+        with closing(aside.store(AskedFor(numbers=(number,)))) as store:
+            return [each.problem or each.done for each in decide(store)]
+
+    def approve(by: str) -> list[str | None]:
+        approval = decisions.Approval(by, edit.sha256, 0)
+        return carry_out(lambda store: decisions.approve_edit(store, number, approval, lambda _: None))
+
+    def propose() -> list[str | None]:
+        return carry_out(lambda store: decisions.propose_edit(store, number, edit, lambda _: None))
+
+    assert propose() == ["edit-proposed"]
+    assert carry_out(lambda store: decisions.reject_edit(store, number, "no")) == ["edit-rejected"]
+    assert approve("ben") == ["it has no such proposal any more: look at it again"]
+    assert propose() == ["edit-proposed"]
+    with closing(aside.store()) as store:
+        assert last_states(store) == {(number, ""): "edit-proposed"}
+    assert approve("ME") == ["another person than the one who proposed it has to approve it"]
+    assert aside.input() == []
+    assert approve("ben") == ["edited"]
+    assert [value for _, _, value, _ in aside.input()] == [ENVELOPE]
+    assert aside.states() == {number: "edited"}
+    with closing(aside.store()) as store:
+        actions = list(store.actions())
+    assert [each.state for each in actions] == ["edit-proposed", "edit-rejected", "edit-proposed", "edited"]
+    assert [each.proposed_by for each in actions if isinstance(each, Edited)] == ["me"]

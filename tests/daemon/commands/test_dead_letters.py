@@ -671,3 +671,20 @@ def test_brokers_that_are_away_are_out_of_reach(store, order):
     code, out, err = store(*order, "--set", *on_kafka)
     assert (code, out) == (4, "")
     assert err.startswith("resequencer: the brokers: ")
+
+
+def test_an_edit_that_needs_a_second_person_is_proposed_and_sends_nothing(store):
+    needs_two = tuple(
+        part for key in ("http.approval=[edit]", "http.auth=basic") for part in ("--set", f"payment-status-notification.{key}")
+    )
+    store.set_aside(BROKEN, reason="invalid-sequence")
+    code, printed, said = edit(store, MENDED, *needs_two)
+    assert (code, printed) == (0, f"{name(1)}: edit-proposed\n")
+    assert "another person has to approve it in the console" in said
+    assert store.requeued() == []
+    shown = store("show", name(1))[1]
+    assert "state: edit-proposed\n" in shown
+    assert f"by {USER}: a typing error\n" in shown
+    assert edit(store, BROKEN, *needs_two)[0] == 1
+    assert edit(store, MENDED)[0] == 0
+    assert store.states() == ["edited"]

@@ -145,6 +145,9 @@ FILES = f"{I}.transport = file\n{P}.transport = file\n"
         (f"{I}.file.archive-every = 10m", f"{I}.file.archive-every"),
         (f"{P}.orders {{ enabled = true, topic = IPF_PROCESSING_DATA }}", f"{P}.orders.topic"),
         (f"{P}.orders {{ enabled = true, topic = A, outcomes-topic = A }}", f"{P}.orders.topic"),
+        (f"{P}.http {{ auth = basic, approval = [release] }}", f"{P}.http.approval"),
+        (f"{P}.http {{ auth = basic, approval = [edit, release] }}", f"{P}.http.approval"),
+        (f"{P}.http {{ auth = none, approval = [edit] }}", f"{P}.http.approval"),
         (f"{P}.orders {{ enabled = true, outcomes-topic = IPF_PROCESSING_DATA_DEAD_LETTERS }}", f"{P}.orders.outcomes-topic"),
     ],
 )
@@ -164,6 +167,8 @@ def test_constraints_at_their_limit_hold(loaded):
     loaded(f"{P}.worker.count = 2")
     loaded(f"{P}.orders {{ enabled = false, topic = A, outcomes-topic = A }}")
     loaded(f"{P}.orders {{ enabled = true, topic = A, outcomes-topic = B }}")
+    loaded(f"{P}.http {{ auth = basic, approval = [edit] }}")
+    loaded(f"{P}.http {{ auth = basic, approval = [edit, release] }}\n{P}.orders.enabled = true")
     loaded(f"{P}.file {{ rotate-at = 1M, keep-notifications = 1 }}")
 
 
