@@ -208,6 +208,13 @@ def _print(summary: "AuditSummary", target: Path) -> None:
         f"{summary.incomplete:,} marked incomplete, {summary.late:,} marked late, {summary.open:,} open",
         soft_wrap=True,
     )
+    if summary.orders.given:
+        orders = summary.orders
+        console.print(
+            f"{counted(orders.given, 'order')}: {orders.done:,} done, {orders.refused:,} refused, "
+            f"{orders.lost_by_heal:,} lost by a heal, {orders.without_outcome:,} without an outcome",
+            soft_wrap=True,
+        )
     if summary.not_compared:
         console.print(
             f"The content of {summary.not_compared:,} was not compared: it has your own target type or handler, or its lookups "

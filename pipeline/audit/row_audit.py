@@ -93,14 +93,18 @@ def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRule
     audit, order = UnitAudit(partition, unit, rules), ArrivalOrder(rules.strategy)
     arrivals: dict[int, tuple[int, int | None]] = {}
     origin = Partition(rules.settings.topic, partition)
+    is_known = False
     for row in rows:
         _add_output(audit.output, row)
+        is_known = is_known or row.kind not in (OUTCOME, ORDER)
         if row.kind == RECORD:
             arrived = read_arrived(row.payload)
             envelope = envelope_of(row, arrived, origin)
             if audit.arrive(envelope, arrived.value_digest):
                 arrivals[row.place] = (len(arrivals), row.at)
                 yield _arrival(order, envelope, row)
+    if not is_known:  # An order may name a unit that does not exist.
+        return
     audited = audit.end()
     yield Told(UNIT, unit, partition, open=audited.open)
     yield from map(_finding, audited.findings)

@@ -15,7 +15,7 @@ from harness.spark.operator import Operator
 
 from domain.order import Order, OrderKind, OrderResult
 from pipeline.audit.finding import Deviation
-from pipeline.audit.row_audit import ORDERED, PAUSED, WITHOUT_OUTCOME
+from pipeline.audit.row_audit import ORDERED, PAUSED, UNIT, WITHOUT_OUTCOME
 
 OF_UNITS = tuple(each for each in OrderKind if not each.is_of_partition)
 
@@ -99,6 +99,15 @@ def test_the_last_order_may_have_its_outcome_yet(released: AuditedService) -> No
     change(orders_of(released), lambda lines: [*lines, order])
     assert released.findings() == []
     assert results(released)[WITHOUT_OUTCOME] == 1
+
+
+def test_an_order_for_a_unit_that_does_not_exist_makes_no_unit(released: AuditedService) -> None:
+    units = Counter(each.kind for each in released.audit())[UNIT]
+    lines = lines_of(outcomes_of(released))
+    line = json.loads(json.dumps(lines[-1]))
+    line["value"]["order"] |= {"unit": "nowhere"}
+    write_lines(outcomes_of(released), [*lines, line])
+    assert Counter(each.kind for each in released.audit())[UNIT] == units
 
 
 def test_a_second_outcome_is_found_unless_it_is_marked(released: AuditedService) -> None:
