@@ -9,7 +9,6 @@ from connectors.dead_letters.edited_value import find_flaw
 from connectors.dead_letters.port import DeadLetterStore, Outcome
 from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
 from console.context import Console
-from console.orders.listing import PROPOSAL_MS
 from console.settings import EDIT
 from domain.order import Stage
 
@@ -36,7 +35,7 @@ def edit(console: Console, store: DeadLetterStore, number: str, edited: Edit, *,
 
 def approve(console: Console, store: DeadLetterStore, number: str, sha256: str, by: str) -> Iterator[Outcome]:
     """Send the letter with the value that another person proposed. `sha256` is that of the value that is approved."""
-    approval = decisions.Approval(by, sha256, console.sources.clock.now() - PROPOSAL_MS)
+    approval = decisions.Approval(by, sha256, console.sources.clock.now())
     return decisions.approve_edit(store, number, approval, lambda letter: _find_flaw(console, letter))
 
 

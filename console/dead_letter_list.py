@@ -13,7 +13,7 @@ from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signat
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from console.access.identity import Identity
 from console.sources import Sources
-from domain.clock import instant_text
+from domain.clock import Instant, instant_text
 
 MOST_SHOWN = 500
 """How many dead letters one page shows: the last ones. Filters find the others."""
@@ -74,19 +74,20 @@ class DeadLetterList(NamedTuple):
 
 
 class OneDeadLetter(NamedTuple):
-    """A dead letter with the actions on it, the oldest first."""
+    """A dead letter with the actions on it, the oldest first, as of `now`."""
 
     stored: StoredDeadLetter
     history: tuple[Action, ...]
+    now: Instant
 
     @property
     def state(self) -> str:
-        return state_after(self.history)
+        return state_after(self.history, self.now)
 
     @property
     def proposal(self) -> EditProposed | None:
         """The edit that waits for a second person."""
-        return find_proposal(self.history)
+        return find_proposal(self.history, self.now)
 
 
 def open_letters(sources: Sources, identity: Identity, *numbers: str) -> closing[DeadLetterStore]:
@@ -94,12 +95,12 @@ def open_letters(sources: Sources, identity: Identity, *numbers: str) -> closing
     return closing(sources.open_dead_letters(AskedFor(numbers=numbers), _sign(sources, identity)))
 
 
-def list_letters(store: DeadLetterStore, wanted: Filter) -> DeadLetterList:
+def list_letters(store: DeadLetterStore, wanted: Filter, now: Instant) -> DeadLetterList:
     """Read all dead letters, one at a time in memory."""
     rows: deque[Row] = deque(maxlen=MOST_SHOWN)
     by_state, by_reason = Counter[str](), Counter[str]()
     matching = 0
-    for stored, state in _with_states(store):
+    for stored, state in _with_states(store, now):
         by_state[state] += 1
         if state == NEW:
             by_reason[stored.letter.reason.value] += 1
@@ -109,14 +110,14 @@ def list_letters(store: DeadLetterStore, wanted: Filter) -> DeadLetterList:
     return DeadLetterList(tuple(rows), matching, by_state, by_reason, store.where)
 
 
-def matching_numbers(store: DeadLetterStore, wanted: Filter) -> list[str]:
+def matching_numbers(store: DeadLetterStore, wanted: Filter, now: Instant) -> list[str]:
     """Return the numbers of all dead letters that match, in the order in which they were stored.
 
     Raises:
         TooManyMatch: There are more than can be decided at once.
     """
     numbers = dict[str, None]()
-    for stored, state in _with_states(store):
+    for stored, state in _with_states(store, now):
         if wanted.matches(stored, state):
             numbers[stored.number] = None
         if len(numbers) > MOST_DECIDED:
@@ -124,15 +125,15 @@ def matching_numbers(store: DeadLetterStore, wanted: Filter) -> list[str]:
     return list(numbers)
 
 
-def find_letter(store: DeadLetterStore, number: str) -> OneDeadLetter | None:
+def find_letter(store: DeadLetterStore, number: str, now: Instant) -> OneDeadLetter | None:
     stored = next((each for each in store.letters() if each.number == number), None)
     if stored is None:
         return None
-    return OneDeadLetter(stored, tuple(each for each in store.actions() if each.letter_id == stored.letter_id))
+    return OneDeadLetter(stored, tuple(each for each in store.actions() if each.letter_id == stored.letter_id), now)
 
 
-def _with_states(store: DeadLetterStore) -> Iterator[tuple[StoredDeadLetter, str]]:
-    states = last_states(store)
+def _with_states(store: DeadLetterStore, now: Instant) -> Iterator[tuple[StoredDeadLetter, str]]:
+    states = last_states(store, now)
     for stored in store.letters():
         yield stored, states.get(stored.letter_id, NEW)
 

@@ -10,10 +10,11 @@ from connectors.dead_letters.actions import EditProposed
 from console.access.identity import Identity
 from console.dead_letter_list import Filter, list_letters, open_letters
 from console.history import History
-from console.orders.listing import PROPOSAL_MS, OrderState, list_orders
+from console.orders.listing import OrderState, list_orders
 from console.sources import Sources
 from console.units.find import known_partitions
 from domain.errors import ResequencerError
+from domain.order import PROPOSAL_MS
 
 _log = logging.getLogger("resequencer.console")
 _EVERY_SECONDS = 5.0
@@ -89,7 +90,7 @@ class Sampler:
         begun = monotonic()
         try:
             with open_letters(self._sources, _READER) as store:
-                found = list_letters(store, Filter())
+                found = list_letters(store, Filter(), self._sources.clock.now())
             self.new_dead_letters = dict(found.new_by_reason)
             self.proposed_edits = found.by_state.get(EditProposed.state, 0)
         except ResequencerError:

@@ -21,6 +21,10 @@ LONGEST_HOLD_MS: Final = 24 * 3_600_000
 """The longest hold, and the farthest deadline that `extend` may set, from the execution on."""
 
 
+PROPOSAL_MS: Final = 24 * 3_600_000
+"""How long a proposal may be approved. Then what the person saw is too old."""
+
+
 class OrderKind(StrEnum):
     """What an order wants.
 

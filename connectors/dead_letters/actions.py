@@ -1,10 +1,13 @@
 """The actions that operators took on dead letters: which, by whom, when and why."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
+
+from domain.clock import Instant, instant_of
+from domain.order import PROPOSAL_MS
 
 LetterId: TypeAlias = tuple[str, str]
 """A dead letter's number and the digest of its line."""
@@ -86,6 +89,13 @@ class EditProposed(_Action, frozen=True, kw_only=True, tag="edit-proposed"):
     def sha256(self) -> str:
         return sha256(self.value).hexdigest()
 
+    def is_open(self, now: Instant) -> bool:
+        """Whether it may still be approved, if nothing else ended it. One without a readable instant may not."""
+        try:
+            return now - instant_of(self.at) <= PROPOSAL_MS
+        except ValueError:
+            return False
+
 
 class EditRejected(_Action, frozen=True, kw_only=True, tag="edit-rejected"):
     """The proposal of an edit was rejected, or taken back by the person who made it."""
@@ -102,16 +112,15 @@ NEW = "new"
 """The state of a dead letter without actions."""
 
 
-def find_proposal(history: Sequence[Action]) -> EditProposed | None:
+def find_proposal(history: Sequence[Action], now: Instant) -> EditProposed | None:
     """Return the proposal that is open after these actions on one dead letter, None if there is none."""
     last = history[-1] if history else None
-    return last if isinstance(last, EditProposed) else None
+    return last if isinstance(last, EditProposed) and last.is_open(now) else None
 
 
-def state_after(history: Iterable[Action]) -> str:
+def state_after(history: Sequence[Action], now: Instant) -> str:
     """Return the state of a dead letter after these actions on it: that of its last deed, or that an edit is proposed."""
-    state = deed = NEW
-    for each in history:
-        deed = deed if isinstance(each, EditProposed | EditRejected) else each.state
-        state = each.state if isinstance(each, EditProposed) else deed
-    return state
+    if find_proposal(history, now) is not None:
+        return EditProposed.state
+    deeds = [each.state for each in history if not isinstance(each, EditProposed | EditRejected)]
+    return deeds[-1] if deeds else NEW

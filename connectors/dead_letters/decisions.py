@@ -25,7 +25,7 @@ from connectors.dead_letters.selection import (
     why_not_this,
 )
 from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
-from domain.clock import Instant, instant_of
+from domain.clock import Instant
 from domain.person import is_same_person
 
 FindFlaw: TypeAlias = Callable[[StoredDeadLetter], str | None]
@@ -33,11 +33,11 @@ FindFlaw: TypeAlias = Callable[[StoredDeadLetter], str | None]
 
 
 class Approval(NamedTuple):
-    """What a second person approves: the proposal of the value with this SHA-256. Proposals from before `since` have expired."""
+    """What a second person approves, and when: the proposal of the value with this SHA-256."""
 
     by: str
     sha256: str
-    since: Instant
+    now: Instant
 
 
 def requeue_named(store: DeadLetterStore, numbers: Iterable[str], *, again: bool = False) -> Iterator[Outcome]:
@@ -91,7 +91,7 @@ def approve_edit(store: DeadLetterStore, number: str, approval: Approval, find_f
     proposal = _find_proposal(store, number)
     if proposal is None or proposal.sha256 != approval.sha256:
         yield Outcome(number, None, "it has no such proposal any more: look at it again")
-    elif instant_of(proposal.at) < approval.since:
+    elif not proposal.is_open(approval.now):
         yield Outcome(number, None, f"the proposal has expired, it is of {proposal.at}: propose the edit again")
     elif is_same_person(proposal.by, approval.by):
         yield Outcome(number, None, "another person than the one who proposed it has to approve it")

@@ -110,15 +110,14 @@ def last_actions(store: DeadLetterStore) -> dict[LetterId, Deed]:
     return {action.letter_id: _without_value(action) for action in deeds}
 
 
-def last_states(store: DeadLetterStore) -> dict[LetterId, str]:
+def last_states(store: DeadLetterStore, now: Instant) -> dict[LetterId, str]:
     """Return the state of each dead letter that has actions."""
     states, proposed = dict[LetterId, str](), dict[LetterId, str]()
     for action in store.actions():
-        if isinstance(action, EditProposed):
-            proposed[action.letter_id] = action.state
-            continue
         proposed.pop(action.letter_id, None)
-        if not isinstance(action, EditRejected):
+        if isinstance(action, EditProposed):
+            proposed |= {action.letter_id: action.state} if action.is_open(now) else {}
+        elif not isinstance(action, EditRejected):
             states[action.letter_id] = action.state
     return states | proposed
 

@@ -214,7 +214,7 @@ class _Reading:
     def several(self, request: Request, query: LettersQuery) -> DeadLettersAnswer:
         wanted = Filter(query.reason, query.unit, query.state)
         with open_letters(self._console.sources, identity_of(request)) as store:
-            found = list_for(identity_of(request), list_letters(store, wanted))
+            found = list_for(identity_of(request), list_letters(store, wanted, self._console.sources.clock.now()))
         listed = tuple(map(_listed, found.rows[: query.limit]))
         return DeadLettersAnswer(listed, found.matching, dict(found.by_state), dict(found.new_by_reason), found.where)
 
@@ -249,7 +249,7 @@ class _Reading:
 
     def _get(self, request: Request, number: str) -> OneDeadLetter:
         with open_letters(self._console.sources, identity_of(request), number) as store:
-            found = find_letter(store, number)
+            found = find_letter(store, number, self._console.sources.clock.now())
             if found is None:
                 raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the number {shown(number)} in {store.where}")
             return found
@@ -300,7 +300,7 @@ class _Deciding:
         if wanted is None:
             return body.numbers
         with open_letters(self._console.sources, identity_of(request)) as store:
-            numbers = matching_numbers(store, Filter(wanted.reason, wanted.unit, wanted.state))
+            numbers = matching_numbers(store, Filter(wanted.reason, wanted.unit, wanted.state), self._console.sources.clock.now())
         if len(numbers) != wanted.count:
             raise HTTPException(HTTPStatus.CONFLICT, f"{len(numbers)} match now, and count is {wanted.count}; look again")
         return numbers

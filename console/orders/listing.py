@@ -7,11 +7,8 @@ import msgspec
 
 from connectors.orders.port import GivenOrder, GivenOutcome
 from domain.clock import Instant
-from domain.order import Order, OrderOutcome, OrderResult, Stage
+from domain.order import PROPOSAL_MS, Order, OrderOutcome, OrderResult, Stage
 from domain.record import Partition
-
-PROPOSAL_MS = 24 * 3_600_000
-"""How long a proposal may be approved. Then what the person saw is too old."""
 
 
 class OrderState(StrEnum):

@@ -48,7 +48,7 @@ class _DeadLetterPages:
     def overview(self, request: Request) -> Response:
         wanted = _filter(request.query_params)
         with open_letters(self._console.sources, identity_of(request)) as store:
-            found = list_for(identity_of(request), list_letters(store, wanted))
+            found = list_for(identity_of(request), list_letters(store, wanted, self._console.sources.clock.now()))
         reasons = [each.value for each in DeadLetterReason]
         return self._console.page(
             request, "dead_letters.html", found=found, wanted=wanted, reasons=reasons, states=STATES, parameters=wanted.given
@@ -57,7 +57,7 @@ class _DeadLetterPages:
     def show(self, request: Request) -> Response:
         number = request.query_params.get("number", "")
         with open_letters(self._console.sources, identity_of(request), number) as store:
-            one = _get(find_letter(store, number), number, store)
+            one = _get(find_letter(store, number, self._console.sources.clock.now()), number, store)
         identity, letter = identity_of(request), one.stored.letter
         error = error_for(identity, letter.reason.value, letter.error)
         proposal = one.proposal
@@ -77,7 +77,7 @@ class _DeadLetterPages:
         number = request.query_params.get("number", "")
         self._console.audit_log.note(request, "dead-letter.value", number=number)
         with open_letters(self._console.sources, identity_of(request), number) as store:
-            one = _get(find_letter(store, number), number, store)
+            one = _get(find_letter(store, number, self._console.sources.clock.now()), number, store)
         return _saved(one.stored.letter.record.value, "dead-letter-value")
 
     def proposed_value(self, request: Request) -> Response:
@@ -85,7 +85,7 @@ class _DeadLetterPages:
         number = request.query_params.get("number", "")
         self._console.audit_log.note(request, "dead-letter.proposed-value", number=number)
         with open_letters(self._console.sources, identity_of(request), number) as store:
-            proposal = _get(find_letter(store, number), number, store).proposal
+            proposal = _get(find_letter(store, number, self._console.sources.clock.now()), number, store).proposal
         if proposal is None:
             raise HTTPException(HTTPStatus.NOT_FOUND, "no edit of this dead letter is proposed")
         return _saved(proposal.value, "proposed-value")
@@ -94,7 +94,7 @@ class _DeadLetterPages:
         """Ask before something is done to all that a filter shows: how many, and which."""
         wanted, action = _filter(request.query_params), request.query_params.get("action", "")
         with open_letters(self._console.sources, identity_of(request)) as store:
-            found = list_for(identity_of(request), list_letters(store, wanted))
+            found = list_for(identity_of(request), list_letters(store, wanted, self._console.sources.clock.now()))
         return self._console.page(request, "confirm_dead_letters.html", found=found, wanted=wanted, action=_known(action))
 
     def decide(self, request: Request) -> Response:
@@ -145,7 +145,7 @@ class _DeadLetterPages:
 
     def _matching(self, request: Request, wanted: Filter) -> list[str]:
         with open_letters(self._console.sources, identity_of(request)) as store:
-            numbers = matching_numbers(store, wanted)
+            numbers = matching_numbers(store, wanted, self._console.sources.clock.now())
         if str(len(numbers)) != request.state.form.get("count"):
             raise HTTPException(HTTPStatus.CONFLICT, f"there are {len(numbers)} now, not as many as you confirmed; look again")
         return numbers

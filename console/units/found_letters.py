@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import closing
 from time import monotonic
 
-from connectors.dead_letters.actions import NEW, LetterId
-from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_states
+from connectors.dead_letters.actions import NEW, Deed, LetterId
+from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_actions
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from console.units.story import DeadLetters, UnitDeadLetter
 from domain.clock import Instant, instant_text
@@ -34,22 +34,23 @@ def find_dead_letters(open_store: OpenStore, unit: str, since: Instant | None, m
                     found.append(stored)
                 if len(found) >= _MOST or monotonic() - began > most_seconds:
                     return _told(found, {}, f"the first {counted(looked_at, 'dead letter')} of {span}; there may be more")
-            states = last_states(store) if found else {}
+            actions = last_actions(store) if found else {}
     except ResequencerError as error:
         return _told(found, {}, f"not all could be read: {printable(str(error))}")
-    return DeadLetters(_letters(found, states), since is None, f"{span} ({looked_at:,} read)")
+    return DeadLetters(_letters(found, actions), since is None, f"{span} ({looked_at:,} read)")
 
 
-def _told(found: list[StoredDeadLetter], states: dict[LetterId, str], searched: str) -> DeadLetters:
-    return DeadLetters(_letters(found, states), is_complete=False, searched=searched)
+def _told(found: list[StoredDeadLetter], actions: dict[LetterId, Deed], searched: str) -> DeadLetters:
+    return DeadLetters(_letters(found, actions), is_complete=False, searched=searched)
 
 
-def _letters(found: list[StoredDeadLetter], states: dict[LetterId, str]) -> tuple[UnitDeadLetter, ...]:
-    return tuple(_letter(each, states.get(each.letter_id, NEW)) for each in found)
+def _letters(found: list[StoredDeadLetter], actions: dict[LetterId, Deed]) -> tuple[UnitDeadLetter, ...]:
+    return tuple(_letter(each, actions.get(each.letter_id)) for each in found)
 
 
-def _letter(stored: StoredDeadLetter, state: str) -> UnitDeadLetter:
+def _letter(stored: StoredDeadLetter, action: Deed | None) -> UnitDeadLetter:
     letter = stored.letter
+    state = action.state if action else NEW
     at = instant_text(letter.dead_at)
     return UnitDeadLetter(stored.number, at, letter.reason.value, letter.error, str(letter.record.origin), state)
 

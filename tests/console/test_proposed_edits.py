@@ -158,7 +158,13 @@ def test_a_rejected_proposal_is_over_and_the_letter_is_as_before(stage: Stage) -
 def test_a_proposal_expires_after_a_day(stage: Stage) -> None:
     stage.propose()
     stage.logins.name = "ben"
-    stage.clock.advance(DAY + 1)
+    stage.clock.advance(DAY)
+    assert "Approve and send" in stage.page
+    stage.clock.advance(1)
+    assert "Approve and send" not in stage.page
+    assert stage.letter["state"] == "new"
+    stage.console.sampler.sample()
+    assert stage.console.sampler.new_dead_letters == {"undecodable": 1}
     refused = stage.approve()
     assert refused.status_code == 409
     assert "the proposal has expired" in refused.text

@@ -24,6 +24,7 @@ from connectors.dead_letters.port import DeadLetterStore, last_actions
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from daemon.commands.dead_letters.report import DeadLetterReport
 from daemon.exit_code import ExitCode
+from daemon.system_clock import SystemClock
 from domain.clock import instant_text
 from domain.errors import ResequencerError
 from domain.printable import counted, printable
@@ -107,7 +108,7 @@ def _lines(stored: StoredDeadLetter, history: list[Action]) -> Iterator[str]:
     record = stored.letter.record
     yield printable(f"number: {stored.number}")
     yield printable(f"unit: {stored.unit or '-'}")
-    yield f"state: {state_after(history)}"
+    yield f"state: {state_after(history, SystemClock().now())}"
     yield from (printable(_told(action)) for action in history)
     if record.key is not None:
         yield f"key: {_on_a_line(record.key)}"
@@ -131,7 +132,7 @@ def _told(action: Action) -> str:
 def _everything(stored: StoredDeadLetter, history: list[Action]) -> dict[str, Any]:
     record = stored.letter.record
     return {
-        **_facts(stored, state_after(history)),
+        **_facts(stored, state_after(history, SystemClock().now())),
         "actions": [msgspec.to_builtins(action) for action in history],
         **(_as_json("key", record.key) if record.key is not None else {}),
         "headers": [{"name": name, **_as_json("value", value)} for name, value in stored.headers],

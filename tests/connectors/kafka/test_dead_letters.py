@@ -18,6 +18,7 @@ from connectors.kafka import requeue as topic_requeue
 from connectors.kafka.dead_letters import KafkaDeadLetterStore
 from connectors.kafka.topic_export import TopicExport
 from connectors.port import Channel, TransportUnavailable
+from domain.clock import instant_of
 from domain.record import Headers
 from tests.connectors.kafka.stage import KafkaStage, read_to_end
 
@@ -339,7 +340,7 @@ def test_a_proposed_edit_is_noted_with_its_value_and_sent_when_another_person_ap
             return [each.problem or each.done for each in decide(store)]
 
     def approve(by: str) -> list[str | None]:
-        approval = decisions.Approval(by, edit.sha256, 0)
+        approval = decisions.Approval(by, edit.sha256, instant_of(AT))
         return carry_out(lambda store: decisions.approve_edit(store, number, approval, lambda _: None))
 
     def propose() -> list[str | None]:
@@ -350,7 +351,7 @@ def test_a_proposed_edit_is_noted_with_its_value_and_sent_when_another_person_ap
     assert approve("ben") == ["it has no such proposal any more: look at it again"]
     assert propose() == ["edit-proposed"]
     with closing(aside.store()) as store:
-        assert last_states(store) == {(number, ""): "edit-proposed"}
+        assert last_states(store, instant_of(AT)) == {(number, ""): "edit-proposed"}
     assert approve("ME") == ["another person than the one who proposed it has to approve it"]
     assert aside.input() == []
     assert approve("ben") == ["edited"]
