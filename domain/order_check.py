@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from domain.clock import Instant
 from domain.headers import ORDER_PARTITION, POSSIBLE_DUPLICATE, texts_of
 from domain.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_outcome
@@ -33,6 +35,17 @@ class ObservedOutcome(NamedTuple):
     partition: Partition
     outcome: OrderOutcome
     is_possible_duplicate: bool
+
+
+class OrderCounts(msgspec.Struct, frozen=True):
+    """Operators' orders, without proposals. `done` includes holds that are over, `without_outcome` those that still last."""
+
+    given: int = 0
+    done: int = 0
+    refused: int = 0
+    lost_by_heal: int = 0
+    without_outcome: int = 0
+    with_two: int = 0
 
 
 class OrderDeviation(NamedTuple):

@@ -5,12 +5,13 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from domain.order import OrderResult
+from domain.order_check import OrderCounts
 from pipeline.audit.distribution import COUNTS, DURATIONS_MS, Bin, Distribution
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.intervals import interval_of
 from pipeline.audit.order_audit import is_done
 from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, ORDERED, UNIT, WITHOUT_OUTCOME
-from pipeline.audit.summary import AuditSummary, FlowArrivals, OrderCounts, StatusTime, UsedLookups
+from pipeline.audit.summary import AuditSummary, FlowArrivals, StatusTime, UsedLookups
 
 EXAMPLES = 20
 """The number of findings of each deviation that reach the driver."""
@@ -60,7 +61,7 @@ def summarize(result: DataFrame) -> AuditSummary:
         first_made_at,
         last_made_at,
         tuple(_lookups(let_out)),
-        _orders(result.where(kind == ORDERED)),
+        _orders(result.where(kind == ORDERED), found.get(Deviation.ORDER_WITH_TWO_OUTCOMES, 0)),
     )
 
 
@@ -87,7 +88,7 @@ def _lookups(let_out: DataFrame) -> list[UsedLookups]:
     return [UsedLookups(row.lookups_version, row["count"]) for row in rows.collect()]
 
 
-def _orders(told: DataFrame) -> OrderCounts:
+def _orders(told: DataFrame, with_two: int) -> OrderCounts:
     counted = {row.status: row["count"] for row in told.groupBy("status").count().collect()}
     results = {result: counted.get(result.value, 0) for result in OrderResult}
     return OrderCounts(
@@ -96,6 +97,7 @@ def _orders(told: DataFrame) -> OrderCounts:
         refused=sum(count for result, count in results.items() if result.is_refusal),
         lost_by_heal=results[OrderResult.LOST_BY_HEAL],
         without_outcome=counted.get(WITHOUT_OUTCOME, 0),
+        with_two=with_two,
     )
 
 

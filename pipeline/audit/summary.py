@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from domain.clock import Instant
+from domain.order_check import OrderCounts
 from pipeline.audit.distribution import Distribution
 from pipeline.audit.finding import Finding
 
@@ -38,16 +39,6 @@ class UsedLookups(msgspec.Struct, frozen=True):
 
     version: str | None
     notifications: int
-
-
-class OrderCounts(msgspec.Struct, frozen=True):
-    """Operators' orders, without proposals. `without_outcome` counts holds that still last, too."""
-
-    given: int = 0
-    done: int = 0
-    refused: int = 0
-    lost_by_heal: int = 0
-    without_outcome: int = 0
 
 
 class AuditSummary(msgspec.Struct, frozen=True):

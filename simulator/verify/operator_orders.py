@@ -14,6 +14,7 @@ from domain.order_check import (
     HELD,
     ORDER_WITH_TWO_OUTCOMES,
     ObservedOutcome,
+    OrderCounts,
     by_place,
     find_deviations,
     may_last,
@@ -21,7 +22,7 @@ from domain.order_check import (
     observe_outcome,
 )
 from domain.record import Partition
-from simulator.verify.verdict import Deviation, Finding, OrderCounts
+from simulator.verify.verdict import Deviation, Finding
 
 _EFFECTIVE = frozenset({OrderResult.DONE, OrderResult.LOST_BY_HEAL})
 """The results after which the order took effect, or may have taken effect."""

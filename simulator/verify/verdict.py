@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from domain.order_check import OrderCounts
 from domain.printable import counted
 
 EXAMPLES_PER_DEVIATION = 5
@@ -39,17 +40,6 @@ class Finding(msgspec.Struct, frozen=True):
     deviation: Deviation
     where: str
     what: str
-
-
-class OrderCounts(msgspec.Struct, frozen=True):
-    """Operators' orders, without proposals. `done` includes holds that are over, `without_outcome` those that still last."""
-
-    given: int = 0
-    done: int = 0
-    refused: int = 0
-    lost_by_heal: int = 0
-    without_outcome: int = 0
-    with_two: int = 0
 
 
 class Verdict(msgspec.Struct, frozen=True):
