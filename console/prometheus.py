@@ -7,7 +7,9 @@ from typing import NamedTuple, TypeAlias
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from console.sources import ArchiveDistance
 from domain.clock import instant_of
+from domain.record import Partition
 from guardian.histogram import HistogramReport
 from status.report import PartitionStatus, State, StatusReport
 from status.service_report import NOT_RUNNING, STALE, ServiceReport
@@ -251,18 +253,35 @@ NEW_DEAD_LETTERS = (
 )
 """A gauge of the whole service with the label `reason`. The console counts them now and then, also while no worker runs."""
 
+ARCHIVE_METRICS: Mapping[str, tuple[str, Callable[[ArchiveDistance], int]]] = {
+    "archive_retained_offsets": (
+        "Offsets from the log's first one to the end of the archive of the topics; negative if records were deleted "
+        "before they were archived.",
+        lambda each: each.retained,
+    ),
+    "archive_lag_offsets": (
+        "Offsets of the log, up to its stable end, that are not in the archive of the topics.",
+        lambda each: each.lag,
+    ),
+}
+"""Gauges of the whole service with the label `partition`; absent without an archive at a path, and while it is not known."""
+
 
 class ServiceCollector(Collector):
     """Reads the reports at each scrape. A worker that does not report any more keeps its last values, and is `stale`.
 
-    `find_new_dead_letters` returns the new ones by reason, None if that is not known.
+    `find_new_dead_letters` returns the new ones by reason, `find_archive_distances` those by partition; None if not known.
     """
 
     def __init__(
-        self, find_report: Callable[[], ServiceReport | None], find_new_dead_letters: Callable[[], Mapping[str, int] | None]
+        self,
+        find_report: Callable[[], ServiceReport | None],
+        find_new_dead_letters: Callable[[], Mapping[str, int] | None],
+        find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None],
     ) -> None:
         self._find_report = find_report
         self._find_new_dead_letters = find_new_dead_letters
+        self._find_archive_distances = find_archive_distances
 
     def collect(self) -> Iterator[Metric]:
         found = self._find_report()
@@ -276,6 +295,12 @@ class ServiceCollector(Collector):
         for reason, count in (self._find_new_dead_letters() or {}).items():
             letters.add_metric((reason,), count)
         yield letters
+        distances = self._find_archive_distances() or {}
+        for name, (meaning, get) in ARCHIVE_METRICS.items():
+            family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("partition",))
+            for partition, distance in distances.items():
+                family.add_metric((str(partition),), get(distance))
+            yield family
         for each in METRICS:
             yield _family(each, workers)
 

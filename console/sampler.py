@@ -11,23 +11,26 @@ from console.access.identity import Identity
 from console.dead_letter_list import Filter, list_letters, open_letters
 from console.history import History
 from console.orders.listing import OrderState, list_orders
-from console.sources import Sources
+from console.sources import ArchiveDistance, Sources
 from console.units.find import known_partitions
 from domain.errors import ResequencerError
 from domain.order import PROPOSAL_MS
+from domain.record import Partition
 
 _log = logging.getLogger("resequencer.console")
 _EVERY_SECONDS = 5.0
 _LETTERS_EVERY_SECONDS = 30.0
 _PROPOSALS_EVERY_SECONDS = 5.0
+_ARCHIVE_EVERY_SECONDS = 30.0
 _SHARE = 50
-"""Dead letters and proposals are counted again only after this many times as long as it took: it needs reading their logs."""
+"""Logs and the archive are looked at again only after this many times as long as it took, since they need reading."""
 
 _READER = Identity("console", frozenset(), sends_by_itself=False)
 
 
 class Sampler:
-    """Keeps the history, the number of dead letters about which nothing was done, and that of orders to approve.
+    """Keeps the history, the number of dead letters about which nothing was done, that of orders to approve, and the archive's
+    distances.
 
     With `has_approval` some kinds of orders need a second person.
     """
@@ -39,6 +42,7 @@ class Sampler:
         self._letters_due = 0.0
         self._open_orders = sources.open_orders if has_approval else None
         self._proposals_due = 0.0
+        self._archive_due = 0.0
         self._thread = Thread(target=self._run, name="sampler", daemon=True)
         self.new_dead_letters: Mapping[str, int] | None = None
         """By reason; None before they were counted, and while they cannot be read."""
@@ -46,6 +50,8 @@ class Sampler:
         """Dead letters of which a person proposed an edit; None as above."""
         self.open_proposals: int | None = None
         """Orders that wait for a second person; None before they were counted, if they cannot be read, and without approval."""
+        self.archive_distances: Mapping[Partition, ArchiveDistance] | None = None
+        """None before the first look, and while the brokers or the archive cannot be read."""
 
     def start(self) -> None:
         self._thread.start()
@@ -62,6 +68,8 @@ class Sampler:
             self._count_letters()
         if monotonic() >= self._proposals_due:
             self.count_proposals()
+        if monotonic() >= self._archive_due:
+            self.look_at_archive()
 
     def count_proposals(self) -> None:
         """Count the proposals again."""
@@ -77,6 +85,16 @@ class Sampler:
             self.open_proposals = None
         finally:
             self._proposals_due = monotonic() + max(_PROPOSALS_EVERY_SECONDS, _SHARE * (monotonic() - begun))
+
+    def look_at_archive(self) -> None:
+        """Read the distances again."""
+        begun = monotonic()
+        try:
+            self.archive_distances = self._sources.find_archive_distances()
+        except ResequencerError:
+            self.archive_distances = None
+        finally:
+            self._archive_due = monotonic() + max(_ARCHIVE_EVERY_SECONDS, _SHARE * (monotonic() - begun))
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -28,6 +28,17 @@ class WorkerControl(Protocol):
         ...
 
 
+class ArchiveDistance(NamedTuple):
+    """How far a partition's archive is from what the brokers delete, in offsets.
+
+    `retained` is the archive's end minus the log's first offset: the archived part that the brokers still have. If it is
+    negative, so many were deleted before they were archived. `lag` is the decided part of the log that is not archived.
+    """
+
+    retained: int
+    lag: int
+
+
 class Sources(NamedTuple):
     """`find_report` returns the report of the service of this run directory, None if there is none. A service
     that runs and has not reported yet is in the state STARTING, without workers.
@@ -38,6 +49,7 @@ class Sources(NamedTuple):
     `storage` names the storage that the configuration has; it may contain a password, so it is not shown.
     `find_served` returns the addresses that the service of this machine serves.
     `open_orders` opens the order book, which its user closes; None if orders are not enabled.
+    `find_archive_distances` returns them for the topics' partitions, empty if there is no archive that can be read here.
     `facts` are lines about the configuration for people: names and texts.
     """
 
@@ -56,3 +68,4 @@ class Sources(NamedTuple):
     find_served: Callable[[], ServedStatus] = ServedStatus
     storage: str = ""
     open_orders: Callable[[], OrderBook] | None = None
+    find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance]] = dict

@@ -116,7 +116,9 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
             _log.warning("%s", problem)
         else:
             urls["metrics"] = f"{url_of(measured)}/metrics"
-            metrics = make_metrics_application(sources.find_report, lambda: made.sampler.new_dead_letters)
+            metrics = make_metrics_application(
+                sources.find_report, lambda: made.sampler.new_dead_letters, lambda: made.sampler.archive_distances
+            )
             endpoints.append(Endpoint(metrics, measured))
         file = console_file(configuration.notification.run_directory)
         supervisor = os.getpid() if lifeline is None else os.getppid()

@@ -18,12 +18,18 @@ def find_left_in(location: str, topic: str) -> Callable[[str, float], Left]:
 
     The text of another URL is not shown, because it may have a password in it.
     """
+    path = find_path(location)
+    if path is None:
+        return partial(left_elsewhere, location.partition("://")[0])
+    return ArchivedOutput(path, topic).find_left
+
+
+def find_path(location: str) -> Path | None:
+    """Return the path of an archive at this path or `file:` URL; None for another URL."""
     scheme, separator, _ = location.partition("://")
     if not separator:
-        return ArchivedOutput(Path(location), topic).find_left
-    if scheme == "file":
-        return ArchivedOutput(Path(unquote(urlsplit(location).path)), topic).find_left
-    return partial(left_elsewhere, scheme)
+        return Path(location)
+    return Path(unquote(urlsplit(location).path)) if scheme == "file" else None
 
 
 class ArchivedOutput:

@@ -12,6 +12,7 @@ from daemon.commands.dead_letters.stores import open_store
 from daemon.composition import make_order_book, make_storage_view, make_strategy_of, name_storage
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.sections import TransportType
+from daemon.console.archive_distances import find_archive_distances
 from daemon.console.archived_output import find_left_in
 from daemon.console.partitions import InputPartitions
 from daemon.console.served import find_served
@@ -48,6 +49,7 @@ def console_sources(configuration: Configuration) -> Sources:
         find_served=_find_served_of(configuration),
         storage=name_storage(configuration),
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
+        find_archive_distances=partial(find_archive_distances, configuration),
     )
 
 

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 from domain.clock import Instant
 from domain.record import Headers
 from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
-from pipeline.archive.manifest import NAME, decode
-from pipeline.archive.span import Span, find_span, visible
+from pipeline.archive.newest import RECORDS, find_spans, read_manifest
+from pipeline.archive.span import Span
 
-_RECORDS = "batches"
 _COLUMNS = ["partition", "offset", "value", "headers"]
 
 
@@ -48,9 +47,9 @@ def find_records(location: Path, topic: str, key: bytes, most_seconds: float) ->
     until = monotonic() + most_seconds
     found: list[ArchivedRecord] = []
     try:
-        spans = visible(_spans(location))
+        spans = find_spans(location)
         for span in reversed(spans):
-            for file in sorted((location / _RECORDS / span.name / f"topic={topic}").glob("day=*/*.parquet")):
+            for file in sorted((location / RECORDS / span.name / f"topic={topic}").glob("day=*/*.parquet")):
                 for records in _records(file, key):
                     found += records
                     if monotonic() > until:
@@ -64,18 +63,8 @@ def find_records(location: Path, topic: str, key: bytes, most_seconds: float) ->
         raise ArchiveUnavailable(f"{location}: {error}") from error
 
 
-def _spans(location: Path) -> Iterator[Span]:
-    for manifest in (location / _RECORDS).glob(f"batch=*/{NAME}"):
-        span = find_span(manifest.parent.name)
-        if span is not None:
-            yield span
-
-
 def _archived_at(location: Path, spans: list[Span]) -> Instant | None:
-    if not spans:
-        return None
-    manifest = location / _RECORDS / spans[-1].name / NAME
-    return decode(manifest.read_text(encoding="utf-8"), str(manifest)).archived_at
+    return read_manifest(location, spans[-1]).archived_at if spans else None
 
 
 def _records(file: Path, key: bytes) -> Iterator[list[ArchivedRecord]]:

@@ -11,8 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from console.metrics_endpoint import make_metrics_application
-from console.prometheus import COUNTERS, METRICS, NEW_DEAD_LETTERS, SERVICE_METRICS, Described
+from console.prometheus import ARCHIVE_METRICS, COUNTERS, METRICS, NEW_DEAD_LETTERS, SERVICE_METRICS, Described
+from console.sources import ArchiveDistance
 from domain.clock import instant_text
+from domain.record import Partition
 from guardian.histogram import HistogramReport
 from guardian.metrics import Histograms
 from resequencer.unit import Tally
@@ -170,6 +172,7 @@ def test_the_operations_page_has_each_metric_with_its_type_labels_and_meaning():
     rows = re.findall(r"^\| `resequencer_([a-z_]+)` \| ([a-z]+) \| ([^|]*) \| ([^|]*) \|$", page, re.MULTILINE)
     service = [(name, "gauge", "", meaning) for name, meaning in SERVICE_METRICS.items()]
     service.append((NEW_DEAD_LETTERS[0], "gauge", "`reason`", NEW_DEAD_LETTERS[1]))
+    service += [(name, "gauge", "`partition`", meaning) for name, (meaning, _) in ARCHIVE_METRICS.items()]
     workers = [(each.full_name.removeprefix("resequencer_"), each.kind, cell_of(each), each.meaning) for each in METRICS]
     assert rows == [*service, *workers]
 
@@ -192,3 +195,16 @@ def test_new_dead_letters_are_shown_by_reason_also_while_no_worker_runs():
     for counted, shown in (({"undecodable": 2}, ['resequencer_dead_letters_new{reason="undecodable"} 2.0']), (None, [])):
         text = TestClient(make_metrics_application(lambda: None, lambda counted=counted: counted)).get("/metrics").text
         assert [line for line in text.splitlines() if line.startswith("resequencer_dead_letters_new")] == shown
+
+
+def test_the_distances_of_the_archive_are_shown_by_partition_also_while_no_worker_runs():
+    known = {Partition("T", 0): ArchiveDistance(7, 2), Partition("T", 1): ArchiveDistance(-3, 5)}
+    shown = {
+        'resequencer_archive_retained_offsets{partition="T-0"} 7.0',
+        'resequencer_archive_retained_offsets{partition="T-1"} -3.0',
+        'resequencer_archive_lag_offsets{partition="T-0"} 2.0',
+        'resequencer_archive_lag_offsets{partition="T-1"} 5.0',
+    }
+    for given, expected in ((known, shown), ({}, set()), (None, set())):
+        text = TestClient(make_metrics_application(lambda: None, lambda: None, lambda given=given: given)).get("/metrics").text
+        assert {line for line in text.splitlines() if line.startswith("resequencer_archive_")} == expected

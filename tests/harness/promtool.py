@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from console.prometheus import METRICS, NEW_DEAD_LETTERS, SERVICE_METRICS
+from console.prometheus import ARCHIVE_METRICS, METRICS, NEW_DEAD_LETTERS, SERVICE_METRICS
 from servers.prometheus.program import find_promtool
 
 _OF_OTHERS = {"up", "kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"}
@@ -25,7 +25,8 @@ def known_metrics() -> set[str]:
         f"{each.full_name}{part}" for each in METRICS if each.kind == "histogram" for part in ("_bucket", "_sum", "_count")
     }
     plain = {each.full_name for each in METRICS if each.kind != "histogram"}
-    return plain | histograms | {f"resequencer_{name}" for name in (*SERVICE_METRICS, NEW_DEAD_LETTERS[0])} | _OF_OTHERS
+    service = {f"resequencer_{name}" for name in (*SERVICE_METRICS, NEW_DEAD_LETTERS[0], *ARCHIVE_METRICS)}
+    return plain | histograms | service | _OF_OTHERS
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
