@@ -15,6 +15,7 @@ from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCE
 from harness.waiting import wait_until
 from playwright.sync_api import Browser
 
+from connectors.line_format import Line, decode_line, encode_line
 from tests.browser.stage import HOSTILE, address_of
 
 pytestmark = pytest.mark.slow
@@ -125,7 +126,7 @@ def test_a_second_person_approves(browser: Browser, tmp_path: Path) -> None:
         f"{NOTIFICATION}.http.port=0",
         f"{NOTIFICATION}.http.metrics.port=0",
         f"{NOTIFICATION}.http.auth=basic",
-        f"{NOTIFICATION}.http.approval=[release]",
+        f"{NOTIFICATION}.http.approval=[release,edit]",
         f"{NOTIFICATION}.orders.enabled=true",
         f"{RESEQUENCER}.stash-timeout=1h",
     )
@@ -149,8 +150,35 @@ def test_a_second_person_approves(browser: Browser, tmp_path: Path) -> None:
             visit.page.get_by_role("button", name="Approve").click()
             wait_until(lambda: _shows(visit, "approved by ben", "done: released 1 envelope"), "it is executed")
         assert service.sequences("watched") == [2]
+        _edit_with_approval(browser, daemon, address)
     finally:
         service.verb("stop")
+
+
+def _edit_with_approval(browser: Browser, daemon: Daemon, address: str) -> None:
+    """One person corrects a dead letter, another one sees the proposal and sends it."""
+    service = daemon.service
+    sound = decode_line(envelope_line("mended", 1))
+    assert isinstance(sound, Line)
+    service.append(encode_line(Line(b"{", sound.key, sound.headers))[:-1])
+    daemon.wait_for(lambda report: sum(report.dead_letters.values()) == 1, "it is a dead letter")
+    with Visit(browser, address.replace("://", "://anna:password-of-anna@")) as visit:
+        visit.open("/dead-letters")
+        visit.page.locator("a[href^='/dead-letter?']").first.click()
+        letter = visit.page.url[visit.page.url.index("/dead-letter?") :]
+        visit.page.get_by_text("Edit and send again").click()
+        visit.page.get_by_label("The whole corrected value").fill(sound.value.decode())
+        visit.page.locator("#edit").get_by_label("Because").fill("the producer cut it")
+        visit.page.locator("#edit").get_by_role("button").click()
+        wait_until(lambda: (visit.open(letter), "edit-proposed" in visit.main)[1], "it is proposed")
+        assert visit.page.get_by_role("button", name="Approve and send").count() == 0
+    assert service.sequences("mended") == []
+    with Visit(browser, address.replace("://", "://ben:password-of-ben@")) as visit:
+        visit.open(letter)
+        assert "anna proposed" in visit.main
+        visit.page.get_by_role("button", name="Approve and send").click()
+        wait_until(lambda: (visit.open(letter), "edited at" in visit.main and "proposed by anna" in visit.main)[1], "it is sent")
+    wait_until(lambda: service.sequences("mended") == [1], "what it leads to has left")
 
 
 def _add_user(service: OperatedService, name: str) -> None:
