@@ -23,6 +23,10 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
+STALE_AFTER_MS = 10_000
+"""What a report of an earlier version, which does not say it, is stale after."""
+
+
 class UnitWait(msgspec.Struct, frozen=True):
     """A unit in which something waits: since when, for what, and until when."""
 
@@ -104,6 +108,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     and goes on all the same. `servers` has the source, the storage and the output, as far as their state is known.
     `histograms` are durations since the start of the process, by name (guardian/metrics.py). `lookups_created_at` is when the
     lookups in use were built. `orders` counts outcomes of orders by kind and result (`release done`).
+    The worker is stale if the report is older than `stale_after_ms`.
     """
 
     state: State
@@ -135,6 +140,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     histograms: Mapping[str, HistogramReport] = {}
     lookups_created_at: str | None = None
     orders: Mapping[str, int] = {}
+    stale_after_ms: int = STALE_AFTER_MS
 
     @property
     def is_standing_by(self) -> bool:
@@ -157,6 +163,7 @@ class Identity(msgspec.Struct, frozen=True):
     worker_count: int = 1
     worker_process_id: int | None = None
     restart_causes: Mapping[str, int] = {}
+    stale_after_ms: int = STALE_AFTER_MS
 
 
 def report(identity: Identity, state: State, reason: str | None, now: Instant) -> StatusReport:
@@ -174,4 +181,5 @@ def report(identity: Identity, state: State, reason: str | None, now: Instant) -
         worker_count=identity.worker_count,
         worker_process_id=identity.worker_process_id,
         restart_causes=identity.restart_causes,
+        stale_after_ms=identity.stale_after_ms,
     )

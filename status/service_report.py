@@ -12,7 +12,6 @@ from status.file import StatusFile
 from status.report import Identity, PartitionStatus, ServerStatus, State, StatusReport, Units, report
 
 NOT_RUNNING, STALE = "not running", "stale"
-STALE_MS = 10_000
 """A worker reports twice a second; a report this old says that it hangs or cannot write."""
 _BY_URGENCY = (
     STALE,
@@ -60,7 +59,7 @@ def state_of(report: StatusReport | None, now: Instant, *, is_running: bool) -> 
         return NOT_RUNNING
     if report is None:
         return State.STARTING
-    if abs(now - instant_of(report.reported_at)) > STALE_MS:
+    if abs(now - instant_of(report.reported_at)) > report.stale_after_ms:
         return STALE
     return report.state
 

@@ -85,6 +85,7 @@ def run(arguments: Namespace) -> int:
             configuration.worker_count,
             os.getpid(),
             arguments.restart_causes,
+            configuration.stale_after_ms,
         )
         worker = Worker(
             configuration, stop.wait, lambda: stop.is_set, identity, archiving.look, InFlightMemory(arguments.in_flight)

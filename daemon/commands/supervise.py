@@ -17,6 +17,7 @@ from daemon.console.process import ConsoleProcess
 from daemon.supervision.exits import Exits
 from daemon.supervision.locks import acquire_locks
 from daemon.supervision.probes import make_probes
+from daemon.supervision.restart_policy import RestartPolicy
 from daemon.supervision.run_lock import AlreadyRunning
 from daemon.supervision.service_log import ServiceLog
 from daemon.supervision.supervisor import Supervisor
@@ -72,10 +73,12 @@ def supervise_in_sight(arguments: Namespace, configuration: Configuration, is_to
 def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[int], log: ServiceLog) -> list[WorkerSlot]:
     command = [sys.executable, "-m", "daemon", "run", *told_again(arguments)]
     run_directory, count, clock = configuration.notification.run_directory, configuration.worker_count, SystemClock()
-    ours = Identity(os.getpid(), str(configuration.file), clock.now(), worker_count=count)
+    stale_after_ms = configuration.stale_after_ms
+    ours = Identity(os.getpid(), str(configuration.file), clock.now(), worker_count=count, stale_after_ms=stale_after_ms)
     exits = [Exits(StatusFile(run_directory, slot), msgspec.structs.replace(ours, slot=slot), clock) for slot in range(count)]
     suspects, limit_ms = Suspects(run_directory), configuration.resequencer.handling_limit_ms
-    return [WorkerSlot(command, locks, log, each, Watchdog(suspects, limit_ms)) for each in exits]
+    pause_ms = configuration.restart_pause_ms
+    return [WorkerSlot(command, locks, log, each, Watchdog(suspects, limit_ms), RestartPolicy(pause_ms)) for each in exits]
 
 
 def _console(arguments: Namespace, configuration: Configuration, log: ServiceLog) -> ConsoleProcess:

@@ -5,16 +5,18 @@ from collections.abc import Iterable
 
 from domain.clock import Instant
 
-FIRST_PAUSE_MS = 200
-LONGEST_PAUSE_MS = 2_000
 MOST_EXITS = 10
 WITHIN_MS = 60_000
 
 
 class RestartPolicy:
-    """The pause before a restart doubles while exits follow each other; after too many within a minute, no restart follows."""
+    """The pause before a restart doubles while exits follow each other; after too many within a minute, no restart follows.
 
-    def __init__(self) -> None:
+    It is `first_pause_ms` at first, and ten times as much at most.
+    """
+
+    def __init__(self, first_pause_ms: int) -> None:
+        self._first_pause_ms = first_pause_ms
         self._exits: deque[Instant] = deque(maxlen=MOST_EXITS)
         self._explained: deque[Instant] = deque(maxlen=MOST_EXITS)
 
@@ -33,7 +35,7 @@ class RestartPolicy:
 
     def _pause_ms(self, now: Instant) -> int:
         recent = _recent(self._exits, now) + _recent(self._explained, now)
-        return min(FIRST_PAUSE_MS << (max(recent, 1) - 1), LONGEST_PAUSE_MS)
+        return min(self._first_pause_ms << (max(recent, 1) - 1), 10 * self._first_pause_ms)
 
 
 def _recent(exits: Iterable[Instant], now: Instant) -> int:

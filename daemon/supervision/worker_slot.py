@@ -32,7 +32,13 @@ class WorkerSlot:
     """
 
     def __init__(
-        self, command: Sequence[str], descriptors: Sequence[int], log: ServiceLog, exits: Exits, in_flight: Watchdog
+        self,
+        command: Sequence[str],
+        descriptors: Sequence[int],
+        log: ServiceLog,
+        exits: Exits,
+        in_flight: Watchdog,
+        policy: RestartPolicy,
     ) -> None:
         self._command = command
         self._descriptors = descriptors
@@ -41,7 +47,7 @@ class WorkerSlot:
         self._in_flight = in_flight
         self._poison: InFlightEnvelope | None = None
         self._aborted_at: float | None = None
-        self._policy = RestartPolicy()
+        self._policy = policy
         self._worker: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
         self._said: int | None = None

@@ -176,7 +176,8 @@ def test_draining_takes_the_reports_state_to_stopped(daemon: Daemon) -> None:
 
 def test_kills_of_worker_supervisor_or_both_lose_double_and_misplace_nothing(new_daemon: Callable[..., Daemon]) -> None:
     """`make soak` repeats it more often."""
-    daemon = new_daemon(f"{RESEQUENCER}.stash-timeout=2s", "ipf.processing-data.ingress.batch-size=20")
+    quick = f"{NOTIFICATION}.worker.restart-pause=20ms"
+    daemon = new_daemon(f"{RESEQUENCER}.stash-timeout=2s", "ipf.processing-data.ingress.batch-size=20", quick)
     kills, chance = int(os.environ.get("KILLS", "9")), Random(int(os.environ.get("KILL_SEED", "1")))
     service = daemon.service
     daemon.service.verb("start")

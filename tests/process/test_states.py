@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from harness.disk.faulty_disk import Call, FaultyDisk
 from harness.processes.operated_daemon import Daemon
-from harness.processes.operated_service import OperatedService, envelope_line
+from harness.processes.operated_service import NOTIFICATION, OperatedService, envelope_line
 from harness.waiting import wait_until
 
 from daemon.command_line import main
@@ -166,14 +166,14 @@ def test_draining(service: OperatedService, disk: FaultyDisk) -> None:
 
 @pytest.mark.parametrize("stopped", ["worker", "supervisor and worker"])
 def test_stale(new_daemon: Callable[..., Daemon], stopped: str) -> None:
-    daemon = new_daemon()
+    daemon = new_daemon(f"{NOTIFICATION}.worker.stale-after=2s")
     daemon.start()
     processes = [daemon.worker, daemon.supervisor]
     for each in processes[: 1 if stopped == "worker" else 2]:
         os.kill(each, signal.SIGSTOP)
     before = daemon.report
     status = daemon.service.run_directory / "status.json"
-    wait_until(lambda: time.time() - status.stat().st_mtime > 10.5, "its report is old")
+    wait_until(lambda: time.time() - status.stat().st_mtime > 2.5, "its report is old")
     _, *nothing = NOTHING_YET
     who = "process N, its worker N since T, reported at T"
     assert said(daemon.service) == ["stale: no report since T; it was ready then", who, *nothing]

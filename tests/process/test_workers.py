@@ -84,7 +84,8 @@ def test_two_workers_share_the_partitions_and_whichever_is_killed_nothing_is_los
 def test_a_worker_for_which_no_partition_is_left_stands_by_and_takes_over_when_another_one_hangs(
     workers_on: Callable[..., Daemon],
 ) -> None:
-    daemon = workers_on(f"{KAFKA_CLIENTS}.session.timeout.ms=6000", count=2, partitions=1)
+    stale = f"{NOTIFICATION}.worker.stale-after=3s"
+    daemon = workers_on(f"{KAFKA_CLIENTS}.session.timeout.ms=6000", stale, count=2, partitions=1)
     daemon.start()
     wait_until(lambda: len(_holders(daemon)) == 1, "one holds it")
     (holder,) = _holders(daemon)

@@ -15,6 +15,7 @@ from guardian.histogram import HistogramReport
 from guardian.metrics import CycleTimes
 from status.file import StatusFile
 from status.report import (
+    STALE_AFTER_MS,
     Identity,
     PartitionStatus,
     ServerStatus,
@@ -25,7 +26,7 @@ from status.report import (
     UntakenPartition,
     report,
 )
-from status.service_report import STALE_MS, find_reports, service_report
+from status.service_report import find_reports, service_report
 from status.text import status_lines
 
 NOW = 1_774_740_835_941
@@ -58,7 +59,7 @@ def test_one_worker_that_is_not_ready_makes_the_service_what_it_is_and_says_why(
 
 
 def test_of_a_worker_that_hangs_it_is_not_said_how_far_it_is_behind():
-    hangs = msgspec.structs.replace(said(0, at=NOW - STALE_MS - 1), partitions=(partition(0, 0),))
+    hangs = msgspec.structs.replace(said(0, at=NOW - STALE_AFTER_MS - 1), partitions=(partition(0, 0),))
     goes_on = msgspec.structs.replace(said(1), partitions=(partition(1, 1),))
     service = together(hangs, goes_on)
     assert [each.lag for each in service.whole.partitions] == [None, 5]
@@ -75,7 +76,7 @@ def test_what_is_away_counts_more_than_what_begins_or_ends():
 
 
 def test_one_worker_that_says_nothing_any_more_makes_the_service_stale():
-    service = together(said(0, at=NOW + STALE_MS + 1), said(1), now=NOW + STALE_MS + 1)
+    service = together(said(0, at=NOW + STALE_AFTER_MS + 1), said(1), now=NOW + STALE_AFTER_MS + 1)
     assert service.state == "stale"
     assert [state for state, _ in service.workers] == ["ready", "stale"]
     assert service.whole.reported_at == instant_text(NOW)

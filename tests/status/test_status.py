@@ -10,8 +10,8 @@ from daemon.command_line import main
 from daemon.supervision.run_lock import NAME, RunLock
 from daemon.system_clock import SystemClock
 from status.file import StatusFile
-from status.report import Identity, State, StatusReport, UnitWait, report
-from status.service_report import STALE_MS, state_of
+from status.report import STALE_AFTER_MS, Identity, State, StatusReport, UnitWait, report
+from status.service_report import state_of
 
 NOW = 1_774_740_835_941
 
@@ -34,7 +34,9 @@ def test_a_service_that_has_said_nothing_yet_is_starting():
     assert state_of(None, NOW, is_running=True) == "starting"
 
 
-@pytest.mark.parametrize(("age_ms", "state"), [(STALE_MS, "ready"), (STALE_MS + 1, "stale"), (-STALE_MS - 1, "stale")])
+@pytest.mark.parametrize(
+    ("age_ms", "state"), [(STALE_AFTER_MS, "ready"), (STALE_AFTER_MS + 1, "stale"), (-STALE_AFTER_MS - 1, "stale")]
+)
 def test_a_service_that_says_nothing_new_is_stale(age_ms, state):
     assert state_of(said(), NOW + age_ms, is_running=True) == state
 
@@ -131,7 +133,7 @@ def test_a_configuration_that_is_refused_is_exit_code_three(run_directory, capsy
 
 
 def test_a_stale_service_tells_what_its_worker_is_slow_with(run_directory, is_held, capsys):
-    at = SystemClock().now() - 2 * STALE_MS
+    at = SystemClock().now() - 2 * STALE_AFTER_MS
     StatusFile(run_directory).write(said(State.READY, at, "handling T-0@17 of unit 'uow-1'"))
     assert main(["status"]) == 1
     told = capsys.readouterr().out.splitlines()[0]

@@ -17,6 +17,7 @@ from daemon.exit_code import ExitCode
 from daemon.supervision import restart_policy
 from daemon.supervision.exits import Exits
 from daemon.supervision.in_flight_memory import InFlightMemory
+from daemon.supervision.restart_policy import RestartPolicy
 from daemon.supervision.service_log import ServiceLog
 from daemon.supervision.supervisor import Supervisor
 from daemon.supervision.suspects import Suspects
@@ -54,7 +55,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD)
 class Service:
     """Slots whose workers execute `run`; the log is a file beside them. A call may take `limit_ms`."""
 
-    def __init__(self, directory: Path, run: str, count: int, limit_ms: int) -> None:
+    def __init__(self, directory: Path, run: str, count: int, limit_ms: int, pause_ms: int) -> None:
         self.directory = directory
         self.supervisor: Supervisor | None = None
         clock = SystemClock()
@@ -64,7 +65,9 @@ class Service:
             for slot in range(count)
         ]
         command, self.suspects = [sys.executable, "-S", "-c", BEGIN + run], Suspects(directory)
-        self.slots = [WorkerSlot(command, (), log, each, Watchdog(self.suspects, limit_ms)) for each in exits]
+        self.slots = [
+            WorkerSlot(command, (), log, each, Watchdog(self.suspects, limit_ms), RestartPolicy(pause_ms)) for each in exits
+        ]
         (directory / "page").write_bytes(_page())
 
     def run(
@@ -105,13 +108,11 @@ class Service:
 def new_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Service]]:
     """Makes services that start a worker again almost at once. How long the pauses are is tested in `test_restart_policy.py`."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(restart_policy, "FIRST_PAUSE_MS", 10)
-    monkeypatch.setattr(restart_policy, "LONGEST_PAUSE_MS", 20)
     before = [(each, signal.getsignal(each)) for each in _SIGNALS]
     made: list[Service] = []
 
-    def make(run: str, count: int = 2, limit_ms: int = 500) -> Service:
-        made.append(Service(tmp_path, run, count, limit_ms))
+    def make(run: str, count: int = 2, limit_ms: int = 500, pause_ms: int = 2) -> Service:
+        made.append(Service(tmp_path, run, count, limit_ms, pause_ms))
         return made[-1]
 
     yield make
@@ -142,10 +143,8 @@ def test_a_worker_that_fails_at_its_end_makes_the_end_bad(new_service):
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(new_service, monkeypatch):
-    monkeypatch.setattr(restart_policy, "FIRST_PAUSE_MS", 100)
-    monkeypatch.setattr(restart_policy, "LONGEST_PAUSE_MS", 2_000)
-    service = new_service("os.kill(os.getpid(), 9) if slot == 1 and run < 3 else drain()")
+def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(new_service):
+    service = new_service("os.kill(os.getpid(), 9) if slot == 1 and run < 3 else drain()", pause_ms=100)
     assert service.run(lambda: "begun 3 [slot=1]" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert (service.runs(0), service.runs(1)) == (1, 3)
     assert "worker 1 was killed by SIGKILL at " in service.log
@@ -212,10 +211,8 @@ def test_who_does_not_end_in_time_is_killed(new_service, monkeypatch):
     assert service.log.count("drained") == 2
 
 
-def test_a_worker_that_waits_to_be_started_again_is_not_started_to_be_stopped(new_service, monkeypatch):
-    monkeypatch.setattr(restart_policy, "FIRST_PAUSE_MS", 600_000)
-    monkeypatch.setattr(restart_policy, "LONGEST_PAUSE_MS", 600_000)
-    service = new_service("sys.exit(1) if slot == 1 else drain()")
+def test_a_worker_that_waits_to_be_started_again_is_not_started_to_be_stopped(new_service):
+    service = new_service("sys.exit(1) if slot == 1 else drain()", pause_ms=600_000)
     assert service.run(lambda: "restart in 600.0 s" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert service.runs(1) == 1
     told = StatusFile(service.directory, 1).find()
