@@ -43,6 +43,9 @@ ANSWERS = {
 }
 """By command: a word of its answer on the service below."""
 
+ON_KAFKA = {"resequencer archive-topics": "for files, use `archive`"}
+"""By command: what it says to the service below, which is on files. tests/pipeline/jobs/processes runs it on Kafka."""
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedService]:
@@ -68,10 +71,17 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedServic
 
 
 def test_every_command_has_an_answer() -> None:
-    assert set(COMMANDS) == ANSWERS.keys()
+    assert set(COMMANDS) == ANSWERS.keys() | ON_KAFKA.keys()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ON_KAFKA)
+def test_a_command_for_kafka_says_so_on_files(command: str, service: OperatedService) -> None:
+    done = service.verb(*shlex.split(command)[1:])
+    assert done.returncode != 0
+    assert ON_KAFKA[command] in done.stderr
+
+
+@pytest.mark.parametrize("command", ANSWERS)
 def test_a_command_of_the_runbook_answers(command: str, service: OperatedService) -> None:
     program, *arguments = shlex.split(command)
     assert program == "resequencer"
