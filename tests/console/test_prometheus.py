@@ -85,6 +85,7 @@ def test_every_count_of_a_report_is_a_counter():
     assert COUNTERS.keys() <= set(operators)
 
 
+@pytest.mark.slow
 def test_every_count_is_shown_under_the_workers_slot():
     service = service_of(full_report(0, 2), full_report(1, 2))
     for at, (name, _) in enumerate(COUNTERS.values(), 1):

@@ -56,6 +56,7 @@ def test_a_client_that_does_not_end_its_first_request_is_let_go(address: tuple[s
         assert received(connection) == b""
 
 
+@pytest.mark.slow
 def test_more_connections_than_the_console_has_descriptors_for_are_not_kept(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

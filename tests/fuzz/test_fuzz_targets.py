@@ -19,6 +19,7 @@ def test_the_properties_hold_of_the_seeds(name: str) -> None:
         TARGETS[name].check(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_properties_hold_of_some_changes_to_the_seeds(name: str) -> None:
     check_changes(TARGETS[name], FAST.get(name, FAST_ANY), seed=1)

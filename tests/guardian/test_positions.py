@@ -70,6 +70,7 @@ def test_delivering_backwards_is_a_mistake() -> None:
         positions_of([0, 1], 2).read([], 1, now=0)
 
 
+@pytest.mark.slow
 def test_a_million_settled_behind_one_head_are_one_gap() -> None:
     positions = Positions(0, 0)
     for start in range(0, 1_000_000, 1_000):

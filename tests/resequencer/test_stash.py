@@ -19,6 +19,7 @@ def entries(count: int, lanes: int = 1, seed: int = 0) -> list[Stashed]:
     ]
 
 
+@pytest.mark.slow
 @given(st.integers(1, 700), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_whatever_comes_and_goes_each_lane_has_its_lowest_on_top(count: int, lanes: int, random: Random) -> None:
     stash, kept = Stash(), dict[int, Stashed]()

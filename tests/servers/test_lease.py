@@ -59,6 +59,7 @@ def server_in(directory: Path) -> Process:
     return process
 
 
+@pytest.mark.slow
 def test_the_server_ends_and_its_directory_goes_when_the_last_holder_has_left(directory: Path, hold: Hold) -> None:
     first, second = hold(), hold()
     server = server_in(directory)
@@ -75,6 +76,7 @@ def test_a_holder_that_is_killed_holds_nothing_any_more(directory: Path, hold: H
     wait_until(lambda: not server.is_running and not directory.exists(), "it is cleared away")
 
 
+@pytest.mark.slow
 def test_a_run_that_comes_while_it_is_cleared_away_begins_anew(directory: Path, hold: Hold) -> None:
     for _ in range(3):
         hold().communicate()

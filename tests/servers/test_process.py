@@ -70,6 +70,7 @@ def test_it_has_ended_even_if_it_was_not_reaped(launch: Launch) -> None:
         os.waitpid(process.pid, os.WNOHANG)
 
 
+@pytest.mark.slow
 def test_no_thread_of_a_paused_one_runs_on(launch: Launch, tmp_path: Path) -> None:
     process = launch(COUNTING)
     for _ in range(20):

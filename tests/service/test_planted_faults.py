@@ -78,6 +78,7 @@ def test_the_documentation_lists_every_fault_with_the_seed_that_notices_it() -> 
     assert re.findall(r"^\| \w[\w ]+ \| \w+ \| \d+ \|$", page, re.MULTILINE) == [each.as_row for each in _PLANTED]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "planted",
     [

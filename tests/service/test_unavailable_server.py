@@ -37,6 +37,7 @@ def let_pass(service: Service, milliseconds: int) -> None:
         service.run_after(10_000)
 
 
+@pytest.mark.slow
 def test_an_hour_without_it_costs_no_dead_letter_and_no_mark(service: Callable[..., Service]) -> None:
     one = service("uow-1#A#1", retention_ms=60_000)
     one.tell("uow-1", 1, 3, 2)
@@ -55,6 +56,7 @@ def test_an_hour_without_it_costs_no_dead_letter_and_no_mark(service: Callable[.
     assert one.report_units().unavailable == {}
 
 
+@pytest.mark.slow
 def test_beyond_the_workers_bound_what_waits_for_it_leaves_memory(service: Callable[..., Service]) -> None:
     units = [f"uow-{number}" for number in range(20)]
     one = service(*(f"{unit}#A#1" for unit in units), registry=UnitRegistrySettings(stash_bytes=20_000))
@@ -69,6 +71,7 @@ def test_beyond_the_workers_bound_what_waits_for_it_leaves_memory(service: Calla
     assert one.dead == []
 
 
+@pytest.mark.slow
 def test_a_unit_beyond_its_bound_waits_outside_of_memory_and_is_not_released(service: Callable[..., Service]) -> None:
     one = service("uow-1#A#1", resequencer=ResequencerSettings(stash_limit=5), registry=UnitRegistrySettings(unit_stash=5))
     for number in range(1, 13):

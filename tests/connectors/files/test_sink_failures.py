@@ -141,6 +141,7 @@ def test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing(settings, ne
         check(settings, worker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rotate_bytes", [None, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_crash_while_mending_a_crash_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations):
     for first, second in itertools.product(range(3, operations + 1, 3), range(1, 16, 3)):

@@ -193,6 +193,7 @@ def test_records_keep_the_order_of_their_partition(transport, write):
         assert own == sorted(own)
 
 
+@pytest.mark.slow
 def test_a_poll_is_bounded_in_bytes_too(transport, write):
     big = encode_line(Line(b'{"a":"%b"}' % (b"x" * 4_000_000)))
     write(0, big * 10)
@@ -323,6 +324,7 @@ def test_a_line_beyond_the_limit_is_read_in_chunks_and_never_held_whole(settings
     assert records[2].key == b"b"
 
 
+@pytest.mark.slow
 def test_reading_resumes_in_the_middle_of_nothing_after_a_restart_within_an_overlong_line(settings, write):
     settings = FileSettings("T", settings.in_directory, settings.out_directory, max_value_bytes=10)
     write(0, line("a") + b"x" * 40_000_000 + b"\n")

@@ -17,6 +17,7 @@ from connectors.kafka.quick_producer import QuickProducer, partition_of
 from connectors.kafka.time_limit import Bounded
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=1_024), st.integers(1, 2_000))
 def test_a_key_has_the_partition_that_every_client_of_kafka_gives_it(key: bytes, count: int) -> None:
     assert partition_of(key, count) == (murmur2(key) & 0x7FFFFFFF) % count

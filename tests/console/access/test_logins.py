@@ -46,6 +46,7 @@ def test_a_user_with_the_right_password_is_let_in_by_name_and_others_are_asked_t
         assert "Resequencer" not in answer.text
 
 
+@pytest.mark.slow
 def test_a_changed_password_counts_at_once_and_a_removed_user_is_out(tmp_path: Path, users: UsersFile) -> None:
     users.set_password("ann", PASSWORD, (Role.VIEWER,))
     client = client_of(make_sources(tmp_path), BasicLogin(UsersFile(tmp_path / "users.json"), FakeClock()), auth="basic")

@@ -109,6 +109,7 @@ FILTERS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(LISTINGS, FILTERS, st.sampled_from([0, 20_000]), st.sampled_from([0, 500]))
 def test_pages_counts_and_totals_are_those_of_a_simple_model(
     tmp_path_factory: pytest.TempPathFactory,

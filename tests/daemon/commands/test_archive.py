@@ -113,6 +113,7 @@ def test_an_envelope_under_retry_stays(archivist):
     assert archivist.archive()["stays_from"] == 0
 
 
+@pytest.mark.slow
 def test_what_was_decided_and_has_not_left_stays(archivist):
     """The service committed the output and was killed before it published it. Without the database only the input
     would know it.

@@ -21,6 +21,7 @@ def test_each_command_names_a_function_of_its_arguments(command: Command) -> Non
         assert get_type_hints(resolve_name(command.arguments_of)) == {"parser": ArgumentParser, "return": type(None)}
 
 
+@pytest.mark.slow
 def test_a_command_imports_no_other_one() -> None:
     program = """
 import sys

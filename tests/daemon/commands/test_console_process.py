@@ -4,7 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_kernel_without_memory_ends_the_console_before_a_worker() -> None:
     run = "from daemon.commands.console import offer_to_be_killed as offer; offer(); offer()"
     told = f"{run}; print(open('/proc/self/oom_score_adj').read())"

@@ -493,6 +493,7 @@ def test_a_value_beyond_the_limit_is_refused_with_the_sizes_even_if_it_is_meant(
     assert f"the edited value has {len(MENDED) + 1000} bytes, max-record-bytes is 1024" in out
 
 
+@pytest.mark.slow
 def test_what_was_edited_requeued_or_discarded_is_edited_and_requeued_again_only_if_it_is_meant(store):
     for _ in range(3):
         store.set_aside(BROKEN)

@@ -70,6 +70,7 @@ def test_list_prints_the_longest_wait_first_of_all_partitions(stored: StoredUnit
     assert said.startswith("resequencer: 2 waiting units in the storage\nresequencer: The service does not run here: ")
 
 
+@pytest.mark.slow
 def test_list_takes_a_limit_and_filters_and_counts_what_it_left_out(stored: StoredUnits, units: Units) -> None:
     for number in range(5):
         stored.put(f"uow-{number}", b"", waits(number, f"sequence:{number}"))

@@ -215,12 +215,14 @@ def test_an_error_in_an_include_names_the_include(write):
     assert refusal(parse_file, file).startswith(f"{broken}: is not HOCON: line 1")
 
 
+@pytest.mark.slow
 def test_files_that_include_each_other_are_refused(write):
     file = write('include "other.conf"')
     write('include "service.conf"', "other.conf")
     assert "includes itself" in refusal(parse_file, file)
 
 
+@pytest.mark.slow
 def test_durations_are_read_alike_where_dateutil_happens_to_be_installed(tmp_path):
     """Spark's libraries install dateutil, and pyhocon then prefers its periods."""
     (tmp_path / "dateutil").mkdir()

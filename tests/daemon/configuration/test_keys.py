@@ -126,6 +126,7 @@ def test_a_key_that_is_described_is_shown_with_the_layer_that_set_it(toys, resol
     assert str(shown) == f"{KEY} = 90s  # --set"
 
 
+@pytest.mark.slow
 def test_a_key_that_is_described_is_demanded_in_the_reference_and_in_the_documentation(toys):
     reference, document = read_reference(), (ROOT / DOCUMENT).read_text(encoding="utf-8")
     assert find_gaps(toys, reference, document) == [f"{REFERENCE}: {KEY} is missing; write it with its default and a comment"]

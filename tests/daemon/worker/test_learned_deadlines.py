@@ -96,6 +96,7 @@ def handler(loaded: Callable[..., Configuration], tmp_path: Path) -> Callable[[]
     return made
 
 
+@pytest.mark.slow
 def test_profiles_are_those_of_the_release_in_use_from_one_cycle_to_the_next(
     handler: Callable[[], EnrichedHandler], tmp_path: Path
 ) -> None:

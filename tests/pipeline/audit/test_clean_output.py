@@ -10,6 +10,7 @@ from pipeline.audit.row_audit import ARRIVAL, LET_OUT
 STRATEGIES = ("SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("numbering", ["shared", "separate"])
 def test_the_output_of_the_service_follows_from_its_input(tmp_path, strategy, numbering):

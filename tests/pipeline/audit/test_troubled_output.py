@@ -33,6 +33,7 @@ from resequencer.handlers.settings import make_handler
 from resequencer.settings import ResequencerSettings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("storage", ["embedded", "none"])
 def test_restarts_leave_nothing_to_be_found(tmp_path, storage):
     audited = AuditedService(tmp_path, storage=storage, acknowledge_handled=storage == "none", batch_size=7)
@@ -40,6 +41,7 @@ def test_restarts_leave_nothing_to_be_found(tmp_path, storage):
     assert audited.findings() == []
 
 
+@pytest.mark.slow
 def test_what_a_storage_that_forgot_lets_out_again_is_marked_and_so_explained(tmp_path):
     audited = AuditedService(tmp_path)
 
@@ -315,6 +317,7 @@ def test_what_the_service_set_aside_by_a_mistake_that_is_still_there_is_explaine
     assert audited.findings() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", MISTAKES)
 def test_what_it_set_aside_by_a_mistake_that_was_mended_is_found(tmp_path, monkeypatch, where):
     audited = AuditedService(tmp_path)

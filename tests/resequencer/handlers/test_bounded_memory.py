@@ -64,6 +64,7 @@ def test_payments_are_remembered_by_what_they_take_names_and_empty_objects_inclu
         assert held() < 100_000
 
 
+@pytest.mark.slow
 def test_payments_as_large_as_are_kept_take_no_more_than_about_twice_the_bound() -> None:
     originals = Originals(SettingsAlone(NotificationSettings(())))
     with measured() as held:

@@ -35,6 +35,7 @@ def test_with_zipf_keys_the_kth_busiest_has_its_share_down_to_what_every_payment
         assert size == expected if expected > 12 else 4 <= size <= 12
 
 
+@pytest.mark.slow
 def test_the_busier_a_payment_the_likelier_it_is_the_next():
     plan = Plan(units=1_000, seed=4, keys=Keys.ZIPF)
     open_at: dict[str, int] = {}
@@ -80,6 +81,7 @@ def test_a_longer_course_keeps_its_beginning_its_end_and_its_order():
     assert Happening("PaymentInitiationFlow", ("PaymentPending",)) in longer
 
 
+@pytest.mark.slow
 def test_busy_payments_are_put_in_order_like_any_other(served: Callable):
     service = served()
     summary = service.simulate(keys=Keys.ZIPF, units=60, late=0)

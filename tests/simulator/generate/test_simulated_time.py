@@ -115,6 +115,7 @@ def work_slowly(service: Any) -> None:
     service.work()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001"])
 def test_a_backlog_fed_after_an_outage_leaves_nothing_falsely_incomplete(served: Callable, strategy: str):
     """All deadlines have passed when the service starts, and more pass while it reads the missing envelopes."""
@@ -128,6 +129,7 @@ def test_a_backlog_fed_after_an_outage_leaves_nothing_falsely_incomplete(served:
     assert verdict.is_good
 
 
+@pytest.mark.slow
 def test_what_is_missing_from_a_backlog_is_incomplete_all_the_same(served: Callable):
     service = served()
     backlogged(service, losses=0.02)
@@ -137,6 +139,7 @@ def test_what_is_missing_from_a_backlog_is_incomplete_all_the_same(served: Calla
     assert verdict.incomplete > 5
 
 
+@pytest.mark.slow
 def test_a_deadline_that_does_not_know_the_backlog_is_found_out(served: Callable, monkeypatch: pytest.MonkeyPatch):
     """The planted fault: deadlines fire as if everything had been read."""
     caught_up = Backlog.caught_up

@@ -50,6 +50,7 @@ def test_what_a_seed_writes_does_not_change_with_the_version(run: Callable):
     assert digests == ["7f87f0d3e2e5cbf15ed41f94", "56dc5ae4b0e17179573cb225"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["0", "12345"])
 def test_another_process_with_another_hash_seed_writes_the_same_bytes(run: Callable, tmp_path: Path, hash_seed: str):
     here = run("here", **ROUGH)

@@ -249,6 +249,7 @@ def test_where_order_is_not_promised_what_follows_a_later_one_of_its_flow_must_s
     assert spoilt.found() == {}
 
 
+@pytest.mark.slow
 def test_a_service_marks_what_follows_a_later_one_of_a_flow_that_counts_by_itself(served: Callable):
     service = served("SEQUENCE")
     service.simulate(numbering=Numbering.SEPARATE, flows=Flows.TWO, window=2_000, **CALM)
@@ -295,6 +296,7 @@ def test_an_output_line_that_cannot_be_read_is_found(judged: Callable, line: byt
     assert spoilt.found() == {Deviation.UNREADABLE: 1}
 
 
+@pytest.mark.slow
 def test_dead_letters_are_compared_with_the_garbage(judged: Callable):
     whole = judged(units=150, **(CALM | {"garbage": 0.05}))
     assert whole.found() == {}

@@ -53,6 +53,7 @@ def costs(storage, store, name):
     return spent
 
 
+@pytest.mark.slow
 def test_nothing_costs_more_beside_200_000_idle_units(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)

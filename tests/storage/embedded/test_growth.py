@@ -1,5 +1,7 @@
 """Under a steady load, database and log keep their size; space that an unusual load took is given back."""
 
+import pytest
+
 from storage.port import Pending, StashEntry, UnitChange
 from tests.storage.contract import PARTITION, WAITS, put
 
@@ -56,6 +58,7 @@ def test_a_steady_load_leaves_database_and_log_as_large_as_they_are(embedded):
     assert load.log_bytes < 18_000_000
 
 
+@pytest.mark.slow
 def test_what_a_burst_took_is_given_back_to_the_file_system(embedded):
     load = Load(embedded)
     load.run(30)
