@@ -25,6 +25,8 @@ def find_offsets(
     try:
         found: dict[TopicPartition, int] = query(list(names), timeout_ms=timeout_ms)
     except KeyError as error:
+        if not isinstance(error.args[0], TopicPartition):
+            raise
         raise LeaderNotAvailableError(f"no leader is known of {error.args[0].topic}-{error.args[0].partition}") from error
     return found
 

@@ -7,6 +7,7 @@ arrivals.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from domain.dead_letter import DeadLetter, DeadLetterReason
@@ -111,16 +112,20 @@ class Replays:
         """Add the replays in which orders are executed, or the stash is released, at this point."""
         if not self.is_thorough and not self._output.incomplete and not self._output.acts:
             return
-        acted = [after for each in self._replays for after in self._acted(each)]
+        acted = [after for each in self._replays for after in islice(self._acted(each), _WIDTH)]
         released = [released for each in (*self._replays, *acted) if (released := self._released(each)) is not None]
-        acted += [after for each in released for after in self._acted(each)]
+        acted += [after for each in released for after in islice(self._acted(each), _WIDTH)]
         if acted or released or len(self._replays) > 1:
             self._replays = sorted([*self._replays, *acted, *released], key=_score, reverse=True)[:_WIDTH]
 
     def _acted(self, replay: Replay) -> Iterator[Replay]:
-        """Yield the replays in which one or more of the next orders are executed at this point."""
-        for index in range(replay.next_act, len(self._output.acts)):
-            order, is_certain = self._output.acts[index]
+        """Yield the replays in which one or more of the next orders are executed at this point.
+
+        Each order that had no trace may be executed or left out. So there may be more replays than can be tried.
+        """
+        acts = self._output.acts
+        for index in range(replay.next_act, min(replay.next_act + _WIDTH, len(acts))):
+            order, is_certain = acts[index]
             results = dry_run_order(replay.unit, order, self._rules.context)
             if results is not None and self._is_one_release(results):
                 after = self._after(replay, results, replay.counted_at)

@@ -1,6 +1,7 @@
 """The output of one unit."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from domain.clock import Instant
 from domain.order import Order, OrderKind, OrderOutcome
@@ -12,8 +13,8 @@ class UnitOutput:
     """`notifications` are in the order of publishing, `letters` by the offset of their record.
 
     `incomplete` holds the offsets of notifications marked incomplete. `released` holds their ids by the instant of their making
-    and by whether an order released them; those of one release agree in both. `outcomes` are those of the unit's orders, `acts`
-    what these orders did, `holds` all its orders to hold it.
+    and by whether an order released them; those of one release agree in both. `outcomes` are those of the unit's orders by the
+    offset of the order, `holds` all its orders to hold it.
     """
 
     def __init__(self) -> None:
@@ -23,8 +24,7 @@ class UnitOutput:
         self.has_possible_duplicates = False
         self.incomplete: set[int] = set()
         self.released: dict[tuple[Instant, bool], set[str]] = {}
-        self.outcomes: list[OrderOutcome] = []
-        self.acts: tuple[Act, ...] = ()
+        self.outcomes: dict[int, OrderOutcome] = {}
         self.holds: list[Order] = []
         self._by_id: dict[str, ObservedNotification] = {}
         self._by_offset: dict[int, ObservedNotification] = {}
@@ -53,9 +53,12 @@ class UnitOutput:
 
     def add_outcome(self, outcome: OrderOutcome) -> None:
         """Add an outcome of an order. If one order has several, the first counts."""
-        if all(each.order_offset != outcome.order_offset for each in self.outcomes):
-            self.outcomes.append(outcome)
-            self.acts = acts_of(self.outcomes)
+        self.outcomes.setdefault(outcome.order_offset, outcome)
+
+    @cached_property
+    def acts(self) -> tuple[Act, ...]:
+        """What the unit's orders did. All outcomes are added before it is asked for."""
+        return acts_of(self.outcomes.values())
 
     def is_dead_lettered_by_order(self, offset: int) -> bool:
         """Return whether an order made the record at this offset a dead letter."""
@@ -64,8 +67,8 @@ class UnitOutput:
     @property
     def longer_by_ms(self) -> int:
         """How much longer than usual the unit may have waited by its orders, in milliseconds."""
-        ended = {each.order.id for each in self.outcomes if each.order is not None}
-        return longer_by_ms(self.outcomes, [each for each in self.holds if each.id not in ended])
+        ended = {each.order.id for each in self.outcomes.values() if each.order is not None}
+        return longer_by_ms(self.outcomes.values(), [each for each in self.holds if each.id not in ended])
 
     def find(self, notification_id: str) -> ObservedNotification | None:
         return self._by_id.get(notification_id)

@@ -71,6 +71,24 @@ def test_a_pause_explains_a_longer_wait_and_is_no_order_of_a_unit(tmp_path: Path
     assert [each.waited_ms for each in service.audit() if each.kind == PAUSED] == [sum(paused)]
 
 
+def test_many_orders_for_one_unit_do_not_hold_the_audit_up(released: AuditedService) -> None:
+    """Each of these holds may have begun and ended between any two arrivals: 2 to the power of 400 ways."""
+    order, outcome = lines_of(orders_of(released))[-1], lines_of(outcomes_of(released))[-1]
+    partition_end = orders_of(released).stat().st_size
+    for number in range(200):
+        held = json.loads(json.dumps(order))
+        held["value"] |= {"id": f"hold-{number}", "order": "hold", "for-ms": 1}
+        ended = json.loads(json.dumps(outcome))
+        ended["headers"] |= {"order-id": f"hold-{number}", "order-offset": str(partition_end)}
+        ended["value"] |= {"order": held["value"], "order-offset": partition_end, "result": "held-to-its-end"}
+        line = json.dumps(held) + "\n"
+        with orders_of(released).open("a") as file:
+            file.write(line)
+        partition_end += len(line)
+        change(outcomes_of(released), lambda lines, ended=ended: [*lines, ended])
+    assert released.findings() == []
+
+
 # Outputs that no order explains
 
 
