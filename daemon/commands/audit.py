@@ -82,7 +82,7 @@ def _run(configuration: Configuration, target: Path, master: str | None, *, is_a
     from pipeline.audit.counting import summarize
     from pipeline.audit.job import audit_records
     from pipeline.audit.output import PAGE, SUMMARY, begin, publish
-    from pipeline.audit.page import write_page
+    from pipeline.audit.page.page import write_page
     from pipeline.audit.summary import write_summary
     from pipeline.spark.session import spark_session
 

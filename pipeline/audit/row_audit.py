@@ -13,7 +13,7 @@ from pipeline.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_fin
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.observed import ObservedDeadLetter, ObservedNotification
 from pipeline.audit.order_audit import GivenRecord, audit_orders
-from pipeline.audit.replay import Emission
+from pipeline.audit.replays.replay import Emission
 from pipeline.audit.rows import (
     LETTER,
     NOTIFICATION,

@@ -6,7 +6,7 @@ from random import Random
 import msgspec
 
 from domain.decoding import DecodingSettings, EnvelopeDecoder
-from pipeline.audit.replay_handler import ReplayHandler
+from pipeline.audit.replays.handler import ReplayHandler
 from resequencer.handlers.notification_settings import parse_notification_settings
 from resequencer.handlers.settings import HandlerSettings
 from resequencer.settings import ResequencerSettings

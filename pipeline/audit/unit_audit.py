@@ -9,10 +9,10 @@ from domain.headers import LOOKUPS_VERSION
 from pipeline.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_findings
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.observed import ObservedNotification, digest_of
-from pipeline.audit.replay import Emission, Replay
-from pipeline.audit.replay_handler import UNKNOWN
+from pipeline.audit.replays.handler import UNKNOWN
+from pipeline.audit.replays.replay import Emission, Replay
+from pipeline.audit.replays.staged_replay import StagedReplay
 from pipeline.audit.rules import AuditRules
-from pipeline.audit.staged_replay import StagedReplay
 from pipeline.audit.unit_output import UnitOutput
 
 NOT_KNOWN = digest_of(UNKNOWN)

@@ -41,6 +41,8 @@ class ProcessedTopics(NamedTuple):
     spark: SparkSession
     stage: KafkaStage
     service: OperatedService
+    orders: int
+    """How many orders were given."""
 
     def audit(self, scope: Scope, name: str) -> AuditSummary:
         settings = audit_settings(load(self.service.directory / "service.conf"), dict(scope.settled))
@@ -67,7 +69,7 @@ def live(spark: SparkSession, kafka: KafkaServer, directory: Path) -> Iterator[P
           run-directory = "{directory}/run"
           transport = kafka, kafka.producer.topic = {names.notifications}, dead-letters.topic = {names.dead_letters}
           lookups.sources = "{directory}/fast.conf"
-          resequencer {{ storage-type = embedded, strategy = SEQUENCE, stash-timeout = 8s }}
+          resequencer {{ storage-type = embedded, strategy = SEQUENCE, stash-timeout = 15s }}
           orders {{ enabled = true, topic = {names.orders}, outcomes-topic = {names.order_outcomes} }}
         }}
     """)
@@ -90,20 +92,24 @@ def live(spark: SparkSession, kafka: KafkaServer, directory: Path) -> Iterator[P
             seconds=LONGEST_WAIT_SECONDS,
         )
         assert simulated.returncode == 0, simulated.stderr
-        release_some(service)
+        orders = release_some(service, stage)
         service.wait_for_report(has_nothing_left(stage), "everything is read and nothing waits", LONGEST_WAIT_SECONDS)
         assert service.stop() == 0
-        yield ProcessedTopics(spark, stage, service)
+        yield ProcessedTopics(spark, stage, service, orders)
     finally:
         service.clear_away()
         stage.close()
 
 
-def release_some(service: OperatedService) -> None:
-    """Give an order to release each of some units that wait; a deadline releases the others."""
-    report = service.wait_for_report(lambda report: report.oldest_waits, "a unit waits", LONGEST_WAIT_SECONDS)
+def release_some(service: OperatedService, stage: KafkaStage) -> int:
+    """Order the release of some units that wait for what is lost, and return how many; a deadline releases the others."""
+    is_read = has_read_all(stage)
+    report = service.wait_for_report(
+        lambda report: is_read(report) and bool(report.oldest_waits), "all is read and a unit waits", LONGEST_WAIT_SECONDS
+    )
+    waits = report.oldest_waits[-5:]
     with closing(make_order_book(load(service.directory / "service.conf"))) as book:
-        for number, each in enumerate(report.oldest_waits[:5]):
+        for number, each in enumerate(waits):
             partition = Partition.find(each.partition)
             assert partition is not None
             since = instant_of(each.since)
@@ -119,18 +125,23 @@ def release_some(service: OperatedService) -> None:
                 despite_backlog=True,
             )
             book.append(partition, order)
+    return len(waits)
 
 
 def has_nothing_left(stage: KafkaStage) -> Callable[[StatusReport], bool]:
+    is_read = has_read_all(stage)
+    return lambda report: is_read(report) and not report.units.waiting and not any(each.unpublished for each in report.partitions)
+
+
+def has_read_all(stage: KafkaStage) -> Callable[[StatusReport], bool]:
     with closing(stage.reader()) as reader:
         ends = reader.end_offsets([TopicPartition(*each) for each in stage.partitions])
 
-    def is_idle(report: StatusReport) -> bool:
+    def is_read(report: StatusReport) -> bool:
         read = {int(each.partition.rpartition("-")[2]): each.read_to for each in report.partitions}
-        is_read = read == {name.partition: end for name, end in ends.items()}
-        return is_read and not report.units.waiting and not any(each.unpublished for each in report.partitions)
+        return read == {name.partition: end for name, end in ends.items()}
 
-    return is_idle
+    return is_read
 
 
 def pause(milliseconds: int) -> None:

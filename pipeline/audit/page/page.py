@@ -6,12 +6,12 @@ from pathlib import Path
 
 from domain.clock import instant_text
 from domain.printable import counted, printable
-from pipeline.audit.chart_sections import chart_sections
-from pipeline.audit.findings_section import findings_section
-from pipeline.audit.markup import State, facts, foreign, notice, prose, section
+from pipeline.audit.page.chart_sections import chart_sections
+from pipeline.audit.page.findings_section import findings_section
+from pipeline.audit.page.markup import State, facts, foreign, notice, prose, section
+from pipeline.audit.page.time_text import duration_words, instant_words
 from pipeline.audit.subject import AuditSubject
 from pipeline.audit.summary import AuditSummary
-from pipeline.audit.time_text import duration_words, instant_words
 
 _WORDS = (
     ("late", "A notification's mark: it was handled after a later one of its flow (`SEQUENCE`: of its unit)."),
@@ -33,7 +33,7 @@ def write_page(summary: AuditSummary, subject: AuditSubject, path: Path) -> None
 
 def render_page(summary: AuditSummary, subject: AuditSubject) -> str:
     """Return the page, which is well-formed XML too."""
-    style = files("pipeline.audit").joinpath("page.css").read_text(encoding="utf-8")
+    style = files("pipeline.audit.page").joinpath("page.css").read_text(encoding="utf-8")
     findings = findings_section(summary)
     main = (
         section("figures", "Figures", _figures(summary)),

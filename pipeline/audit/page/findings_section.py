@@ -4,7 +4,7 @@ from html import escape
 
 from pipeline.audit.explanations import EXPLANATIONS
 from pipeline.audit.finding import Deviation, Finding
-from pipeline.audit.markup import foreign, prose, section
+from pipeline.audit.page.markup import foreign, prose, section
 from pipeline.audit.summary import AuditSummary
 
 _TABLE = "<code>result/kind=finding/</code>"

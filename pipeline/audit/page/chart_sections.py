@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from domain.clock import Instant
 from domain.printable import printable
-from pipeline.audit.chart import SERIES, Chart, Column, Line, columns_chart
 from pipeline.audit.distribution import COUNTS, DURATIONS_MS, Distribution, Span, place_of, spans_of
-from pipeline.audit.markup import foreign, prose, section, table
+from pipeline.audit.page.chart import SERIES, Chart, Column, Line, columns_chart
+from pipeline.audit.page.markup import foreign, prose, section, table
+from pipeline.audit.page.time_text import clock_label, duration_words, instant_words
 from pipeline.audit.subject import AuditSubject
 from pipeline.audit.summary import AuditSummary, FlowArrivals, StatusTime
-from pipeline.audit.time_text import clock_label, duration_words, instant_words
 
 _NOTHING = '<p class="soft">There is nothing to draw.</p>'
 _STATUS_LENGTH = 12

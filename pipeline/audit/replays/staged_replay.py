@@ -1,7 +1,7 @@
 """Replays a unit in two stages: first only with releases that the output shows; other cases are rare and expensive to track."""
 
 from domain.envelope import DataEnvelope
-from pipeline.audit.replay import Replay, Replays, rank
+from pipeline.audit.replays.replay import Replay, Replays, rank
 from pipeline.audit.rules import AuditRules
 from pipeline.audit.unit_output import UnitOutput
 from resequencer.unit import Unit

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-import pipeline.audit.page
+import pipeline.audit.page.page
 from pipeline.audit.distribution import Bin, Distribution
 from pipeline.audit.explanations import EXPLANATIONS
 from pipeline.audit.finding import Deviation, Finding
-from pipeline.audit.page import render_page
+from pipeline.audit.page.page import render_page
 from pipeline.audit.subject import AuditSubject
 from pipeline.audit.summary import AuditSummary, FlowArrivals, StatusTime, UsedLookups
 
@@ -20,7 +20,7 @@ BINS = Distribution((Bin(0, 5), Bin(1, 0), Bin(2, 1)), 0, 3)
 SUBJECT = AuditSubject(
     "run/here", "topic IN", "topic OUT", "topic DEAD", None, "the-group", "SEQUENCE", 21_000, 21_000, 1_790_005_123_456, 83_456
 )
-STYLE = Path(pipeline.audit.page.__file__).with_name("page.css").read_text(encoding="utf-8")
+STYLE = Path(pipeline.audit.page.page.__file__).with_name("page.css").read_text(encoding="utf-8")
 
 
 def summary(*examples: Finding, **fields: object) -> AuditSummary:
