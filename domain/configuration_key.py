@@ -25,3 +25,14 @@ class OpenSection(NamedTuple):
     """Marks a field as a section at this path that accepts any key. The field is a tuple of names and values."""
 
     path: str
+
+
+class NamedSections(NamedTuple):
+    """Marks a field as sections of one kind that users name: `receivers { tracker { … }, bank { … } }`.
+
+    `defaults` is the path of a section beside it, which has the same keys: a section without a key gets its value from there.
+    The field is a tuple of pairs of name and struct.
+    """
+
+    path: str
+    defaults: str

@@ -15,6 +15,7 @@ _DURATION = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(ms|millis|milliseconds?|s|secon
 _MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[kKMG]|[KMG]iB?|kB|MB|GB)?")
 _BYTES = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*/\s*s")
 _FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -119,23 +120,27 @@ class SecretText(msgspec.Struct, frozen=True):
 
 
 class Url(msgspec.Struct, frozen=True):
-    """A URL with one of the schemes. The password in it is a secret."""
+    """A URL with one of the schemes. The password in it is a secret. Null is allowed if `null` describes its meaning."""
 
     schemes: tuple[str, ...]
+    null: str = ""
 
     @property
     def expects(self) -> str:
-        return "a URL in double quotes that begins with " + " or ".join(f"{each}://" for each in self.schemes)
+        null = f", or null: {self.null}" if self.null else ""
+        return "a URL in double quotes that begins with " + " or ".join(f"{each}://" for each in self.schemes) + null
 
-    def read(self, value: Any) -> Secret:
+    def read(self, value: Any) -> Secret | None:
+        if value is None and self.null:
+            return None
         text = _unquoted(value) if isinstance(value, str) else ""
         scheme, separator, rest = text.partition("://")
         if scheme not in self.schemes or not separator or not rest or re.search(r"[\s\x00-\x1f]", text):
             raise Mismatch
         return Secret(text)
 
-    def show(self, value: Secret) -> str:
-        return without_password(value)
+    def show(self, value: Secret | None) -> str | None:
+        return None if value is None else without_password(value)
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -348,6 +353,45 @@ class Number(msgspec.Struct, frozen=True):
 
     def show(self, value: float) -> float | int:
         return int(value) if value.is_integer() else value
+
+
+class PerSecond(msgspec.Struct, frozen=True):
+    """A rate as `50/s`, from 0.001/s to 100000/s. Null is allowed, and `null` describes its meaning."""
+
+    null: str
+
+    @property
+    def expects(self) -> str:
+        return f"a rate such as 50/s, or null: {self.null}"
+
+    def read(self, value: Any) -> float | None:
+        if value is None:
+            return None
+        match = _RATE.fullmatch(_unquoted(value).strip()) if isinstance(value, str) else None
+        if match is None or not 0.001 <= float(match[1]) <= 100_000:
+            raise Mismatch
+        return float(match[1])
+
+    def show(self, value: float | None) -> str | None:
+        return None if value is None else f"{value:g}/s"
+
+
+class Statuses(msgspec.Struct, frozen=True):
+    """A list of different HTTP statuses."""
+
+    expects: str = "a list of HTTP statuses from 200 to 599, such as [404, 410]"
+
+    def read(self, value: Any) -> tuple[int, ...]:
+        status = Whole(200, 599)
+        if not isinstance(value, list):
+            raise Mismatch
+        found = tuple(status.read(each) or 0 for each in value)
+        if len(set(found)) < len(found):
+            raise Mismatch
+        return found
+
+    def show(self, value: tuple[int, ...]) -> list[int]:
+        return list(value)
 
 
 def _unquoted(text: str) -> str:

@@ -31,6 +31,7 @@ class EffectiveValue(msgspec.Struct, frozen=True):
 
 def effective_values(resolved: ResolvedValues, schema: Schema = SCHEMA) -> tuple[EffectiveValue, ...]:
     """Return the values in the order of reference.conf, with the Kafka clients' options last."""
+    schema = schema.with_names(resolved.values)
     shown = {path: schema.keys[path].show(value) if path in schema.keys else value for path, value in resolved.values.items()}
     measures = {path for path, takes in schema.keys.items() if isinstance(takes, Duration | Size)}
     return tuple(EffectiveValue(path, _masked(value), resolved.layers[path], path in measures) for path, value in shown.items())

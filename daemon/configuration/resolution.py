@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 
 from console.settings import HttpSettings
-from daemon.configuration.constraints import POLL_INTERVAL, broken_constraints
+from daemon.configuration.constraints import POLL_INTERVAL, broken_constraints, broken_receivers
 from daemon.configuration.hocon.parser import Document, Plain, Resolved, parse_file, parse_text, resolve
 from daemon.configuration.kafka_client_options import poll_interval_ms, refused_options
 from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.schema import SCHEMA, Schema, find_nearest, path_of
 from daemon.configuration.sections import Ingress, Lookup, Notifications, Orders, RecordsArchive, Resequencers, Storages
 from daemon.configuration.shipped import find_shipped, read_keys_of_reference
+from delivery.settings import LedgerSettings
 from domain.errors import ConfigurationError
 from domain.printable import without_password
 from domain.secret import Secret, is_secret_name
@@ -47,9 +48,11 @@ def resolve_values(
         ConfigurationRefused: All that is wrong with keys, values and the constraints between them.
     """
     resolved = resolve([reference or _reference(), parse_file(file), *map(_override, overrides)])
+    schema = schema.with_names(resolved.values)
+    taken = {path: default for path, default in schema.defaults.items() if path not in resolved.values}
     problems = list(_unknown_keys(resolved, schema))
     values: dict[str, Any] = {}
-    for path, raw in resolved.values.items():
+    for path, raw in (*resolved.values.items(), *((path, resolved.values.get(default)) for path, default in taken.items())):
         if path in schema.keys:
             try:
                 values[path] = schema.keys[path].read(raw)
@@ -60,6 +63,7 @@ def resolve_values(
     problems.extend(_wrong_options(strange))
     known = {path: raw for path, raw in options.items() if path not in strange}
     problems.extend(refused_options(known))
+    problems.extend(broken_receivers(values, schema))
     problems.extend(broken_constraints(values | {POLL_INTERVAL: poll_interval_ms(known)}))
     if not problems:
         # A key can be missing only if another value replaces it or its section, which is reported above.
@@ -67,7 +71,8 @@ def resolve_values(
     if problems:
         raise ConfigurationRefused(problems)
     typed = {path: _option(path, raw) for path, raw in options.items()}
-    return ResolvedValues(_with_derived(values, file) | typed, resolved.layers)
+    layers = {**resolved.layers, **{path: resolved.layers[default] for path, default in taken.items()}}
+    return ResolvedValues(_with_derived(values, file) | typed, layers)
 
 
 @cache
@@ -144,6 +149,7 @@ def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
         path_of(Lookup, "directory"): run_directory / "lookups",
         path_of(RecordsArchive, "location"): str(run_directory / "records"),
         path_of(Storages, "embedded_file"): run_directory / "state.db",
+        path_of(LedgerSettings, "file"): run_directory / "delivery.db",
         path_of(HttpSettings, "users_file"): run_directory / "console-users.json",
         path_of(Resequencers, "stash_bytes"): max(values[_STASH_BYTES] // 8, 2 * values[_RECORD_BYTES]),
     }

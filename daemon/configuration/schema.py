@@ -1,7 +1,8 @@
 """The schema of the configuration, as the fields of the sections describe it. The defaults are those of conf/reference.conf."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 import msgspec
 
 from daemon.configuration.sections import Sections
-from domain.configuration_key import Key, OpenSection, Section
+from domain.configuration_key import Key, NamedSections, OpenSection, Section
 from domain.value_types import ValueType
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
@@ -20,14 +21,15 @@ class Field(NamedTuple):
 
     name: str
     type: Any
-    mark: Key | Section | OpenSection
+    mark: Key | Section | OpenSection | NamedSections
     path: str
 
 
 class Schema:
     """`keys` has all of them by their full paths, each with what it takes; `sections` by their types, `root` the first of them.
 
-    The keys of `open_sections` are Kafka's. A struct may be the type of one section only.
+    The keys of `open_sections` are Kafka's. `named` has the paths of the sections that users name, each with the path of their
+    defaults; `defaults` has the key with the default of each key in them. A struct may be the type of one section only.
     """
 
     def __init__(self, root: type[msgspec.Struct]) -> None:
@@ -36,6 +38,12 @@ class Schema:
         fields = [field for fields in self.sections.values() for field in fields]
         self.keys: Mapping[str, ValueType] = {each.path: each.mark.takes for each in fields if isinstance(each.mark, Key)}
         self.open_sections = tuple(each.path for each in fields if isinstance(each.mark, OpenSection))
+        self.named: Mapping[str, str] = {
+            each.path: each.path.removesuffix(each.mark.path) + each.mark.defaults
+            for each in fields
+            if isinstance(each.mark, NamedSections)
+        }
+        self.defaults: Mapping[str, str] = {}
         twice = [path for path, times in Counter(each.path for each in fields).items() if times > 1]
         assert not twice, f"{twice[0]} is described twice"
 
@@ -68,16 +76,51 @@ class Schema:
         if isinstance(field.mark, OpenSection):
             prefix = f"{field.path}."
             return tuple((path.removeprefix(prefix), value) for path, value in values.items() if path.startswith(prefix))
+        if isinstance(field.mark, NamedSections):
+            of_all, (_, section) = self.named[field.path], get_args(field.type)
+            return tuple(
+                (
+                    name,
+                    self.build(
+                        section, {f"{of_all}.{key}": values[f"{field.path}.{name}.{key}"] for key in _below(of_all, values)}
+                    ),
+                )
+                for name in names_below(field.path, values)
+            )
         is_enum = isinstance(field.type, type) and issubclass(field.type, StrEnum)
         return field.type(values[field.path]) if is_enum else values[field.path]
 
+    def with_names(self, paths: Collection[str]) -> "Schema":
+        """Return this schema, also with the keys of the named sections that are among these paths."""
+        defaults = {
+            f"{section}.{name}.{key}": f"{of_all}.{key}"
+            for section, of_all in self.named.items()
+            for name in names_below(section, paths)
+            for key in _below(of_all, self.keys)
+        }
+        found = copy(self)
+        found.defaults = defaults
+        found.keys = {**self.keys, **{path: self.keys[default] for path, default in defaults.items()}}
+        return found
+
     def is_section(self, path: str) -> bool:
         """Return whether keys are below this path."""
-        return path in self.open_sections or any(key.startswith(path + ".") for key in (*self.keys, *self.open_sections))
+        return path in (*self.open_sections, *self.named) or any(
+            key.startswith(path + ".") for key in (*self.keys, *self.open_sections)
+        )
 
     def is_option(self, path: str) -> bool:
         """Return whether this is a key in an open section."""
         return path.startswith(tuple(f"{each}." for each in self.open_sections))
+
+
+def names_below(section: str, paths: Iterable[str]) -> list[str]:
+    """Return the names of a section's parts that are among the paths, in their order."""
+    return list(dict.fromkeys(path.partition(".")[0] for path in _below(section, paths)))
+
+
+def _below(section: str, paths: Iterable[str]) -> list[str]:
+    return [path.removeprefix(f"{section}.") for path in paths if path.startswith(f"{section}.")]
 
 
 def find_nearest(path: str, known: Collection[str]) -> str | None:
@@ -90,7 +133,7 @@ def find_nearest(path: str, known: Collection[str]) -> str | None:
 def _fields(section: type[msgspec.Struct], prefix: str) -> Iterator[Field]:
     for name, hint in get_type_hints(section, include_extras=True).items():
         for mark in getattr(hint, "__metadata__", ()):
-            if isinstance(mark, Key | Section | OpenSection):
+            if isinstance(mark, Key | Section | OpenSection | NamedSections):
                 types = [each for each in get_args(hint.__origin__) or (hint.__origin__,) if each is not type(None)]
                 yield Field(name, types[0], mark, prefix + (mark.path or name.removesuffix("_ms").replace("_", "-")))
 

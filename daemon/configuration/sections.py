@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 from console.settings import HttpSettings
+from delivery.settings import DeliverySettings
 from domain.configuration_key import Key, OpenSection, Section
 from domain.value_types import Choice, Duration, FilePath, Foreign, Location, Names, Size, Switch, Text, Url, Whole
 from resequencer.handlers.target_types import TARGET_TYPES
@@ -165,5 +166,6 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     worker_count: Annotated[int, Key(Whole(1, 256), f"{_NOTIFICATION}.worker.count")]
     restart_pause_ms: Annotated[int, Key(Duration("1ms", "10m"), f"{_NOTIFICATION}.worker.restart-pause")]
     stale_after_ms: Annotated[int, Key(Duration("2s", "10m"), f"{_NOTIFICATION}.worker.stale-after")]
+    delivery: Annotated[DeliverySettings, Section(f"{_NOTIFICATION}.delivery")]
     http: Annotated[HttpSettings, Section(f"{_NOTIFICATION}.http")]
     logging: Annotated[Logging, Section(f"{_NOTIFICATION}.logging")]

@@ -1,0 +1,148 @@
+"""What an answer of a receiver means for a row: one pure function, which the table of docs/delivery.md describes."""
+
+from enum import StrEnum
+
+import msgspec
+
+from delivery.rows import RetryMode, Tries
+from delivery.settings import Receiver, Step
+
+_SHOWN = 500
+_MOST_WAIT_MS = 86_400_000
+
+
+class Trouble(StrEnum):
+    """Why there is no answer."""
+
+    UNREACHABLE = "unreachable"
+    """No connection: refused, timed out, TLS, DNS. The receiver cannot have seen the call."""
+    BROKEN = "broken"
+    """The connection broke, or the time was over, after the call was sent: the receiver may have taken it."""
+    FORBIDDEN = "forbidden"
+    """The receiver's address is in a network that the operator forbids."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`body` is the beginning of the body; `retry_after_ms` is None without a valid header Retry-After."""
+
+    status: int
+    body: str = ""
+    retry_after_ms: int | None = None
+
+    def __str__(self) -> str:
+        text = " ".join(self.body.split())[:_SHOWN]
+        return f"HTTP {self.status}" + (f": {text}" if text else "")
+
+
+class NoAnswer(msgspec.Struct, frozen=True):
+    trouble: Trouble
+    error: str
+
+    def __str__(self) -> str:
+        return self.error
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The step is done."""
+
+
+class Suspended(msgspec.Struct, frozen=True):
+    """The receiver sleeps or cannot be reached: its gate shuts, and no attempt is counted. `after_ms` is what it asked for."""
+
+    error: str
+    after_ms: int | None = None
+
+
+class Limited(msgspec.Struct, frozen=True):
+    """Too many calls: again after a while, with fewer at once. No attempt is counted."""
+
+    error: str
+    after_ms: int
+
+
+class Again(msgspec.Struct, frozen=True):
+    """The call is made again after `after_ms`; `announces`: the unit is announced again before."""
+
+    mode: RetryMode
+    after_ms: int
+    error: str
+    announces: bool = False
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """The receiver does not want it. After an announcement this holds for all open rows of the unit."""
+
+    error: str
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """It is not tried again. `mode` says which attempts were all made; None: the answer was not expected."""
+
+    error: str
+    mode: RetryMode | None = None
+
+
+Outcome = Done | Suspended | Limited | Again | Rejected | Failed
+
+_TRANSIENT = frozenset({408, 500, 502, 503, 504})
+_LOCKED_OUT = frozenset({401, 403})
+_ALREADY_THERE = 409
+_NOT_FOUND = 404
+_TOO_MANY = 429
+_UNAVAILABLE = 503
+
+
+def outcome_of(receiver: Receiver, step: Step, reply: Answer | NoAnswer, tries: Tries, chance: float) -> Outcome:
+    """Return what the reply to a call means. `chance` is a random number from 0 to 1, for the jitter."""
+    if isinstance(reply, NoAnswer):
+        if reply.trouble is Trouble.BROKEN:
+            return _again(receiver, reply, tries.attempts, chance)
+        return Suspended(str(reply))
+    # What an operator has configured comes before what a status means in general.
+    return _configured(receiver, reply, chance) or _general(receiver, step, reply, tries, chance)
+
+
+def _configured(receiver: Receiver, reply: Answer, chance: float) -> Outcome | None:
+    status, text = reply.status, reply.body
+    if receiver.suspension.holds(status, text):
+        return Suspended(str(reply), reply.retry_after_ms)
+    if receiver.limit.holds(status, text):
+        return _limited(receiver, reply, chance)
+    if receiver.reject.holds(status, text):
+        return Rejected(str(reply))
+    return Done() if receiver.done.holds(status, text) else None
+
+
+def _general(receiver: Receiver, step: Step, reply: Answer, tries: Tries, chance: float) -> Outcome:
+    status = reply.status
+    if 200 <= status < 300 or status == _ALREADY_THERE:
+        return Done()
+    if status in _LOCKED_OUT or (status == _UNAVAILABLE and reply.retry_after_ms is not None):
+        return Suspended(str(reply), reply.retry_after_ms)
+    if status == _TOO_MANY:
+        return _limited(receiver, reply, chance)
+    if status in _TRANSIENT:
+        return _again(receiver, reply, tries.attempts, chance)
+    return _not_found(receiver, step, reply, tries, chance) if status == _NOT_FOUND else Failed(str(reply))
+
+
+def _not_found(receiver: Receiver, step: Step, reply: Answer, tries: Tries, chance: float) -> Outcome:
+    if step is Step.VERIFY:
+        questions = tries.questions + 1
+        if questions >= receiver.verify.attempts:
+            return Failed(f"{reply} (not found after {questions} questions)", RetryMode.VERIFICATION)
+        return Again(RetryMode.VERIFICATION, receiver.verify.delay_ms, str(reply))
+    if step is Step.DELIVER and Step.ANNOUNCE in receiver.steps.all:
+        return _again(receiver, reply, tries.attempts, chance, announces=True)
+    return Failed(str(reply))
+
+
+def _again(receiver: Receiver, reply: Answer | NoAnswer, attempts: int, chance: float, *, announces: bool = False) -> Outcome:
+    if attempts + 1 >= receiver.retry.attempts:
+        return Failed(f"{reply} (after {attempts + 1} attempts)", RetryMode.BACK_OFF)
+    return Again(RetryMode.BACK_OFF, receiver.retry.back_off_ms(attempts + 1, chance), str(reply), announces)
+
+
+def _limited(receiver: Receiver, reply: Answer, chance: float) -> Limited:
+    after = reply.retry_after_ms if reply.retry_after_ms is not None else receiver.retry.back_off_ms(1, chance)
+    return Limited(str(reply), min(after, _MOST_WAIT_MS))

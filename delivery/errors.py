@@ -1,0 +1,22 @@
+"""The errors of delivery."""
+
+from domain.errors import ResequencerError, TransientError
+
+
+class LedgerUnavailable(TransientError):
+    """The ledger's database does not answer, or its disk is full. What was under way in it has not happened."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"the delivery ledger {url} is not available: {reason}")
+
+
+class LedgerRefused(ResequencerError):
+    """The ledger cannot be used as it is; the text says why and what to do."""
+
+
+class JobRefused(ResequencerError):
+    """What was asked of a job is not possible; the text says why."""
+
+
+class IntakeLost(ResequencerError):
+    """Another process reads the source of the job now: what this one read is not written."""

@@ -1,0 +1,133 @@
+"""The gate of a receiver: whether calls may be made, and how many at once. Pure: the ledger keeps the state."""
+
+from enum import StrEnum
+
+import msgspec
+
+from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.rows import RetryMode
+from delivery.settings import Receiver
+
+RUNNING = 5
+"""So many rows, one after the other, that got a retry or an unexpected answer shut the gate (docs/delivery.md)."""
+
+_MOST_PAUSE_MS = 86_400_000
+
+
+class GateState(StrEnum):
+    OPEN = "open"
+    SHUT = "shut"
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """A row that got a retry or an unexpected answer: it reopens if the gate shuts for that. It had so many `attempts` before."""
+
+    row: int
+    attempts: int
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """The state of a receiver's gate. Instants and durations are in ms, of the ledger's clock.
+
+    `limit` is how many calls may be made at once, `next_call` the instant from which the rate allows the next one. While the
+    gate is shut a probe is due at `probe_at`; `probe` is the row that is the probe at the moment, until `probe_until` at most.
+    """
+
+    state: GateState = GateState.OPEN
+    reason: str = ""
+    since: int = 0
+    pause_ms: int = 0
+    probe_at: int = 0
+    probe: int | None = None
+    probe_until: int = 0
+    probes: int = 0
+    slept_ms: int = 0
+    limit: float = 0.0
+    next_call: int = 0
+    suspects: tuple[Suspect, ...] = ()
+
+    def permits(self, receiver: Receiver, now: int, running: int, wanted: int) -> int:
+        """Return how many calls may begin now; `running` are those under way. In a shut gate it is one probe, when it is due."""
+        if self.state is GateState.SHUT:
+            is_due = now >= self.probe_at and (self.probe is None or now >= self.probe_until)
+            return min(1, wanted) if is_due else 0
+        most = min(wanted, max(1, int(self.limit or receiver.concurrency)) - running)
+        if receiver.rate is not None:
+            # One second's calls may be made at once.
+            credit = now - max(self.next_call, now - 1_000)
+            most = min(most, int((credit * receiver.rate) / 1_000) if receiver.rate >= 1 else int(now >= self.next_call))
+        return max(0, most)
+
+    def begun(self, receiver: Receiver, now: int, rows: list[int], until: int) -> "Gate":
+        """Return the gate after calls for these rows have begun, which end at `until` at the latest."""
+        gate = self
+        if receiver.rate is not None and rows:
+            after = max(self.next_call, now - 1_000) if receiver.rate >= 1 else now
+            gate = msgspec.structs.replace(gate, next_call=after + round(len(rows) * 1_000 / receiver.rate))
+        if self.state is GateState.SHUT and rows:
+            gate = msgspec.structs.replace(gate, probe=rows[0], probe_until=until, probes=self.probes + 1)
+        return gate
+
+    def after(self, receiver: Receiver, row: int, attempts: int, outcome: Outcome, now: int) -> "Gate":
+        """Return the gate after the outcome of a row's call, which had so many attempts before."""
+        if self.state is GateState.SHUT:
+            return self._probed(receiver, outcome, now) if row == self.probe else self
+        if isinstance(outcome, Suspended):
+            return self._shut(receiver, outcome.error, now, outcome.after_ms)
+        if _is_suspect(outcome):
+            suspects = (*(each for each in self.suspects if each.row != row), Suspect(row, attempts))
+            gate = self if len(suspects) < RUNNING else self._shut(receiver, _error_of(outcome), now, None)
+            return msgspec.structs.replace(gate, suspects=suspects)
+        if isinstance(outcome, Limited):
+            limit = max(1.0, min(self.limit or receiver.concurrency, float(receiver.concurrency)) / 2)
+            return msgspec.structs.replace(self, limit=limit, suspects=())
+        if isinstance(outcome, Done | Rejected):
+            grown = min(float(receiver.concurrency), (self.limit or receiver.concurrency) + 1 / max(1.0, self.limit))
+            return msgspec.structs.replace(self, limit=grown, suspects=())
+        return self
+
+    def opened(self, now: int) -> "Gate":
+        """Return the gate open."""
+        slept = self.slept_ms + (now - self.since if self.state is GateState.SHUT else 0)
+        return msgspec.structs.replace(
+            self, state=GateState.OPEN, reason="", since=now, pause_ms=0, probe=None, suspects=(), slept_ms=slept
+        )
+
+    def _probed(self, receiver: Receiver, outcome: Outcome, now: int) -> "Gate":
+        if isinstance(outcome, Done | Rejected | Limited) or (
+            isinstance(outcome, Again) and outcome.mode is RetryMode.VERIFICATION
+        ):
+            # It answers as one that is awake does.
+            return self.opened(now).after(receiver, self.probe or 0, 0, outcome, now)
+        pause = min(self.pause_ms * 2, receiver.suspension.most_ms)
+        asked = outcome.after_ms if isinstance(outcome, Suspended) else None
+        return msgspec.structs.replace(
+            self, reason=_error_of(outcome), pause_ms=pause, probe_at=now + _longer(pause, asked), probe=None
+        )
+
+    def _shut(self, receiver: Receiver, reason: str, now: int, asked: int | None) -> "Gate":
+        pause = receiver.suspension.probe_ms
+        return msgspec.structs.replace(
+            self,
+            state=GateState.SHUT,
+            reason=reason,
+            since=now,
+            pause_ms=pause,
+            probe_at=now + _longer(pause, asked),
+            probe=None,
+            suspects=(),
+        )
+
+
+def _longer(pause: int, asked: int | None) -> int:
+    return max(pause, min(asked or 0, _MOST_PAUSE_MS))
+
+
+def _is_suspect(outcome: Outcome) -> bool:
+    if isinstance(outcome, Again):
+        return outcome.mode is RetryMode.BACK_OFF and not outcome.announces
+    return isinstance(outcome, Failed) and outcome.mode is not RetryMode.VERIFICATION
+
+
+def _error_of(outcome: Outcome) -> str:
+    return "" if isinstance(outcome, Done) else outcome.error

@@ -1,0 +1,67 @@
+"""The completion of jobs: one numbered event, written with the change that ended the last row."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy.exc import IntegrityError
+
+from delivery.jobs import JobEvent, JobState
+from delivery.ledger.tables import COUNTERS, EVENTS, JOBS
+from domain.clock import Instant
+
+_EVENT = "event"
+
+
+def complete_jobs(connection: Connection, jobs: Sequence[str], now: Instant) -> None:
+    """Complete those of the jobs that have read all of their source, or are cancelled, and have no open row.
+
+    A job without rows is not complete before its source was read to the end. The condition is part of the update: of two that
+    try, one succeeds.
+    """
+    ended = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled
+    is_done = (JOBS.c.sealed_at.is_not(None) | JOBS.c.cancelled_at.is_not(None)) & (ended == JOBS.c.ingested)
+    is_completed = (
+        update(JOBS).where(JOBS.c.completed_at.is_(None), is_done).values(completed_at=now, completions=JOBS.c.completions + 1)
+    )
+    for job in jobs:
+        if connection.execute(is_completed.where(JOBS.c.id == job)).rowcount:
+            found = connection.execute(select(JOBS).where(JOBS.c.id == job)).mappings().one()
+            _write(connection, found, now)
+
+
+def events_after(connection: Connection, number: int, most: int) -> list[bytes]:
+    """Return the bodies of the events behind this number, in order."""
+    asked = select(EVENTS.c.body).where(EVENTS.c.number > number).order_by(EVENTS.c.number).limit(most)
+    return [bytes(each) for each in connection.scalars(asked)]
+
+
+def _write(connection: Connection, job: RowMapping, now: Instant) -> None:
+    number = _next_number(connection)
+    event = JobEvent(
+        number=number,
+        job=job["id"],
+        receiver=job["receiver"],
+        state=JobState.COMPLETE if job["cancelled_at"] is None else JobState.CANCELLED,
+        run=job["completions"],
+        at=now,
+        expected=job["ingested"],
+        **{name: job[name] for name in ("processed", "rejected", "failed", "cancelled")},
+    )
+    values: dict[str, Any] = {"number": number, "at": now, "job": job["id"], "body": msgspec.json.encode(event)}
+    connection.execute(EVENTS.insert().values(**values))
+
+
+def _next_number(connection: Connection) -> int:
+    """Return the next number. Its row stays locked until the transaction ends, so that no number is left out."""
+    taken = update(COUNTERS).where(COUNTERS.c.name == _EVENT).values(value=COUNTERS.c.value + 1).returning(COUNTERS.c.value)
+    number = connection.scalar(taken)
+    if number is None:
+        try:
+            with connection.begin_nested():
+                connection.execute(COUNTERS.insert().values(name=_EVENT, value=0))
+        except IntegrityError:
+            pass  # Another transaction has made it.
+        number = connection.scalar(taken)
+    return int(number or 0)

@@ -1,0 +1,314 @@
+"""Finishing: the outcomes of calls change rows, keys, the gate and the counts of jobs, in one transaction."""
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, case, func, select, update
+
+from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.gate import Gate, GateState
+from delivery.ledger.completion import complete_jobs
+from delivery.ledger.database import Database
+from delivery.ledger.gates import lock_gate, write_gate
+from delivery.ledger.tables import ERRORS, JOBS, KEYS, ROWS
+from delivery.rows import ENDS, Claim, RetryMode, Status
+from delivery.settings import OnFailed, Receiver, Step, Steps
+from domain.clock import Instant
+
+_LONGEST_ERROR = 1_000
+_STATUS_OF = {Step.VERIFY: Status.IN_PROGRESS, Step.DELIVER: Status.READY_FOR_ITEMS, Step.ANNOUNCE: Status.READY_TO_ANNOUNCE}
+_MODES = {
+    RetryMode.SUSPENSION: "suspensions",
+    RetryMode.VERIFICATION: "verifications",
+    RetryMode.BACK_OFF: "back_offs",
+    RetryMode.LIMIT: "limits",
+}
+_COLUMNS = ("id", "job", "key", "status", "mode", "step", "is_head", "due_at", "owner", "epoch", "attempts", "questions", "error", "is_late", "ended_at")  # fmt: skip
+_CHANGED = _COLUMNS[3:]
+_UPDATE_ROW = update(ROWS).where(ROWS.c.id == bindparam("row")).values({each: bindparam(f"new_{each}") for each in _CHANGED})
+
+
+class Result(NamedTuple):
+    claim: Claim
+    outcome: Outcome
+
+
+class Finished(NamedTuple):
+    """How many results changed their rows, how many came from former owners, and whether the gate is shut now."""
+
+    taken: int
+    refused: int
+    is_shut: bool
+
+
+def ready_status(steps: Steps, step: Step) -> Status:
+    """Return the status of a row that can be claimed for the step and waits for nothing else."""
+    return Status.READY if steps is Steps.DELIVER else _STATUS_OF[step]
+
+
+def finish(database: Database, receiver: Receiver, name: str, results: Sequence[Result]) -> Finished:
+    """Write the outcomes of calls to one receiver. A result whose claim is another's by now changes nothing, and is counted.
+
+    Gate, keys, rows and jobs are locked in this order, as everywhere in the ledger.
+    """
+    with database.write() as connection:
+        return Finishing(connection, receiver, name, database.now(connection)).finish(results)
+
+
+class Finishing:
+    """One transaction: it holds the gate, keys and rows that it changes, and writes them at the end."""
+
+    def __init__(self, connection: Connection, receiver: Receiver, name: str, now: Instant) -> None:
+        self.connection, self.receiver, self.name, self.now = connection, receiver, name, now
+        self.gate = lock_gate(connection, name)
+        self.rows: dict[int, dict[str, Any]] = {}
+        self.keys: dict[str, dict[str, Any]] = {}
+        self.counts: dict[str, Counter[str]] = {}
+        self.errors: list[dict[str, Any]] = []
+        self.freed: set[str] = set()
+        """Keys that may have no head now."""
+
+    def finish(self, results: Sequence[Result]) -> Finished:
+        before = self.gate
+        suspects = self._rows_of_suspects()
+        self.lock({result.claim.key for result in results} | {key for _, key in suspects})
+        self.load([*(result.claim.row for result in results), *(row for row, _ in suspects)])
+        taken = sum(self._take(each) for each in results)
+        if self.gate.state is GateState.SHUT and self.gate.suspects:
+            self._reopen_suspects()
+        self.write()
+        if self.gate != before:
+            write_gate(self.connection, self.name, self.gate)
+        return Finished(taken, len(results) - taken, self.gate.state is GateState.SHUT)
+
+    def lock(self, keys: set[str]) -> None:
+        """Lock keys: until the end of the transaction nothing enters or leaves them."""
+        asked = (
+            select(KEYS).where(KEYS.c.receiver == self.name, KEYS.c.key.in_(sorted(keys))).order_by(KEYS.c.key).with_for_update()
+        )
+        self.keys |= {each["key"]: dict(each) for each in self.connection.execute(asked).mappings()}
+
+    def load(self, rows: Sequence[int]) -> None:
+        asked = select(*(ROWS.c[each] for each in _COLUMNS)).where(ROWS.c.id.in_(sorted(set(rows)))).order_by(ROWS.c.id)
+        self.rows |= {each["id"]: dict(each) for each in self.connection.execute(asked.with_for_update()).mappings()}
+
+    def end(self, row: dict[str, Any], status: Status, error: str | None = None) -> None:
+        """End a row: the next one of its key can be its head."""
+        row |= {"status": status, "mode": None, "owner": None, "is_head": False, "ended_at": self.now, "error": _cut(error)}
+        self.count(row["job"], status.value)
+        self.freed.add(row["key"])
+
+    def reopen(self, row: dict[str, Any], attempts: int) -> None:
+        """Let an ended row be delivered again, after nothing of its key that is open and older."""
+        self.count(row["job"], row["status"], -1)
+        step = self._step_of(row["key"])
+        row |= {"status": ready_status(self.receiver.steps, step), "step": step, "mode": None, "ended_at": None}
+        row |= {"attempts": attempts, "questions": 0, "due_at": self.now, "is_head": False}
+        self.connection.execute(ERRORS.delete().where(ERRORS.c.row == row["id"]))
+        self.errors = [each for each in self.errors if each["row"] != row["id"]]
+        self.freed.add(row["key"])
+
+    def count(self, job: str, what: str, by: int = 1) -> None:
+        self.counts.setdefault(job, Counter())[what] += by
+
+    def write(self) -> None:
+        """Write what has changed, give each key its head, and complete jobs whose last row has ended."""
+        if self.rows:
+            changes = [
+                {"row": row["id"], **{f"new_{name}": _plain(row[name]) for name in _CHANGED}} for row in self.rows.values()
+            ]
+            # Heads go before heads come: a key has one at most.
+            changes.sort(key=lambda each: bool(each["new_is_head"]))
+            self.connection.execute(_UPDATE_ROW, changes)
+        if self.errors:
+            rows = [each["row"] for each in self.errors]
+            self.connection.execute(ERRORS.delete().where(ERRORS.c.row.in_(rows)))
+            self.connection.execute(ERRORS.insert(), self.errors)
+        if self.keys:
+            self.connection.execute(_UPDATE_KEY, [self._key_change(each) for each in self.keys.values()])
+        self.promote()
+        self._write_counts()
+
+    def promote(self) -> None:
+        """Make the oldest open row of each freed key its head, unless the key is held."""
+        free = sorted(key for key in self.freed if key in self.keys and self.keys[key]["held_by"] is None)
+        if not free:
+            return
+        is_open = ROWS.c.status.not_in([each.value for each in ENDS])
+        of_keys = (ROWS.c.receiver == self.name, ROWS.c.key.in_(free))
+        heads = dict(self.connection.execute(select(ROWS.c.key, ROWS.c.id).where(*of_keys, ROWS.c.is_head)).tuples().all())
+        running = set(
+            self.connection.scalars(
+                select(ROWS.c.key).where(*of_keys, ROWS.c.is_head, ROWS.c.owner.is_not(None), ROWS.c.due_at > self.now)
+            )
+        )
+        oldest = self.connection.execute(
+            select(ROWS.c.key, func.min(ROWS.c.id)).where(*of_keys, is_open).group_by(ROWS.c.key)
+        ).tuples()
+        wanted = {key: row for key, row in oldest if heads.get(key) != row and key not in running}
+        demoted = [heads[key] for key in wanted if key in heads]
+        if demoted:
+            self.connection.execute(update(ROWS).where(ROWS.c.id.in_(demoted)).values(is_head=False, owner=None))
+        promoted = [(row, self._step_of(key)) for key, row in wanted.items()]
+        if promoted:
+            self.connection.execute(
+                _PROMOTE,
+                [
+                    {
+                        "row": row,
+                        "new_step": step.value,
+                        "new_status": ready_status(self.receiver.steps, step).value,
+                        "now": self.now,
+                    }
+                    for row, step in promoted
+                ],
+            )
+
+    def _take(self, result: Result) -> bool:
+        claim, outcome = result
+        row = self.rows.get(claim.row)
+        if row is None or row["epoch"] != claim.epoch or row["owner"] is None:
+            self.count(claim.job, "refused_results")
+            return False
+        was_shut = self.gate.state is GateState.SHUT
+        self.gate = self.gate.after(self.receiver, claim.row, row["attempts"], outcome, self.now)
+        is_shut = self.gate.state is GateState.SHUT
+        row["owner"] = None
+        if is_shut and not isinstance(outcome, Done | Rejected) and (was_shut or isinstance(outcome, Suspended)):
+            # Nothing is held against a row while its receiver sleeps.
+            self._wait(row, RetryMode.SUSPENSION, self.gate.probe_at, outcome.error)
+        else:
+            self._apply(row, claim, outcome)
+        return True
+
+    def _apply(self, row: dict[str, Any], claim: Claim, outcome: Outcome) -> None:
+        if isinstance(outcome, Done):
+            self._done(row, claim.step)
+        elif isinstance(outcome, Limited):
+            self._wait(row, RetryMode.LIMIT, self.now + outcome.after_ms, outcome.error)
+        elif isinstance(outcome, Again):
+            self._again(row, outcome)
+        elif isinstance(outcome, Rejected):
+            self._reject(row, claim, outcome)
+        elif isinstance(outcome, Failed):
+            self._fail(row, claim, outcome)
+
+    def _done(self, row: dict[str, Any], step: Step) -> None:
+        key, steps = self.keys[row["key"]], self.receiver.steps.all
+        if step is not Step.DELIVER and step in steps:
+            following = steps[steps.index(step) + 1]
+            key["is_announced"] = following is Step.DELIVER
+            after = self.receiver.verify.delay_ms if following is Step.VERIFY else 0
+            row |= {"step": following, "status": _STATUS_OF[following], "mode": None, "questions": 0, "due_at": self.now + after}
+            return
+        row["is_late"] = row["is_late"] or row["id"] < key["delivered"]
+        if row["is_late"]:
+            self.count(row["job"], "late")
+        key["delivered"] = max(key["delivered"], row["id"])
+        self.end(row, Status.PROCESSED)
+
+    def _again(self, row: dict[str, Any], outcome: Again) -> None:
+        if outcome.mode is RetryMode.VERIFICATION:
+            row["questions"] += 1
+        else:
+            row["attempts"] += 1
+        if outcome.announces:
+            self.keys[row["key"]]["is_announced"] = False
+            row["step"] = Step.ANNOUNCE
+        self._wait(row, outcome.mode, self.now + outcome.after_ms, outcome.error)
+
+    def _reject(self, row: dict[str, Any], claim: Claim, outcome: Rejected) -> None:
+        self.end(row, Status.REJECTED, outcome.error)
+        if claim.step is not Step.ANNOUNCE:
+            return
+        is_open = ROWS.c.status.not_in([each.value for each in ENDS])
+        others = select(ROWS.c.id).where(ROWS.c.receiver == self.name, ROWS.c.key == row["key"], is_open, ROWS.c.id != row["id"])
+        found = list(self.connection.scalars(others))
+        self.load([each for each in found if each not in self.rows])
+        for each in found:
+            self.end(self.rows[each], Status.REJECTED, outcome.error)
+
+    def _fail(self, row: dict[str, Any], claim: Claim, outcome: Failed) -> None:
+        attempts = row["questions"] if outcome.mode is RetryMode.VERIFICATION else row["attempts"]
+        if outcome.mode is not RetryMode.VERIFICATION:
+            row["attempts"] += 1
+        told = {"row": row["id"], "job": row["job"], "at": self.now, "step": claim.step.value, "attempts": attempts + 1}
+        self.errors.append({**told, "error": _cut(outcome.error)})
+        self.end(row, Status.FAILED, outcome.error)
+        if self.receiver.on_failed is OnFailed.HOLD:
+            self.keys[row["key"]]["held_by"] = row["id"]
+
+    def _wait(self, row: dict[str, Any], mode: RetryMode, due_at: Instant, error: str) -> None:
+        row |= {"status": Status.RETRY, "mode": mode, "due_at": due_at, "error": _cut(error)}
+        self.count(row["job"], _MODES[mode])
+
+    def _rows_of_suspects(self) -> list[tuple[int, str]]:
+        rows = [each.row for each in self.gate.suspects]
+        if not rows:
+            return []
+        asked = select(ROWS.c.id, ROWS.c.key).where(ROWS.c.id.in_(rows))
+        return [(row, key) for row, key in self.connection.execute(asked).tuples()]
+
+    def _reopen_suspects(self) -> None:
+        """Give the rows that shut the gate their attempts back: the receiver was the reason, not they."""
+        complete = set(self.connection.scalars(select(JOBS.c.id).where(JOBS.c.completed_at.is_not(None))))
+        for suspect in self.gate.suspects:
+            row = self.rows.get(suspect.row)
+            if row is None or row["job"] in complete:
+                continue
+            if row["status"] == Status.FAILED:
+                self.reopen(row, suspect.attempts)
+                key = self.keys[row["key"]]
+                key["held_by"] = None if key["held_by"] == row["id"] else key["held_by"]
+            elif row["status"] not in ENDS:
+                row["attempts"] = min(row["attempts"], suspect.attempts)
+            if row["status"] not in ENDS and row["owner"] is None:
+                self._wait(row, RetryMode.SUSPENSION, self.gate.probe_at, self.gate.reason)
+        self.gate = _without_suspects(self.gate)
+
+    def _step_of(self, key: str) -> Step:
+        return Step.DELIVER if self.keys[key]["is_announced"] else self.receiver.steps.first
+
+    def _key_change(self, key: dict[str, Any]) -> dict[str, Any]:
+        names = ("is_announced", "held_by", "delivered")
+        return {"of": self.name, "this": key["key"], **{f"new_{name}": key[name] for name in names}}
+
+    def _write_counts(self) -> None:
+        for job in sorted(self.counts):
+            changes = {name: JOBS.c[name] + by for name, by in self.counts[job].items() if by}
+            if changes:
+                self.connection.execute(update(JOBS).where(JOBS.c.id == job).values(**changes))
+        complete_jobs(self.connection, sorted(self.counts), self.now)
+
+
+_UPDATE_KEY = (
+    update(KEYS)
+    .where(KEYS.c.receiver == bindparam("of"), KEYS.c.key == bindparam("this"))
+    .values({each: bindparam(f"new_{each}") for each in ("is_announced", "held_by", "delivered")})
+)
+_PROMOTE = (
+    update(ROWS)
+    .where(ROWS.c.id == bindparam("row"))
+    .values(
+        is_head=True,
+        step=bindparam("new_step"),
+        # A row that was given back while its receiver sleeps waits on.
+        status=case((ROWS.c.status == Status.RETRY.value, ROWS.c.status), else_=bindparam("new_status")),
+        due_at=case((ROWS.c.due_at > bindparam("now"), ROWS.c.due_at), else_=bindparam("now")),
+    )
+)
+
+
+def _without_suspects(gate: Gate) -> Gate:
+    return Gate(**{name: getattr(gate, name) for name in gate.__struct_fields__ if name != "suspects"})
+
+
+def _plain(value: Any) -> Any:
+    """Return an enum's text: the driver of PostgreSQL writes the name of a member."""
+    return value.value if isinstance(value, StrEnum) else value
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text.replace("\x00", "�")[:_LONGEST_ERROR]

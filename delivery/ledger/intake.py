@@ -1,0 +1,198 @@
+"""Intake: what a source has becomes rows, together with the position in the source and the counts of the job."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from delivery.errors import IntakeLost
+from delivery.ledger.completion import complete_jobs
+from delivery.ledger.database import Database
+from delivery.ledger.finishing import ready_status
+from delivery.ledger.tables import ERRORS, JOBS, KEYS, ROWS, SOURCES
+from delivery.rows import Item, Status
+from delivery.settings import Receiver, Step
+from domain.clock import Instant
+
+LEASE_MS = 30_000
+_INSERTED = 500
+_ASKED = 5_000
+_headers = msgspec.json.Encoder()
+
+
+class Intake(msgspec.Struct, frozen=True):
+    """The right to read the source of a job, until another process takes it over. `positions` is where to go on, by part."""
+
+    job: str
+    epoch: int
+    positions: Mapping[str, int]
+
+
+class Portion(msgspec.Struct, frozen=True):
+    """What was read at once: `items` are selected for the receiver, `not_selected` others.
+
+    `positions` is where the parts that were read go on. `is_end`: there was nothing more to read at the moment; `seals`: nor will
+    there ever be.
+    """
+
+    items: Sequence[Item]
+    positions: Mapping[str, int]
+    not_selected: int = 0
+    is_end: bool = False
+    seals: bool = False
+
+
+def open_intake(database: Database, job: str, owner: str) -> Intake | None:
+    """Take the right to read a job's source, or renew it. Return None while another process has it, and once the job is sealed."""
+    with database.write() as connection:
+        now = database.now(connection)
+        taken = (
+            update(JOBS)
+            .where(JOBS.c.id == job, JOBS.c.sealed_at.is_(None), JOBS.c.cancelled_at.is_(None))
+            .where((JOBS.c.intake_owner == owner) | (JOBS.c.intake_until < now))
+            .values(intake_owner=owner, intake_until=now + LEASE_MS, intake_epoch=JOBS.c.intake_epoch + 1)
+            .returning(JOBS.c.intake_epoch)
+        )
+        epoch = connection.scalar(taken)
+        if epoch is None:
+            return None
+        positions = connection.execute(select(SOURCES.c.part, SOURCES.c.position).where(SOURCES.c.job == job)).tuples()
+        return Intake(job, epoch, dict(positions.all()))
+
+
+def take_in(database: Database, intake: Intake, receiver: Receiver, name: str, portion: Portion) -> int:
+    """Write rows, positions and counts in one transaction, and return how many rows there are new.
+
+    An item that the job has had already makes no second row.
+
+    Raises:
+        IntakeLost: Another process reads the source by now, or the job was cancelled. Nothing was written.
+    """
+    with database.write() as connection:
+        now = database.now(connection)
+        items = {item.dedup: item for item in portion.items}
+        known = _known(connection, intake.job, list(items))
+        new = [item for dedup, item in items.items() if dedup not in known]
+        fit = [item for item in new if item.defect is None]
+        keys = _lock_keys(connection, name, {item.key for item in fit})
+        _insert(connection, _rows(connection, intake.job, receiver, name, fit, keys, now))
+        _insert_failed(connection, intake.job, name, [item for item in new if item.defect is not None], now)
+        _write_positions(connection, intake.job, portion.positions)
+        _count(connection, intake, portion, len(new), len(new) - len(fit), now)
+        if portion.seals:
+            complete_jobs(connection, [intake.job], now)
+    return len(new)
+
+
+def _known(connection: Connection, job: str, dedups: list[str]) -> set[str]:
+    found: set[str] = set()
+    for first in range(0, len(dedups), _ASKED):
+        asked = select(ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup.in_(dedups[first : first + _ASKED]))
+        found.update(connection.scalars(asked))
+    return found
+
+
+def _lock_keys(connection: Connection, name: str, keys: set[str]) -> dict[str, Any]:
+    """Make the keys that are missing, and lock all: until the end of the transaction nothing else enters or leaves them."""
+    ordered = sorted(keys)
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    if ordered:
+        new = insert(KEYS).on_conflict_do_nothing()
+        connection.execute(new, [{"receiver": name, "key": key} for key in ordered])
+    locked: dict[str, Any] = {}
+    for first in range(0, len(ordered), _ASKED):
+        of = (KEYS.c.receiver == name, KEYS.c.key.in_(ordered[first : first + _ASKED]))
+        asked = select(KEYS.c.key, KEYS.c.is_announced, KEYS.c.held_by).where(*of).order_by(KEYS.c.key).with_for_update()
+        locked |= {each.key: each for each in connection.execute(asked)}
+    return locked
+
+
+def _rows(
+    connection: Connection, job: str, receiver: Receiver, name: str, items: list[Item], keys: dict[str, Any], now: Instant
+) -> list[dict[str, Any]]:
+    ordered = sorted(keys)
+    busy = {key for key, found in keys.items() if found.held_by is not None}
+    for first in range(0, len(ordered), _ASKED):
+        of = (ROWS.c.receiver == name, ROWS.c.key.in_(ordered[first : first + _ASKED]), ROWS.c.is_head)
+        busy.update(connection.scalars(select(ROWS.c.key).where(*of)))
+    rows = []
+    for item in items:
+        step = Step.DELIVER if keys[item.key].is_announced else receiver.steps.first
+        rows.append(_row(job, name, item, now) | {
+            "status": ready_status(receiver.steps, step).value, "step": step.value, "is_head": item.key not in busy, "due_at": now,
+        })  # fmt: skip
+        busy.add(item.key)
+    return rows
+
+
+def _row(job: str, name: str, item: Item, now: Instant) -> dict[str, Any]:
+    return {
+        "receiver": name,
+        "job": job,
+        "key": item.key,
+        "dedup": item.dedup,
+        "notification_id": item.notification_id or item.dedup,
+        "position": item.position,
+        "headers": _headers.encode(item.headers),
+        "value": item.value,
+        "epoch": 0,
+        "attempts": 0,
+        "questions": 0,
+        "is_late": False,
+        "taken_at": now,
+    }
+
+
+def _insert(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    if connection.dialect.name == "sqlite":
+        connection.execute(ROWS.insert(), rows)
+        return
+    # One statement for many rows: a statement for each row takes a round trip's time in the server.
+    for first in range(0, len(rows), _INSERTED):
+        connection.execute(ROWS.insert().values(rows[first : first + _INSERTED]))
+
+
+def _insert_failed(connection: Connection, job: str, name: str, items: list[Item], now: Instant) -> None:
+    """What cannot be delivered begins as failed, with its reason: it is lost to no count."""
+    for item in items:
+        values = _row(job, name, item, now) | {
+            "status": Status.FAILED.value, "step": Step.DELIVER.value, "is_head": False, "due_at": now, "ended_at": now,
+            "error": item.defect,
+        }  # fmt: skip
+        row = connection.scalar(ROWS.insert().values(values).returning(ROWS.c.id))
+        error = {"row": row, "job": job, "at": now, "step": Step.DELIVER.value, "attempts": 0, "error": item.defect}
+        connection.execute(ERRORS.insert().values(error))
+
+
+def _write_positions(connection: Connection, job: str, positions: Mapping[str, int]) -> None:
+    if not positions:
+        return
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    statement = insert(SOURCES)
+    statement = statement.on_conflict_do_update(
+        index_elements=[SOURCES.c.job, SOURCES.c.part], set_={"position": statement.excluded.position}
+    )
+    connection.execute(statement, [{"job": job, "part": part, "position": at} for part, at in positions.items()])
+
+
+def _count(connection: Connection, intake: Intake, portion: Portion, new: int, failed: int, now: Instant) -> None:
+    """Add to the job's counts; the same statement finds that another process reads the source by now."""
+    read = len(portion.items) + portion.not_selected
+    changes: dict[str, Any] = {
+        "read": JOBS.c.read + read,
+        "duplicates": JOBS.c.duplicates + len(portion.items) - new,
+        "not_selected": JOBS.c.not_selected + portion.not_selected,
+        "ingested": JOBS.c.ingested + new,
+        "failed": JOBS.c.failed + failed,
+        "intake_until": now + LEASE_MS,
+    }
+    changes |= {"taken_at": now} if read else {}
+    changes |= {"caught_up_at": now} if portion.is_end else {}
+    changes |= {"sealed_at": now} if portion.seals else {}
+    is_ours = (JOBS.c.id == intake.job, JOBS.c.intake_epoch == intake.epoch, JOBS.c.cancelled_at.is_(None))
+    if connection.execute(update(JOBS).where(*is_ours).values(**changes)).rowcount == 0:
+        raise IntakeLost(f"another process reads the source of job {intake.job} now, or the job was cancelled")

@@ -1,0 +1,308 @@
+"""Jobs in the ledger: how they are started, shown, cancelled and repaired."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, RowMapping, func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from delivery.errors import JobRefused
+from delivery.gate import GateState
+from delivery.jobs import GateReport, Job, JobState, Retries, RowError, WaitingRow
+from delivery.ledger.claims import running_calls
+from delivery.ledger.completion import complete_jobs
+from delivery.ledger.database import Database
+from delivery.ledger.finishing import Finishing
+from delivery.ledger.gates import lock_gate, read_gate, write_gate
+from delivery.ledger.tables import ERRORS, JOBS, KEYS, ROWS
+from delivery.rows import ENDS, Status
+from delivery.settings import Receiver
+from domain.clock import Instant
+
+_CHUNK = 500
+_ENDED = [each.value for each in ENDS]
+_COUNTED = (
+    "read",
+    "duplicates",
+    "not_selected",
+    "ingested",
+    "processed",
+    "rejected",
+    "failed",
+    "cancelled",
+    "late",
+    "refused_results",
+)
+
+
+def live_job(receiver: str) -> str:
+    """Return the id of the job that never ends: it delivers to this receiver whatever comes."""
+    return f"live-{receiver}"
+
+
+def start_job(database: Database, job: str, receiver: str, source: str, by: str, *, is_live: bool = False) -> bool:
+    """Note the job, and return whether it is new.
+
+    Raises:
+        JobRefused: There is a job of this name for another receiver or source.
+    """
+    with database.write() as connection:
+        found = connection.execute(select(JOBS.c.receiver, JOBS.c.source).where(JOBS.c.id == job)).first()
+        if found is None:
+            now = database.now(connection)
+            values = {"id": job, "receiver": receiver, "source": source, "is_live": is_live, "started_at": now, "started_by": by}
+            try:
+                with connection.begin_nested():
+                    connection.execute(JOBS.insert().values(**values, taken_at=now))
+            except IntegrityError:
+                found = connection.execute(select(JOBS.c.receiver, JOBS.c.source).where(JOBS.c.id == job)).first()
+            else:
+                return True
+        if found is None or found.receiver != receiver or (found.source != source and not is_live):
+            raise JobRefused(f"there is a job {job} already, which delivers something else: choose another name")
+        return False
+
+
+def open_jobs(database: Database, receiver: str) -> list[tuple[str, str]]:
+    """Return the jobs to this receiver whose source is not read to the end: id and source."""
+    with database.read() as connection:
+        asked = select(JOBS.c.id, JOBS.c.source).where(
+            JOBS.c.receiver == receiver, JOBS.c.sealed_at.is_(None), JOBS.c.cancelled_at.is_(None)
+        )
+        return [(job, source) for job, source in connection.execute(asked.order_by(JOBS.c.started_at)).tuples()]
+
+
+def list_jobs(database: Database, stalled_after_ms: int, job: str | None = None) -> list[Job]:
+    """Return the jobs, the newest first; with `job` only that one."""
+    asked = select(JOBS).order_by(JOBS.c.started_at.desc(), JOBS.c.id)
+    held = (
+        select(ROWS.c.job, func.count())
+        .select_from(KEYS.join(ROWS, (ROWS.c.id == KEYS.c.held_by)))
+        .where(KEYS.c.held_by.is_not(None))
+        .group_by(ROWS.c.job)
+    )
+    with database.read() as connection:
+        now = database.now(connection)
+        holds = {name: count for name, count in connection.execute(held).tuples()}
+        found = connection.execute(asked if job is None else asked.where(JOBS.c.id == job)).mappings().all()
+    return [_told(each, holds.get(each["id"], 0), now, stalled_after_ms) for each in found]
+
+
+def cancel_job(database: Database, receivers: dict[str, Receiver], job: str) -> None:
+    """Cancel a job: nothing more of it is taken in or claimed, and results of calls under way are refused.
+
+    Raises:
+        JobRefused: There is no such job, it has ended, or it is the live one.
+    """
+    with database.write() as connection:
+        found = _find(connection, job)
+        if found["is_live"]:
+            raise JobRefused(f"{job} never ends; to deliver no more to {found['receiver']}, set its key live to false")
+        if found["completed_at"] is not None:
+            raise JobRefused(f"{job} has ended already")
+        now = database.now(connection)
+        connection.execute(update(JOBS).where(JOBS.c.id == job, JOBS.c.cancelled_at.is_(None)).values(cancelled_at=now))
+    while cancel_some(database, receivers, job):
+        pass
+
+
+def cancel_some(database: Database, receivers: dict[str, Receiver], job: str) -> bool:
+    """Cancel some of the open rows of a cancelled job; return whether there may be more."""
+    with database.write() as connection:
+        found = _find(connection, job)
+        name, now = found["receiver"], database.now(connection)
+        asked = select(ROWS.c.id, ROWS.c.key).where(ROWS.c.job == job, ROWS.c.status.not_in(_ENDED)).limit(_CHUNK)
+        rows = connection.execute(asked).tuples().all()
+        if not rows:
+            complete_jobs(connection, [job], now)
+            return False
+        finishing = Finishing(connection, receivers[name], name, now)
+        finishing.lock({key for _, key in rows})
+        finishing.load([row for row, _ in rows])
+        for row, _ in rows:
+            if finishing.rows[row]["status"] not in _ENDED:
+                finishing.end(finishing.rows[row], Status.CANCELLED)
+        finishing.write()
+    return True
+
+
+def cancelled_jobs(database: Database, receiver: str) -> list[str]:
+    """Return the cancelled jobs whose rows have not all ended: a process died in the midst."""
+    with database.read() as connection:
+        asked = select(JOBS.c.id).where(
+            JOBS.c.receiver == receiver, JOBS.c.cancelled_at.is_not(None), JOBS.c.completed_at.is_(None)
+        )
+        return list(connection.scalars(asked))
+
+
+def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *, with_late: bool) -> tuple[int, int]:
+    """Let the failed rows of a job be delivered again with new attempts; return how many, and how many were left.
+
+    A row behind which a later one of its unit was delivered already is left, unless `with_late`: it is marked late then.
+    """
+    done = left = 0
+    after = 0
+    while True:
+        with database.write() as connection:
+            found = _find(connection, job)
+            name, now = found["receiver"], database.now(connection)
+            asked = select(ROWS.c.id, ROWS.c.key).where(
+                ROWS.c.job == job, ROWS.c.status == Status.FAILED.value, ROWS.c.id > after
+            )
+            rows = connection.execute(asked.order_by(ROWS.c.id).limit(_CHUNK)).tuples().all()
+            if not rows:
+                return done, left
+            after = rows[-1][0]
+            finishing = Finishing(connection, receivers[name], name, now)
+            finishing.lock({key for _, key in rows})
+            finishing.load([row for row, _ in rows])
+            chosen = 0
+            for row, key in rows:
+                state = finishing.rows[row]
+                delivered = finishing.keys[key]["delivered"] if key in finishing.keys else None
+                if delivered is None or state["status"] != Status.FAILED.value or (delivered > row and not with_late):
+                    left += 1
+                    continue
+                finishing.reopen(state, 0)
+                if finishing.keys[key]["held_by"] == row:
+                    finishing.keys[key]["held_by"] = None
+                chosen += 1
+            if chosen:
+                # It ends once more, with an event of its own.
+                connection.execute(update(JOBS).where(JOBS.c.id == job).values(completed_at=None))
+            finishing.write()
+            done += chosen
+
+
+def release_unit(database: Database, receivers: dict[str, Receiver], receiver: str, unit: str) -> None:
+    """Let a held unit go on with its next row; what failed stays failed.
+
+    Raises:
+        JobRefused: The unit is not held.
+    """
+    with database.write() as connection:
+        finishing = Finishing(connection, receivers[receiver], receiver, database.now(connection))
+        finishing.lock({unit})
+        if unit not in finishing.keys or finishing.keys[unit]["held_by"] is None:
+            raise JobRefused(f"unit {unit} is not held for {receiver}")
+        finishing.keys[unit]["held_by"] = None
+        finishing.freed.add(unit)
+        finishing.write()
+
+
+def open_gate(database: Database, receiver: str) -> None:
+    """Open a shut gate: rows go on as they are due."""
+    with database.write() as connection:
+        gate = lock_gate(connection, receiver)
+        if gate.state is GateState.OPEN:
+            raise JobRefused(f"the gate of {receiver} is open")
+        now = database.now(connection)
+        write_gate(connection, receiver, gate.opened(now))
+        resting = (ROWS.c.receiver == receiver, ROWS.c.is_head, ROWS.c.status == Status.RETRY.value, ROWS.c.mode == "suspension")
+        connection.execute(update(ROWS).where(*resting, ROWS.c.owner.is_(None)).values(due_at=now))
+
+
+def list_errors(database: Database, job: str, most: int) -> list[RowError]:
+    """Return why rows of a job failed, the oldest rows first."""
+    asked = (
+        select(ERRORS, ROWS.c.key, ROWS.c.notification_id, ROWS.c.position)
+        .join(ROWS, ROWS.c.id == ERRORS.c.row)
+        .where(ERRORS.c.job == job)
+        .order_by(ERRORS.c.row)
+        .limit(most)
+    )
+    with database.read() as connection:
+        _find(connection, job)
+        return [
+            RowError(
+                row=each["row"],
+                unit=each["key"],
+                notification_id=each["notification_id"],
+                position=each["position"],
+                at=each["at"],
+                step=each["step"],
+                attempts=each["attempts"],
+                error=each["error"],
+            )
+            for each in connection.execute(asked).mappings()
+        ]
+
+
+def list_waiting(database: Database, receiver: str, most: int) -> list[WaitingRow]:
+    """Return the open rows that are the first of their units, the one that is due first at the top."""
+    names = ("job", "notification_id", "status", "mode", "step", "due_at", "owner", "attempts", "error")
+    asked = select(ROWS).where(ROWS.c.receiver == receiver, ROWS.c.is_head).order_by(ROWS.c.due_at).limit(most)
+    with database.read() as connection:
+        found = connection.execute(asked).mappings().all()
+    return [WaitingRow(row=each["id"], unit=each["key"], **{name: each[name] for name in names}) for each in found]
+
+
+def list_held(database: Database, receiver: str, most: int) -> list[tuple[str, int]]:
+    """Return the held units, each with the row whose failure holds it."""
+    with database.read() as connection:
+        asked = select(KEYS.c.key, KEYS.c.held_by).where(KEYS.c.receiver == receiver, KEYS.c.held_by.is_not(None))
+        return [(key, row) for key, row in connection.execute(asked.order_by(KEYS.c.held_by).limit(most)).tuples()]
+
+
+def list_gates(database: Database, receivers: Sequence[tuple[str, Receiver]]) -> list[GateReport]:
+    """Return the gate of each receiver."""
+    with database.read() as connection:
+        return [_gate(connection, name, receiver, database.now(connection)) for name, receiver in receivers]
+
+
+def _gate(connection: Connection, name: str, receiver: Receiver, now: Instant) -> GateReport:
+    gate = read_gate(connection, name)
+    is_open = gate.state is GateState.OPEN
+    open_rows = select(func.sum(JOBS.c.ingested - JOBS.c.processed - JOBS.c.rejected - JOBS.c.failed - JOBS.c.cancelled))
+    waiting = connection.scalar(open_rows.where(JOBS.c.receiver == name))
+    held = connection.scalar(select(func.count()).where(KEYS.c.receiver == name, KEYS.c.held_by.is_not(None)))
+    return GateReport(
+        receiver=name,
+        is_open=is_open,
+        reason=gate.reason,
+        since=gate.since or None,
+        probe_at=None if is_open else gate.probe_at,
+        probes=gate.probes,
+        slept_ms=gate.slept_ms + (0 if is_open else now - gate.since),
+        limit=max(1, int(gate.limit or receiver.concurrency)),
+        running=running_calls(connection, name, now),
+        waiting=int(waiting or 0),
+        held_units=held or 0,
+    )
+
+
+def _find(connection: Connection, job: str) -> RowMapping:
+    found = connection.execute(select(JOBS).where(JOBS.c.id == job)).mappings().first()
+    if found is None:
+        raise JobRefused(f"there is no job {job}; `resequencer delivery jobs` lists them")
+    return found
+
+
+def _told(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> Job:
+    ended = job["processed"] + job["rejected"] + job["failed"] + job["cancelled"]
+    return Job(
+        id=job["id"],
+        receiver=job["receiver"],
+        source=job["source"],
+        is_live=job["is_live"],
+        state=_state(job, held, now, stalled_after_ms),
+        started_at=job["started_at"],
+        started_by=job["started_by"],
+        expected=None if job["sealed_at"] is None else job["ingested"],
+        open=job["ingested"] - ended,
+        retries=Retries(job["suspensions"], job["verifications"], job["back_offs"], job["limits"]),
+        held_units=held,
+        sealed_at=job["sealed_at"],
+        completed_at=job["completed_at"],
+        **{name: job[name] for name in _COUNTED},
+    )
+
+
+def _state(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> JobState:
+    if job["cancelled_at"] is not None:
+        return JobState.CANCELLED
+    if job["completed_at"] is not None:
+        return JobState.COMPLETE
+    if held:
+        return JobState.HELD
+    is_stalled = job["sealed_at"] is None and not job["is_live"] and now - job["taken_at"] > stalled_after_ms
+    return JobState.STALLED if is_stalled else JobState.ACTIVE

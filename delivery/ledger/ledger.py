@@ -1,0 +1,98 @@
+"""The ledger as the delivery workers and the commands use it."""
+
+from collections.abc import Sequence
+
+from delivery.jobs import GateReport, Job, RowError, WaitingRow
+from delivery.ledger import claims, finishing, intake, jobs, retention
+from delivery.ledger.claims import Claimed
+from delivery.ledger.completion import events_after
+from delivery.ledger.database import Database
+from delivery.ledger.finishing import Finished, Result
+from delivery.ledger.intake import Intake, Portion
+from delivery.settings import Receiver, Step
+
+
+class Ledger:
+    """Every method is one transaction or one after the other; any number of processes may use the same database.
+
+    Raises:
+        LedgerUnavailable: Of each method: the database does not answer.
+    """
+
+    def __init__(
+        self, database: Database, receivers: Sequence[tuple[str, Receiver]], retention_ms: int, stalled_after_ms: int
+    ) -> None:
+        self.database = database
+        self.receivers = dict(receivers)
+        self._retention_ms = retention_ms
+        self._stalled_after_ms = stalled_after_ms
+
+    def claim(self, receiver: str, step: Step, owner: str, wanted: int) -> Claimed:
+        return claims.claim(self.database, self.receivers[receiver], receiver, step, owner, wanted)
+
+    def finish(self, receiver: str, results: Sequence[Result]) -> Finished:
+        return finishing.finish(self.database, self.receivers[receiver], receiver, results)
+
+    def open_intake(self, job: str, owner: str) -> Intake | None:
+        return intake.open_intake(self.database, job, owner)
+
+    def take_in(self, opened: Intake, receiver: str, portion: Portion) -> int:
+        return intake.take_in(self.database, opened, self.receivers[receiver], receiver, portion)
+
+    def ensure_live(self, receiver: str, source: str) -> str:
+        """Return the job that never ends, of this receiver."""
+        name = jobs.live_job(receiver)
+        jobs.start_job(self.database, name, receiver, source, "configuration", is_live=True)
+        return name
+
+    def start_job(self, job: str, receiver: str, source: str, by: str) -> bool:
+        return jobs.start_job(self.database, job, receiver, source, by)
+
+    def open_jobs(self, receiver: str) -> list[tuple[str, str]]:
+        return jobs.open_jobs(self.database, receiver)
+
+    def jobs(self) -> list[Job]:
+        return jobs.list_jobs(self.database, self._stalled_after_ms)
+
+    def find_job(self, job: str) -> Job | None:
+        return next(iter(jobs.list_jobs(self.database, self._stalled_after_ms, job)), None)
+
+    def cancel_job(self, job: str) -> None:
+        jobs.cancel_job(self.database, self.receivers, job)
+
+    def go_on_cancelling(self, receiver: str) -> None:
+        """Cancel what is left of cancelled jobs, if a process died in the midst."""
+        for job in jobs.cancelled_jobs(self.database, receiver):
+            while jobs.cancel_some(self.database, self.receivers, job):
+                pass
+
+    def retry_failed(self, job: str, *, with_late: bool) -> tuple[int, int]:
+        return jobs.retry_failed(self.database, self.receivers, job, with_late=with_late)
+
+    def release_unit(self, receiver: str, unit: str) -> None:
+        jobs.release_unit(self.database, self.receivers, receiver, unit)
+
+    def open_gate(self, receiver: str) -> None:
+        jobs.open_gate(self.database, receiver)
+
+    def errors(self, job: str, most: int) -> list[RowError]:
+        return jobs.list_errors(self.database, job, most)
+
+    def waiting(self, receiver: str, most: int) -> list[WaitingRow]:
+        return jobs.list_waiting(self.database, receiver, most)
+
+    def held(self, receiver: str, most: int) -> list[tuple[str, int]]:
+        return jobs.list_held(self.database, receiver, most)
+
+    def gates(self) -> list[GateReport]:
+        return jobs.list_gates(self.database, list(self.receivers.items()))
+
+    def events_after(self, number: int, most: int) -> list[bytes]:
+        with self.database.read() as connection:
+            return events_after(connection, number, most)
+
+    def delete_expired(self) -> int:
+        return retention.delete_expired(self.database, self._retention_ms)
+
+    def close(self) -> None:
+        self.database.close()

@@ -1,0 +1,1 @@
+"""The changes of the ledger's tables, from version to version (Alembic)."""

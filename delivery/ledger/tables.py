@@ -1,0 +1,174 @@
+"""The tables of the ledger. All instants are milliseconds since 1970, of the database's clock."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    false,
+    text,
+)
+
+METADATA = MetaData()
+
+_Id = BigInteger().with_variant(Integer, "sqlite")
+_OPEN = "status not in ('processed', 'rejected', 'failed', 'cancelled')"
+
+JOBS = Table(
+    "delivery_job",
+    METADATA,
+    Column("id", String(100), primary_key=True),
+    Column("receiver", String(60), nullable=False),
+    Column("source", Text, nullable=False),
+    Column("is_live", Boolean, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("started_by", Text, nullable=False),
+    # What was read, and what of it made no row.
+    Column("read", BigInteger, nullable=False, default=0),
+    Column("duplicates", BigInteger, nullable=False, default=0),
+    Column("not_selected", BigInteger, nullable=False, default=0),
+    # Rows, and those of them that have ended.
+    Column("ingested", BigInteger, nullable=False, default=0),
+    Column("processed", BigInteger, nullable=False, default=0),
+    Column("rejected", BigInteger, nullable=False, default=0),
+    Column("failed", BigInteger, nullable=False, default=0),
+    Column("cancelled", BigInteger, nullable=False, default=0),
+    # Calls that were made again, by mode.
+    Column("suspensions", BigInteger, nullable=False, default=0),
+    Column("verifications", BigInteger, nullable=False, default=0),
+    Column("back_offs", BigInteger, nullable=False, default=0),
+    Column("limits", BigInteger, nullable=False, default=0),
+    Column("late", BigInteger, nullable=False, default=0),
+    # Results of former owners, which changed nothing.
+    Column("refused_results", BigInteger, nullable=False, default=0),
+    Column("sealed_at", BigInteger),
+    Column("completed_at", BigInteger),
+    Column("completions", Integer, nullable=False, default=0),
+    Column("cancelled_at", BigInteger),
+    Column("intake_owner", Text, nullable=False, default=""),
+    Column("intake_until", BigInteger, nullable=False, default=0),
+    Column("intake_epoch", BigInteger, nullable=False, default=0),
+    Column("taken_at", BigInteger, nullable=False, default=0),
+    # When the intake last found the end of its source: retention counts from there.
+    Column("caught_up_at", BigInteger, nullable=False, default=0),
+)
+
+SOURCES = Table(
+    "delivery_source",
+    METADATA,
+    Column("job", ForeignKey("delivery_job.id"), primary_key=True),
+    Column("part", Text, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+)
+
+KEYS = Table(
+    "delivery_key",
+    METADATA,
+    Column("receiver", String(60), primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("is_announced", Boolean, nullable=False, server_default=false()),
+    # The row whose failure holds the key; null: it is not held.
+    Column("held_by", BigInteger),
+    # The newest row that was delivered: an older one that is delivered afterwards is late.
+    Column("delivered", BigInteger, nullable=False, server_default="0"),
+)
+
+ROWS = Table(
+    "delivery_row",
+    METADATA,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("receiver", String(60), nullable=False),
+    Column("job", ForeignKey("delivery_job.id"), nullable=False),
+    Column("key", Text, nullable=False),
+    Column("dedup", Text, nullable=False),
+    Column("notification_id", Text, nullable=False),
+    Column("position", Text, nullable=False),
+    Column("headers", LargeBinary, nullable=False),
+    Column("value", LargeBinary, nullable=False),
+    Column("status", String(20), nullable=False),
+    # Why it is in the status retry, and the step that is due.
+    Column("mode", String(20)),
+    Column("step", String(20), nullable=False),
+    # The first open row of its key: the only one of the key that can be claimed.
+    Column("is_head", Boolean, nullable=False),
+    # When it is due; while it is claimed, when the claim ends.
+    Column("due_at", BigInteger, nullable=False),
+    Column("owner", Text),
+    Column("epoch", BigInteger, nullable=False, default=0),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("questions", Integer, nullable=False, default=0),
+    Column("error", Text),
+    Column("is_late", Boolean, nullable=False, default=False),
+    Column("taken_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    sqlite_autoincrement=True,
+)
+
+ERRORS = Table(
+    "delivery_error",
+    METADATA,
+    Column("row", BigInteger, primary_key=True),
+    Column("job", ForeignKey("delivery_job.id"), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("step", String(20), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("error", Text, nullable=False),
+)
+
+GATES = Table(
+    "delivery_gate",
+    METADATA,
+    Column("receiver", String(60), primary_key=True),
+    Column("state", Text, nullable=False),
+)
+
+EVENTS = Table(
+    "delivery_event",
+    METADATA,
+    Column("number", _Id, primary_key=True, autoincrement=False),
+    Column("at", BigInteger, nullable=False),
+    Column("job", String(100), nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+COUNTERS = Table(
+    "delivery_counter",
+    METADATA,
+    Column("name", String(20), primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+
+# A claim looks at due heads only, so it costs the same beside any number of ended or waiting rows.
+Index(
+    "delivery_row_due",
+    ROWS.c.receiver,
+    ROWS.c.step,
+    ROWS.c.due_at,
+    postgresql_where=text("is_head"),
+    sqlite_where=text("is_head"),
+)
+Index(
+    "delivery_row_head",
+    ROWS.c.receiver,
+    ROWS.c.key,
+    unique=True,
+    postgresql_where=text("is_head"),
+    sqlite_where=text("is_head"),
+)
+Index("delivery_row_open", ROWS.c.receiver, ROWS.c.key, ROWS.c.id, postgresql_where=text(_OPEN), sqlite_where=text(_OPEN))
+Index("delivery_row_running", ROWS.c.receiver, postgresql_where=text("owner is not null"), sqlite_where=text("owner is not null"))
+Index("delivery_row_dedup", ROWS.c.job, ROWS.c.dedup, unique=True)
+Index(
+    "delivery_row_ended",
+    ROWS.c.ended_at,
+    postgresql_where=text("ended_at is not null"),
+    sqlite_where=text("ended_at is not null"),
+)
+Index("delivery_error_job", ERRORS.c.job, ERRORS.c.row)

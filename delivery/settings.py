@@ -1,0 +1,211 @@
+"""The settings of delivery: of the receivers, of the ledger, and of the delivery workers. Durations are in ms."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from domain.configuration_key import Key, NamedSections, Section
+from domain.value_types import (
+    Choice,
+    Duration,
+    FilePath,
+    Names,
+    Number,
+    PerSecond,
+    SecretText,
+    Statuses,
+    Switch,
+    Text,
+    Url,
+    Whole,
+)
+
+_PATH = Text(r"/[^\s?#]*", "a path that begins with a slash; {unit} stands for the unit of work")
+_METHOD = Choice(("PUT", "POST", "GET", "PATCH"))
+_BODY = Text(r"[^\x00-\x1f]{0,200}", "a text of at most 200 characters that is part of the answer's body; empty: any body")
+
+
+class Step(StrEnum):
+    """A step of a delivery: one HTTP call."""
+
+    ANNOUNCE = "announce"
+    VERIFY = "verify"
+    DELIVER = "deliver"
+
+
+class Steps(StrEnum):
+    """The steps that a receiver asks for. The first two are made once per unit, the last for each notification."""
+
+    DELIVER = "deliver"
+    ANNOUNCE_DELIVER = "announce-deliver"
+    ANNOUNCE_VERIFY_DELIVER = "announce-verify-deliver"
+
+    @property
+    def first(self) -> Step:
+        """The step that the first notification of a unit begins with."""
+        return Step.DELIVER if self is Steps.DELIVER else Step.ANNOUNCE
+
+    @property
+    def all(self) -> tuple[Step, ...]:
+        return tuple(Step(each) for each in self.value.split("-"))
+
+
+class OnFailed(StrEnum):
+    """What happens to a unit after one of its notifications has failed: it goes on with the next one, or it is held."""
+
+    SKIP = "skip"
+    HOLD = "hold"
+
+
+class Announce(msgspec.Struct, frozen=True):
+    """The call that announces a unit."""
+
+    method: Annotated[str, Key(_METHOD)]
+    path: Annotated[str, Key(_PATH)]
+
+
+class Verify(msgspec.Struct, frozen=True):
+    """The call that asks whether an announced unit is known yet: first after `delay_ms`, at most `attempts` times."""
+
+    method: Annotated[str, Key(_METHOD)]
+    path: Annotated[str, Key(_PATH)]
+    delay_ms: Annotated[int, Key(Duration("0s", "1h"))]
+    attempts: Annotated[int, Key(Whole(1, 10_000))]
+
+
+class Deliver(msgspec.Struct, frozen=True):
+    """The call that delivers one notification: its value is the body."""
+
+    method: Annotated[str, Key(_METHOD)]
+    path: Annotated[str, Key(_PATH)]
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    """Holds for answers with one of the statuses, and `body` as part of their body. Without both it never holds."""
+
+    status: Annotated[tuple[int, ...], Key(Statuses(), "when.status")]
+    body: Annotated[str, Key(_BODY, "when.body")]
+
+    def holds(self, status: int, text: str) -> bool:
+        """Return whether an answer with this status and body meets the condition."""
+        return bool(self.status or self.body) and (not self.status or status in self.status) and self.body in text
+
+
+class Done(_Condition, frozen=True):
+    """Answers that say that a step is done, besides 2xx and 409."""
+
+
+class Reject(_Condition, frozen=True):
+    """Answers that say that the receiver does not want the notification: `rejected`, which is not `failed`."""
+
+
+class Limit(_Condition, frozen=True):
+    """Answers that say that too many calls are made at once, besides 429."""
+
+
+class Suspension(_Condition, frozen=True):
+    """Answers that say that the receiver sleeps, besides 503 with Retry-After; and how often it is probed then."""
+
+    probe_ms: Annotated[int, Key(Duration("10ms", "1h"))]
+    most_ms: Annotated[int, Key(Duration("10ms", "1d"))]
+
+
+class Select(msgspec.Struct, frozen=True):
+    """The notifications that a receiver gets: empty lists select all."""
+
+    statuses: Annotated[tuple[str, ...], Key(Names("a list of ISO 20022 status codes, such as [ACSC, RJCT]; empty: all"))]
+    entities: Annotated[tuple[str, ...], Key(Names("a list of processing entities, such as [BANK_001]; empty: all"))]
+
+    def selects(self, status: str | None, entity: str | None) -> bool:
+        """Return whether a notification with these headers is delivered."""
+        return (not self.statuses or status in self.statuses) and (not self.entities or entity in self.entities)
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """The back-off of a call: `first_ms`, then `factor` times as long, up to `most_ms`, each longer by up to `jitter`."""
+
+    first_ms: Annotated[int, Key(Duration("1ms", "1h"))]
+    factor: Annotated[float, Key(Number(1, 100))]
+    most_ms: Annotated[int, Key(Duration("1ms", "1d"))]
+    jitter: Annotated[float, Key(Number(0, 1))]
+    attempts: Annotated[int, Key(Whole(1, 10_000))]
+
+    def back_off_ms(self, attempts: int, chance: float) -> int:
+        """Return the wait after so many failed attempts (1 or more); `chance` is from 0 to 1."""
+        base = min(float(self.most_ms), self.first_ms * self.factor ** min(attempts - 1, 64))
+        return round(base * (1 + self.jitter * chance))
+
+
+class Login(msgspec.Struct, frozen=True):
+    """How the service proves who it is: a name and a password, or a bearer token; empty: without."""
+
+    user: Annotated[str, Key(Text(r"[^\x00-\x1f:]*", "a user name; empty: none"))]
+    password: Annotated[str, Key(SecretText())]
+    token: Annotated[str, Key(SecretText())]
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """Files (PEM) of TLS."""
+
+    authority: Annotated[Path | None, Key(FilePath("the authorities of the operating system"), "authority-file")]
+    certificate: Annotated[Path | None, Key(FilePath("no client certificate"), "certificate-file")]
+    key: Annotated[Path | None, Key(FilePath("the key is in the certificate's file"), "key-file")]
+
+
+class Receiver(msgspec.Struct, frozen=True):
+    """One receiver. `rate` is calls per second, None: as many as `concurrency` allows."""
+
+    url: Annotated[str | None, Key(Url(("http", "https"), "none; each receiver needs one"))]
+    is_live: Annotated[bool, Key(Switch(), "live")]
+    steps: Annotated[Steps, Key(Choice(tuple(Steps)))]
+    timeout_ms: Annotated[int, Key(Duration("10ms", "10m"))]
+    login: Annotated[Login, Section("auth")]
+    tls: Annotated[Tls, Section("tls")]
+    announce: Annotated[Announce, Section("announce")]
+    verify: Annotated[Verify, Section("verify")]
+    deliver: Annotated[Deliver, Section("deliver")]
+    done: Annotated[Done, Section("done")]
+    reject: Annotated[Reject, Section("reject")]
+    limit: Annotated[Limit, Section("limit")]
+    suspension: Annotated[Suspension, Section("suspension")]
+    select: Annotated[Select, Section("select")]
+    concurrency: Annotated[int, Key(Whole(1, 1_000))]
+    rate: Annotated[float | None, Key(PerSecond("as many as concurrency allows"))]
+    retry: Annotated[Retry, Section("retry")]
+    on_failed: Annotated[OnFailed, Key(Choice(tuple(OnFailed)))]
+
+
+class LedgerSettings(msgspec.Struct, frozen=True):
+    """Where the ledger is; a `url` of None means SQLite in `file`."""
+
+    url: Annotated[str | None, Key(Url(("postgresql",), "SQLite, in ledger.file"))]
+    file: Annotated[Path, Key(FilePath("<run-directory>/delivery.db"))]
+    retention_ms: Annotated[int, Key(Duration("1s", "3650d"))]
+
+
+class WorkerSettings(msgspec.Struct, frozen=True):
+    """The delivery workers. A scheduler looks for work every `poll_ms`, less often while it finds none, up to `most_poll_ms`."""
+
+    count: Annotated[int, Key(Whole(0, 64))]
+    chunk: Annotated[int, Key(Whole(1, 1_000))]
+    poll_ms: Annotated[int, Key(Duration("10ms", "1m"))]
+    most_poll_ms: Annotated[int, Key(Duration("10ms", "10m"), "most-poll")]
+    stalled_after_ms: Annotated[int, Key(Duration("1s", "1d"))]
+
+
+class DeliverySettings(msgspec.Struct, frozen=True):
+    """All settings of delivery. `receiver_defaults` has what a receiver does not say itself."""
+
+    worker: Annotated[WorkerSettings, Section("worker")]
+    ledger: Annotated[LedgerSettings, Section("ledger")]
+    forbidden_addresses: Annotated[
+        tuple[str, ...], Key(Names('a list of networks, such as ["169.254.0.0/16", "10.0.0.0/8"]; calls to them are refused'))
+    ]
+    events_topic: Annotated[str, Key(Text(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a Kafka topic"), "events.topic")]
+    receiver_defaults: Annotated[Receiver, Section("receiver-defaults")]
+    receivers: Annotated[tuple[tuple[str, Receiver], ...], NamedSections("receivers", "receiver-defaults")]
+
+    def find(self, name: str) -> Receiver | None:
+        return dict(self.receivers).get(name)
