@@ -256,7 +256,7 @@ def broken_receivers(values: Values, schema: Schema) -> Iterator[ConfigurationEr
         if found[_RECEIVER_KEY] and not found[_RECEIVER_CERTIFICATE]:
             yield ConfigurationError(f"{path}.tls.key-file", "needs tls.certificate-file, to which the key belongs")
         for first, most in ((_PROBE, _MOST_PROBE), (_FIRST, _MOST_RETRY)):
-            if found[first] is not None and found[most] is not None and found[first] > found[most]:
+            if (found[first] or 0) > (found[most] or MOST_DEADLINE_MS):
                 low, high = (each.removeprefix(of_all + ".") for each in (first, most))
                 yield ConfigurationError(f"{path}.{low}", f"is more than {high}: lower it, or raise {high}")
 

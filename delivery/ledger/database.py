@@ -87,8 +87,8 @@ class Database:
             known = sorted(path.stem[1:5] for path in (_MIGRATIONS / "versions").glob("v*.py"))
             if found is not None and found not in known:
                 raise LedgerRefused(
-                    f"the delivery ledger {self.shown} was written by a newer version (tables {found}, known are {', '.join(known)}): "
-                    "start that version"
+                    f"the delivery ledger {self.shown} was written by a newer version (tables {found}, known are "
+                    f"{', '.join(known)}): start that version"
                 )
             if found != VERSION:
                 _upgrade(connection)

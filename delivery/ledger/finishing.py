@@ -25,9 +25,14 @@ _MODES = {
     RetryMode.BACK_OFF: "back_offs",
     RetryMode.LIMIT: "limits",
 }
-_COLUMNS = ("id", "job", "key", "status", "mode", "step", "is_head", "due_at", "owner", "epoch", "attempts", "questions", "error", "is_late", "ended_at")  # fmt: skip
-_CHANGED = _COLUMNS[3:]
+_CHANGED = (
+    "status", "mode", "step", "is_head", "due_at", "owner", "epoch", "attempts", "questions", "error", "is_late", "ended_at"
+)  # fmt: skip
+_COLUMNS = ("id", "job", "key", *_CHANGED)
 _UPDATE_ROW = update(ROWS).where(ROWS.c.id == bindparam("row")).values({each: bindparam(f"new_{each}") for each in _CHANGED})
+
+
+_IS_OPEN = ROWS.c.status.not_in([each.value for each in ENDS])
 
 
 class Result(NamedTuple):
@@ -116,9 +121,7 @@ class Finishing:
     def write(self) -> None:
         """Write what has changed, give each key its head, and complete jobs whose last row has ended."""
         if self.rows:
-            changes = [
-                {"row": row["id"], **{f"new_{name}": _plain(row[name]) for name in _CHANGED}} for row in self.rows.values()
-            ]
+            changes = [_row_change(row) for row in self.rows.values()]
             # Heads go before heads come: a key has one at most.
             changes.sort(key=lambda each: bool(each["new_is_head"]))
             self.connection.execute(_UPDATE_ROW, changes)
@@ -136,35 +139,25 @@ class Finishing:
         free = sorted(key for key in self.freed if key in self.keys and self.keys[key]["held_by"] is None)
         if not free:
             return
-        is_open = ROWS.c.status.not_in([each.value for each in ENDS])
+        ask = self.connection.execute
         of_keys = (ROWS.c.receiver == self.name, ROWS.c.key.in_(free))
-        heads = dict(self.connection.execute(select(ROWS.c.key, ROWS.c.id).where(*of_keys, ROWS.c.is_head)).tuples().all())
-        running = set(
-            self.connection.scalars(
-                select(ROWS.c.key).where(*of_keys, ROWS.c.is_head, ROWS.c.owner.is_not(None), ROWS.c.due_at > self.now)
-            )
-        )
-        oldest = self.connection.execute(
-            select(ROWS.c.key, func.min(ROWS.c.id)).where(*of_keys, is_open).group_by(ROWS.c.key)
-        ).tuples()
-        wanted = {key: row for key, row in oldest if heads.get(key) != row and key not in running}
-        demoted = [heads[key] for key in wanted if key in heads]
+        is_running = ROWS.c.owner.is_not(None) & (ROWS.c.due_at > self.now)
+        heads = {
+            key: (row, runs) for key, row, runs in ask(select(ROWS.c.key, ROWS.c.id, is_running).where(*of_keys, ROWS.c.is_head))
+        }
+        oldest = ask(select(ROWS.c.key, func.min(ROWS.c.id)).where(*of_keys, _IS_OPEN).group_by(ROWS.c.key)).tuples()
+        # A call that is under way ends first.
+        wanted = {key: row for key, row in oldest if key not in heads or (heads[key][0] != row and not heads[key][1])}
+        demoted = [heads[key][0] for key in wanted if key in heads]
         if demoted:
-            self.connection.execute(update(ROWS).where(ROWS.c.id.in_(demoted)).values(is_head=False, owner=None))
-        promoted = [(row, self._step_of(key)) for key, row in wanted.items()]
-        if promoted:
-            self.connection.execute(
-                _PROMOTE,
-                [
-                    {
-                        "row": row,
-                        "new_step": step.value,
-                        "new_status": ready_status(self.receiver.steps, step).value,
-                        "now": self.now,
-                    }
-                    for row, step in promoted
-                ],
-            )
+            ask(update(ROWS).where(ROWS.c.id.in_(demoted)).values(is_head=False, owner=None))
+        if wanted:
+            ask(_PROMOTE, [self._promotion(key, row) for key, row in wanted.items()])
+
+    def _promotion(self, key: str, row: int) -> dict[str, Any]:
+        step = self._step_of(key)
+        status = ready_status(self.receiver.steps, step)
+        return {"row": row, "new_step": step.value, "new_status": status.value, "now": self.now}
 
     def _take(self, result: Result) -> bool:
         claim, outcome = result
@@ -223,8 +216,7 @@ class Finishing:
         self.end(row, Status.REJECTED, outcome.error)
         if claim.step is not Step.ANNOUNCE:
             return
-        is_open = ROWS.c.status.not_in([each.value for each in ENDS])
-        others = select(ROWS.c.id).where(ROWS.c.receiver == self.name, ROWS.c.key == row["key"], is_open, ROWS.c.id != row["id"])
+        others = select(ROWS.c.id).where(ROWS.c.receiver == self.name, ROWS.c.key == row["key"], _IS_OPEN, ROWS.c.id != row["id"])
         found = list(self.connection.scalars(others))
         self.load([each for each in found if each not in self.rows])
         for each in found:
@@ -303,6 +295,10 @@ _PROMOTE = (
 
 def _without_suspects(gate: Gate) -> Gate:
     return Gate(**{name: getattr(gate, name) for name in gate.__struct_fields__ if name != "suspects"})
+
+
+def _row_change(row: dict[str, Any]) -> dict[str, Any]:
+    return {"row": row["id"], **{f"new_{name}": _plain(row[name]) for name in _CHANGED}}
 
 
 def _plain(value: Any) -> Any:

@@ -45,7 +45,7 @@ class Portion(msgspec.Struct, frozen=True):
 
 
 def open_intake(database: Database, job: str, owner: str) -> Intake | None:
-    """Take the right to read a job's source, or renew it. Return None while another process has it, and once the job is sealed."""
+    """Take the right to read a job's source, or renew it. None: another process has it, or the job is sealed."""
     with database.write() as connection:
         now = database.now(connection)
         taken = (
@@ -121,7 +121,8 @@ def _rows(
     for item in items:
         step = Step.DELIVER if keys[item.key].is_announced else receiver.steps.first
         rows.append(_row(job, name, item, now) | {
-            "status": ready_status(receiver.steps, step).value, "step": step.value, "is_head": item.key not in busy, "due_at": now,
+            "status": ready_status(receiver.steps, step).value, "step": step.value,
+            "is_head": item.key not in busy, "due_at": now,
         })  # fmt: skip
         busy.add(item.key)
     return rows

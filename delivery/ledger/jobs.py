@@ -82,7 +82,7 @@ def list_jobs(database: Database, stalled_after_ms: int, job: str | None = None)
     )
     with database.read() as connection:
         now = database.now(connection)
-        holds = {name: count for name, count in connection.execute(held).tuples()}
+        holds: dict[str, int] = dict(connection.execute(held).tuples().all())
         found = connection.execute(asked if job is None else asked.where(JOBS.c.id == job)).mappings().all()
     return [_told(each, holds.get(each["id"], 0), now, stalled_after_ms) for each in found]
 
