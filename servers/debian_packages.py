@@ -1,10 +1,12 @@
-"""Programs of Debian's packages: found on PATH, and installed where that is possible."""
+"""Programs of Debian's packages: found on PATH or where their package puts them, and installed where that is possible."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from servers.errors import ProgramMissing
@@ -15,21 +17,39 @@ _UPDATE = ("apt-get", "update", "-qq")
 _INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends")
 
 
-def find_program(name: str, package: str, remedy: str) -> Path:
-    """Return the program from PATH. For root on Debian and Ubuntu one process installs its package, while others wait.
+def find_program(name: str, package: str, remedy: str, places: str = "", prepare: Callable[[], None] = lambda: None) -> Path:
+    """Return the program from PATH, else the one of the highest version in `places`.
+
+    For root on Debian and Ubuntu one process calls `prepare` and installs the package, while others wait.
+
+    Args:
+        places: A pattern of absolute directories, as `Path.glob` takes them; empty: only PATH counts.
+        prepare: What the machine needs before the installation.
 
     Raises:
         ProgramMissing: There is none, and it could not be installed. The text ends with `remedy`.
     """
-    found = shutil.which(name)
+    found = _find(name, places)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         with locked(Path(tempfile.gettempdir()) / "resequencer-apt.lock"):
-            if shutil.which(name) is None:
+            if _find(name, places) is None:
+                prepare()
                 _install(name, package, remedy)
-        found = shutil.which(name)
+        found = _find(name, places)
     if found is None:
         raise ProgramMissing(f"There is no {name} on PATH", remedy)
-    return Path(found)
+    return found
+
+
+def _find(name: str, places: str) -> Path | None:
+    if found := shutil.which(name):
+        return Path(found)
+    candidates = Path("/").glob(f"{places.removeprefix('/')}/{name}") if places else ()
+    return max(candidates, key=_version, default=None)
+
+
+def _version(path: Path) -> list[int]:
+    return [int(number) for number in re.findall("[0-9]+", str(path))]
 
 
 def _install(name: str, package: str, remedy: str) -> None:

@@ -2,14 +2,13 @@
 
 import fcntl
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from servers.process import Process
-from servers.server import stop_all
+from servers.server import remove_all
 
 _SUFFIX = ".lease"
 _CHECKOUT = Path(__file__).resolve().parent.parent
@@ -54,8 +53,7 @@ def _clear_away(directory: Path, mode: int) -> None:
     try:
         fcntl.flock(descriptor, mode)
         if _is_at(descriptor, path):
-            stop_all(directory)
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_all(directory)
             path.unlink()
     finally:
         os.close(descriptor)

@@ -19,14 +19,21 @@ _RUNNING, _ANY = b"RSDTtIKWP", b"RSDTtIKWPZX"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, not to be confused with a later one of the same id. `began` is in kernel ticks since `boot`."""
+    """A process, not to be confused with a later one of the same id. `began` is in kernel ticks since `boot`.
+
+    `stop` is the number of the signal that ends it in good order. A pause and a kill also reach its children: those of
+    PostgreSQL serve its clients.
+    """
 
     pid: int
     began: int
     boot: str
+    stop: int = signal.SIGTERM
 
     @classmethod
-    def launch(cls, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Self:
+    def launch(
+        cls, command: Sequence[str], log: Path, environment: Mapping[str, str], stop: signal.Signals = signal.SIGTERM
+    ) -> Self:
         """Start a process in a session of its own, so that no terminal signal reaches it; its output is appended to `log`."""
         writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         actions = [
@@ -35,8 +42,7 @@ class Process:
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ]
         pid = os.posix_spawn(command[0], list(command), environment, file_actions=actions, setsid=True)
-        fields = _fields(Path(f"/proc/{pid}/stat"))
-        return cls(pid, int(fields[19]) if fields else 0, _BOOT.read_text().strip())
+        return cls._of(pid, stop)
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -46,6 +52,11 @@ class Process:
         except FileNotFoundError:
             return None
         return process if process.is_running else None
+
+    @classmethod
+    def _of(cls, pid: int, stop: signal.Signals = signal.SIGTERM) -> Self:
+        fields = _fields(Path(f"/proc/{pid}/stat"))
+        return cls(pid, int(fields[19]) if fields else 0, _BOOT.read_text().strip(), stop)
 
     def write(self, path: Path) -> None:
         draft = path.with_suffix(".new")
@@ -88,16 +99,24 @@ class Process:
         return True
 
     def pause(self) -> bool:
-        """Send SIGSTOP, and return once all threads have stopped; False if the process has ended."""
+        """Send SIGSTOP, and return once all threads have stopped, those of its children too; False if the process has ended."""
         stopped = self.send(signal.SIGSTOP)
         while stopped and self.is_running and not _is_stopped(self.pid):
             sleep(_LOOK_SECONDS)
+        for child in self._children():
+            child.pause()
         return stopped
 
+    def resume(self) -> bool:
+        """Send SIGCONT to the process and its children; return False if the process has ended."""
+        for child in self._children():
+            child.send(signal.SIGCONT)
+        return self.send(signal.SIGCONT)
+
     def terminate(self) -> None:
-        """Send SIGTERM, and SIGCONT so that a paused process gets it too."""
-        self.send(signal.SIGTERM)
-        self.send(signal.SIGCONT)
+        """Send the signal `stop`, and SIGCONT so that a paused process gets it too."""
+        self.send(signal.Signals(self.stop))
+        self.resume()
 
     def finish(self, seconds: float) -> None:
         """Wait until the process has ended; send SIGKILL if it does not end in time."""
@@ -105,10 +124,20 @@ class Process:
             self.kill()
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait until the process is gone."""
+        """Send SIGKILL to the process and its children, and wait until all are gone."""
+        self.pause()  # It starts no further child.
+        children = self._children()
         self.send(signal.SIGKILL)
+        for child in children:
+            child.kill()
         while not self.wait(60):
             pass
+
+    def _children(self) -> list[Self]:
+        """Return the processes that it started and that have not ended; none if it has ended itself."""
+        if not self.is_running:
+            return []
+        return [self._of(pid) for pid in _child_ids(self.pid)]
 
     def _open(self, states: bytes) -> int | None:
         """Return a pidfd; None if the process is in none of these states or another one has its id."""
@@ -131,6 +160,14 @@ class Process:
 def _is_stopped(pid: int) -> bool:
     """Return whether all threads have stopped; they stop one after the other."""
     return all((fields := _fields(path)) is None or fields[0] in b"TZX" for path in Path(f"/proc/{pid}/task").glob("*/stat"))
+
+
+def _child_ids(pid: int) -> list[int]:
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # The thread has ended meanwhile.
+            found += map(int, path.read_bytes().split())
+    return found
 
 
 def _fields(stat: Path) -> list[bytes] | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,9 @@ _TELLING = re.compile("ERROR|FATAL|Exception")
 PROCESS = "process.json"
 """The file in the server's directory that identifies its process."""
 
+DATA = "data"
+"""The name of a server's data in its directory: a directory, or a symbolic link to one that no other server uses."""
+
 _PORTS = "ports.json"
 _BEGINNING = "---- started by us ----"
 
@@ -37,6 +41,8 @@ class Server(ABC):
 
     name: ClassVar[str]
     port_names: ClassVar[Sequence[str]]
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+    """The signal that ends the server in good order, while clients are connected."""
 
     def __init__(self, directory: Path, wanted: Mapping[str, int] | None = None) -> None:
         self.directory = directory.absolute()
@@ -74,7 +80,7 @@ class Server(ABC):
                     log.write(f"{_BEGINNING}\n")
                 command, environment = self._prepared()
                 self._refuse_taken_ports()
-                Process.launch(command, self.log, environment).write(self.directory / PROCESS)
+                Process.launch(command, self.log, environment, self.stop_signal).write(self.directory / PROCESS)
 
     def wait_until_ready(self, seconds: float = START_SECONDS) -> None:
         """Wait until the server answers. Raise StartFailed if it ends, or does not answer in time; then it is killed."""
@@ -98,7 +104,7 @@ class Server(ABC):
             process.finish(_STOP_SECONDS)
 
     def kill(self) -> None:
-        """Kill the server with SIGKILL, and wait until it is gone. No effect if it does not run."""
+        """Kill the server and its child processes with SIGKILL, and wait until they are gone. No effect if it does not run."""
         if process := self.process:
             process.kill()
 
@@ -110,7 +116,7 @@ class Server(ABC):
 
     def resume(self) -> None:
         process = self.process
-        if process is None or not process.send(signal.SIGCONT):
+        if process is None or not process.resume():
             raise NotRunning(self.name, self.directory)
 
     def restart(self, seconds: float = START_SECONDS) -> None:
@@ -170,3 +176,12 @@ def stop_all(directory: Path) -> list[str]:
     for process in running.values():
         process.finish(_STOP_SECONDS)
     return [str(each.relative_to(directory)) for each in running]
+
+
+def remove_all(directory: Path) -> None:
+    """Stop every server below `directory`, and delete it, with the data that a server keeps elsewhere and links to."""
+    stop_all(directory)
+    for link in directory.rglob(DATA):
+        if link.is_symlink():
+            shutil.rmtree(link.resolve(), ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Real servers for any test that names them: `kafka`, `redis_server`, `redis_cluster`, `infinispan`, and `own_server`.
+"""Real servers for any test that names them: `kafka`, `redis_server`, `redis_cluster`, `infinispan`, `postgresql`, `own_server`.
 
-The first four are shared by the whole run: a test leaves them running, and makes topics, namespaces and caches of its own, with
-names from `fresh_name`. What kills, pauses or sets up a server otherwise takes one with `own_server`.
+All but the last are shared by the whole run: a test leaves them running, and makes topics, namespaces, caches and tables of its
+own, with names from `fresh_name`. What kills, pauses or sets up a server otherwise takes one with `own_server`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # The clients take a second to import, which tests without se
 
     from servers.infinispan.server import InfinispanServer
     from servers.kafka.server import KafkaServer
+    from servers.postgresql.server import PostgresqlServer
     from servers.redis.cluster import RedisCluster
     from servers.redis.server import RedisServer
 
@@ -95,6 +96,11 @@ def redis_cluster(shared_servers: SharedServers) -> RedisCluster:
 @pytest.fixture(scope="session")
 def infinispan(shared_servers: SharedServers) -> InfinispanServer:
     return shared_servers.infinispan.start()
+
+
+@pytest.fixture(scope="session")
+def postgresql(shared_servers: SharedServers) -> PostgresqlServer:
+    return shared_servers.postgresql.start()
 
 
 @pytest.fixture

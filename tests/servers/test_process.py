@@ -34,6 +34,16 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 
 POLITE = "import signal, sys, time; signal.signal(signal.SIGTERM, sys.exit); print('polite', flush=True); time.sleep(600)"
 
+INTERRUPTED = """
+import signal, sys, time
+def end(*_):
+    print("interrupted")
+    sys.exit()
+signal.signal(signal.SIGINT, end)
+print("listens", flush=True)
+time.sleep(600)
+"""
+
 COUNTING = """
 import os, threading
 def count():
@@ -41,6 +51,17 @@ def count():
         os.write(1, b".")
 for _ in range(4):
     threading.Thread(target=count).start()
+"""
+
+PARENT = """
+import os, time
+child = os.fork()
+if child:
+    print(child, flush=True)
+    time.sleep(600)
+os.setsid()
+while True:
+    os.write(1, b".")
 """
 
 
@@ -82,6 +103,30 @@ def test_no_thread_of_a_paused_one_runs_on(launch: Launch, tmp_path: Path) -> No
         process.send(signal.SIGCONT)
 
 
+def test_a_pause_and_a_kill_reach_its_children(launch: Launch, tmp_path: Path) -> None:
+    process, log = launch(PARENT), tmp_path / "log"
+    wait_until(lambda: b"\n" in log.read_bytes() and b"." in log.read_bytes(), "both run")
+    child = int(log.read_bytes().replace(b".", b""))
+    process.pause()
+    written = log.stat().st_size
+    assert all(written == log.stat().st_size for _ in range(1_000))
+    process.resume()
+    wait_until(lambda: log.stat().st_size > written, "the child runs again")
+    process.kill()
+    assert not runs(child)
+
+
+def test_the_signal_that_ends_it_is_written_down(launch: Launch, tmp_path: Path) -> None:
+    launched = Process.launch([sys.executable, "-Sc", INTERRUPTED], tmp_path / "log", os.environ, signal.SIGINT)
+    wait_until(lambda: "listens" in (tmp_path / "log").read_text(), "it listens")
+    launched.write(tmp_path / "process.json")
+    found = Process.read(tmp_path / "process.json")
+    assert found is not None
+    found.terminate()
+    launched.finish(60)
+    assert "interrupted" in (tmp_path / "log").read_text()
+
+
 def test_a_paused_one_ends_when_it_is_told_to(launch: Launch, tmp_path: Path) -> None:
     process = launch(POLITE)
     wait_until(lambda: "polite" in (tmp_path / "log").read_text(), "it listens")
@@ -101,3 +146,10 @@ def test_one_that_does_not_listen_is_killed(launch: Launch, tmp_path: Path) -> N
 def test_it_is_in_a_session_of_its_own_so_that_the_terminal_does_not_end_it(launch: Launch) -> None:
     process = launch(STAYS)
     assert os.getsid(process.pid) == process.pid
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

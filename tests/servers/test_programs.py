@@ -9,6 +9,8 @@ from servers.errors import JarsMissing, ProgramMissing
 from servers.java import jars
 from servers.java.jars import get_jars
 from servers.java.program import find_java
+from servers.postgresql import program as postgresql
+from servers.postgresql.program import find_postgresql
 from servers.prometheus import program
 from servers.prometheus.program import find_prometheus, find_promtool
 from servers.redis.program import find_redis
@@ -100,6 +102,44 @@ def test_an_installation_that_fails_says_why(programs: Path, monkeypatch: pytest
     put(programs, "apt-get", "echo 'E: no network' >&2; exit 100")
     with pytest.raises(ProgramMissing, match=r"'apt-get update -qq' failed: E: no network"):
         find_redis()
+
+
+@pytest.fixture
+def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory where the package puts PostgreSQL's versions."""
+    monkeypatch.setattr(postgresql, "_PLACES", f"{tmp_path}/postgresql/*/bin")
+    monkeypatch.setattr(postgresql, "_CLUSTERS", tmp_path / "etc" / "createcluster.conf")
+    return tmp_path / "postgresql"
+
+
+def test_the_highest_version_of_postgresql_that_debian_installed_is_taken(debian: Path) -> None:
+    for version in ("9.6", "15", "14"):
+        (debian / version).mkdir(parents=True)
+        put(debian / version / "bin", "initdb", "")
+    assert find_postgresql() == debian / "15" / "bin"
+
+
+def test_a_link_on_path_leads_to_all_programs_of_postgresql(programs: Path, debian: Path) -> None:
+    (debian / "14").mkdir(parents=True)
+    (programs / "initdb").symlink_to(put(debian / "14" / "bin", "initdb", ""))
+    assert find_postgresql() == debian / "14" / "bin"
+
+
+def test_without_postgresql_it_says_how_to_get_it(debian: Path) -> None:
+    with pytest.raises(ProgramMissing, match=r"no initdb on PATH. Install PostgreSQL 14 or newer"):
+        find_postgresql()
+
+
+def test_root_on_debian_gets_postgresql_installed_and_no_cluster_of_the_machine(
+    programs: Path, debian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    installed, clusters = debian / "15" / "bin" / "initdb", tmp_path / "etc" / "createcluster.conf"
+    installs = f"/bin/mkdir -p {installed.parent}; /bin/cp {clusters} {installed}; /bin/chmod 755 {installed}"
+    put(programs, "apt-get", f'if [ "$1" = install ]; then {installs}; fi')
+    assert find_postgresql() == installed.parent
+    assert installed.read_text() == "create_main_cluster = false\n"  # It was there before the installation.
 
 
 def test_prometheus_on_path_is_taken(programs: Path) -> None:

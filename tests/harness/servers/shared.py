@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from servers.infinispan.server import InfinispanServer
 from servers.kafka.server import KafkaServer
+from servers.postgresql.server import PostgresqlServer, PostgresqlSettings
 from servers.redis.cluster import RedisCluster
 from servers.redis.server import RedisServer
 
@@ -24,6 +25,7 @@ class SharedServers:
         self.redis = RedisServer(directory / "redis")
         self.redis_cluster = RedisCluster(directory / "redis-cluster")
         self.infinispan = InfinispanServer(directory / "infinispan")
+        self.postgresql = PostgresqlServer(directory / "postgresql", PostgresqlSettings(fsync=False))
 
     def launch(self, fixtures: Collection[str]) -> None:
         """Launch all servers whose fixtures are among these at once. Each fixture waits for its own server."""
@@ -32,6 +34,7 @@ class SharedServers:
             "redis_cluster": self.redis_cluster,
             "kafka": self.kafka,
             "infinispan": self.infinispan,
+            "postgresql": self.postgresql,
         }
         for name, server in servers.items():
             if name in fixtures:

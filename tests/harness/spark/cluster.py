@@ -52,7 +52,7 @@ class SparkCluster:
         return f"spark://{LOOPBACK}:{self._port}"
 
     def kill(self) -> None:
-        """Kill the cluster, even one that did not start. Executors end by themselves when their worker is gone."""
+        """Kill the cluster with its executors, even one that did not start."""
         for process in reversed(self._processes):
             process.kill()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -57,13 +57,12 @@ def processed(spark: SparkSession, kafka: KafkaServer, tmp_path_factory: pytest.
 
 
 def _drivers() -> dict[str, str]:
-    """Return the jars of Kafka, and of PostgreSQL if there is one; Spark needs them at its start."""
-    from harness.servers.postgresql import find_programs
-
+    """Return the jars of Kafka and of PostgreSQL; Spark needs them at its start."""
     from servers.java.jars import get_jars
 
-    names = ("spark-kafka", *(("postgresql",) if find_programs() is not None else ()))
-    return {"spark.jars": ",".join(str(jar) for name in names for jar in sorted(get_jars(name).glob("*.jar")))}
+    return {
+        "spark.jars": ",".join(str(jar) for name in ("spark-kafka", "postgresql") for jar in sorted(get_jars(name).glob("*.jar")))
+    }
 
 
 @pytest.fixture
