@@ -42,7 +42,7 @@ restart: $(RUNTIME) ## stop, then start
 logs: $(RUNTIME) ## print the last lines of the daemon's log; ARGS=--follow keeps printing
 	@$(BIN)/resequencer logs --config "$(CONF)" $(ARGS)
 
-servers: $(RUNTIME) ## start Kafka, Redis and Infinispan on loopback for conf/local.conf; data and logs in run/servers
+servers: $(RUNTIME) ## start Kafka, Redis, Infinispan, PostgreSQL and a receiver of notifications on loopback; data and logs in run/servers
 	@$(BIN)/python -m servers start
 
 servers-stop: $(RUNTIME) ## stop these servers; their data stays

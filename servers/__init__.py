@@ -1,1 +1,4 @@
-"""Real Kafka, Redis and Infinispan servers on loopback, for trials and tests. Imports none of the service's packages."""
+"""Real Kafka, Redis, Infinispan and PostgreSQL servers on loopback, and a receiver of notifications, for trials and tests.
+
+Imports none of the service's packages.
+"""

@@ -15,7 +15,8 @@ def main() -> int:
 
     Ctrl-C ends no server.
     """
-    parser = ArgumentParser(prog="python -m servers", description="Start or stop Kafka, Redis and Infinispan on loopback.")
+    servers = "Kafka, Redis, Infinispan, PostgreSQL and a receiver of notifications"
+    parser = ArgumentParser(prog="python -m servers", description=f"Start or stop {servers} on loopback.")
     parser.add_argument("order", choices=_ORDERS)
     parser.add_argument(
         "--directory", type=Path, default=Path("run/servers"), help="directory of data and logs (default: run/servers)"

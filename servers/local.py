@@ -12,11 +12,14 @@ from servers.java.program import find_java
 from servers.kafka.server import KafkaServer, KafkaSettings
 from servers.locked import locked
 from servers.ports import LOOPBACK
+from servers.postgresql.program import find_postgresql
+from servers.postgresql.server import PostgresqlServer
+from servers.receiver.server import ReceiverServer
 from servers.redis.program import find_redis
 from servers.redis.server import RedisServer
 from servers.server import Server, forget_taken_ports, stop_all
 
-PORTS = {"kafka": 9092, "controller": 9093, "redis": 6379, "infinispan": 11222}
+PORTS = {"kafka": 9092, "controller": 9093, "redis": 6379, "infinispan": 11222, "postgresql": 5432, "receiver": 8090}
 """The usual ports; others are chosen if these are taken."""
 
 ADDRESSES = "written-by-make-servers.conf"
@@ -30,6 +33,7 @@ _TOPICS = (
     "IPF_PROCESSING_DATA_ORDER_OUTCOMES",
 )
 _PARTITIONS = 4
+_NAMES = ("kafka", "redis", "infinispan", "postgresql", "receiver")
 _JAVA = ("-Xmx1g",)
 
 _ADDRESSES = """\
@@ -51,14 +55,17 @@ def start_local(directory: Path, say: Callable[[str], None]) -> None:
     """
     find_java()
     find_redis()
+    find_postgresql()
     get_jars("kafka")
     get_jars("infinispan")
     with locked(directory / "lock"):
-        moved = [name for name in ("kafka", "redis", "infinispan") if forget_taken_ports(directory / name)]
+        moved = [name for name in _NAMES if forget_taken_ports(directory / name)]
         kafka = KafkaServer(directory / "kafka", KafkaSettings(java_options=_JAVA), PORTS)
         redis = RedisServer(directory / "redis", wanted=PORTS)
         infinispan = InfinispanServer(directory / "infinispan", InfinispanSettings(java_options=_JAVA), PORTS)
-        _start_together([kafka, redis, infinispan], say)
+        postgresql = PostgresqlServer(directory / "postgresql", wanted=PORTS)
+        receiver = ReceiverServer(directory / "receiver", wanted=PORTS)
+        _start_together([kafka, redis, infinispan, postgresql, receiver], say)
         kafka.create_topics(*_TOPICS, partitions=_PARTITIONS)
         addresses = _ADDRESSES.format(kafka=kafka.bootstrap, redis=redis.url, infinispan=infinispan.url)
         (directory / ADDRESSES).write_text(addresses)

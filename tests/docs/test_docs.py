@@ -19,6 +19,7 @@ from domain.envelope import DataEnvelope
 from domain.record import Origin, Partition, Record
 from guardian.supervision import SUPERVISION
 from resequencer.unit import REMEMBERED_ENVELOPES, Tally
+from servers.server import remove_all
 from status.report import State
 from status.service_report import NOT_RUNNING, STALE
 
@@ -179,10 +180,11 @@ def test_the_service_on_real_servers_does_what_the_readme_says(tmp_path):
     finally:
         for target in ("stop", "servers-stop"):
             subprocess.run(["make", target, "CONF=conf/local.conf"], cwd=tmp_path, env=environment, check=False)
+        remove_all(tmp_path / "run" / "servers")
     assert done.returncode == 0, done.stdout + done.stderr
     assert shown in done.stdout
     assert re.search(r"^worker [01] \(process [0-9]+\): ready, [1-4] partitions$", done.stdout, re.MULTILINE)
-    assert done.stdout.endswith("stopped\nstopped: infinispan, kafka, redis\n")
+    assert done.stdout.endswith("stopped\nstopped: infinispan, kafka, postgresql, receiver, redis\n")
 
 
 def checkout_of_a_user(directory: Path) -> None:

@@ -16,6 +16,7 @@ from daemon.configuration.configuration import load
 from servers.local import PORTS
 from servers.ports import LOOPBACK, is_free
 from servers.redis.server import RedisServer
+from servers.server import remove_all
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     """A checkout with only the configuration; its run/servers holds the servers."""
     shutil.copytree(CHECKOUT / "conf", tmp_path / "conf", ignore=shutil.ignore_patterns("__pycache__"))
     yield tmp_path
-    order("stop", tmp_path)
+    remove_all(tmp_path / "run" / "servers")
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def redis_port_is_taken() -> Iterator[None]:
 def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(directory: Path) -> None:
     started = order("start", directory)
     assert started.returncode == 0, started.stderr
-    assert {line.split()[0] for line in started.stdout.splitlines()} == {"kafka", "redis", "infinispan"}
+    assert {line.split()[0] for line in started.stdout.splitlines()} == {"kafka", "redis", "infinispan", "postgresql", "receiver"}
     assert "(6379 was taken)" in started.stdout
     configured = {each.path: each.value for each in load(directory / "conf" / "local.conf", []).effective}
     assert configured[REDIS].removeprefix("redis://").removesuffix("/0") in started.stdout
@@ -55,7 +56,7 @@ def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(direct
 
     again = order("start", directory)
     assert again.returncode == 0
-    assert again.stdout.count("was running already") == 3
+    assert again.stdout.count("was running already") == 5
 
     RedisServer(directory / "run" / "servers" / "redis").kill()
     after = order("start", directory)
@@ -64,7 +65,7 @@ def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(direct
     assert {each.path: each.value for each in load(directory / "conf" / "local.conf", []).effective} == configured
 
     stopped = order("stop", directory)
-    assert stopped.stdout == "stopped: infinispan, kafka, redis\n"
+    assert stopped.stdout == "stopped: infinispan, kafka, postgresql, receiver, redis\n"
     assert order("stop", directory).stdout == "no server runs in run/servers\n"
 
 
