@@ -43,6 +43,8 @@ payment-status-notification {{
   kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"
   storage.redis.url = "{redis}"
   storage.infinispan.url = "{infinispan}"
+  delivery.ledger.url = "{postgresql}"
+  delivery.receivers.tracker.url = "{receiver}"
 }}
 """
 
@@ -67,7 +69,8 @@ def start_local(directory: Path, say: Callable[[str], None]) -> None:
         receiver = ReceiverServer(directory / "receiver", wanted=PORTS)
         _start_together([kafka, redis, infinispan, postgresql, receiver], say)
         kafka.create_topics(*_TOPICS, partitions=_PARTITIONS)
-        addresses = _ADDRESSES.format(kafka=kafka.bootstrap, redis=redis.url, infinispan=infinispan.url)
+        urls = {each.name: each.url for each in (redis, infinispan, postgresql, receiver)}
+        addresses = _ADDRESSES.format(kafka=kafka.bootstrap, **urls)
         (directory / ADDRESSES).write_text(addresses)
         if moved:
             say(f"new address, because another process has the old port: {', '.join(moved)}. Restart the programs that use it")

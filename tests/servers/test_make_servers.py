@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from kafka import KafkaAdminClient
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.slow
 CHECKOUT = Path(__file__).parents[2]
 KAFKA = "ipf.processing-data.ingress.kafka.consumer.kafka-clients.bootstrap.servers"
 REDIS = "payment-status-notification.storage.redis.url"
+LEDGER = "payment-status-notification.delivery.ledger.url"
+RECEIVER = "payment-status-notification.delivery.receivers.tracker.url"
 
 
 @pytest.fixture
@@ -50,6 +53,8 @@ def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(direct
     assert "(6379 was taken)" in started.stdout
     configured = {each.path: each.value for each in load(directory / "conf" / "local.conf", []).effective}
     assert configured[REDIS].removeprefix("redis://").removesuffix("/0") in started.stdout
+    for path in (LEDGER, RECEIVER):
+        assert f" on {urlsplit(configured[path]).netloc.rpartition('@')[2]}" in started.stdout
     with closing(KafkaAdminClient(bootstrap_servers=configured[KAFKA])) as admin:
         topics = {each["name"]: len(each["partitions"]) for each in admin.describe_topics()}
     assert topics.items() >= dict.fromkeys(("IPF_PROCESSING_DATA", "PAYMENT_STATUS_NOTIFICATION"), 4).items()
