@@ -40,6 +40,11 @@ COMMANDS: dict[str, Command] = {
         "daemon.commands.dead_letters.command:dead_letters",
         "daemon.commands.dead_letters.command:add_arguments",
     ),
+    "delivery": Command(
+        "deliver notifications to the receivers, and see and steer the jobs",
+        "daemon.commands.delivery:delivery",
+        "daemon.commands.delivery:add_arguments",
+    ),
     "demo": Command(
         "run the main job on simulated payments, start to end", "daemon.commands.demo:demo", "daemon.commands.demo:add_arguments"
     ),

@@ -188,7 +188,6 @@ class LedgerSettings(msgspec.Struct, frozen=True):
 class WorkerSettings(msgspec.Struct, frozen=True):
     """The delivery workers. A scheduler looks for work every `poll_ms`, less often while it finds none, up to `most_poll_ms`."""
 
-    count: Annotated[int, Key(Whole(0, 64))]
     chunk: Annotated[int, Key(Whole(1, 1_000))]
     poll_ms: Annotated[int, Key(Duration("10ms", "1m"))]
     most_poll_ms: Annotated[int, Key(Duration("10ms", "10m"), "most-poll")]
@@ -203,9 +202,5 @@ class DeliverySettings(msgspec.Struct, frozen=True):
     forbidden_addresses: Annotated[
         tuple[str, ...], Key(Names('a list of networks, such as ["169.254.0.0/16", "10.0.0.0/8"]; calls to them are refused'))
     ]
-    events_topic: Annotated[str, Key(Text(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a Kafka topic"), "events.topic")]
     receiver_defaults: Annotated[Receiver, Section("receiver-defaults")]
     receivers: Annotated[tuple[tuple[str, Receiver], ...], NamedSections("receivers", "receiver-defaults")]
-
-    def find(self, name: str) -> Receiver | None:
-        return dict(self.receivers).get(name)

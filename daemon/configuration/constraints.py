@@ -11,7 +11,7 @@ from console.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
 from daemon.configuration.schema import Schema, names_below, path_of
 from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
-from delivery.settings import DeliverySettings, Login, Receiver, Retry, Suspension, Tls, WorkerSettings
+from delivery.settings import Login, Receiver, Retry, Suspension, Tls, WorkerSettings
 from domain.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
 
@@ -50,7 +50,6 @@ _HAS_ORDERS = path_of(Orders, "is_enabled")
 _ORDERS = path_of(Orders, "topic")
 _ORDER_OUTCOMES = path_of(Orders, "outcomes_topic")
 _TOPICS = (path_of(Ingress, "topic"), path_of(Notifications, "topic"), path_of(Notifications, "dead_letters_topic"))
-_EVENTS = path_of(DeliverySettings, "events_topic")
 _CHUNK_POLL, _MOST_POLL = path_of(WorkerSettings, "poll_ms"), path_of(WorkerSettings, "most_poll_ms")
 _RECEIVER_URL = path_of(Receiver, "url")
 _RECEIVER_USER, _RECEIVER_TOKEN = path_of(Login, "user"), path_of(Login, "token")
@@ -208,11 +207,6 @@ CONSTRAINTS = (
         (_CHUNK_POLL, _MOST_POLL),
         lambda values: values[_CHUNK_POLL] <= values[_MOST_POLL],
         f"is more than {_MOST_POLL}: lower it, or raise the other",
-    ),
-    Constraint(
-        (_EVENTS, *_TOPICS),
-        lambda values: values[_EVENTS] not in {values[each] for each in _TOPICS},
-        "is the topic of another key: the events of jobs need a topic of their own; name another one",
     ),
     Constraint(
         (_CERTIFICATE, _TLS_KEY),

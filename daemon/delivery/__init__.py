@@ -1,0 +1,1 @@
+"""Delivery as the commands run it: made from the configuration."""

@@ -1,0 +1,92 @@
+"""Makes ledger, feeds and delivery workers from the configuration."""
+
+import ipaddress
+import os
+import socket
+from functools import partial
+from pathlib import Path
+
+from connectors.files.operations import SystemFiles
+from connectors.port import Channel
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import TransportType
+from delivery.caller import Network
+from delivery.event_file import EventFile
+from delivery.feeds.files import FileFeed, given_files, output_files
+from delivery.feeds.port import Feed
+from delivery.ledger.database import Database
+from delivery.ledger.ledger import Ledger
+from delivery.settings import DeliverySettings, Receiver
+from delivery.source_reader import Sources
+from delivery.worker import DeliveryWorker
+from domain.errors import ConfigurationError
+
+_FILES = "files:"
+_LIVE = "live"
+_SEPARATOR = "\n"
+
+
+def make_ledger(configuration: Configuration) -> Ledger:
+    """Return the ledger, which connects at its first use.
+
+    Raises:
+        ConfigurationError: No receiver is configured.
+    """
+    delivery = configuration.delivery
+    if not delivery.receivers:
+        raise ConfigurationError(path_of(DeliverySettings, "receivers"), "is empty: name a receiver, and give its url")
+    settings = delivery.ledger
+    url = f"sqlite:///{settings.file.absolute()}" if settings.url is None else str(settings.url)
+    return Ledger(Database(url), delivery.receivers, settings.retention_ms, delivery.worker.stalled_after_ms)
+
+
+def make_worker(configuration: Configuration, ledger: Ledger) -> DeliveryWorker:
+    """Return a delivery worker. Its name in the ledger tells machine and process.
+
+    Raises:
+        ConfigurationError: A receiver is live with transport kafka, or a forbidden network is no network.
+    """
+    delivery = configuration.delivery
+    if configuration.notification.transport is not TransportType.FILE and any(each.is_live for _, each in delivery.receivers):
+        raise ConfigurationError(
+            path_of(Receiver, "is_live"),
+            "is true for a receiver, which needs transport = file: set it to false, and start jobs",
+        )
+    owner = f"{socket.gethostname()}:{os.getpid()}"
+    events = EventFile(configuration.notification.output_directory / "job-events.jsonl")
+    sources = Sources(_LIVE, partial(open_feed, configuration))
+    return DeliveryWorker(
+        ledger, delivery.worker, owner, sources, partial(events.publish, ledger.events_after), _networks(delivery)
+    )
+
+
+def source_of_files(paths: list[Path]) -> str:
+    """Return the source of a job that delivers what these files hold."""
+    return _FILES + _SEPARATOR.join(str(path.absolute()) for path in paths)
+
+
+def open_feed(configuration: Configuration, source: str, receiver: Receiver) -> Feed:
+    """Return the feed of a job's source."""
+    operations = SystemFiles()
+    if source.startswith(_FILES):
+        paths = [Path(each) for each in source.removeprefix(_FILES).split(_SEPARATOR)]
+        return FileFeed(partial(given_files, paths), operations, receiver.select, seals=True)
+    output = configuration.notification.output_directory / f"{Channel.NOTIFICATIONS}.jsonl"
+    return FileFeed(partial(output_files, output), operations, receiver.select, seals=False)
+
+
+def _networks(delivery: DeliverySettings) -> list[Network]:
+    """Return the forbidden networks.
+
+    Raises:
+        ConfigurationError: One of them is no network.
+    """
+    path = path_of(DeliverySettings, "forbidden_addresses")
+    found: list[Network] = []
+    for each in delivery.forbidden_addresses:
+        try:
+            found.append(ipaddress.ip_network(each))
+        except ValueError as error:
+            raise ConfigurationError(path, f"{each} is no network: {error}") from error
+    return found

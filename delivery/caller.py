@@ -1,0 +1,196 @@
+"""One HTTP call to a receiver: what is sent, and what came back."""
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any
+from urllib.parse import quote
+
+import httpcore
+import httpx
+
+from delivery.answers import Answer, NoAnswer, Trouble
+from delivery.rows import Claim
+from delivery.settings import Receiver, Step
+from domain import headers as names
+
+_BODY_BYTES = 2_000
+_PASSED_ON = (names.TRACEPARENT, names.TRACESTATE)
+_MARKS = (
+    names.TRANSACTION_STATUS,
+    names.PROCESSING_ENTITY,
+    names.INCOMPLETE,
+    names.LATE,
+    names.POSSIBLE_DUPLICATE,
+    names.NOTIFICATION_ID,
+)
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Caller:
+    """Makes calls to one receiver, over connections that are kept. `close` ends them.
+
+    A redirect is an answer like others and is not followed. `forbidden` are networks that no call may reach, whatever the
+    receiver's name resolves to.
+    """
+
+    def __init__(self, receiver: Receiver, forbidden: Sequence[Network] = ()) -> None:
+        self._receiver = receiver
+        limits = httpx.Limits(max_connections=receiver.concurrency, max_keepalive_connections=receiver.concurrency)
+        transport = httpx.AsyncHTTPTransport(verify=_tls_context(receiver), limits=limits, retries=0, trust_env=False)
+        if forbidden:
+            # Where a name becomes an address: one that resolves to another address a moment later is no way round.
+            transport._pool._network_backend = _GuardedBackend(forbidden)  # noqa: SLF001 - httpx has no way to pass it.
+        self._client = httpx.AsyncClient(
+            base_url=str(receiver.url),
+            transport=transport,
+            auth=_login(receiver),
+            timeout=None,  # noqa: S113 - The whole call has a limit, below.
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    async def call(self, claim: Claim) -> Answer | NoAnswer:
+        """Make the call of the claim's step. Never raises; it takes as long as the receiver's time limit at most."""
+        sent = _Sent()
+        try:
+            async with asyncio.timeout(self._receiver.timeout_ms / 1_000):
+                return await self._call(claim, sent)
+        except TimeoutError:
+            return NoAnswer(_trouble(sent), f"no answer within {self._receiver.timeout_ms / 1_000:g} s")
+        except _Forbidden as error:
+            return NoAnswer(Trouble.FORBIDDEN, str(error))
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            # A failed connection can be wrapped more than once.
+            cause: BaseException | None = error
+            while cause is not None:
+                if isinstance(cause, _Forbidden):
+                    return NoAnswer(Trouble.FORBIDDEN, str(cause))
+                cause = cause.__cause__ or cause.__context__
+            return NoAnswer(_trouble(sent), f"{type(error).__name__}: {error}".rstrip(": "))
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _call(self, claim: Claim, sent: "_Sent") -> Answer:
+        method, path = _request_of(self._receiver, claim.step)
+        is_delivery = claim.step is Step.DELIVER
+        request = self._client.build_request(
+            method,
+            path.replace("{unit}", quote(claim.key, safe="")),
+            content=claim.value if is_delivery else None,
+            headers=_headers(claim, is_delivery=is_delivery),
+            extensions={"trace": sent.trace},
+        )
+        response = await self._client.send(request, stream=True)
+        try:
+            body = b""
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) >= _BODY_BYTES:
+                    break
+        finally:
+            await response.aclose()
+        text = body[:_BODY_BYTES].decode(errors="replace")
+        return Answer(response.status_code, text, retry_after_ms(response.headers.get("retry-after"), time()))
+
+
+def retry_after_ms(value: str | None, now: float) -> int | None:
+    """Return how long a header Retry-After asks to wait: seconds, or an HTTP date (RFC 9110, 10.2.3). None: absent or invalid."""
+    if value is None:
+        return None
+    if value.strip().isdecimal() and len(value) < 10:
+        return int(value) * 1_000
+    try:
+        return max(0, round((parsedate_to_datetime(value).timestamp() - now) * 1_000))
+    except (ValueError, OverflowError):
+        return None
+
+
+class _Sent:
+    """Notes whether a request began to leave: from then on the receiver may have taken it."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+
+    async def trace(self, name: str, _info: Mapping[str, Any]) -> None:
+        if name.endswith("send_request_headers.started"):
+            self.has_begun = True
+
+
+class _Forbidden(Exception):
+    pass
+
+
+class _GuardedBackend(httpcore.AsyncNetworkBackend):
+    """Connects to addresses outside of the forbidden networks only."""
+
+    def __init__(self, forbidden: Sequence[Network]) -> None:
+        self._inner = httpcore.AnyIOBackend()
+        self._forbidden = forbidden
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise httpcore.ConnectError(str(error)) from error
+        for address in dict.fromkeys(each[4][0] for each in found):
+            if any(ipaddress.ip_address(address) in network for network in self._forbidden):
+                raise _Forbidden(f"{host} resolves to {address}, which is in a network of delivery.forbidden-addresses")
+        return await self._inner.connect_tcp(str(found[0][4][0]), port, timeout, local_address, socket_options)
+
+
+def _trouble(sent: _Sent) -> Trouble:
+    return Trouble.BROKEN if sent.has_begun else Trouble.UNREACHABLE
+
+
+def _tls_context(receiver: Receiver) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=receiver.tls.authority)
+    if receiver.tls.certificate is not None:
+        context.load_cert_chain(receiver.tls.certificate, receiver.tls.key)
+    return context
+
+
+def _login(receiver: Receiver) -> httpx.Auth | None:
+    login = receiver.login
+    if login.user:
+        return httpx.BasicAuth(login.user, str(login.password))
+    return _Bearer(str(login.token)) if login.token else None
+
+
+class _Bearer(httpx.Auth):
+    def __init__(self, token: str) -> None:
+        self._header = f"Bearer {token}"
+
+    def auth_flow(self, request: httpx.Request) -> Any:
+        request.headers["Authorization"] = self._header
+        yield request
+
+
+def _request_of(receiver: Receiver, step: Step) -> tuple[str, str]:
+    if step is Step.ANNOUNCE:
+        return receiver.announce.method, receiver.announce.path
+    if step is Step.VERIFY:
+        return receiver.verify.method, receiver.verify.path
+    return receiver.deliver.method, receiver.deliver.path
+
+
+def _headers(claim: Claim, *, is_delivery: bool) -> list[tuple[bytes, bytes]]:
+    found = [(name.encode(), value) for name, value in claim.headers if name in _PASSED_ON]
+    if not is_delivery:
+        return found
+    kind = b"application/xml" if claim.value.lstrip()[:1] == b"<" else b"application/json"
+    found += [(b"content-type", kind), (b"idempotency-key", claim.notification_id.encode())]
+    return found + [(name.encode(), value) for name, value in claim.headers if name in _MARKS]

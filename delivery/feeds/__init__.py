@@ -1,0 +1,1 @@
+"""Feeds: where the notifications of a job come from."""

@@ -1,0 +1,83 @@
+"""Notifications from files: of the service's own output, with the rotated files, or of files that a job names."""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+
+from connectors.files.line_reader import FoundLine
+from connectors.files.operations import FileOperations
+from connectors.files.rotated_names import find_rotated
+from connectors.files.scan import scan
+from connectors.line_format import Defect, decode_line
+from delivery.errors import JobRefused
+from delivery.feeds.port import make_item, select_items
+from delivery.ledger.intake import Portion
+from delivery.rows import Item
+from delivery.settings import Select
+
+
+class FileFeed:
+    """Reads files one after the other. A part of the feed is a file, known by a hash of its first line: its name may change.
+
+    A last line without its end is not there yet. With `seals` the feed ends where the last file ends.
+    """
+
+    def __init__(self, find_files: Callable[[], list[Path]], files: FileOperations, select: Select, *, seals: bool) -> None:
+        self._find_files = find_files
+        self._files = files
+        self._select = select
+        self._seals = seals
+
+    def read(self, positions: Mapping[str, int], most: int) -> Portion:
+        items: list[Item] = []
+        ends: dict[str, int] = {}
+        for path in self._find_files():
+            part = self._identity(path)
+            if part is None:
+                continue
+            at = positions.get(part, 0)
+            for line in islice(scan(path, self._files, at), most - len(items)):
+                items.append(_item(line, f"{part}@{line.start}"))
+                at = line.start + (line.cut.length if line.cut else len(line.content)) + 1
+                ends[part] = at
+            if len(items) >= most:
+                return self._portion(items, ends, is_end=False)
+        return self._portion(items, ends, is_end=True)
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _portion(self, items: list[Item], ends: dict[str, int], *, is_end: bool) -> Portion:
+        selected = select_items(items, self._select)
+        return Portion(selected, ends, len(items) - len(selected), is_end, is_end and self._seals)
+
+    def _identity(self, path: Path) -> str | None:
+        first = next(scan(path, self._files), None)
+        return None if first is None else sha256(first.content).hexdigest()[:32]
+
+
+def output_files(path: Path) -> list[Path]:
+    """Return the files rotated out of an output, the oldest first, and the output."""
+    return [*(each.path for each in find_rotated(path)), path]
+
+
+def given_files(paths: list[Path]) -> list[Path]:
+    """Return the files of a job.
+
+    Raises:
+        JobRefused: One of them is missing.
+    """
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        raise JobRefused(f"{missing[0]} is missing or is no file; put it there, or cancel the job")
+    return paths
+
+
+def _item(line: FoundLine, position: str) -> Item:
+    if line.cut is not None:
+        return Item(position, "", b"", (), position, defect=f"a line of {line.cut.length} bytes is too long")
+    decoded = decode_line(line.content)
+    if isinstance(decoded, Defect):
+        return Item(position, "", line.content, (), position, defect=f"the line is no record: {decoded.problem}")
+    return make_item(decoded.key, decoded.value, decoded.headers, position)

@@ -1,0 +1,53 @@
+"""The interface of feeds."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from delivery.ledger.intake import Portion
+from delivery.rows import Item
+from delivery.settings import Select
+from domain import headers as names
+from domain.record import Headers
+
+
+class Feed(Protocol):
+    """A source of notifications that can be read again from each position that it has given."""
+
+    def read(self, positions: Mapping[str, int], most: int) -> Portion:
+        """Return the next records behind the positions, about `most` of them.
+
+        Raises:
+            TransientError: The source does not answer.
+            ResequencerError: It cannot be read; the text says why.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+def make_item(key: bytes | None, value: bytes, headers: Headers, position: str) -> Item:
+    """Return a record as an item. It has a `defect` if it cannot be delivered."""
+    texts = names.texts_of(headers)
+    unit = (key or b"").decode(errors="replace")
+    found = texts.get(names.NOTIFICATION_ID)
+    defect = None
+    if not key:
+        defect = "the record has no key, which is the unit of work"
+    elif "\x00" in unit + (found or ""):
+        defect = "the unit or the notification's id contains a null character"
+    return Item(
+        dedup=found if found and defect is None else position,
+        key=unit.replace("\x00", ""),
+        value=value,
+        headers=headers,
+        position=position,
+        notification_id=None if defect else found,
+        status=texts.get(names.TRANSACTION_STATUS),
+        entity=texts.get(names.PROCESSING_ENTITY),
+        defect=defect,
+    )
+
+
+def select_items(items: list[Item], select: Select) -> list[Item]:
+    """Return the items that the receiver gets. What has a defect is not left out: it is told as failed."""
+    return [item for item in items if item.defect is not None or select.selects(item.status, item.entity)]

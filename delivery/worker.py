@@ -1,0 +1,97 @@
+"""A delivery worker: one process that reads sources into the ledger and delivers to all receivers."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from functools import partial
+from itertools import count
+
+from delivery.caller import Caller, Network
+from delivery.ledger.ledger import Ledger
+from delivery.scheduler import LedgerThreads, Scheduler
+from delivery.settings import WorkerSettings
+from delivery.source_reader import SourceReader, Sources
+
+_LOG = logging.getLogger(__name__)
+_UPKEEP_SECONDS = 1.0
+_RETENTION_TURNS = 30
+"""Retention looks once in so many turns of the upkeep."""
+
+_DRAIN_SECONDS = 20.0
+_THREADS = 4
+
+
+class DeliveryWorker:
+    """`owner` names the worker in its claims. `publish_events` publishes the events of jobs, and is called every second."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: WorkerSettings,
+        owner: str,
+        sources: Sources,
+        publish_events: Callable[[], object],
+        forbidden: Sequence[Network] = (),
+    ) -> None:
+        self._ledger, self._settings, self._owner, self._sources = ledger, settings, owner, sources
+        self._publish_events, self._forbidden = publish_events, forbidden
+
+    def run(self, is_stopping: Callable[[], bool]) -> None:
+        """Deliver until `is_stopping`; then end what is under way."""
+        asyncio.run(self._run(is_stopping))
+
+    async def _run(self, is_stopping: Callable[[], bool]) -> None:
+        with ThreadPoolExecutor(_THREADS, "ledger") as executor:
+            threads = LedgerThreads(executor)
+            callers = {name: Caller(receiver, self._forbidden) for name, receiver in self._ledger.receivers.items()}
+            schedulers = {name: self._scheduler(threads, name, caller) for name, caller in callers.items()}
+            running = [asyncio.create_task(each.run()) for each in schedulers.values()]
+            others = [asyncio.create_task(self._read(threads, name, each.wake)) for name, each in schedulers.items()]
+            others.append(asyncio.create_task(self._keep_up(threads)))
+            try:
+                while not is_stopping() and not any(each.done() for each in (*running, *others)):
+                    await asyncio.sleep(0.1)
+            finally:
+                await _end(others)
+                for scheduler in schedulers.values():
+                    scheduler.stop()
+                if running:
+                    await asyncio.wait(running, timeout=_DRAIN_SECONDS)
+                await _end(running)
+                for caller in callers.values():
+                    await caller.close()
+
+    def _scheduler(self, threads: LedgerThreads, name: str, caller: Caller) -> Scheduler:
+        return Scheduler(self._ledger, threads, name, self._settings, self._owner, caller)
+
+    async def _read(self, threads: LedgerThreads, name: str, wake: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        taken = partial(loop.call_soon_threadsafe, wake)
+        with closing(SourceReader(self._ledger, name, self._owner, self._sources, taken)) as reader:
+            while True:
+                if not await threads.run(reader.read):
+                    await asyncio.sleep(self._settings.poll_ms / 1_000)
+
+    async def _keep_up(self, threads: LedgerThreads) -> None:
+        for turn in count():
+            for name in self._ledger.receivers:
+                await threads.run(lambda name=name: self._ledger.go_on_cancelling(name))  # type: ignore[misc]
+            try:
+                await threads.run(self._publish_events)
+            except OSError as error:
+                _LOG.warning("the events of jobs wait: %s", error)
+            if turn % _RETENTION_TURNS == 0:
+                while await threads.run(self._ledger.delete_expired):
+                    pass
+            await asyncio.sleep(_UPKEEP_SECONDS)
+
+
+async def _end(tasks: list["asyncio.Task[None]"]) -> None:
+    """Cancel what still runs; raise the first error of those that ended by themselves."""
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError):
+            await task
