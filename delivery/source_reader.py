@@ -24,7 +24,7 @@ class Sources:
 class SourceReader:
     """`taken` is called when there are new rows. Of several readers of one job, one reads at a time."""
 
-    def __init__(self, ledger: Ledger, name: str, owner: str, sources: Sources, taken: Callable[[], None]) -> None:
+    def __init__(self, ledger: Ledger, name: str, owner: str, sources: Sources, taken: Callable[[], object]) -> None:
         self._ledger, self._name, self._owner, self._sources, self._taken = ledger, name, owner, sources, taken
         self._receiver = ledger.receivers[name]
         self._feeds: dict[str, Feed] = {}
@@ -43,7 +43,8 @@ class SourceReader:
         opened = self._ledger.open_jobs(self._name)
         if not self._receiver.is_live:
             opened = [(job, source) for job, source in opened if source != self._sources.live]
-        return any([self._read_job(job, source) for job, source in opened])
+        # Each gets its turn, also behind one that has more.
+        return sum(self._read_job(job, source) for job, source in opened) > 0
 
     def close(self) -> None:
         for feed in self._feeds.values():

@@ -48,10 +48,11 @@ def make_worker(configuration: Configuration, ledger: Ledger) -> DeliveryWorker:
         ConfigurationError: A receiver is live with transport kafka, or a forbidden network is no network.
     """
     delivery = configuration.delivery
-    if configuration.notification.transport is not TransportType.FILE and any(each.is_live for _, each in delivery.receivers):
+    live = [name for name, each in delivery.receivers if each.is_live]
+    if live and configuration.notification.transport is not TransportType.FILE:
         raise ConfigurationError(
-            path_of(Receiver, "is_live"),
-            "is true for a receiver, which needs transport = file: set it to false, and start jobs",
+            f"{path_of(DeliverySettings, 'receivers')}.{live[0]}.live",
+            "is true, which needs transport = file: set it to false, and start jobs",
         )
     owner = f"{socket.gethostname()}:{os.getpid()}"
     events = EventFile(configuration.notification.output_directory / "job-events.jsonl")

@@ -1,5 +1,6 @@
 """The database of the ledger: SQLite or PostgreSQL by SQLAlchemy, with transactions, the clock and the version of the tables."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -142,6 +143,7 @@ def _upgrade(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
