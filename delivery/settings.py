@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from domain.address_types import Networks
 from domain.configuration_key import Key, NamedSections, Section
 from domain.value_types import (
     Choice,
@@ -199,8 +200,6 @@ class DeliverySettings(msgspec.Struct, frozen=True):
 
     worker: Annotated[WorkerSettings, Section("worker")]
     ledger: Annotated[LedgerSettings, Section("ledger")]
-    forbidden_addresses: Annotated[
-        tuple[str, ...], Key(Names('a list of networks, such as ["169.254.0.0/16", "10.0.0.0/8"]; calls to them are refused'))
-    ]
+    forbidden_addresses: Annotated[tuple[str, ...], Key(Networks())]
     receiver_defaults: Annotated[Receiver, Section("receiver-defaults")]
     receivers: Annotated[tuple[tuple[str, Receiver], ...], NamedSections("receivers", "receiver-defaults")]

@@ -26,7 +26,8 @@ class SourceReader:
 
     def __init__(self, ledger: Ledger, name: str, owner: str, sources: Sources, taken: Callable[[], object]) -> None:
         self._ledger, self._name, self._owner, self._sources, self._taken = ledger, name, owner, sources, taken
-        self._receiver = ledger.receivers[name]
+        receiver: Receiver = ledger.receivers[name]
+        self._receiver = receiver
         self._feeds: dict[str, Feed] = {}
         self._told: dict[str, str] = {}
 

@@ -11,7 +11,6 @@ from connectors.port import Channel
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import TransportType
-from delivery.caller import Network
 from delivery.event_file import EventFile
 from delivery.feeds.files import FileFeed, given_files, output_files
 from delivery.feeds.port import Feed
@@ -45,7 +44,7 @@ def make_worker(configuration: Configuration, ledger: Ledger) -> DeliveryWorker:
     """Return a delivery worker. Its name in the ledger tells machine and process.
 
     Raises:
-        ConfigurationError: A receiver is live with transport kafka, or a forbidden network is no network.
+        ConfigurationError: A receiver is live with transport kafka.
     """
     delivery = configuration.delivery
     live = [name for name, each in delivery.receivers if each.is_live]
@@ -56,10 +55,9 @@ def make_worker(configuration: Configuration, ledger: Ledger) -> DeliveryWorker:
         )
     owner = f"{socket.gethostname()}:{os.getpid()}"
     events = EventFile(configuration.notification.output_directory / "job-events.jsonl")
+    forbidden = [ipaddress.ip_network(each) for each in delivery.forbidden_addresses]
     sources = Sources(_LIVE, partial(open_feed, configuration))
-    return DeliveryWorker(
-        ledger, delivery.worker, owner, sources, partial(events.publish, ledger.events_after), _networks(delivery)
-    )
+    return DeliveryWorker(ledger, delivery.worker, owner, sources, partial(events.publish, ledger.events_after), forbidden)
 
 
 def source_of_files(paths: list[Path]) -> str:
@@ -75,19 +73,3 @@ def open_feed(configuration: Configuration, source: str, receiver: Receiver) -> 
         return FileFeed(partial(given_files, paths), operations, receiver.select, seals=True)
     output = configuration.notification.output_directory / f"{Channel.NOTIFICATIONS}.jsonl"
     return FileFeed(partial(output_files, output), operations, receiver.select, seals=False)
-
-
-def _networks(delivery: DeliverySettings) -> list[Network]:
-    """Return the forbidden networks.
-
-    Raises:
-        ConfigurationError: One of them is no network.
-    """
-    path = path_of(DeliverySettings, "forbidden_addresses")
-    found: list[Network] = []
-    for each in delivery.forbidden_addresses:
-        try:
-            found.append(ipaddress.ip_network(each))
-        except ValueError as error:
-            raise ConfigurationError(path, f"{each} is no network: {error}") from error
-    return found

@@ -22,6 +22,7 @@ ROOMS = (
     "status",
     "console",
     "simulator",
+    "delivery",
     "pipeline",
     "daemon",
 )
@@ -110,6 +111,10 @@ class _Reader(ast.NodeVisitor):
         self._owner = before
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        with self._inside(node.args):
+            self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
         with self._inside(node.args):
             self.generic_visit(node)
 

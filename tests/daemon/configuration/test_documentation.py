@@ -30,4 +30,6 @@ def test_the_only_keys_that_are_secret_by_their_names_are_the_passwords():
     storage = "payment-status-notification.storage"
     secret = [path for path in SCHEMA.keys if is_secret_name(path)]
     peers = "payment-status-notification.http.peers-token"
-    assert secret == [f"{storage}.redis.password", f"{storage}.infinispan.password", peers]
+    login = "payment-status-notification.delivery.receiver-defaults.auth"
+    receivers = [f"{login}.password", f"{login}.token"]
+    assert secret == [f"{storage}.redis.password", f"{storage}.infinispan.password", *receivers, peers]

@@ -18,7 +18,7 @@ from daemon.configuration.resolution import resolve_values
 from daemon.configuration.schema import SCHEMA, Schema, path_of
 from daemon.configuration.sections import Ingress, RecordsArchive, Redis, Resequencers, Sections
 from daemon.configuration.shipped import read_reference
-from domain.configuration_key import Key, Section
+from domain.configuration_key import Key, NamedSections, Section
 from domain.value_types import Choice, Duration, Whole
 from pipeline.archive.settings import ArchiveSettings
 from resequencer.handlers.settings import HandlerSettings
@@ -68,7 +68,8 @@ def resolved(toys, write):
 
 def unread(schema, reads):
     fields = [(section, each) for section, fields in schema.sections.items() for each in fields]
-    return {each.path for section, each in fields if not isinstance(each.mark, Section) and not reads.is_read(section, each.name)}
+    keys = [(section, each) for section, each in fields if not isinstance(each.mark, Section | NamedSections)]
+    return {each.path for section, each in keys if not reads.is_read(section, each.name)}
 
 
 def test_every_key_is_read_by_something_beside_what_loads_it():
