@@ -145,7 +145,7 @@ class Finishing:
         heads = {
             key: (row, runs) for key, row, runs in ask(select(ROWS.c.key, ROWS.c.id, is_running).where(*of_keys, ROWS.c.is_head))
         }
-        oldest = ask(select(ROWS.c.key, func.min(ROWS.c.id)).where(*of_keys, _IS_OPEN).group_by(ROWS.c.key)).tuples()
+        oldest = ask(select(ROWS.c.key, func.min(ROWS.c.id)).where(*of_keys, _IS_OPEN).group_by(ROWS.c.key))
         # A call that is under way ends first.
         wanted = {key: row for key, row in oldest if key not in heads or (heads[key][0] != row and not heads[key][1])}
         demoted = [heads[key][0] for key in wanted if key in heads]
@@ -241,7 +241,7 @@ class Finishing:
         if not rows:
             return []
         asked = select(ROWS.c.id, ROWS.c.key).where(ROWS.c.id.in_(rows))
-        return [(row, key) for row, key in self.connection.execute(asked).tuples()]
+        return [(row, key) for row, key in self.connection.execute(asked)]
 
     def _reopen_suspects(self) -> None:
         """Give the rows that shut the gate their attempts back: the receiver was the reason, not they."""

@@ -58,7 +58,7 @@ def open_intake(database: Database, job: str, owner: str) -> Intake | None:
         epoch = connection.scalar(taken)
         if epoch is None:
             return None
-        positions = connection.execute(select(SOURCES.c.part, SOURCES.c.position).where(SOURCES.c.job == job)).tuples()
+        positions = connection.execute(select(SOURCES.c.part, SOURCES.c.position).where(SOURCES.c.job == job))
         return Intake(job, epoch, dict(positions.all()))
 
 

@@ -68,7 +68,7 @@ def open_jobs(database: Database, receiver: str) -> list[tuple[str, str]]:
         asked = select(JOBS.c.id, JOBS.c.source).where(
             JOBS.c.receiver == receiver, JOBS.c.sealed_at.is_(None), JOBS.c.cancelled_at.is_(None)
         )
-        return [(job, source) for job, source in connection.execute(asked.order_by(JOBS.c.started_at)).tuples()]
+        return [(job, source) for job, source in connection.execute(asked.order_by(JOBS.c.started_at))]
 
 
 def list_jobs(database: Database, stalled_after_ms: int, job: str | None = None) -> list[Job]:
@@ -82,7 +82,7 @@ def list_jobs(database: Database, stalled_after_ms: int, job: str | None = None)
     )
     with database.read() as connection:
         now = database.now(connection)
-        holds: dict[str, int] = dict(connection.execute(held).tuples().all())
+        holds: dict[str, int] = dict(connection.execute(held).all())
         found = connection.execute(asked if job is None else asked.where(JOBS.c.id == job)).mappings().all()
     return [_told(each, holds.get(each["id"], 0), now, stalled_after_ms) for each in found]
 
@@ -111,7 +111,7 @@ def cancel_some(database: Database, receivers: dict[str, Receiver], job: str) ->
         found = _find(connection, job)
         name, now = found["receiver"], database.now(connection)
         asked = select(ROWS.c.id, ROWS.c.key).where(ROWS.c.job == job, ROWS.c.status.not_in(_ENDED)).limit(_CHUNK)
-        rows = connection.execute(asked).tuples().all()
+        rows = connection.execute(asked).all()
         if not rows:
             complete_jobs(connection, [job], now)
             return False
@@ -148,7 +148,7 @@ def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *
             asked = select(ROWS.c.id, ROWS.c.key).where(
                 ROWS.c.job == job, ROWS.c.status == Status.FAILED.value, ROWS.c.id > after
             )
-            rows = connection.execute(asked.order_by(ROWS.c.id).limit(_CHUNK)).tuples().all()
+            rows = connection.execute(asked.order_by(ROWS.c.id).limit(_CHUNK)).all()
             if not rows:
                 return done, left
             after = rows[-1][0]
@@ -240,7 +240,7 @@ def list_held(database: Database, receiver: str, most: int) -> list[tuple[str, i
     """Return the held units, each with the row whose failure holds it."""
     with database.read() as connection:
         asked = select(KEYS.c.key, KEYS.c.held_by).where(KEYS.c.receiver == receiver, KEYS.c.held_by.is_not(None))
-        return [(key, row) for key, row in connection.execute(asked.order_by(KEYS.c.held_by).limit(most)).tuples()]
+        return [(key, row) for key, row in connection.execute(asked.order_by(KEYS.c.held_by).limit(most))]
 
 
 def list_gates(database: Database, receivers: Sequence[tuple[str, Receiver]]) -> list[GateReport]:

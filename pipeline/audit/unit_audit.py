@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
-from domain.headers import LOOKUPS_VERSION
+from domain.headers import LOOKUPS_VERSION, PROCESSING_ENTITY, TRANSACTION_STATUS
 from pipeline.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_findings
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.observed import ObservedNotification, digest_of
@@ -141,8 +141,7 @@ def differences(expected: ObservedNotification, seen: ObservedNotification) -> I
         yield Deviation.WRONG_CONTENT, "has other content than the unit's payment data give"
     if seen.is_ordered and not expected.is_ordered:
         yield Deviation.RELEASED_WITHOUT_ORDER, "says that an operator released it, but no order of the unit did so"
-    elif _headers(seen) != _headers(expected):
-        names = sorted({name for name, _ in set(_headers(seen)) ^ set(_headers(expected))})
+    elif names := _differing_headers(expected, seen):
         yield Deviation.WRONG_HEADERS, f"has other headers: {', '.join(names)}"
 
 
@@ -160,8 +159,15 @@ def mark_differences(expected: ObservedNotification, seen: ObservedNotification)
         yield Deviation.NOT_MARKED_INCOMPLETE, what
 
 
-def _headers(seen: ObservedNotification) -> tuple[tuple[str, str | None], ...]:
-    return (*seen.headers, (LOOKUPS_VERSION, seen.version))
+_ADDED = frozenset({TRANSACTION_STATUS, PROCESSING_ENTITY})
+"""Earlier versions did not write these: where the status is not there, neither is compared."""
+
+
+def _differing_headers(expected: ObservedNotification, seen: ObservedNotification) -> list[str]:
+    ours, theirs = ({*each.headers, (LOOKUPS_VERSION, each.version)} for each in (expected, seen))
+    names = {name for name, _ in ours ^ theirs}
+    is_earlier = all(name != TRANSACTION_STATUS for name, _ in seen.headers)
+    return sorted(names - _ADDED if is_earlier else names)
 
 
 def _id(emission: Emission) -> str:

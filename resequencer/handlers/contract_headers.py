@@ -1,5 +1,7 @@
 """The headers that every notification has, of every handler."""
 
+from typing import NamedTuple
+
 from domain.envelope import DataEnvelope
 from domain.headers import (
     ENVELOPE_ID,
@@ -7,7 +9,9 @@ from domain.headers import (
     LOOKUPS_VERSION,
     NOTIFICATION_ID,
     PROCESS_FLOW_NAME,
+    PROCESSING_ENTITY,
     SOURCE_POSITION,
+    TRANSACTION_STATUS,
     mark_headers,
 )
 from domain.record import Headers
@@ -15,14 +19,26 @@ from domain.trace_context import trace_headers
 from resequencer.handlers.port import Marks
 
 
-def contract_headers(message_id: str, envelope: DataEnvelope, event_name: str, flow_name: str, marks: Marks) -> Headers:
+class About(NamedTuple):
+    """What a notification tells: the event, its ISO 20022 status code, and the processing entity if one is known."""
+
+    event_name: str
+    process_flow_name: str
+    status: str
+    entity: str | None
+
+
+def contract_headers(message_id: str, envelope: DataEnvelope, about: About, marks: Marks) -> Headers:
     """Return the headers of a notification, in the order of docs/contract.md, section 6."""
+    entity = () if about.entity is None else ((PROCESSING_ENTITY, about.entity.encode()),)
     return (
         (NOTIFICATION_ID, message_id.encode()),
         (ENVELOPE_ID, envelope.envelope_id.encode()),
         (SOURCE_POSITION, str(envelope.record.origin).encode()),
-        (EVENT_NAME, event_name.encode()),
-        (PROCESS_FLOW_NAME, flow_name.encode()),
+        (EVENT_NAME, about.event_name.encode()),
+        (PROCESS_FLOW_NAME, about.process_flow_name.encode()),
+        (TRANSACTION_STATUS, about.status.encode()),
+        *entity,
         *mark_headers(marks.incomplete, is_late=marks.late, is_ordered=marks.ordered),
         *trace_headers(envelope.record.headers),
     )

@@ -8,7 +8,7 @@ from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, TooLarge, TransientError, words_of
 from domain.notification import Notification, notification_id
-from resequencer.handlers.contract_headers import contract_headers, version_headers
+from resequencer.handlers.contract_headers import About, contract_headers, version_headers
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.iso20022.codes import TRANSACTION_STATUSES
 from resequencer.handlers.port import Handled, Marks, Message, UsersHandler
@@ -72,7 +72,8 @@ class ForeignHandler:
     def _notification(self, message: Message, envelope: DataEnvelope, marks: Marks) -> Notification:
         identifier = notification_id(envelope.unit, envelope.envelope_id, message.process_object)
         of = envelope.process_objects[message.process_object]
-        headers = contract_headers(identifier, envelope, of.event_name or "", of.process_flow_name or "", marks) + self._version
+        about = About(of.event_name or "", of.process_flow_name or "", message.status, envelope.processing_entity)
+        headers = contract_headers(identifier, envelope, about, marks) + self._version
         # A subclass of bytes, such as numpy's, could not be stored.
         value = b"".join((message.value,))
         return Notification(identifier, envelope.unit, message.status, value, headers, envelope.record.origin)

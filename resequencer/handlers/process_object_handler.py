@@ -9,7 +9,7 @@ from domain.headers import CHANNEL, LANGUAGE
 from domain.notification import Notification, notification_id
 from domain.record import Headers
 from enrichment.shapes import CustomerValue
-from resequencer.handlers.contract_headers import contract_headers, version_headers
+from resequencer.handlers.contract_headers import About, contract_headers, version_headers
 from resequencer.handlers.custom_target import CustomTarget
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.notification_settings import NotificationSetting
@@ -67,15 +67,14 @@ class ProcessObjectHandler:
                 continue
             message_id = notification_id(envelope.unit, envelope.envelope_id, index)
             words = self._enrichment.find_words
+            about = About(setting.event_name, setting.process_flow_name, setting.transaction_status, entity)
             report = encode_report(message_id, now, setting, process_object.reason_code, original, words)
             made = Notification(
                 message_id,
                 envelope.unit,
                 setting.transaction_status,
                 self._target_type(report, data),
-                contract_headers(message_id, envelope, setting.event_name, setting.process_flow_name, marks)
-                + self._version
-                + _customer_headers(original.customer),
+                contract_headers(message_id, envelope, about, marks) + self._version + _customer_headers(original.customer),
                 envelope.record.origin,
             )
             room -= made.size

@@ -4,7 +4,9 @@ import json
 import threading
 from argparse import ArgumentParser
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, fields
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -241,7 +243,11 @@ def test_a_behaviour_that_does_not_exist_is_refused_and_changes_nothing(served: 
 def test_other_paths_are_not_found_and_a_body_has_to_say_its_length(served: Served) -> None:
     assert served.client.get("/_other").status_code == 404
     assert served.client.get("/other").status_code == 404
-    assert served.client.post("/payments/u/statuses", content=iter([b"{}"])).status_code == 411
+    with closing(HTTPConnection(served.client.base_url.host, served.client.base_url.port or 0, timeout=10)) as connection:
+        connection.putrequest("POST", "/payments/u/statuses")
+        connection.putheader("Transfer-Encoding", "chunked")
+        connection.endheaders()
+        assert connection.getresponse().status == 411
     assert served.counts()["taken"] == 0
 
 

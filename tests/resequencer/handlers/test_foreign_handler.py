@@ -77,6 +77,7 @@ def test_a_message_becomes_a_notification_with_the_id_of_its_process_object_and_
         ("source-position", b"T-0@7"),
         ("event-name", b"One"),
         ("process-flow-name", b"Flow"),
+        ("transaction-status", b"ACSC"),
         ("incomplete", b"sequence:3"),
         ("late", b"true"),
     )

@@ -3,6 +3,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from domain.errors import TooLarge
@@ -73,18 +74,27 @@ def test_the_headers_are_those_of_the_contract_in_its_order(
         ("source-position", b"IPF_PROCESSING_DATA-3@42"),
         ("event-name", b"PaymentAccepted"),
         ("process-flow-name", b"PaymentInitiationFlow"),
+        ("transaction-status", b"ACCP"),
         ("incomplete", "PAIN_001,customData:BüsinessData".encode()),
         ("late", b"true"),
     )
+
+
+def test_the_processing_entity_is_a_header_where_the_envelope_names_one(
+    handle: Callable[..., Handled], envelope: Callable[..., Any], data_of: Callable[..., Any]
+) -> None:
+    came = msgspec.structs.replace(envelope(("PaymentAccepted", FLOW, None)), processing_entity="BÄNK_001")
+    (notification,) = handle(came, data_of()).notifications
+    assert notification.headers[5:7] == (("transaction-status", b"ACCP"), ("processing-entity", "BÄNK_001".encode()))
 
 
 def test_incomplete_and_late_are_there_only_where_they_are_true(
     handle: Callable[..., Handled], envelope: Callable[..., Any], data_of: Callable[..., Any]
 ) -> None:
     came = envelope(("PaymentAccepted", FLOW, None))
-    assert names(handle(came, data_of()))[0][5:] == []
-    assert names(handle(came, data_of(), marks=Marks("sequence:3")))[0][5:] == ["incomplete"]
-    assert names(handle(came, data_of(), marks=Marks(late=True)))[0][5:] == ["late"]
+    assert names(handle(came, data_of()))[0][6:] == []
+    assert names(handle(came, data_of(), marks=Marks("sequence:3")))[0][6:] == ["incomplete"]
+    assert names(handle(came, data_of(), marks=Marks(late=True)))[0][6:] == ["late"]
 
 
 def test_the_same_envelope_again_gives_the_same_notification_but_for_its_creation_time(

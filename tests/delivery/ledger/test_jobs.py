@@ -1,0 +1,160 @@
+"""Jobs: when they are complete, their one event, cancelling, and delivering failed rows again."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import pytest
+from harness.ledger_stage import LedgerStage, item
+
+from delivery.answers import Done, Failed, Suspended
+from delivery.errors import IntakeLost, JobRefused
+from delivery.jobs import JobEvent, JobState
+from delivery.ledger.finishing import Result
+from delivery.ledger.intake import Portion
+from delivery.settings import Step
+
+Make = Callable[..., LedgerStage]
+
+
+def events(it: LedgerStage) -> list[JobEvent]:
+    return [msgspec.json.decode(each, type=JobEvent) for each in it.ledger.events_after(0, 100)]
+
+
+def test_a_job_without_rows_is_complete_when_its_source_was_read_and_not_before(stage: Make) -> None:
+    it = stage()
+    it.take(seals=False)
+    assert (it.job().state, it.job().expected, events(it)) == (JobState.ACTIVE, None, [])
+    it.take()
+    assert (it.job().state, it.job().expected) == (JobState.COMPLETE, 0)
+    (event,) = events(it)
+    assert (event.number, event.job, event.state, event.expected) == (1, "j", JobState.COMPLETE, 0)
+
+
+def test_a_job_whose_rows_have_all_ended_is_not_complete_while_it_takes_in(stage: Make) -> None:
+    it = stage()
+    it.take(item("a", 1), seals=False)
+    it.deliver_all()
+    assert (it.job().state, events(it)) == (JobState.ACTIVE, [])
+    it.take(item("b", 2))
+    assert events(it) == []
+    it.deliver_all()
+    assert [(each.processed, each.expected) for each in events(it)] == [(2, 2)]
+
+
+def test_counts_add_up_at_every_step(stage: Make) -> None:
+    it = stage()
+    it.take(*(item(f"k{number % 7}", number) for number in range(50)))
+    while claims := it.claim(wanted=5):
+        it.finish(claims[:1], Failed("HTTP 400"))
+        it.finish(claims[1:])
+        job = it.job()
+        assert job.processed + job.failed + job.rejected + job.cancelled + job.open == job.ingested == job.expected == 50
+    (event,) = events(it)
+    assert (event.processed + event.failed, event.expected) == (50, 50)
+
+
+def test_two_that_end_the_last_rows_at_once_make_one_event(stage: Make) -> None:
+    it = stage("concurrency = 100")
+    it.take(*(item(f"k{number}", number) for number in range(40)))
+    claims = it.claim()
+    others = [it.another() for _ in range(4)]
+
+    def end(number: int) -> None:
+        for each in claims[number::4]:
+            others[number].finish("r", [Result(each, Done())])
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(end, range(4)))
+    for each in others:
+        each.close()
+    assert (it.job().state, len(events(it))) == (JobState.COMPLETE, 1)
+
+
+def test_events_are_numbered_without_a_gap(stage: Make) -> None:
+    it = stage()
+    for number in range(5):
+        it.take(item("a", number), job=f"j{number}")
+        it.deliver_all()
+    assert [(each.number, each.job) for each in events(it)] == [(number + 1, f"j{number}") for number in range(5)]
+    assert len(it.ledger.events_after(3, 1)) == 1
+
+
+def test_a_cancelled_job_claims_nothing_more_and_refuses_results_under_way(stage: Make) -> None:
+    it = stage()
+    it.take(*(item(f"k{number % 3}", number) for number in range(9)))
+    it.take(item("k0", 100), job="other")
+    running = it.claim(wanted=2)
+    it.ledger.cancel_job("j")
+    assert it.finish(running).refused == 2
+    assert (it.job().state, it.job().cancelled, it.job().open) == (JobState.CANCELLED, 9, 0)
+    assert it.deliver_all() == ["k0-100"]
+    assert [(each.job, each.state) for each in events(it)] == [("j", JobState.CANCELLED), ("other", JobState.COMPLETE)]
+    with pytest.raises(JobRefused, match="has ended"):
+        it.ledger.cancel_job("j")
+
+
+def test_a_cancelled_job_takes_nothing_more_in(stage: Make) -> None:
+    it = stage()
+    it.ledger.start_job("j", "r", "s", "ann")
+    intake = it.ledger.open_intake("j", "w1")
+    assert intake is not None
+    it.ledger.cancel_job("j")
+    with pytest.raises(IntakeLost):
+        it.ledger.take_in(intake, "r", Portion([item("a", 1)], {}))
+    assert it.ledger.open_jobs("r") == []
+
+
+def test_failed_rows_are_delivered_again_in_their_order_and_the_job_ends_once_more(stage: Make) -> None:
+    it = stage()
+    it.take(item("a", 1), item("b", 2), item("b", 3))
+    claims = it.claim()
+    it.finish(claims, Failed("HTTP 400"))
+    it.deliver_all()
+    assert [each.failed for each in events(it)] == [2]
+    assert it.ledger.retry_failed("j", with_late=False) == (1, 1)
+    assert (it.job().state, it.job().failed) == (JobState.ACTIVE, 1)
+    assert it.deliver_all() == ["a-1"]
+    assert [(each.run, each.failed) for each in events(it)] == [(1, 2), (2, 1)]
+    assert it.ledger.retry_failed("j", with_late=True) == (1, 0)
+    assert it.deliver_all() == ["b-2"]
+    assert (it.job().late, it.job().failed, [each.run for each in events(it)]) == (1, 0, [1, 2, 3])
+
+
+def test_a_job_that_takes_nothing_more_although_its_source_has_more_is_stalled(stage: Make) -> None:
+    it = stage()
+    it.take(item("a", 1), seals=False)
+    it.now += 60_000
+    assert it.job().state is JobState.ACTIVE
+    it.now += 1
+    assert it.job().state is JobState.STALLED
+
+
+def test_the_same_job_is_started_once_and_its_name_serves_nothing_else(stage: Make) -> None:
+    it = stage()
+    assert it.ledger.start_job("j", "r", "s", "ann")
+    assert not it.ledger.start_job("j", "r", "s", "bob")
+    with pytest.raises(JobRefused, match="choose another name"):
+        it.ledger.start_job("j", "r", "other", "ann")
+    with pytest.raises(JobRefused, match="there is no job"):
+        it.ledger.cancel_job("unknown")
+
+
+def test_an_operator_opens_a_gate_and_the_rows_that_rested_go_on(stage: Make) -> None:
+    it = stage("suspension { probe = 1h, most = 2h }")
+    it.take(*(item(f"k{number}", number) for number in range(3)))
+    it.finish(it.claim(), Suspended("HTTP 401"))
+    assert it.claim() == []
+    it.ledger.open_gate("r")
+    assert len(it.claim()) == 3
+    with pytest.raises(JobRefused, match="is open"):
+        it.ledger.open_gate("r")
+
+
+def test_the_ledger_forgets_nothing_when_it_is_closed(stage: Make) -> None:
+    it = stage("steps = announce-deliver")
+    it.take(item("a", 1), item("a", 2))
+    it.finish(it.claim(step=Step.ANNOUNCE))
+    it.ledger.close()
+    it.ledger = it.another()
+    assert it.deliver_all() == ["a-1", "a-2"]

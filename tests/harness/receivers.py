@@ -1,0 +1,19 @@
+"""Settings of receivers for tests: the defaults of reference.conf with some keys changed."""
+
+from pathlib import Path
+
+from daemon.configuration.configuration import load
+from delivery.settings import DeliverySettings, Receiver
+
+_SECTION = "payment-status-notification.delivery"
+
+
+def delivery_settings(*keys: str, url: str = "http://127.0.0.1:1") -> DeliverySettings:
+    """Return the settings of delivery with one receiver `r`; `keys` are HOCON below it, such as `retry.attempts = 3`."""
+    told = [f'{_SECTION}.receivers.r.url = "{url}"', *(f"{_SECTION}.receivers.r.{key}" for key in keys)]
+    return load(Path("conf/application.conf"), told).delivery
+
+
+def receiver(*keys: str, url: str = "http://127.0.0.1:1") -> Receiver:
+    """Return the settings of one receiver."""
+    return delivery_settings(*keys, url=url).receivers[0][1]
