@@ -1,0 +1,85 @@
+"""Notifications from files: each line once, in order, whatever the files are called by then."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness.receivers import receiver
+
+from connectors.files.operations import SystemFiles
+from delivery.errors import JobRefused
+from delivery.feeds.files import FileFeed, given_files, output_files
+
+ALL = receiver().select
+
+
+def line(unit: str | None, identifier: str | None = None, **headers: str) -> bytes:
+    named = {**headers, **({"notification-id": identifier} if identifier else {})}
+    told: dict[str, Any] = {"headers": named, "value": {"a": 1}} | ({"key": unit} if unit is not None else {})
+    return json.dumps(told).encode() + b"\n"
+
+
+def feed(path: Path, **other: Any) -> FileFeed:
+    return FileFeed(lambda: output_files(path), SystemFiles(), other.get("select", ALL), seals=other.get("seals", False))
+
+
+def read_all(of: FileFeed, positions: dict[str, int], most: int = 3) -> list[str]:
+    found = []
+    while True:
+        portion = of.read(positions, most)
+        found += [each.dedup for each in portion.items]
+        positions |= portion.positions
+        if portion.is_end:
+            return found
+
+
+def test_lines_are_read_once_in_order_over_a_rotation_and_a_line_without_its_end_is_waited_for(tmp_path: Path) -> None:
+    path, positions = tmp_path / "notifications.jsonl", dict[str, int]()
+    path.write_bytes(b"".join(line("u", f"n{number}") for number in range(5)) + b'{"key": "u", "val')
+    it = feed(path)
+    assert read_all(it, positions) == ["n0", "n1", "n2", "n3", "n4"]
+    assert read_all(it, positions) == []
+    with path.open("ab") as file:
+        file.write(b'ue": 5}\n')
+    path.rename(tmp_path / "notifications.000001.jsonl")
+    rotated = output_files(path)[0]
+    path.write_bytes(line("u", "n6"))
+    assert rotated.name == "notifications.000001.jsonl"
+    assert [(each.rpartition("@")[0] and "n5") or each for each in read_all(feed(path), positions)] == ["n5", "n6"]
+
+
+def test_what_is_no_record_is_told_and_not_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "notifications.jsonl"
+    path.write_bytes(b"nonsense\n" + line(None, "n1") + line("u\x00v", "n2") + line("u") + line("u", "n4"))
+    portion = feed(path).read({}, 10)
+    assert [bool(each.defect) for each in portion.items] == [True, True, True, False, False]
+    assert [each.key for each in portion.items[3:]] == ["u", "u"]
+    assert len({each.dedup for each in portion.items}) == 5
+    assert portion.items[0].value == b"nonsense"
+
+
+def test_statuses_and_entities_select_and_what_is_left_out_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "notifications.jsonl"
+    lines = [
+        line("u", "n0", **{"transaction-status": "ACSC", "processing-entity": "A"}),
+        line("u", "n1", **{"transaction-status": "RJCT", "processing-entity": "A"}),
+        line("u", "n2", **{"transaction-status": "ACSC", "processing-entity": "B"}),
+        line("u", "n3"),
+    ]
+    path.write_bytes(b"".join(lines))
+    select = receiver("select { statuses = [ACSC], entities = [A] }").select
+    portion = feed(path, select=select).read({}, 10)
+    assert ([each.dedup for each in portion.items], portion.not_selected) == (["n0"], 3)
+
+
+def test_a_job_ends_with_its_files_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    first.write_bytes(line("u", "n0") + line("u", "n1"))
+    it = FileFeed(lambda: given_files([first, second]), SystemFiles(), ALL, seals=True)
+    with pytest.raises(JobRefused, match=r"b\.jsonl is missing"):
+        it.read({}, 10)
+    second.write_bytes(b"")
+    assert not it.read({}, 1).seals
+    whole = it.read({}, 10)
+    assert (whole.seals, len(whole.items)) == (True, 2)

@@ -1,0 +1,137 @@
+"""Delivery workers as processes, on a real receiver and each database, killed under load."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from time import sleep
+from typing import Any
+
+import pytest
+from harness.waiting import wait_until
+from sqlalchemy import create_engine, text
+
+from daemon.configuration.configuration import load
+from daemon.delivery.composition import make_ledger
+from delivery.jobs import Job, JobState
+from servers.receiver.behaviour import Behaviour
+from servers.receiver.check import compare
+from servers.receiver.server import ReceiverServer
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[3]
+UNITS, PER_UNIT = 150, 8
+RECEIVER = """
+    steps = announce-verify-deliver, verify { delay = 50ms, attempts = 200 }
+    timeout = 1s, retry { first = 50ms, attempts = 100 }
+    suspension { probe = 300ms, when { status = [503], body = "currently suspended" } }
+    limit.when.body = "connections allowed", reject.when.status = [422]
+"""
+
+
+class Delivering:
+    """A service's delivery in a directory: `notifications`, its configuration, and the delivery workers that run."""
+
+    def __init__(self, directory: Path, url: str, ledger: str | None) -> None:
+        self.directory = directory
+        (directory / "out").mkdir()
+        self.notifications = directory / "out" / "notifications.jsonl"
+        self.pairs = [(f"unit-{number % UNITS}", f"N{number}") for number in range(UNITS * PER_UNIT)]
+        lines = [{"key": unit, "headers": {"notification-id": key}, "value": {"a": key}} for unit, key in self.pairs]
+        self.notifications.write_text("".join(json.dumps(each) + "\n" for each in lines))
+        self.configuration = directory / "service.conf"
+        written = "null" if ledger is None else f'"{ledger}"'
+        self.configuration.write_text(f"""
+            include "{ROOT}/conf/application.conf"
+            payment-status-notification {{
+              run-directory = "{directory}"
+              delivery {{ worker.poll = 100ms, ledger.url = {written}, receivers.r {{ url = "{url}", live = false {RECEIVER} }} }}
+            }}
+        """)
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.log = (directory / "log").open("wb")
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "daemon", "delivery", "run", "--config", str(self.configuration)]
+        self.workers.append(subprocess.Popen(command, cwd=ROOT, stdout=self.log, stderr=self.log))
+        return self.workers[-1]
+
+    def start_job(self, name: str) -> None:
+        command = [sys.executable, "-m", "daemon", "delivery", "start", "--config", str(self.configuration), name, "r"]
+        subprocess.run([*command, str(self.notifications)], cwd=ROOT, check=True, capture_output=True)
+
+    def job(self, name: str) -> Job:
+        ledger = make_ledger(load(self.configuration))
+        try:
+            found = ledger.find_job(name)
+            assert found is not None
+            return found
+        finally:
+            ledger.close()
+
+    def close(self) -> None:
+        for each in self.workers:
+            each.kill()
+            each.wait()
+        self.log.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    if request.param == "sqlite":
+        yield None
+        return
+    server, name = request.getfixturevalue("postgresql"), request.getfixturevalue("fresh_name")("kills").replace("-", "_")
+    administration = create_engine(server.url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+    with administration.connect() as connection:
+        connection.execute(text(f'create database "{name}"'))
+    yield server.url.rpartition("/")[0] + f"/{name}"
+    with administration.connect() as connection:
+        connection.execute(text(f'drop database "{name}" with (force)'))
+    administration.dispose()
+
+
+def test_nothing_is_lost_doubled_or_overtaken_whichever_worker_is_killed(
+    tmp_path: Path, own_server: Callable[..., Any], ledger_url: str | None
+) -> None:
+    behaviour = Behaviour(
+        announcing=True,
+        digest_seconds=0.1,
+        connections=15,
+        rejects=0.05,
+        breaks=0.01,
+        faults=0.02,
+        asleep=((1.5, 3.0), (4.0, 5.5)),
+    )
+    receiver = own_server(ReceiverServer, behaviour).start()
+    it, chance = Delivering(tmp_path, receiver.url, ledger_url), Random(7)
+    try:
+        it.start_job("j")
+        for _ in range(2):
+            it.start_worker()
+        kills = 0
+        while it.job("j").state is not JobState.COMPLETE:
+            sleep(chance.uniform(0.3, 1.2))
+            if kills < 6:
+                it.workers[kills].kill()
+                kills += 1
+                it.start_worker()
+            if kills == 3:
+                receiver.kill()
+                receiver.start()
+            assert all(each.poll() is None for each in it.workers[kills:]), (tmp_path / "log").read_text()[-3_000:]
+        job, found = it.job("j"), compare(receiver.data, it.pairs)
+        assert found.is_good, found.table()
+        assert (job.expected, job.processed + job.rejected, job.failed, job.open) == (len(it.pairs), len(it.pairs), 0, 0)
+        assert found.taken == job.processed
+        assert kills == 6
+        assert job.retries.suspension > 0
+        events = wait_until(lambda: (tmp_path / "out" / "job-events.jsonl").read_text().splitlines(), "the event is published")
+        assert [json.loads(each)["processed"] for each in events] == [job.processed]
+        last = it.workers[-1]
+        last.terminate()
+        assert last.wait(30) == 0
+    finally:
+        it.close()

@@ -1,0 +1,174 @@
+"""Calls to a real HTTP server: what is sent, and what each kind of trouble is told as."""
+
+import asyncio
+import ipaddress
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from time import sleep
+from typing import Any
+
+import pytest
+from harness.receivers import receiver
+
+from delivery.answers import Answer, NoAnswer, Trouble
+from delivery.caller import Caller, retry_after_ms
+from delivery.rows import Claim, Tries
+from delivery.settings import Step
+from servers.ports import pick_port
+
+
+class Called(BaseHTTPRequestHandler):
+    """Notes each request, and behaves as its path says."""
+
+    requests: list[tuple[str, str, dict[str, str], bytes]]
+
+    def answer(self) -> None:
+        length = int(self.headers.get("content-length") or 0)
+        received = {name.lower(): value for name, value in self.headers.items()}
+        self.requests.append((self.command, self.path, received, self.rfile.read(length)))
+        if "hang" in self.path:
+            sleep(1)
+        if "break" in self.path:
+            self.connection.close()
+            return
+        body = b"x" * 5_000_000 if "long" in self.path else b"it is currently suspended"
+        self.send_response(302 if "away" in self.path else 503)
+        self.send_header("location", "http://127.0.0.1:1/elsewhere")
+        self.send_header("retry-after", "7")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        try:
+            self.wfile.write(body)
+        except OSError:
+            self.close_connection = True
+
+    do_POST = do_PUT = do_GET = answer  # noqa: N815 - The names of the standard library.
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - The name of the standard library.
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[ThreadingHTTPServer]:
+    Called.requests = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Called) as it:
+        thread = Thread(target=it.serve_forever, args=(0.02,))
+        thread.start()
+        yield it
+        it.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def call(server: ThreadingHTTPServer) -> Callable[..., Answer | NoAnswer]:
+    """Make one call; the keyword arguments are of the claim, the others keys of the receiver."""
+
+    def make(*keys: str, url: str = "", forbidden: str = "", **claim: Any) -> Answer | NoAnswer:
+        port = server.server_address[1]
+        settings = receiver(*keys, url=url or f"http://127.0.0.1:{port}/base")
+        told = Claim(**{**CLAIM, **claim})
+
+        async def run() -> Answer | NoAnswer:
+            caller = Caller(settings, [ipaddress.ip_network(forbidden)] if forbidden else [])
+            try:
+                return await caller.call(told)
+            finally:
+                await caller.close()
+
+        return asyncio.run(run())
+
+    return make
+
+
+CLAIM: dict[str, Any] = {
+    "row": 1,
+    "epoch": 1,
+    "receiver": "r",
+    "key": "uow/ä 1",
+    "step": Step.DELIVER,
+    "tries": Tries(),
+    "notification_id": "N1",
+    "headers": (("transaction-status", b"ACSC"), ("late", b"true"), ("event-name", b"E"), ("traceparent", b"00-a")),
+    "value": b'{"a": 1}',
+    "job": "j",
+}
+
+
+def test_a_delivery_is_the_value_with_its_id_as_idempotency_key(call: Callable[..., Any]) -> None:
+    assert call() == Answer(503, "it is currently suspended", 7_000)
+    ((method, path, headers, body),) = Called.requests
+    assert (method, path, body) == ("POST", "/base/payments/uow%2F%C3%A4%201/statuses", b'{"a": 1}')
+    assert (headers["idempotency-key"], headers["content-type"]) == ("N1", "application/json")
+    assert (headers["transaction-status"], headers["late"], headers["traceparent"]) == ("ACSC", "true", "00-a")
+    assert "event-name" not in headers
+    assert "authorization" not in headers
+
+
+def test_xml_says_so_and_other_steps_have_no_body(call: Callable[..., Any]) -> None:
+    call(value=b"<Document/>")
+    call(step=Step.ANNOUNCE)
+    call('verify.path = "/known/{unit}/x"', step=Step.VERIFY)
+    assert Called.requests[0][2]["content-type"] == "application/xml"
+    assert [(each[0], each[1], each[3]) for each in Called.requests[1:]] == [
+        ("PUT", "/base/payments/uow%2F%C3%A4%201", b""),
+        ("GET", "/base/known/uow%2F%C3%A4%201/x", b""),
+    ]
+
+
+def test_it_says_who_it_is(call: Callable[..., Any]) -> None:
+    call('auth { user = me, password = "pä" }')
+    call('auth.token = "secret"')
+    assert [each[2]["authorization"] for each in Called.requests] == ["Basic bWU6cMOk", "Bearer secret"]
+
+
+def test_a_redirect_is_an_answer_and_is_not_followed(call: Callable[..., Any]) -> None:
+    assert call(key="away").status == 302
+    assert len(Called.requests) == 1
+
+
+def test_of_a_long_body_the_beginning_is_read(call: Callable[..., Any]) -> None:
+    assert len(call(key="long").body) == 2_000
+
+
+def test_a_time_out_after_sending_is_another_trouble_than_no_connection(call: Callable[..., Any]) -> None:
+    late = call("timeout = 100ms", key="hang")
+    assert late == NoAnswer(Trouble.BROKEN, "no answer within 0.1 s")
+    assert call(key="break").trouble is Trouble.BROKEN
+    assert call(url=f"http://127.0.0.1:{pick_port()}").trouble is Trouble.UNREACHABLE
+    assert call(url="http://no-such-host.invalid").trouble is Trouble.UNREACHABLE
+    assert call(url="https://127.0.0.1:1").trouble is Trouble.UNREACHABLE
+
+
+def test_a_server_that_speaks_no_tls_was_sent_nothing(call: Callable[..., Any], server: ThreadingHTTPServer) -> None:
+    assert call(url=f"https://127.0.0.1:{server.server_address[1]}").trouble is Trouble.UNREACHABLE
+    assert Called.requests == []
+
+
+def test_a_forbidden_address_is_not_called_whatever_name_it_has(call: Callable[..., Any], server: ThreadingHTTPServer) -> None:
+    url = f"http://localhost:{server.server_address[1]}"
+    for network in ("127.0.0.0/8", "::1/128"):
+        found = call(url=url, forbidden=network)
+        if found != Answer(503, "it is currently suspended", 7_000):
+            assert found.trouble is Trouble.FORBIDDEN
+    refused = call(forbidden="127.0.0.0/8")
+    assert refused.trouble is Trouble.FORBIDDEN
+    assert "delivery.forbidden-addresses" in refused.error
+    assert isinstance(call(forbidden="10.0.0.0/8"), Answer)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        ("7", 7_000),
+        ("soon", None),
+        (formatdate(1_000_060, usegmt=True), 60_000),
+        (formatdate(999_000, usegmt=True), 0),
+        ("9" * 50, None),
+        ("-1", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(value: str | None, expected: int | None) -> None:
+    assert retry_after_ms(value, 1_000_000) == expected
