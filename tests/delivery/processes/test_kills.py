@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 
 from daemon.configuration.configuration import load
 from daemon.delivery.composition import make_ledger
-from delivery.jobs import Job, JobState
+from delivery.jobs import GateReport, Job, JobState
 from servers.receiver.behaviour import Behaviour
 from servers.receiver.check import compare
 from servers.receiver.server import ReceiverServer
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 UNITS, PER_UNIT = 150, 8
 RECEIVER = """
     steps = announce-verify-deliver, verify { delay = 50ms, attempts = 200 }
-    timeout = 1s, retry { first = 50ms, attempts = 100 }
+    timeout = 1s, rate = "150/s", retry { first = 50ms, attempts = 100 }
     suspension { probe = 300ms, when { status = [503], body = "currently suspended" } }
     limit.when.body = "connections allowed", reject.when.status = [422]
 """
@@ -71,6 +71,13 @@ class Delivering:
         finally:
             ledger.close()
 
+    def gate(self) -> GateReport:
+        ledger = make_ledger(load(self.configuration))
+        try:
+            return ledger.gates()[0]
+        finally:
+            ledger.close()
+
     def close(self) -> None:
         for each in self.workers:
             each.kill()
@@ -96,31 +103,28 @@ def ledger_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
 def test_nothing_is_lost_doubled_or_overtaken_whichever_worker_is_killed(
     tmp_path: Path, own_server: Callable[..., Any], ledger_url: str | None
 ) -> None:
-    behaviour = Behaviour(
-        announcing=True,
-        digest_seconds=0.1,
-        connections=15,
-        rejects=0.05,
-        breaks=0.01,
-        faults=0.02,
-        asleep=((1.5, 3.0), (4.0, 5.5)),
-    )
+    behaviour = Behaviour(announcing=True, digest_seconds=0.1, connections=15, rejects=0.05, breaks=0.01, faults=0.02)
     receiver = own_server(ReceiverServer, behaviour).start()
     it, chance = Delivering(tmp_path, receiver.url, ledger_url), Random(7)
     try:
         it.start_job("j")
         for _ in range(2):
             it.start_worker()
-        kills = 0
+        kills, has_slept = 0, False
         while it.job("j").state is not JobState.COMPLETE:
             sleep(chance.uniform(0.3, 1.2))
             if kills < 6:
                 it.workers[kills].kill()
                 kills += 1
                 it.start_worker()
-            if kills == 3:
+            if kills == 2:
                 receiver.kill()
                 receiver.start()
+            if kills == 3 and not has_slept:
+                receiver.behave(asleep=True)
+                wait_until(lambda: not it.gate().is_open, "the gate shuts")
+                receiver.behave(asleep=False)
+                has_slept = True
             assert all(each.poll() is None for each in it.workers[kills:]), (tmp_path / "log").read_text()[-3_000:]
         job, found = it.job("j"), compare(receiver.data, it.pairs)
         assert found.is_good, found.table()
