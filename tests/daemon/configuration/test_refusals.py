@@ -199,3 +199,25 @@ def test_a_kafka_option_that_is_no_plain_value_is_refused(refused, value):
 def test_a_refusal_never_shows_a_secret(refused, text):
     assert "s3cret" not in str(refused(text))
     assert "s3cret" not in str(refused("", text))
+
+
+RECEIVERS = f"{P}.delivery.receivers"
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "problem"),
+    [
+        ('Tracker.url = "http://a"', "Tracker", "is no name of a receiver"),
+        ("t.rate = 5/s", "t.url", "has no value; give the URL of the receiver"),
+        ('t { url = "http://a", auth { user = me, token = x } }', "t.auth.user", "are both set"),
+        ('t { url = "http://a", tls.key-file = "k.pem" }', "t.tls.key-file", "needs tls.certificate-file"),
+        ('t { url = "http://a", retry.first = 10m }', "t.retry.first", "is more than retry.most"),
+        ('t { url = "http://a", suspension.probe = 20m }', "t.suspension.probe", "is more than suspension.most"),
+        ('t { url = "http://a", concurency = 5 }', "t.concurency", f"the nearest known key is {RECEIVERS}.t.concurrency"),
+        ('t { url = "http://a", steps = verify }', "t.steps", "one of deliver, announce-deliver"),
+        ("t = 5", "t", "stands where keys are expected"),
+    ],
+)
+def test_a_receiver_is_refused_under_its_own_name(refused, text, path, problem):
+    found = refused(f"{RECEIVERS} {{ {text} }}")
+    assert problem in found[f"{RECEIVERS}.{path}"]
