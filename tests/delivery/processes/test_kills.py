@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from time import sleep
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from harness.waiting import wait_until
-from sqlalchemy import create_engine, text
 
 from daemon.configuration.configuration import load
 from daemon.delivery.composition import make_ledger
 from delivery.jobs import GateReport, Job, JobState
+from servers.postgresql.server import PostgresqlServer
 from servers.receiver.behaviour import Behaviour
 from servers.receiver.check import compare
 from servers.receiver.server import ReceiverServer
@@ -86,26 +86,17 @@ class Delivering:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def ledger_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
-    if request.param == "sqlite":
-        yield None
-        return
-    server, name = request.getfixturevalue("postgresql"), request.getfixturevalue("fresh_name")("kills").replace("-", "_")
-    administration = create_engine(server.url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
-    with administration.connect() as connection:
-        connection.execute(text(f'create database "{name}"'))
-    yield server.url.rpartition("/")[0] + f"/{name}"
-    with administration.connect() as connection:
-        connection.execute(text(f'drop database "{name}" with (force)'))
-    administration.dispose()
+def postgresql_server(request: pytest.FixtureRequest, own_server: Callable[..., Any]) -> PostgresqlServer | None:
+    """A server of the test's own, for it is killed; None: the ledger is SQLite."""
+    return own_server(PostgresqlServer).start() if request.param == "postgresql" else None
 
 
-def test_nothing_is_lost_doubled_or_overtaken_whichever_worker_is_killed(
-    tmp_path: Path, own_server: Callable[..., Any], ledger_url: str | None
+def test_nothing_is_lost_doubled_or_overtaken_whatever_is_killed(
+    tmp_path: Path, own_server: Callable[..., Any], postgresql_server: PostgresqlServer | None
 ) -> None:
     behaviour = Behaviour(announcing=True, digest_seconds=0.1, connections=15, rejects=0.05, breaks=0.01, faults=0.02)
     receiver = own_server(ReceiverServer, behaviour).start()
-    it, chance = Delivering(tmp_path, receiver.url, ledger_url), Random(7)
+    it, chance = Delivering(tmp_path, receiver.url, postgresql_server and postgresql_server.url), Random(7)
     try:
         it.start_job("j")
         for _ in range(2):
@@ -117,6 +108,10 @@ def test_nothing_is_lost_doubled_or_overtaken_whichever_worker_is_killed(
                 it.workers[kills].kill()
                 kills += 1
                 it.start_worker()
+            if kills == 5 and postgresql_server is not None:
+                postgresql_server.kill()
+                sleep(0.5)
+                postgresql_server.start()
             if kills == 2:
                 receiver.kill()
                 receiver.start()
