@@ -17,7 +17,7 @@ PIPELINE := $(VENV)/.pipeline-ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo run start stop restart logs servers servers-stop simulate verify status lookups audit archive archive-topics check-configuration check test faults fuzz soak lint format bench clean
+.PHONY: help setup demo demo-delivery run start stop restart logs servers servers-stop simulate verify status lookups audit archive archive-topics check-configuration check test faults fuzz soak lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -26,6 +26,9 @@ setup: $(DEVELOPMENT) ## install what the other targets need into .venv (they do
 
 demo: $(RUNTIME) ## run the main job on shuffled payments and show a table; PAIN001='a.xml b.xml' takes your own files
 	@$(BIN)/resequencer demo $(if $(strip $(PAIN001)),--pain001 $(PAIN001)) $(ARGS)
+
+demo-delivery: $(RUNTIME) ## the demo, then its notifications are delivered to a receiver that sleeps, forgets and refuses
+	@$(BIN)/resequencer demo --delivery --units 1000 $(ARGS)
 
 run: $(RUNTIME) ## run the service with CONF (default: conf/application.conf) in the foreground
 	@exec $(BIN)/resequencer run --config "$(CONF)" $(ARGS)

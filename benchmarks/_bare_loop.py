@@ -73,7 +73,7 @@ def bare_loop(lines: Iterable[bytes], partition: Partition, read: Read) -> Itera
                     number += 1
                     identifier = notification_id(handled.unit, handled.envelope_id, index)
                     report = _report(unit, identifier, now, row, event.reason_code)
-                    yield _line(handled, identifier, event, f"{partition}#{number}", report)
+                    yield _line(handled, identifier, event, row[0], f"{partition}#{number}", report)
 
 
 def _read_settings() -> dict[tuple[str | None, str | None], tuple[str, str]]:
@@ -104,14 +104,17 @@ def _in_order(unit: Unit) -> Iterator[DataEnvelope]:
         yield envelope
 
 
-def _line(envelope: DataEnvelope, identifier: str, event: ProcessObject, number: str, report: bytes) -> bytes:
+def _line(envelope: DataEnvelope, identifier: str, event: ProcessObject, status: str, number: str, report: bytes) -> bytes:
     headers = {
         "notification-id": identifier,
         "envelope-id": envelope.envelope_id,
         "source-position": str(envelope.record.origin),
         "event-name": event.event_name,
         "process-flow-name": event.process_flow_name,
+        "transaction-status": status,
     }
+    if envelope.processing_entity is not None:
+        headers["processing-entity"] = envelope.processing_entity
     return _encode({"key": envelope.unit, "headers": headers, "value": Raw(report), "number": number}) + b"\n"
 
 
@@ -218,6 +221,7 @@ class _Line(msgspec.Struct, gc=False):
 
 class _Context(msgspec.Struct, rename="camel", gc=False):
     unit_of_work_id: str
+    processing_entity: str | None = None
 
 
 class _Object(msgspec.Struct, rename="camel", gc=False):
@@ -263,8 +267,9 @@ def trusting(line: bytes, origin: Origin) -> DataEnvelope:
     envelope_id = (each.process_objects[0].unique_id if each.process_objects else None) or f"{flow}#{sequence}"
     mds = tuple([MdsObject(_NAMES.get(one.object_type, one.object_type), bytes(one.object)) for one in each.mds_objects])
     events = tuple([_as_event(one) for one in each.process_objects])
-    unit = each.processing_context.unit_of_work_id
-    return DataEnvelope(unit, flow, sequence, envelope_id, b"", digest, Record(origin, b""), mds, (), (), events)
+    context = each.processing_context
+    ids = (context.unit_of_work_id, flow, sequence, envelope_id)
+    return DataEnvelope(*ids, b"", digest, Record(origin, b""), mds, (), (), events, processing_entity=context.processing_entity)
 
 
 def _as_event(one: _Object) -> ProcessObject:

@@ -23,7 +23,7 @@ _LONGEST_NAME = 256
 _REMEMBERED = 1_000
 _VALID_MS = 300_000
 _HASHED_AT_ONCE = 2
-"""Each hash takes a core and 16 MiB for a moment; strangers can ask for as many as they like."""
+"""Each hash takes a core and 16 MiB for a moment; anyone can ask for as many as they like."""
 
 
 class BasicLogin:

@@ -11,6 +11,7 @@ from time import monotonic, sleep
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from daemon.commands.demo_delivery import deliver
 from daemon.commands.demo_report import show_console, show_story, show_table, show_verdict
 from daemon.commands.simulate import draw_seed
 from daemon.commands.verify import refuse_foreign_handler, verify_output
@@ -52,6 +53,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="the same seed makes the same envelopes (default: a random one, which is printed)",
     )
     parser.add_argument(
+        "--delivery", action="store_true", help="then deliver the notifications to a receiver that sleeps, forgets and refuses"
+    )
+    parser.add_argument(
         "--pain001", type=Path, nargs="+", default=list(SAMPLES), metavar="FILE", help="default: the samples of the project"
     )
 
@@ -76,6 +80,11 @@ def demo(arguments: Namespace) -> ExitCode:
     service = _arguments(arguments.config, overrides)
     run = _Run(configuration, plan, service, console)
     code = run.show() if run.play() else ExitCode.NOT_SO
+    if arguments.delivery and code is ExitCode.DONE:
+        with _progress(console) as progress:
+            delivered = deliver(arguments.config, overrides, run_directory, progress)
+        delivered.show(console)
+        code = ExitCode.DONE if delivered.is_good else ExitCode.NOT_SO
     show_console(console, [_program(), "console", *service])
     return code
 

@@ -14,6 +14,7 @@ COPIED = (
         "connectors",
         "console",
         "daemon",
+        "delivery",
         "domain",
         "enrichment",
         "guardian",

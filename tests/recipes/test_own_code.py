@@ -162,6 +162,7 @@ def test_what_the_handler_says_leaves_in_order_with_the_ids_and_headers_of_every
         "source-position": "IPF_PROCESSING_DATA-0@0",
         "event-name": "PaymentSettled",
         "process-flow-name": "PaymentInitiationFlow",
+        "transaction-status": "ACSC",
     }
 
 

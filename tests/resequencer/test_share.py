@@ -176,10 +176,10 @@ def test_stashed_records_that_are_no_envelopes_any_more_leave_a_share_at_a_time(
     unit = cut("SEQUENCE")
     unit.arrive(*(envelopes(number) for number in (7, 6, 5)))
     assert unit.stored is not None
-    spoiled = tuple(
+    malformed = tuple(
         msgspec.structs.replace(each, body=each.body.replace(b"unitOfWorkId", b"unitOfWorkIx")) for each in unit.stored.stash
     )
-    unit.stored = msgspec.structs.replace(unit.stored, stash=spoiled)
+    unit.stored = msgspec.structs.replace(unit.stored, stash=malformed)
     unit.wake(Wake.DEADLINE)
     assert len(unit.dead) == 1
     unit.let_out_the_rest()

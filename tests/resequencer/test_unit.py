@@ -163,18 +163,18 @@ def test_whatever_is_damaged_in_a_snapshot_is_refused_and_the_unit_named(envelop
     unit.arrive(envelopes(1, mds=["PAIN_001"]), envelopes(3))
     stored = getattr(unit.stored, part)
     spoil = lambda data: damaged + data if not intact else data.replace(intact, damaged)  # noqa: E731
-    spoiled = (msgspec.structs.replace(stored[0], body=spoil(stored[0].body)),) if part == "stash" else spoil(stored)
-    assert spoiled != stored
+    malformed = (msgspec.structs.replace(stored[0], body=spoil(stored[0].body)),) if part == "stash" else spoil(stored)
+    assert malformed != stored
     with pytest.raises(StorageRefused, match=r"'uow-1'.*damaged"):
-        codec("SEQUENCE").restore(PARTITION, msgspec.structs.replace(unit.stored, **{part: spoiled}))
+        codec("SEQUENCE").restore(PARTITION, msgspec.structs.replace(unit.stored, **{part: malformed}))
 
 
 def test_a_stashed_record_that_is_refused_today_becomes_a_dead_letter_and_the_rest_goes_on(envelopes):
     unit = drive("SEQUENCE")
     unit.arrive(envelopes(2), envelopes(3))
     entries = unit.stored.stash
-    spoiled = msgspec.structs.replace(entries[0], body=entries[0].body.replace(b"unitOfWorkId", b"unitOfWorkIx"))
-    unit.stored = msgspec.structs.replace(unit.stored, stash=(spoiled, entries[1]))
+    malformed = msgspec.structs.replace(entries[0], body=entries[0].body.replace(b"unitOfWorkId", b"unitOfWorkIx"))
+    unit.stored = msgspec.structs.replace(unit.stored, stash=(malformed, entries[1]))
     unit.reincarnate()
     unit.expire()
     assert [str(each.reason) for each in unit.dead] == ["no-unit-of-work"]

@@ -515,8 +515,8 @@ def test_a_line_that_another_writer_spoiled_is_appended_again(settings, new_file
     append(settings, FRESH)
     (outcome,) = DeadLetterStore(settings).call()
     assert outcome.position is not None
-    *_, spoiled, ours = input_lines(settings)
-    assert spoiled.endswith(FRESH[:-1])
+    *_, malformed, ours = input_lines(settings)
+    assert malformed.endswith(FRESH[:-1])
     assert decode_line(ours).value == b"one"
 
 

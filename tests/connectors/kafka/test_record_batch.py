@@ -34,11 +34,11 @@ def told(data: bytes) -> list[tuple[int, bytes | None, str | None]]:
 @pytest.mark.parametrize("codec", [0, GZIP])
 def test_a_header_name_that_is_not_utf_8_costs_its_record(codec: int) -> None:
     odd = record(1, b"odd", (b"Gr\xfc\xdfe", b"\xff"), (b"other", None))
-    before, spoiled, after = read(batch([record(0, b"a"), odd, record(2, b"c")], codec=codec, base=70))
+    before, malformed, after = read(batch([record(0, b"a"), odd, record(2, b"c")], codec=codec, base=70))
     assert [each.headers for each in (before, after)] == [[], []]
-    assert [(each.offset, each.value) for each in (before, spoiled, after)] == [(70, b"a"), (71, b"odd"), (72, b"c")]
-    assert (spoiled.key, spoiled.headers) == (b"k", [("Gr\\xfc\\xdfe", b"\xff"), ("other", None)])
-    assert spoiled.headers.defect == "the name of a header is not UTF-8: Gr\\xfc\\xdfe"
+    assert [(each.offset, each.value) for each in (before, malformed, after)] == [(70, b"a"), (71, b"odd"), (72, b"c")]
+    assert (malformed.key, malformed.headers) == (b"k", [("Gr\\xfc\\xdfe", b"\xff"), ("other", None)])
+    assert malformed.headers.defect == "the name of a header is not UTF-8: Gr\\xfc\\xdfe"
 
 
 def test_what_only_the_client_cannot_read_is_as_good_as_any() -> None:
@@ -63,10 +63,10 @@ NO_RECORDS = {
 @pytest.mark.parametrize("codec", [0, GZIP])
 def test_what_is_no_record_comes_with_all_its_bytes(what: str, codec: int) -> None:
     odd = NO_RECORDS[what]
-    before, spoiled, after = told(batch([record(0, b"a"), odd, record(2, b"c")], codec=codec))
+    before, malformed, after = told(batch([record(0, b"a"), odd, record(2, b"c")], codec=codec))
     assert (before, after) == ((0, b"a", None), (2, b"c", None))
-    assert spoiled[:2] == (1, odd.removeprefix(varint(len(odd) - 1)) if len(odd) < 65 else odd)
-    assert (spoiled[2] or "").startswith("it is no record of Kafka's format 2 (")
+    assert malformed[:2] == (1, odd.removeprefix(varint(len(odd) - 1)) if len(odd) < 65 else odd)
+    assert (malformed[2] or "").startswith("it is no record of Kafka's format 2 (")
 
 
 @pytest.mark.parametrize("places", [(0, 0, 2), (0, 5, 2), (0, 2, 1), (0, -1, 2), (2, 1, 0), (7, 7, 7)])
@@ -88,7 +88,7 @@ def test_among_offsets_that_compaction_took_each_is_above_the_one_before() -> No
 
 
 @pytest.mark.parametrize(
-    "spoiled",
+    "malformed",
     [
         batch([record(0), varint(1_000) + b"abc"]),
         batch([record(0), b"\xff" * 11]),
@@ -98,9 +98,9 @@ def test_among_offsets_that_compaction_took_each_is_above_the_one_before() -> No
     ],
     ids=["longer than its batch", "no length", "fewer than said", "more than offsets", "something behind the last"],
 )
-def test_where_the_next_one_begins_cannot_be_told_the_batch_is_corrupt(spoiled: bytes) -> None:
+def test_where_the_next_one_begins_cannot_be_told_the_batch_is_corrupt(malformed: bytes) -> None:
     with pytest.raises(CorruptRecordError):
-        read(spoiled)
+        read(malformed)
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=6), st.integers(0, 3))
