@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -26,11 +26,9 @@ _START_SECONDS = 30
 _STALL_SECONDS = 120
 _REASONS = 5
 
-_BEHAVIOUR = (
-    "--announcing", "--asleep", "3:7", "--forgets", "9:11", "--rejects", "0.05", "--connections", "8",
-    "--breaks", "0.01", "--faults", "0.01",
-)  # fmt: skip
-"""It sleeps from the 3rd to the 7th second, forgets announcements from the 9th to the 11th, and refuses each twentieth unit."""
+_BEHAVIOUR = ("--announcing", "--rejects", "0.05", "--connections", "8", "--breaks", "0.01", "--faults", "0.01")
+_TROUBLES: tuple[tuple[float, Mapping[str, object]], ...] = ((0.3, {"asleep": [[0, 4]]}), (0.6, {"forgets": [[0, 2]]}))
+"""After which share of the rows the receiver sleeps for four seconds, and forgets announcements for two."""
 
 _SETTINGS = """
     live = false, steps = announce-deliver, timeout = 2s, reject.when.status = [422], limit.when.body = "connections allowed",
@@ -54,7 +52,7 @@ def deliver(config: Path, overrides: Sequence[str], directory: Path, progress: P
     more = [
         "payment-status-notification.delivery.ledger.url=null",
         "payment-status-notification.delivery.ledger.file=null",
-        f'payment-status-notification.delivery.receivers={{ {_RECEIVER} {{ url = "http://127.0.0.1:{port}", {told} }} }}',
+        f'payment-status-notification.delivery.receivers={{ {_RECEIVER} {{ url = "{_receiver_url(port)}", {told} }} }}',
     ]
     arguments = ["--config", str(config), *(said for each in (*overrides, *more) for said in ("--set", each))]
     served = ["servers.receiver", "--directory", str(receiver), "--port", str(port), *_BEHAVIOUR]
@@ -68,7 +66,7 @@ def deliver(config: Path, overrides: Sequence[str], directory: Path, progress: P
         ledger.start_job(_JOB, _RECEIVER, source_of_files([notifications]), "demo")
         begun = monotonic()
         with _running(work, log.fileno()) as first, _running(work, log.fileno()) as second:
-            job = _watch(ledger, progress, (server, first, second), directory / "delivery.log")
+            job = _watch(ledger, progress, (server, first, second), directory / "delivery.log", port)
         seconds = monotonic() - begun
         (gate,) = ledger.gates()
         reasons = Counter(each.error for each in ledger.errors(_JOB, job.failed or 1))
@@ -111,7 +109,8 @@ class Delivered:
         console.print(self._comparison, style="green" if self.is_good else "red", highlight=False, markup=False)
 
 
-def _watch(ledger: Ledger, progress: Progress, processes: Sequence[subprocess.Popen[bytes]], log: Path) -> Job:
+def _watch(ledger: Ledger, progress: Progress, processes: Sequence[subprocess.Popen[bytes]], log: Path, port: int) -> Job:
+    troubles = list(_TROUBLES)
     task = progress.add_task("delivering", total=None)
     until, before = monotonic() + _STALL_SECONDS, -1
     while monotonic() < until:
@@ -124,6 +123,8 @@ def _watch(ledger: Ledger, progress: Progress, processes: Sequence[subprocess.Po
         )
         if job.state is JobState.COMPLETE:
             return job
+        if troubles and job.expected and ended >= troubles[0][0] * job.expected:
+            httpx.put(f"{_receiver_url(port)}/_behaviour", json=troubles.pop(0)[1], trust_env=False).raise_for_status()
         if ended != before:
             until, before = monotonic() + _STALL_SECONDS, ended
         if any(each.poll() is not None for each in processes):
@@ -151,7 +152,7 @@ def _wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:
     until = monotonic() + _START_SECONDS
     while server.poll() is None and monotonic() < until:
         try:
-            httpx.get(f"http://127.0.0.1:{port}/_counts", trust_env=False)
+            httpx.get(f"{_receiver_url(port)}/_counts", trust_env=False)
         except httpx.HTTPError:
             sleep(_LOOK_SECONDS)
         else:
@@ -164,3 +165,7 @@ def _free_port() -> int:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
         return port
+
+
+def _receiver_url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
