@@ -28,7 +28,8 @@ class LedgerThreads:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._is_away = False
+        self.problem: str | None = None
+        """Why the ledger does not answer; None while it does."""
 
     async def run(self, call: Callable[[], _Found]) -> _Found:
         """Return what the call returns, however long the ledger is away."""
@@ -36,14 +37,14 @@ class LedgerThreads:
             try:
                 found = await asyncio.get_running_loop().run_in_executor(self._executor, call)
             except LedgerUnavailable as error:
-                if not self._is_away:
+                if self.problem is None:
                     _LOG.warning("%s; waiting for it", error)
-                self._is_away = True
+                self.problem = str(error)
                 await asyncio.sleep(_UNAVAILABLE_SECONDS)
                 continue
-            if self._is_away:
+            if self.problem is not None:
                 _LOG.info("the delivery ledger is available again")
-                self._is_away = False
+                self.problem = None
             return found
 
 

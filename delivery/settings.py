@@ -187,8 +187,12 @@ class LedgerSettings(msgspec.Struct, frozen=True):
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """The delivery workers. A scheduler looks for work every `poll_ms`, less often while it finds none, up to `most_poll_ms`."""
+    """The delivery workers; `count` of them run beside a service.
 
+    A scheduler looks for work every `poll_ms`, less often while it finds none, up to `most_poll_ms`.
+    """
+
+    count: Annotated[int, Key(Whole(0, 64))]
     chunk: Annotated[int, Key(Whole(1, 1_000))]
     poll_ms: Annotated[int, Key(Duration("10ms", "1m"))]
     most_poll_ms: Annotated[int, Key(Duration("10ms", "10m"), "most-poll")]
@@ -203,3 +207,8 @@ class DeliverySettings(msgspec.Struct, frozen=True):
     forbidden_addresses: Annotated[tuple[str, ...], Key(Networks())]
     receiver_defaults: Annotated[Receiver, Section("receiver-defaults")]
     receivers: Annotated[tuple[tuple[str, Receiver], ...], NamedSections("receivers", "receiver-defaults")]
+
+    @property
+    def worker_count(self) -> int:
+        """How many delivery workers run beside a service: none without a receiver."""
+        return self.worker.count if self.receivers else 0

@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from itertools import count
+from typing import Protocol
 
 from delivery.caller import Caller, Network
+from delivery.jobs import GateReport
 from delivery.ledger.ledger import Ledger
 from delivery.scheduler import LedgerThreads, Scheduler
 from delivery.settings import WorkerSettings
@@ -16,11 +18,21 @@ from delivery.source_reader import SourceReader, Sources
 
 _LOG = logging.getLogger(__name__)
 _UPKEEP_SECONDS = 1.0
+_TURN_SECONDS = 0.1
+_REPORT_TURNS = 10
 _RETENTION_TURNS = 30
 """Retention looks once in so many turns of the upkeep."""
 
 _DRAIN_SECONDS = 20.0
 _THREADS = 4
+
+
+class Reporting(Protocol):
+    """Is told every second how the worker does."""
+
+    def __call__(self, problem: str | None, gates: Sequence[GateReport]) -> object:
+        """`problem` says why the ledger does not answer, None while it does; `gates` are the last ones that were read."""
+        ...
 
 
 class DeliveryWorker:
@@ -33,10 +45,12 @@ class DeliveryWorker:
         owner: str,
         sources: Sources,
         publish_events: Callable[[], object],
+        report: Reporting,
         forbidden: Sequence[Network] = (),
     ) -> None:
         self._ledger, self._settings, self._owner, self._sources = ledger, settings, owner, sources
-        self._publish_events, self._forbidden = publish_events, forbidden
+        self._publish_events, self._report, self._forbidden = publish_events, report, forbidden
+        self._gates: Sequence[GateReport] = ()
 
     def run(self, is_stopping: Callable[[], bool]) -> None:
         """Deliver until `is_stopping`; then end what is under way."""
@@ -51,8 +65,12 @@ class DeliveryWorker:
             others = [asyncio.create_task(self._read(threads, name, each.wake)) for name, each in schedulers.items()]
             others.append(asyncio.create_task(self._keep_up(threads)))
             try:
-                while not is_stopping() and not any(each.done() for each in (*running, *others)):
-                    await asyncio.sleep(0.1)
+                for turn in count():
+                    if is_stopping() or any(each.done() for each in (*running, *others)):
+                        break
+                    if turn % _REPORT_TURNS == 0:
+                        self._report(threads.problem, self._gates)
+                    await asyncio.sleep(_TURN_SECONDS)
             finally:
                 await _end(others)
                 for scheduler in schedulers.values():
@@ -82,6 +100,7 @@ class DeliveryWorker:
                 await threads.run(self._publish_events)
             except OSError as error:
                 _LOG.warning("the events of jobs wait: %s", error)
+            self._gates = await threads.run(self._ledger.gates)
             if turn % _RETENTION_TURNS == 0:
                 while await threads.run(self._ledger.delete_expired):
                     pass

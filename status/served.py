@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+
+from status.run_file import RunFile
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -27,29 +28,15 @@ class ServedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     http_notes: tuple[str, ...] = ()
 
 
-class ServedFile:
-    """A file in the run directory, replaced whole. A disk without room must stop neither the service nor what is served."""
+class ServedFile(RunFile[Served]):
+    """The file of one process that serves by HTTP."""
 
     def __init__(self, run_directory: Path, name: str) -> None:
-        self._path = run_directory / f"{name}.json"
+        super().__init__(run_directory, name, Served)
 
-    def write(self, served: Served) -> None:
-        fresh = self._path.with_suffix(".json.new")
-        with suppress(OSError):
-            fresh.write_bytes(msgspec.json.encode(served) + b"\n")
-            os.replace(fresh, self._path)
-
-    def find(self, service_process_id: int) -> Served | None:
-        """Return what this service wrote last; None if it wrote nothing that can be read."""
-        try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=Served)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            return None
-        return found if found.service_process_id == service_process_id else None
-
-    def remove(self) -> None:
-        with suppress(OSError):
-            self._path.unlink()
+    def write_problem(self, why: str) -> None:
+        """Write, as the supervisor, why nothing is served."""
+        self.write(Served(os.getpid(), os.getpid(), problem=why))
 
 
 def console_file(run_directory: Path) -> ServedFile:

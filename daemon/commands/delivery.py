@@ -2,7 +2,7 @@
 
 import getpass
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +14,7 @@ from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.delivery.composition import make_ledger, make_worker, source_of_files
 from daemon.exit_code import ExitCode
+from daemon.supervision.lifeline import Lifeline
 from daemon.supervision.log_format import configure_logs
 from daemon.supervision.stop_signal import StopSignal
 from delivery.errors import JobRefused
@@ -33,7 +34,7 @@ def delivery(arguments: Namespace) -> ExitCode:
     configuration = load_for(arguments)
     with closing(make_ledger(configuration)) as ledger:
         if arguments.subcommand == "run":
-            return _run(configuration, ledger)
+            return _run(arguments, configuration, ledger)
         return _COMMANDS[arguments.subcommand](arguments, ledger)
 
 
@@ -41,7 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the subcommands of `delivery`."""
     add_subcommands(
         parser,
-        Subcommand("run", "deliver in the foreground until SIGTERM; any number of processes may do so"),
+        Subcommand("run", "deliver in the foreground until SIGTERM; any number of processes may do so", _add_run),
         Subcommand("start", "start a job: deliver what files of notifications hold", _add_start),
         Subcommand("jobs", "list the jobs, the newest first: counts, and how far each is"),
         Subcommand("show", "show one job", _add_job),
@@ -56,11 +57,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def _run(configuration: Configuration, ledger: Ledger) -> ExitCode:
-    stop = StopSignal()
+def _run(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
+    stop = StopSignal(None if arguments.lifeline is None else Lifeline(arguments.lifeline))
     stop.install()
     configure_logs(configuration.logging)
-    make_worker(configuration, ledger).run(lambda: stop.is_set)
+    make_worker(configuration, ledger, arguments.slot).run(lambda: stop.is_set)
     return ExitCode.DONE
 
 
@@ -192,6 +193,12 @@ def _known(arguments: Namespace, ledger: Ledger) -> str:
 
 def _say(*words: str) -> None:
     sys.stderr.write(printable(f"resequencer: {' '.join(words)}") + "\n")
+
+
+def _add_run(parser: ArgumentParser) -> None:
+    """Add what only a supervisor gives its delivery workers."""
+    parser.add_argument("--slot", type=int, help=SUPPRESS)
+    parser.add_argument("--lifeline", type=int, help=SUPPRESS)
 
 
 def _add_start(parser: ArgumentParser) -> None:

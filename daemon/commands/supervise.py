@@ -13,21 +13,23 @@ import msgspec
 from daemon.commands.command import told_again
 from daemon.composition import refuse_unusable
 from daemon.configuration.configuration import Configuration, load
-from daemon.console.process import ConsoleProcess
 from daemon.supervision.exits import Exits
 from daemon.supervision.locks import acquire_locks
 from daemon.supervision.probes import make_probes
 from daemon.supervision.restart_policy import RestartPolicy
 from daemon.supervision.run_lock import AlreadyRunning
 from daemon.supervision.service_log import ServiceLog
+from daemon.supervision.side_process import SideProcess
 from daemon.supervision.supervisor import Supervisor
 from daemon.supervision.suspects import Suspects
 from daemon.supervision.watchdog import Watchdog
 from daemon.supervision.worker_slot import WorkerSlot
 from daemon.system_clock import SystemClock
 from daemon.worker.scheduled_archive import add_archive_flag
+from status.delivery import DeliveryFile
 from status.file import StatusFile
 from status.report import Identity
+from status.served import console_file
 
 _ORPHAN_SECONDS = 35
 """How long to wait for the locks: the workers of a killed supervisor finish their cycles before they release them."""
@@ -52,8 +54,9 @@ def supervise(arguments: Namespace) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log = ServiceLog(None if arguments.log_to_stderr else configuration.notification.run_directory, configuration.logging)
     console = _console(arguments, configuration, log) if configuration.http.is_enabled else None
+    beside = _delivery_workers(arguments, configuration, log)
     # Before the probes answer, the reports of an earlier service are replaced: in a container its process had the same id.
-    supervisor = Supervisor(_slots(arguments, configuration, locks, log), console=console)
+    supervisor = Supervisor(_slots(arguments, configuration, locks, log), beside=beside, console=console)
     with _probed(configuration):
         return supervisor.run()
 
@@ -65,7 +68,8 @@ def supervise_in_sight(arguments: Namespace, configuration: Configuration, is_to
     """
     locks = _acquire_patiently(configuration)
     log = ServiceLog(None, configuration.logging)
-    supervisor = Supervisor(_slots(arguments, configuration, locks, log), starts_again=configuration.worker_count > 1)
+    slots, beside = _slots(arguments, configuration, locks, log), _delivery_workers(arguments, configuration, log)
+    supervisor = Supervisor(slots, starts_again=configuration.worker_count > 1, beside=beside)
     with _probed(configuration):
         return supervisor.run(is_told=is_told)
 
@@ -81,9 +85,18 @@ def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[i
     return [WorkerSlot(command, locks, log, each, Watchdog(suspects, limit_ms), RestartPolicy(pause_ms)) for each in exits]
 
 
-def _console(arguments: Namespace, configuration: Configuration, log: ServiceLog) -> ConsoleProcess:
+def _console(arguments: Namespace, configuration: Configuration, log: ServiceLog) -> SideProcess:
     command = [sys.executable, "-m", "daemon", "console", *told_again(arguments)]
-    return ConsoleProcess(command, log, configuration.notification.run_directory)
+    return SideProcess("the console", command, log, console_file(configuration.notification.run_directory))
+
+
+def _delivery_workers(arguments: Namespace, configuration: Configuration, log: ServiceLog) -> list[SideProcess]:
+    command = [sys.executable, "-m", "daemon", "delivery", "run", *told_again(arguments)]
+    run_directory = configuration.notification.run_directory
+    return [
+        SideProcess(f"delivery worker {slot}", [*command, "--slot", str(slot)], log, DeliveryFile(run_directory, slot))
+        for slot in range(configuration.delivery.worker_count)
+    ]
 
 
 @contextmanager

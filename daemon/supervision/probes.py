@@ -69,7 +69,7 @@ class Probes:
             self._listening = listen(self._endpoint)
         except CannotListen as error:
             _log.warning("the health probes are not served: %s", error)
-            self._file.write(Served(os.getpid(), os.getpid(), problem=str(error)))
+            self._file.write_problem(str(error))
             return
         self._listening.setblocking(False)
         self._file.write(Served(os.getpid(), os.getpid(), {"probes": url_of(self._listening)}))

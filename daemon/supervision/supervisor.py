@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from types import FrameType
 
-from daemon.console.process import ConsoleProcess
 from daemon.exit_code import ExitCode
 from daemon.supervision.exit_cause import was_told
+from daemon.supervision.side_process import SideProcess
 from daemon.supervision.worker_slot import WorkerSlot
 
 _log = logging.getLogger("resequencer.supervisor")
@@ -23,15 +23,25 @@ class Supervisor:
     """Supervises the slots of one service, all in one thread.
 
     If the worker of a slot cannot be kept alive, the whole service ends, and the other workers drain. With `starts_again` false
-    another program restarts the service, so the supervisor ends with its worker, unless an envelope ended the worker. The
-    `console` runs beside the workers until they have ended.
+    another program restarts the service, so the supervisor ends with its worker, unless an envelope ended the worker. `beside`
+    run beside the workers and drain with them; the `console` runs until all have ended.
     """
 
-    def __init__(self, slots: Sequence[WorkerSlot], *, starts_again: bool = True, console: ConsoleProcess | None = None) -> None:
+    def __init__(
+        self,
+        slots: Sequence[WorkerSlot],
+        *,
+        starts_again: bool = True,
+        beside: Sequence[SideProcess] = (),
+        console: SideProcess | None = None,
+    ) -> None:
         assert slots
         self._slots = slots
         self._starts_again = starts_again
-        self._console = console
+        self._beside = beside
+        self._side = [*beside, *([] if console is None else [console])]
+        self._drained: Sequence[WorkerSlot | SideProcess] = [*slots, *beside]
+        self._all: Sequence[WorkerSlot | SideProcess] = [*slots, *self._side]
         self._woken, self._waking = os.pipe()
         self._times_told = 0
         self._last_signal = 0
@@ -48,14 +58,14 @@ class Supervisor:
         """
         self._heed_signals()
         self._times_told += is_told()
-        while any(slot.is_running or slot.starts_at is not None for slot in self._slots):
+        while any(slot.is_running or slot.starts_at is not None for slot in self._slots) or self._is_draining_beside():
             self._start_who_is_due()
             self._listen()
             self._look()
             self._obey()
             self._reap()
-        if self._console is not None:
-            self._console.stop()
+        for each in self._side:
+            each.stop()
         signal.alarm(0)
         # All workers have ended: a further signal must not change the exit code.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -86,35 +96,32 @@ class Supervisor:
         if self._times_told and not self._is_draining:
             self._drain()
         if self._times_told > 1 or self._is_late:
-            for slot in self._slots:
-                slot.kill()
+            for each in self._drained:
+                each.kill()
 
     def _drain(self) -> None:
         self._is_draining = True
         signal.alarm(_DRAIN_SECONDS)
-        for slot in self._slots:
-            slot.drain()
+        for each in self._drained:
+            each.drain()
 
     def _start_who_is_due(self) -> None:
         for slot in self._slots:
             if slot.starts_at is not None and slot.starts_at <= monotonic():
                 slot.start()
-        if self._console is not None and not self._is_draining:
-            self._console.start_if_due()
+        for side in self._side if not self._is_draining else ():
+            side.start_if_due()
 
     def _listen(self) -> None:
         """Wait until a worker writes or ends, a signal comes, or the next start or look is due."""
         due = [slot.starts_at - monotonic() for slot in self._slots if slot.starts_at is not None]
         due += [slot.look_seconds for slot in self._slots if slot.look_seconds is not None]
-        if self._console is not None and self._console.starts_at is not None and not self._is_draining:
-            due.append(self._console.starts_at - monotonic())
+        due += [side.starts_at - monotonic() for side in self._side if side.starts_at is not None and not self._is_draining]
         with selectors.DefaultSelector() as selector:
             selector.register(self._woken, selectors.EVENT_READ)
-            if self._console is not None and self._console.said is not None:
-                selector.register(self._console.said, selectors.EVENT_READ, self._console)
-            for slot in self._slots:
-                if slot.said is not None:
-                    selector.register(slot.said, selectors.EVENT_READ, slot)
+            for each in self._all:
+                if each.said is not None:
+                    selector.register(each.said, selectors.EVENT_READ, each)
             ready = selector.select(max(0.0, min(due)) if due else None)
         for key, _ in ready:
             if key.data is not None:
@@ -131,8 +138,11 @@ class Supervisor:
             code = slot.find_end()
             if code is not None:
                 self._note_end(slot, code)
-        if self._console is not None:
-            self._console.reap()
+        for side in self._side:
+            side.reap()
+
+    def _is_draining_beside(self) -> bool:
+        return self._is_draining and any(each.is_running for each in self._beside)
 
     def _note_end(self, slot: WorkerSlot, code: int) -> None:
         if self._is_draining:

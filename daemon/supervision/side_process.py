@@ -1,39 +1,47 @@
-"""The console's process beside the workers, as its supervisor keeps it: its end never ends or drains a worker."""
+"""A process beside the workers, such as the console: its end never ends or drains a worker."""
 
 import logging
 import os
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
 from daemon.exit_code import ExitCode
 from daemon.supervision.service_log import ServiceLog
-from status.served import Served, console_file
 
 _log = logging.getLogger("resequencer.supervisor")
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _STEADY_SECONDS = 60.0
-"""A console that ran for so long ended for a new reason: it is started again soon."""
+"""A process that ran for so long ended for a new reason: it is started again soon."""
 _READ_BYTES = 65_536
 _LONGEST_LINE_BYTES = 1024 * 1024
 _STOP_SECONDS = 4
 _FINAL = (ExitCode.USAGE, ExitCode.CONFIGURATION_REFUSED)
 
 
-class ConsoleProcess:
-    """Starts the console, keeps its output in the service's log, and starts it again when it ends. Only `stop` waits.
+class ProblemFile(Protocol):
+    """Where `status` finds why a process does not run."""
 
-    `command` starts it after `--lifeline` with a descriptor is appended. The console ends when the supervisor
-    closes the other end or dies.
+    def write_problem(self, why: str) -> None: ...
+
+    def remove(self) -> None: ...
+
+
+class SideProcess:
+    """Starts a process, keeps its output in the service's log, and starts it again when it ends. Only `stop` waits.
+
+    `name` begins the lines about it: "the console". `command` starts it after `--lifeline` with a descriptor is appended. The
+    process ends when the supervisor closes the other end or dies.
     """
 
-    def __init__(self, command: Sequence[str], log: ServiceLog, run_directory: Path) -> None:
+    def __init__(self, name: str, command: Sequence[str], log: ServiceLog, file: ProblemFile) -> None:
+        self.name = name
         self._command = command
         self._service_log = log
-        self._file = console_file(run_directory)
+        self._file = file
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
         self._said: int | None = None
@@ -41,6 +49,7 @@ class ConsoleProcess:
         self._last_line = ""
         self._started_at = 0.0
         self._pause_seconds = _FIRST_PAUSE_SECONDS
+        self._is_draining = False
         self.starts_at: float | None = monotonic()
         self._file.remove()
 
@@ -48,6 +57,10 @@ class ConsoleProcess:
     def said(self) -> int | None:
         """The descriptor with its output, None while there is none."""
         return self._said
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
 
     def start_if_due(self) -> None:
         """Start it if it is due. What keeps it from starting, such as too many open files, is noted, and tried again later."""
@@ -109,16 +122,27 @@ class ConsoleProcess:
         if monotonic() - self._started_at > _STEADY_SECONDS:
             self._pause_seconds = _FIRST_PAUSE_SECONDS
         why = self._last_line.removeprefix("resequencer: ") or f"it ended with {code}"
-        if code in _FINAL:
-            self._tell(why)
-            _log.warning("the console does not run: %s", why)
+        if self._is_draining:
+            if code != ExitCode.DONE:
+                _log.warning("%s ended with %d: %s", self.name, code, why)
+        elif code in _FINAL:
+            self._file.write_problem(why)
+            _log.warning("%s does not run: %s", self.name, why)
         else:
             self._put_off(why)
 
-    def stop(self) -> None:
-        """Let it end, and start no other one. Waits for its open requests for some seconds."""
-        self.starts_at = None
+    def drain(self) -> None:
+        """Let it end, and start no other one."""
+        self._is_draining, self.starts_at = True, None
         self._cut()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def stop(self) -> None:
+        """Let it end, and start no other one. Waits for what it still does for some seconds."""
+        self.drain()
         if self._process is not None:
             try:
                 self._process.wait(_STOP_SECONDS)
@@ -131,13 +155,10 @@ class ConsoleProcess:
         self._file.remove()
 
     def _put_off(self, why: str) -> None:
-        self._tell(why)
-        _log.warning("the console does not run: %s; next start in %.0f s; the service goes on", why, self._pause_seconds)
+        self._file.write_problem(why)
+        _log.warning("%s does not run: %s; next start in %.0f s; the service goes on", self.name, why, self._pause_seconds)
         self.starts_at = monotonic() + self._pause_seconds
         self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
-
-    def _tell(self, why: str) -> None:
-        self._file.write(Served(os.getpid(), os.getpid(), problem=why))
 
     def _close_output(self) -> None:
         if self._said is not None:

@@ -1,4 +1,4 @@
-"""How the supervisor keeps the console: whatever happens to it, the supervisor goes on."""
+"""How the supervisor keeps a process beside the workers: whatever happens to it, the supervisor goes on."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from harness.waiting import wait_until
 
 from daemon.configuration.sections import LogFormat, Logging
-from daemon.console.process import ConsoleProcess
 from daemon.supervision.service_log import ServiceLog
+from daemon.supervision.side_process import SideProcess
 from status.served import console_file
 
 
-def console_of(directory: Path, *command: str) -> ConsoleProcess:
-    return ConsoleProcess(command, ServiceLog(directory, Logging(LogFormat.TEXT, "info")), directory)
+def console_of(directory: Path, *command: str) -> SideProcess:
+    return SideProcess("the console", command, ServiceLog(directory, Logging(LogFormat.TEXT, "info")), console_file(directory))
 
 
 def problem_in(directory: Path) -> str | None:
