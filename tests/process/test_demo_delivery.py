@@ -18,7 +18,7 @@ def test_the_notifications_reach_a_receiver_that_sleeps_and_forgets(tmp_path: Pa
     assert ended.returncode == 0, ended.stdout + ended.stderr
     said = ended.stdout.partition("What was delivered")[2]
     cells = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in said.splitlines() if line.startswith("│")]
-    figures = {what: figure for what, figure in cells}
+    figures = dict(cells)
     assert int(figures["notifications"]) == int(figures["processed"]) + int(figures["rejected by the receiver"]) > 300
     assert figures["failed"] == "0"
     assert int(figures["called again after a suspension"]) > 0
