@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, func, select, update
 from delivery.gate import GateState
 from delivery.ledger.database import Database
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
-from delivery.ledger.tables import ROWS
+from delivery.ledger.tables import IS_HEAD, ROWS
 from delivery.rows import Claim, Tries
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
@@ -46,7 +46,7 @@ def claim(database: Database, receiver: Receiver, name: str, step: Step, owner: 
         until = now + 2 * receiver.timeout_ms + 10_000
         due = (
             select(*(ROWS.c[each] for each in _COLUMNS))
-            .where(ROWS.c.receiver == name, ROWS.c.step == step.value, ROWS.c.is_head, ROWS.c.due_at <= now)
+            .where(ROWS.c.receiver == name, ROWS.c.step == step.value, IS_HEAD, ROWS.c.due_at <= now)
             .order_by(ROWS.c.due_at)
             .limit(permitted)
             .with_for_update(skip_locked=True)
@@ -85,7 +85,7 @@ def _find_wait(database: Database, name: str, step: Step) -> int | None:
             if probe_at > now:
                 return probe_at - now
         first = connection.scalar(
-            select(func.min(ROWS.c.due_at)).where(ROWS.c.receiver == name, ROWS.c.step == step.value, ROWS.c.is_head)
+            select(func.min(ROWS.c.due_at)).where(ROWS.c.receiver == name, ROWS.c.step == step.value, IS_HEAD)
         )
     return None if first is None else max(0, first - now)
 

@@ -12,7 +12,7 @@ from delivery.gate import Gate, GateState
 from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
 from delivery.ledger.gates import lock_gate, write_gate
-from delivery.ledger.tables import ERRORS, JOBS, KEYS, ROWS
+from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS
 from delivery.rows import ENDS, Claim, RetryMode, Status
 from delivery.settings import OnFailed, Receiver, Step, Steps
 from domain.clock import Instant
@@ -30,9 +30,6 @@ _CHANGED = (
 )  # fmt: skip
 _COLUMNS = ("id", "job", "key", *_CHANGED)
 _UPDATE_ROW = update(ROWS).where(ROWS.c.id == bindparam("row")).values({each: bindparam(f"new_{each}") for each in _CHANGED})
-
-
-_IS_OPEN = ROWS.c.status.not_in([each.value for each in ENDS])
 
 
 class Result(NamedTuple):
@@ -142,10 +139,8 @@ class Finishing:
         ask = self.connection.execute
         of_keys = (ROWS.c.receiver == self.name, ROWS.c.key.in_(free))
         is_running = ROWS.c.owner.is_not(None) & (ROWS.c.due_at > self.now)
-        heads = {
-            key: (row, runs) for key, row, runs in ask(select(ROWS.c.key, ROWS.c.id, is_running).where(*of_keys, ROWS.c.is_head))
-        }
-        oldest = ask(select(ROWS.c.key, func.min(ROWS.c.id)).where(*of_keys, _IS_OPEN).group_by(ROWS.c.key))
+        heads = {key: (row, runs) for key, row, runs in ask(select(ROWS.c.key, ROWS.c.id, is_running).where(*of_keys, IS_HEAD))}
+        oldest = ask(select(ROWS.c.key, func.min(ROWS.c.id)).where(*of_keys, IS_OPEN).group_by(ROWS.c.key))
         # A call that is under way ends first.
         wanted = {key: row for key, row in oldest if key not in heads or (heads[key][0] != row and not heads[key][1])}
         demoted = [heads[key][0] for key in wanted if key in heads]
@@ -216,7 +211,7 @@ class Finishing:
         self.end(row, Status.REJECTED, outcome.error)
         if claim.step is not Step.ANNOUNCE:
             return
-        others = select(ROWS.c.id).where(ROWS.c.receiver == self.name, ROWS.c.key == row["key"], _IS_OPEN, ROWS.c.id != row["id"])
+        others = select(ROWS.c.id).where(ROWS.c.receiver == self.name, ROWS.c.key == row["key"], IS_OPEN, ROWS.c.id != row["id"])
         found = list(self.connection.scalars(others))
         self.load([each for each in found if each not in self.rows])
         for each in found:

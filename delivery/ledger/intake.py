@@ -11,7 +11,7 @@ from delivery.errors import IntakeLost
 from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import ready_status
-from delivery.ledger.tables import ERRORS, JOBS, KEYS, ROWS, SOURCES
+from delivery.ledger.tables import ERRORS, IS_HEAD, JOBS, KEYS, ROWS, SOURCES
 from delivery.rows import Item, Status
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
@@ -115,7 +115,7 @@ def _rows(
     ordered = sorted(keys)
     busy = {key for key, found in keys.items() if found.held_by is not None}
     for first in range(0, len(ordered), _ASKED):
-        of = (ROWS.c.receiver == name, ROWS.c.key.in_(ordered[first : first + _ASKED]), ROWS.c.is_head)
+        of = (ROWS.c.receiver == name, ROWS.c.key.in_(ordered[first : first + _ASKED]), IS_HEAD)
         busy.update(connection.scalars(select(ROWS.c.key).where(*of)))
     rows = []
     for item in items:

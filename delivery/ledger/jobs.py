@@ -13,7 +13,7 @@ from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
-from delivery.ledger.tables import ERRORS, JOBS, KEYS, ROWS
+from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS
 from delivery.rows import ENDS, Status
 from delivery.settings import Receiver
 from domain.clock import Instant
@@ -110,7 +110,7 @@ def cancel_some(database: Database, receivers: dict[str, Receiver], job: str) ->
     with database.write() as connection:
         found = _find(connection, job)
         name, now = found["receiver"], database.now(connection)
-        asked = select(ROWS.c.id, ROWS.c.key).where(ROWS.c.job == job, ROWS.c.status.not_in(_ENDED)).limit(_CHUNK)
+        asked = select(ROWS.c.id, ROWS.c.key).where(ROWS.c.job == job, IS_OPEN).limit(_CHUNK)
         rows = connection.execute(asked).all()
         if not rows:
             complete_jobs(connection, [job], now)
@@ -197,7 +197,7 @@ def open_gate(database: Database, receiver: str) -> None:
             raise JobRefused(f"the gate of {receiver} is open")
         now = database.now(connection)
         write_gate(connection, receiver, gate.opened(now))
-        resting = (ROWS.c.receiver == receiver, ROWS.c.is_head, ROWS.c.status == Status.RETRY.value, ROWS.c.mode == "suspension")
+        resting = (ROWS.c.receiver == receiver, IS_HEAD, ROWS.c.status == Status.RETRY.value, ROWS.c.mode == "suspension")
         connection.execute(update(ROWS).where(*resting, ROWS.c.owner.is_(None)).values(due_at=now))
 
 
@@ -230,7 +230,7 @@ def list_errors(database: Database, job: str, most: int) -> list[RowError]:
 def list_waiting(database: Database, receiver: str, most: int) -> list[WaitingRow]:
     """Return the open rows that are the first of their units, the one that is due first at the top."""
     names = ("job", "notification_id", "status", "mode", "step", "due_at", "owner", "attempts", "error")
-    asked = select(ROWS).where(ROWS.c.receiver == receiver, ROWS.c.is_head).order_by(ROWS.c.due_at).limit(most)
+    asked = select(ROWS).where(ROWS.c.receiver == receiver, IS_HEAD).order_by(ROWS.c.due_at).limit(most)
     with database.read() as connection:
         found = connection.execute(asked).mappings().all()
     return [WaitingRow(row=each["id"], unit=each["key"], **{name: each[name] for name in names}) for each in found]

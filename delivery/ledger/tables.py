@@ -4,6 +4,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     ForeignKey,
     Index,
     Integer,
@@ -13,6 +14,7 @@ from sqlalchemy import (
     Table,
     Text,
     false,
+    literal_column,
     text,
 )
 
@@ -145,6 +147,10 @@ COUNTERS = Table(
     Column("value", BigInteger, nullable=False),
 )
 
+IS_HEAD: ColumnElement[bool] = literal_column("delivery_row.is_head")
+IS_OPEN: ColumnElement[bool] = literal_column(f"delivery_row.{_OPEN}")
+"""These say word for word what the indexes below say. With a parameter, or `is_head = 1`, SQLite would not use the indexes."""
+
 # A claim looks at due heads only, so it costs the same beside any number of ended or waiting rows.
 Index(
     "delivery_row_due",
@@ -168,6 +174,14 @@ Index("delivery_row_dedup", ROWS.c.job, ROWS.c.dedup, unique=True)
 Index(
     "delivery_row_ended",
     ROWS.c.ended_at,
+    postgresql_where=text("ended_at is not null"),
+    sqlite_where=text("ended_at is not null"),
+)
+# Whether a key has no rows any more.
+Index(
+    "delivery_row_past",
+    ROWS.c.receiver,
+    ROWS.c.key,
     postgresql_where=text("ended_at is not null"),
     sqlite_where=text("ended_at is not null"),
 )

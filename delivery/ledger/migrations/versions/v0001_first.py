@@ -154,6 +154,14 @@ def upgrade() -> None:
         sqlite_where=text("status not in ('processed', 'rejected', 'failed', 'cancelled')"),
     )
     op.create_index(
+        "delivery_row_past",
+        "delivery_row",
+        ["receiver", "key"],
+        unique=False,
+        postgresql_where=text("ended_at is not null"),
+        sqlite_where=text("ended_at is not null"),
+    )
+    op.create_index(
         "delivery_row_running",
         "delivery_row",
         ["receiver"],

@@ -1,0 +1,43 @@
+"""What a worker asks the ledger costs the same beside any number of rows: an index leads to each row."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness.ledger_stage import RETENTION_MS, LedgerStage, item
+from harness.receivers import receiver
+from sqlalchemy import event
+
+from delivery.answers import Rejected
+from delivery.settings import Step
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> dict[str, Any]:
+    """The statements of some deliveries, of a refused announcement, and of the retention, each with its parameters."""
+    found: dict[str, Any] = {}
+    stage = LedgerStage(f"sqlite:///{tmp_path}/ledger.db", receiver("steps = announce-deliver"))
+
+    @event.listens_for(stage.ledger.database._engine, "before_cursor_execute")
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, many: bool) -> None:
+        if "delivery_row" in statement and statement.startswith(("SELECT", "UPDATE", "DELETE")):
+            found[statement] = parameters[0] if many else parameters
+
+    stage.take(item("a", 1), item("a", 2), item("b", 1), item("b", 2))
+    announcements = stage.claim(step=Step.ANNOUNCE)
+    stage.finish(announcements[:1])
+    stage.finish(announcements[1:], Rejected("not eligible"))
+    stage.deliver_all()
+    stage.now += 2 * RETENTION_MS
+    stage.ledger.delete_expired()
+    with stage.ledger.database.read() as connection:
+        plans = {each: connection.exec_driver_sql(f"explain query plan {each}", found[each]).all() for each in found}
+    stage.close()
+    return {statement: [each[3] for each in plan] for statement, plan in plans.items()}
+
+
+def test_no_statement_looks_at_all_rows(said: dict[str, Any]) -> None:
+    assert len(said) >= 12
+    assert {
+        statement: plan for statement, plan in said.items() if any(each.startswith("SCAN delivery_row") for each in plan)
+    } == {}
