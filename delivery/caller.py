@@ -40,27 +40,18 @@ class Caller:
     """
 
     def __init__(self, receiver: Receiver, forbidden: Sequence[Network] = ()) -> None:
-        self._receiver = receiver
-        limits = httpx.Limits(max_connections=receiver.concurrency, max_keepalive_connections=receiver.concurrency)
-        transport = httpx.AsyncHTTPTransport(verify=_tls_context(receiver), limits=limits, retries=0, trust_env=False)
-        if forbidden:
-            # Where a name becomes an address: one that resolves to another address a moment later is no way round.
-            transport._pool._network_backend = _GuardedBackend(forbidden)  # noqa: SLF001 - httpx has no way to pass it.
-        self._client = httpx.AsyncClient(
-            base_url=str(receiver.url),
-            transport=transport,
-            auth=_login(receiver),
-            timeout=None,  # noqa: S113 - The whole call has a limit, below.
-            follow_redirects=False,
-            trust_env=False,
-        )
+        self._receiver, self._forbidden, self._tls = receiver, forbidden, _tls_context(receiver)
+        # One client for each connection: a pool looks at all of its connections at each call, which takes as long as the call.
+        self._clients: list[httpx.AsyncClient] = []
+        self._idle: list[httpx.AsyncClient] = []
 
     async def call(self, claim: Claim) -> Answer | NoAnswer:
         """Make the call of the claim's step. Never raises; it takes as long as the receiver's time limit at most."""
         sent = _Sent()
+        client = self._idle.pop() if self._idle else self._new_client()
         try:
             async with asyncio.timeout(self._receiver.timeout_ms / 1_000):
-                return await self._call(claim, sent)
+                return await self._call(client, claim, sent)
         except TimeoutError:
             return NoAnswer(_trouble(sent), f"no answer within {self._receiver.timeout_ms / 1_000:g} s")
         except _Forbidden as error:
@@ -73,21 +64,42 @@ class Caller:
                     return NoAnswer(Trouble.FORBIDDEN, str(cause))
                 cause = cause.__cause__ or cause.__context__
             return NoAnswer(_trouble(sent), f"{type(error).__name__}: {error}".rstrip(": "))
+        finally:
+            self._idle.append(client)
 
     async def close(self) -> None:
-        await self._client.aclose()
+        for client in self._clients:
+            await client.aclose()
 
-    async def _call(self, claim: Claim, sent: "_Sent") -> Answer:
+    def _new_client(self) -> httpx.AsyncClient:
+        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
+        transport = httpx.AsyncHTTPTransport(verify=self._tls, limits=limits, retries=0, trust_env=False)
+        if self._forbidden:
+            # Where a name becomes an address: one that resolves to another address a moment later is no way round.
+            transport._pool._network_backend = _GuardedBackend(self._forbidden)  # noqa: SLF001 - httpx has no way to pass it.
+        self._clients.append(
+            httpx.AsyncClient(
+                base_url=str(self._receiver.url),
+                transport=transport,
+                auth=_login(self._receiver),
+                timeout=None,  # noqa: S113 - The whole call has a limit, above.
+                follow_redirects=False,
+                trust_env=False,
+            )
+        )
+        return self._clients[-1]
+
+    async def _call(self, client: httpx.AsyncClient, claim: Claim, sent: "_Sent") -> Answer:
         method, path = _request_of(self._receiver, claim.step)
         is_delivery = claim.step is Step.DELIVER
-        request = self._client.build_request(
+        request = client.build_request(
             method,
             path.replace("{unit}", quote(claim.key, safe="")),
             content=claim.value if is_delivery else None,
             headers=_headers(claim, is_delivery=is_delivery),
             extensions={"trace": sent.trace},
         )
-        response = await self._client.send(request, stream=True)
+        response = await client.send(request, stream=True)
         try:
             body = b""
             async for chunk in response.aiter_bytes():
