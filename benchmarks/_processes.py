@@ -78,7 +78,12 @@ def _descendants(process: int) -> Iterator[int]:
         yield from _descendants(child)
 
 
-def _cpu_of(process: int) -> float:
-    """Return user and system time, fields 14 and 15 of proc(5)."""
-    fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+def cpu_of_family(process: int) -> float:
+    """Return the CPU seconds of a process, of its children that have ended, and of its descendants."""
+    return sum(_cpu_of(each, fields=4) for each in (process, *_descendants(process)))
+
+
+def _cpu_of(process: int, fields: int = 2) -> float:
+    """Return user and system time, fields 14 and 15 of proc(5); with 4 `fields` that of children that have ended, too."""
+    found = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+    return sum(map(int, found[11 : 11 + fields])) / _TICKS
