@@ -1,8 +1,6 @@
 """Delivery workers as processes, on a real receiver and each database, killed under load."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -10,18 +8,16 @@ from time import sleep
 from typing import Any
 
 import pytest
+from harness.delivering import Delivering
 from harness.waiting import wait_until
 
-from daemon.configuration.configuration import load
-from daemon.delivery.composition import make_ledger
-from delivery.jobs import GateReport, Job, JobState
+from delivery.jobs import JobState
 from servers.postgresql.server import PostgresqlServer
 from servers.receiver.behaviour import Behaviour
 from servers.receiver.check import compare
 from servers.receiver.server import ReceiverServer
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[3]
 UNITS, PER_UNIT = 150, 8
 RECEIVER = """
     steps = announce-verify-deliver, verify { delay = 50ms, attempts = 200 }
@@ -29,60 +25,6 @@ RECEIVER = """
     suspension { probe = 300ms, when { status = [503], body = "currently suspended" } }
     limit.when.body = "connections allowed", reject.when.status = [422]
 """
-
-
-class Delivering:
-    """A service's delivery in a directory: `notifications`, its configuration, and the delivery workers that run."""
-
-    def __init__(self, directory: Path, url: str, ledger: str | None) -> None:
-        self.directory = directory
-        (directory / "out").mkdir()
-        self.notifications = directory / "out" / "notifications.jsonl"
-        self.pairs = [(f"unit-{number % UNITS}", f"N{number}") for number in range(UNITS * PER_UNIT)]
-        lines = [{"key": unit, "headers": {"notification-id": key}, "value": {"a": key}} for unit, key in self.pairs]
-        self.notifications.write_text("".join(json.dumps(each) + "\n" for each in lines))
-        self.configuration = directory / "service.conf"
-        written = "null" if ledger is None else f'"{ledger}"'
-        self.configuration.write_text(f"""
-            include "{ROOT}/conf/application.conf"
-            payment-status-notification {{
-              run-directory = "{directory}"
-              delivery {{ worker.poll = 100ms, ledger.url = {written}, receivers.r {{ url = "{url}", live = false {RECEIVER} }} }}
-            }}
-        """)
-        self.workers: list[subprocess.Popen[bytes]] = []
-        self.log = (directory / "log").open("wb")
-
-    def start_worker(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "daemon", "delivery", "run", "--config", str(self.configuration)]
-        self.workers.append(subprocess.Popen(command, cwd=ROOT, stdout=self.log, stderr=self.log))
-        return self.workers[-1]
-
-    def start_job(self, name: str) -> None:
-        command = [sys.executable, "-m", "daemon", "delivery", "start", "--config", str(self.configuration), name, "r"]
-        subprocess.run([*command, str(self.notifications)], cwd=ROOT, check=True, capture_output=True)
-
-    def job(self, name: str) -> Job:
-        ledger = make_ledger(load(self.configuration))
-        try:
-            found = ledger.find_job(name)
-            assert found is not None
-            return found
-        finally:
-            ledger.close()
-
-    def gate(self) -> GateReport:
-        ledger = make_ledger(load(self.configuration))
-        try:
-            return ledger.gates()[0]
-        finally:
-            ledger.close()
-
-    def close(self) -> None:
-        for each in self.workers:
-            each.kill()
-            each.wait()
-        self.log.close()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -96,7 +38,8 @@ def test_nothing_is_lost_doubled_or_overtaken_whatever_is_killed(
 ) -> None:
     behaviour = Behaviour(announcing=True, digest_seconds=0.1, connections=15, rejects=0.05, breaks=0.01, faults=0.02)
     receiver = own_server(ReceiverServer, behaviour).start()
-    it, chance = Delivering(tmp_path, receiver.url, postgresql_server and postgresql_server.url), Random(7)
+    it = Delivering(tmp_path, receiver.url, postgresql_server and postgresql_server.url, RECEIVER, UNITS, PER_UNIT)
+    chance = Random(7)
     try:
         it.start_job("j")
         for _ in range(2):
