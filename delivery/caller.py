@@ -4,7 +4,8 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any
@@ -42,15 +43,14 @@ class Caller:
     def __init__(self, receiver: Receiver, forbidden: Sequence[Network] = ()) -> None:
         self._receiver, self._forbidden, self._tls = receiver, forbidden, _tls_context(receiver)
         # One client for each connection: a pool looks at all of its connections at each call, which takes as long as the call.
-        self._clients: list[httpx.AsyncClient] = []
+        self._clients: set[httpx.AsyncClient] = set()
         self._idle: list[httpx.AsyncClient] = []
 
     async def call(self, claim: Claim) -> Answer | NoAnswer:
         """Make the call of the claim's step. Never raises; it takes as long as the receiver's time limit at most."""
         sent = _Sent()
-        client = self._idle.pop() if self._idle else self._new_client()
         try:
-            async with asyncio.timeout(self._receiver.timeout_ms / 1_000):
+            async with self._connection() as client, asyncio.timeout(self._receiver.timeout_ms / 1_000):
                 return await self._call(client, claim, sent)
         except TimeoutError:
             return NoAnswer(_trouble(sent), f"no answer within {self._receiver.timeout_ms / 1_000:g} s")
@@ -64,12 +64,25 @@ class Caller:
                     return NoAnswer(Trouble.FORBIDDEN, str(cause))
                 cause = cause.__cause__ or cause.__context__
             return NoAnswer(_trouble(sent), f"{type(error).__name__}: {error}".rstrip(": "))
-        finally:
-            self._idle.append(client)
 
     async def close(self) -> None:
-        for client in self._clients:
+        for client in list(self._clients):
             await client.aclose()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Lend a client that no other call uses. After a call without an answer it is closed, and not lent again.
+
+        httpcore forgets to end a connection that was given up in the wrong moment, and waits for it for ever (its issue 1093).
+        """
+        client = self._idle.pop() if self._idle else self._new_client()
+        try:
+            yield client
+        except BaseException:
+            self._clients.remove(client)
+            await client.aclose()
+            raise
+        self._idle.append(client)
 
     def _new_client(self) -> httpx.AsyncClient:
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
@@ -77,17 +90,16 @@ class Caller:
         if self._forbidden:
             # Where a name becomes an address: one that resolves to another address a moment later is no way round.
             transport._pool._network_backend = _GuardedBackend(self._forbidden)  # noqa: SLF001 - httpx has no way to pass it.
-        self._clients.append(
-            httpx.AsyncClient(
-                base_url=str(self._receiver.url),
-                transport=transport,
-                auth=_login(self._receiver),
-                timeout=None,  # noqa: S113 - The whole call has a limit, above.
-                follow_redirects=False,
-                trust_env=False,
-            )
+        client = httpx.AsyncClient(
+            base_url=str(self._receiver.url),
+            transport=transport,
+            auth=_login(self._receiver),
+            timeout=None,  # noqa: S113 - The whole call has a limit, above.
+            follow_redirects=False,
+            trust_env=False,
         )
-        return self._clients[-1]
+        self._clients.add(client)
+        return client
 
     async def _call(self, client: httpx.AsyncClient, claim: Claim, sent: "_Sent") -> Answer:
         method, path = _request_of(self._receiver, claim.step)

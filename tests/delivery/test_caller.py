@@ -2,9 +2,11 @@
 
 import asyncio
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
 from threading import Thread
 from time import sleep
 from typing import Any
@@ -172,3 +174,62 @@ def test_a_forbidden_address_is_not_called_whatever_name_it_has(call: Callable[.
 )
 def test_retry_after_is_seconds_or_a_date(value: str | None, expected: int | None) -> None:
     assert retry_after_ms(value, 1_000_000) == expected
+
+
+class Keeping(Called):
+    """Keeps connections, and counts them; a call for the unit `slow` takes up to 20 ms."""
+
+    protocol_version = "HTTP/1.1"
+    connections = 0
+
+    def setup(self) -> None:
+        super().setup()
+        type(self).connections += 1
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        if "slow" in self.path:
+            sleep(Random(len(self.requests)).uniform(0, 0.02))
+        self.requests.append((self.command, self.path, {}, b""))
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+
+@pytest.fixture
+def keeping(server: ThreadingHTTPServer) -> Callable[[Callable[[Caller], Awaitable[Any]]], Any]:
+    """Run a function with a caller of a server that keeps connections."""
+    Keeping.connections, server.RequestHandlerClass = 0, Keeping
+    server.daemon_threads = True
+
+    async def run(act: Callable[[Caller], Awaitable[Any]]) -> Any:
+        caller = Caller(receiver("timeout = 5s", url=f"http://127.0.0.1:{server.server_address[1]}"))
+        try:
+            return await act(caller)
+        finally:
+            await caller.close()
+
+    return lambda act: asyncio.run(run(act))
+
+
+def test_calls_share_as_many_connections_as_run_at_once(keeping: Callable[..., Any]) -> None:
+    async def act(caller: Caller) -> None:
+        for _ in range(3):
+            await asyncio.gather(*(caller.call(Claim(**CLAIM)) for _ in range(4)))
+        for _ in range(3):
+            await caller.call(Claim(**CLAIM))
+
+    keeping(act)
+    assert (len(Called.requests), Keeping.connections) == (15, 4)
+
+
+def test_calls_that_were_given_up_hold_up_no_later_ones(keeping: Callable[..., Any]) -> None:
+    async def give_up(caller: Caller, after: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(caller.call(Claim(**{**CLAIM, "key": "slow"})), after)
+
+    async def act(caller: Caller) -> list[Answer | NoAnswer]:
+        for number in range(25):
+            await asyncio.gather(*(give_up(caller, (number + each / 4) / 1_000) for each in range(4)))
+        return await asyncio.gather(*(caller.call(Claim(**CLAIM)) for _ in range(4)))
+
+    assert keeping(act) == [Answer(200, "{}")] * 4
+    assert Keeping.connections > 4
