@@ -3,6 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple
@@ -80,7 +81,11 @@ def _descendants(process: int) -> Iterator[int]:
 
 def cpu_of_family(process: int) -> float:
     """Return the CPU seconds of a process, of its children that have ended, and of its descendants."""
-    return sum(_cpu_of(each, fields=4) for each in (process, *_descendants(process)))
+    spent = 0.0
+    for each in (process, *_descendants(process)):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            spent += _cpu_of(each, fields=4)
+    return spent
 
 
 def _cpu_of(process: int, fields: int = 2) -> float:
