@@ -17,7 +17,6 @@ from delivery.settings import Receiver, Step
 from domain.clock import Instant
 
 LEASE_MS = 30_000
-_INSERTED = 500
 _ASKED = 5_000
 _headers = msgspec.json.Encoder()
 
@@ -77,7 +76,9 @@ def take_in(database: Database, intake: Intake, receiver: Receiver, name: str, p
         new = [item for dedup, item in items.items() if dedup not in known]
         fit = [item for item in new if item.defect is None]
         keys = _lock_keys(connection, name, {item.key for item in fit})
-        _insert(connection, _rows(connection, intake.job, receiver, name, fit, keys, now))
+        if fit:
+            # psycopg sends them without waiting for each; one statement with many rows would be compiled anew each time.
+            connection.execute(ROWS.insert(), _rows(connection, intake.job, receiver, name, fit, keys, now))
         _insert_failed(connection, intake.job, name, [item for item in new if item.defect is not None], now)
         _write_positions(connection, intake.job, portion.positions)
         _count(connection, intake, portion, len(new), len(new) - len(fit), now)
@@ -144,17 +145,6 @@ def _row(job: str, name: str, item: Item, now: Instant) -> dict[str, Any]:
         "is_late": False,
         "taken_at": now,
     }
-
-
-def _insert(connection: Connection, rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        return
-    if connection.dialect.name == "sqlite":
-        connection.execute(ROWS.insert(), rows)
-        return
-    # One statement for many rows: a statement for each row takes a round trip's time in the server.
-    for first in range(0, len(rows), _INSERTED):
-        connection.execute(ROWS.insert().values(rows[first : first + _INSERTED]))
 
 
 def _insert_failed(connection: Connection, job: str, name: str, items: list[Item], now: Instant) -> None:
