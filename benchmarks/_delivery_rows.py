@@ -165,7 +165,7 @@ def _shut(ledger: Ledger, after_ms: int) -> None:
 
 
 def _fill(ledger: Ledger, numbers: range, status: str) -> None:
-    """Add rows of other units. PostgreSQL has the statistics then that it would make by itself within a minute."""
+    """Add rows of other units. PostgreSQL has then done what follows by itself after so many new rows."""
     job = f"{_FILLER}-{numbers.start}"
     ledger.start_job(job, RECEIVER, "none", "benchmark")
     is_ended = status == "processed"
@@ -180,8 +180,10 @@ def _fill(ledger: Ledger, numbers: range, status: str) -> None:
             count = text("update delivery_job set ingested = ingested + :new, processed = processed + :ended where id = :job")
             connection.execute(count, {"new": last - first + 1, "ended": (last - first + 1) * is_ended, "job": job})
     if not ledger.database.is_sqlite:
-        with ledger.database.write() as connection:
-            connection.execute(text("analyze delivery_row"))
+        with ledger.database._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("set statement_timeout = 0"))
+            connection.execute(text("vacuum (analyze) delivery_row"))
+            connection.execute(text("checkpoint"))
 
 
 def _statement(connection: Connection, statement: str) -> TextClause:

@@ -49,11 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for database in found:
             if "deliveries" in chosen.only:
                 show_deliveries(database, chosen.deliveries, chosen.concurrency, chosen.rounds)
+            if "intake" in chosen.only:
+                show_intake(database, chosen.intake, chosen.rounds)
             if "claims" in chosen.only:
                 costs = _delivery_rows.claims(database, claimed_beside, chosen.claims)
                 show_costs(f"{database.name}, beside ended rows", ("a claim", "its outcomes"), costs)
-            if "intake" in chosen.only:
-                show_intake(database, chosen.intake, chosen.rounds)
             if "ticks" in chosen.only:
                 costs = _delivery_rows.ticks(database, waiting, chosen.claims)
                 show_costs(f"{database.name}, waiting rows, gate shut", ("a tick", "the probe's"), costs)
