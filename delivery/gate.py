@@ -94,10 +94,7 @@ class Gate(msgspec.Struct, frozen=True):
         )
 
     def _probed(self, receiver: Receiver, outcome: Outcome, now: int) -> "Gate":
-        if isinstance(outcome, Done | Rejected | Limited) or (
-            isinstance(outcome, Again) and outcome.mode is RetryMode.VERIFICATION
-        ):
-            # It answers as one that is awake does.
+        if _is_awake(outcome):
             return self.opened(now).after(receiver, self.probe or 0, 0, outcome, now)
         pause = min(self.pause_ms * 2, receiver.suspension.most_ms)
         asked = outcome.after_ms if isinstance(outcome, Suspended) else None
@@ -121,6 +118,15 @@ class Gate(msgspec.Struct, frozen=True):
 
 def _longer(pause: int, asked: int | None) -> int:
     return max(pause, min(asked or 0, _MOST_PAUSE_MS))
+
+
+def _is_awake(outcome: Outcome) -> bool:
+    """Return whether only a receiver that is awake answers so: it does its work, or it does not know a unit (any more)."""
+    if isinstance(outcome, Again):
+        return outcome.mode is RetryMode.VERIFICATION or outcome.announces
+    if isinstance(outcome, Failed):
+        return outcome.mode is RetryMode.VERIFICATION
+    return isinstance(outcome, Done | Rejected | Limited)
 
 
 def _is_suspect(outcome: Outcome) -> bool:

@@ -43,7 +43,16 @@ def test_any_other_answer_of_a_probe_keeps_it_shut(outcome: Outcome) -> None:
     assert (gate.state, gate.probe_at) == (GateState.SHUT, 60_100 + 120_000)
 
 
-@pytest.mark.parametrize("outcome", [Rejected("no"), Limited("slow", 5), Again(RetryMode.VERIFICATION, 5, "HTTP 404")])
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Rejected("no"),
+        Limited("slow", 5),
+        Again(RetryMode.VERIFICATION, 5, "HTTP 404"),
+        Failed("HTTP 404 (not found after 20 questions)", RetryMode.VERIFICATION),
+        Again(RetryMode.BACK_OFF, 5, "HTTP 404", announces=True),
+    ],
+)
 def test_what_only_a_receiver_that_is_awake_answers_opens_it(outcome: Outcome) -> None:
     gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [1], 90_000).after(R, 1, 0, outcome, 60_100)
     assert gate.state is GateState.OPEN

@@ -226,6 +226,18 @@ def test_a_unit_that_the_receiver_forgot_is_announced_again(stage: Make) -> None
     assert it.deliver_all() == ["a-1", "a-2"]
 
 
+def test_a_receiver_that_forgot_its_units_while_it_slept_gets_them_announced_again(stage: Make) -> None:
+    it = stage("steps = announce-deliver", "suspension { probe = 60s, most = 15m }")
+    it.take(item("a", 1))
+    it.finish(it.claim(step=Step.ANNOUNCE))
+    it.finish(it.claim(), SLEEPS)
+    it.now += 60_000
+    it.finish(it.claim(), Again(RetryMode.BACK_OFF, 1_000, "HTTP 404", announces=True))
+    it.now += 1_000
+    it.finish(it.claim(step=Step.ANNOUNCE))
+    assert it.deliver_all() == ["a-1"]
+
+
 def test_a_rejected_announcement_rejects_all_open_rows_of_the_unit(stage: Make) -> None:
     it = stage("steps = announce-deliver")
     it.take(item("a", 1), item("a", 2), item("a", 3), item("b", 4))
