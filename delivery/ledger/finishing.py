@@ -164,6 +164,8 @@ class Finishing:
         self.gate = self.gate.after(self.receiver, claim.row, row["attempts"], outcome, self.now)
         is_shut = self.gate.state is GateState.SHUT
         row["owner"] = None
+        # An older row of the key that was opened again meanwhile has waited for this call.
+        self.freed.add(row["key"])
         if is_shut and not isinstance(outcome, Done | Rejected) and (was_shut or isinstance(outcome, Suspended)):
             # Nothing is held against a row while its receiver sleeps.
             self._wait(row, RetryMode.SUSPENSION, self.gate.probe_at, outcome.error)

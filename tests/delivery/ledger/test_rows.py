@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from harness.ledger_stage import LedgerStage, item
 
-from delivery.answers import Again, Answer, Failed, Limited, Outcome, Rejected, Suspended, outcome_of
+from delivery.answers import Again, Answer, Done, Failed, Limited, Outcome, Rejected, Suspended, outcome_of
 from delivery.errors import IntakeLost
 from delivery.ledger.intake import Portion
 from delivery.rows import RetryMode, Tries
@@ -176,6 +176,35 @@ def test_five_rows_that_a_troubled_receiver_fails_are_open_again_in_their_order(
     it.now += 60_000
     it.finish(it.claim())
     assert [each.notification_id for each in it.claim()] == [f"k{number}-{number}" for number in range(1, 5)] + ["k0-5"]
+
+
+def test_a_row_that_is_open_again_goes_before_a_later_one_whose_call_was_under_way(stage: Make) -> None:
+    it = stage("suspension.probe = 60s")
+    it.take(*(item(f"k{number}", number) for number in range(5)), item("k0", 5))
+    claims = it.claim()
+    it.finish(claims[:1], Failed("HTTP 418"))
+    later = it.claim()
+    it.finish(claims[1:], Failed("HTTP 418"))
+    it.finish(later, SLEEPS)
+    it.now += 60_000
+    it.finish([each for each in it.claim() if each.key != "k0"])
+    it.now += 60_000
+    assert [each for each in it.deliver_all() if each.startswith("k0")] == ["k0-0", "k0-5"]
+    assert it.job().late == 0
+
+
+@pytest.mark.parametrize("step", [Step.ANNOUNCE, Step.DELIVER])
+def test_a_failed_row_is_delivered_again_before_a_later_one_whose_call_must_be_repeated(stage: Make, step: Step) -> None:
+    it = stage("steps = announce-deliver")
+    it.take(item("a", 1), item("a", 2))
+    it.finish(it.claim(step=Step.ANNOUNCE), Failed("HTTP 418"))
+    if step is Step.DELIVER:
+        it.finish(it.claim(step=Step.ANNOUNCE))
+    running = it.claim(step=step)
+    assert it.ledger.retry_failed("j", with_late=False) == (1, 0)
+    it.finish(running, Done() if step is Step.ANNOUNCE else Again(RetryMode.BACK_OFF, 1_000, "HTTP 500"))
+    it.now += 1_000
+    assert it.deliver_all() == ["a-1", "a-2"]
 
 
 def test_too_many_calls_wait_and_no_attempt_is_counted(stage: Make) -> None:
