@@ -138,12 +138,17 @@ def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *
     """Let the failed rows of a job be delivered again with new attempts; return how many, and how many were left.
 
     A row behind which a later one of its unit was delivered already is left, unless `with_late`: it is marked late then.
+
+    Raises:
+        JobRefused: There is no such job, or it was cancelled.
     """
     done = left = 0
     after = 0
     while True:
         with database.write() as connection:
             found = _find(connection, job)
+            if found["cancelled_at"] is not None:
+                raise JobRefused(f"{job} was cancelled; start another job to deliver what it has left")
             name, now = found["receiver"], database.now(connection)
             asked = select(ROWS.c.id, ROWS.c.key).where(
                 ROWS.c.job == job, ROWS.c.status == Status.FAILED.value, ROWS.c.id > after

@@ -121,6 +121,16 @@ def test_failed_rows_are_delivered_again_in_their_order_and_the_job_ends_once_mo
     assert (it.job().late, it.job().failed, [each.run for each in events(it)]) == (1, 0, [1, 2, 3])
 
 
+def test_failed_rows_of_a_cancelled_job_stay_failed(stage: Make) -> None:
+    it = stage()
+    it.take(item("a", 1), item("a", 2))
+    it.finish(it.claim(), Failed("HTTP 400"))
+    it.ledger.cancel_job("j")
+    with pytest.raises(JobRefused, match="was cancelled"):
+        it.ledger.retry_failed("j", with_late=False)
+    assert (it.claim(), it.job().failed, it.job().cancelled, len(events(it))) == ([], 1, 1, 1)
+
+
 def test_a_job_that_takes_nothing_more_although_its_source_has_more_is_stalled(stage: Make) -> None:
     it = stage()
     it.take(item("a", 1), seals=False)
