@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, select, update
+from sqlalchemy import ColumnElement, Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from delivery.errors import IntakeLost
@@ -71,6 +71,8 @@ def take_in(database: Database, intake: Intake, receiver: Receiver, name: str, p
     """
     with database.write() as connection:
         now = database.now(connection)
+        if connection.scalar(select(JOBS.c.id).where(*_is_ours(intake))) is None:
+            raise _lost(intake)  # Long ago perhaps: the job may be deleted, and rows of it could not be written.
         items = {item.dedup: item for item in portion.items}
         known = _known(connection, intake.job, list(items))
         new = [item for dedup, item in items.items() if dedup not in known]
@@ -184,6 +186,13 @@ def _count(connection: Connection, intake: Intake, portion: Portion, new: int, f
     changes |= {"taken_at": now} if read else {}
     changes |= {"caught_up_at": now} if portion.is_end else {}
     changes |= {"sealed_at": now} if portion.seals else {}
-    is_ours = (JOBS.c.id == intake.job, JOBS.c.intake_epoch == intake.epoch, JOBS.c.cancelled_at.is_(None))
-    if connection.execute(update(JOBS).where(*is_ours).values(**changes)).rowcount == 0:
-        raise IntakeLost(f"another process reads the source of job {intake.job} now, or the job was cancelled")
+    if connection.execute(update(JOBS).where(*_is_ours(intake)).values(**changes)).rowcount == 0:
+        raise _lost(intake)
+
+
+def _is_ours(intake: Intake) -> tuple[ColumnElement[bool], ...]:
+    return JOBS.c.id == intake.job, JOBS.c.intake_epoch == intake.epoch, JOBS.c.cancelled_at.is_(None)
+
+
+def _lost(intake: Intake) -> IntakeLost:
+    return IntakeLost(f"another process reads the source of job {intake.job} now, or the job was cancelled")

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
-from harness.ledger_stage import LedgerStage, item
+from harness.ledger_stage import RETENTION_MS, LedgerStage, item
 
 from delivery.answers import Done, Failed, Suspended
 from delivery.errors import IntakeLost, JobRefused
@@ -103,6 +103,19 @@ def test_a_cancelled_job_takes_nothing_more_in(stage: Make) -> None:
     with pytest.raises(IntakeLost):
         it.ledger.take_in(intake, "r", Portion([item("a", 1)], {}))
     assert it.ledger.open_jobs("r") == []
+
+
+def test_a_reader_that_stood_still_until_its_job_was_deleted_has_lost_it(stage: Make) -> None:
+    it = stage()
+    it.ledger.start_job("j", "r", "s", "ann")
+    intake = it.ledger.open_intake("j", "w1")
+    assert intake is not None
+    it.ledger.cancel_job("j")
+    it.now += RETENTION_MS + 1
+    it.ledger.delete_expired()
+    assert it.ledger.jobs() == []
+    with pytest.raises(IntakeLost):
+        it.ledger.take_in(intake, "r", Portion([item("a", 1)], {"p": 1}))
 
 
 def test_failed_rows_are_delivered_again_in_their_order_and_the_job_ends_once_more(stage: Make) -> None:
