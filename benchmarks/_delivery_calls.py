@@ -14,7 +14,7 @@ import httpx
 from benchmarks._delivery_stage import JOB, Database, Run, WrongResult, new_run, take_in, write_notifications
 from benchmarks._processes import cpu_of_family
 from connectors.line_format import Line, decode_line
-from daemon.delivery.composition import open_feed
+from daemon.delivery.sources import open_feed
 from delivery.source_reader import Sources
 from delivery.worker import DeliveryWorker
 from servers.receiver.check import Comparison, compare

@@ -18,7 +18,7 @@ from benchmarks._delivery_stage import (
     take_in,
     write_notifications,
 )
-from daemon.delivery.composition import open_feed, source_of_files
+from daemon.delivery.sources import open_feed, source_of_files
 from delivery.answers import Done, Suspended
 from delivery.gate import Gate, GateState
 from delivery.ledger.finishing import Result

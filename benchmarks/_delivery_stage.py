@@ -12,7 +12,8 @@ from sqlalchemy import create_engine, text
 from benchmarks._workload import override
 from connectors.line_format import Line, encode_line
 from daemon.configuration.configuration import Configuration, load
-from daemon.delivery.composition import make_ledger, open_feed, source_of_files
+from daemon.delivery.composition import make_ledger
+from daemon.delivery.sources import open_feed, source_of_files
 from delivery.ledger.ledger import Ledger
 from delivery.source_reader import SourceReader, Sources
 

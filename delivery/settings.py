@@ -204,6 +204,7 @@ class DeliverySettings(msgspec.Struct, frozen=True):
 
     worker: Annotated[WorkerSettings, Section("worker")]
     ledger: Annotated[LedgerSettings, Section("ledger")]
+    events_topic: Annotated[str, Key(Text(r"[A-Za-z0-9._-]{1,249}", "the name of a topic"), "events.topic")]
     forbidden_addresses: Annotated[tuple[str, ...], Key(Networks())]
     receiver_defaults: Annotated[Receiver, Section("receiver-defaults")]
     receivers: Annotated[tuple[tuple[str, Receiver], ...], NamedSections("receivers", "receiver-defaults")]

@@ -15,6 +15,7 @@ from delivery.ledger.ledger import Ledger
 from delivery.scheduler import LedgerThreads, Scheduler
 from delivery.settings import WorkerSettings
 from delivery.source_reader import SourceReader, Sources
+from domain.errors import ResequencerError
 
 _LOG = logging.getLogger(__name__)
 _UPKEEP_SECONDS = 1.0
@@ -93,13 +94,17 @@ class DeliveryWorker:
                     await asyncio.sleep(self._settings.poll_ms / 1_000)
 
     async def _keep_up(self, threads: LedgerThreads) -> None:
+        waits_for: str | None = None
         for turn in count():
             for name in self._ledger.receivers:
                 await threads.run(lambda name=name: self._ledger.go_on_cancelling(name))  # type: ignore[misc]
             try:
                 await threads.run(self._publish_events)
-            except OSError as error:
-                _LOG.warning("the events of jobs wait: %s", error)
+                waits_for = None
+            except (OSError, ResequencerError) as error:
+                if str(error) != waits_for:
+                    _LOG.warning("the events of jobs wait: %s", error)
+                waits_for = str(error)
             self._gates = await threads.run(self._ledger.gates)
             if turn % _RETENTION_TURNS == 0:
                 while await threads.run(self._ledger.delete_expired):

@@ -106,6 +106,37 @@ class CommittedReader:
                     self._reader.seek(name, records[len(within)].offset)
                 yield name, within
 
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the partitions, of a reader of one topic."""
+        return [each.partition for each in self._names]
+
+    def begins(self) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition that still exists."""
+        with translated(self._what):
+            return find_offsets(self._reader, self._names, "beginning", self._settings.call_timeout_ms)
+
+    def since(self, instant: Instant) -> dict[TopicPartition, int]:
+        """Return the offset of the first record with a timestamp of `instant` or later, the end where there is none."""
+        with translated(self._what):
+            found = find_since(self._reader, self._names, instant, self._settings.call_timeout_ms)
+        return {**self.ends(), **found}
+
+    def seek(self, name: TopicPartition, offset: int) -> None:
+        self._reader.seek(name, offset)
+
+    def poll(self, most: int) -> dict[TopicPartition, list[Any]]:
+        """Return up to `most` records behind the current offsets; an empty dict after a moment without any."""
+        with translated(self._what):
+            polled: dict[TopicPartition, list[Any]] = self._reader.poll(timeout_ms=_POLL_MS, max_records=most)
+        return polled
+
+    def position(self, name: TopicPartition) -> int:
+        """Return the offset that the next poll goes on with."""
+        with translated(self._what):
+            found: int = self._reader.position(name, timeout_ms=self._settings.call_timeout_ms)
+        return found
+
     def close(self) -> None:
         self._reader.close()
 

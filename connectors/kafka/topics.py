@@ -92,6 +92,12 @@ class Topics:
         except errors.KafkaError:
             return
 
+    def find(self, name: str) -> Topic:
+        """Return one of the topics as it is now. Raises as `look`."""
+        self.look()
+        found = self._describe()[name]
+        return Topic(name, UUID(str(found["topic_id"])), len(found["partitions"]))
+
     def limits(self, *names: str) -> dict[str, int]:
         """Return the largest batch of each of these topics in bytes; the brokers' default where reading it is not allowed."""
         found = dict.fromkeys(names, DEFAULT_LIMIT)

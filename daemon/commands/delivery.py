@@ -10,9 +10,10 @@ from typing import TypeVar
 
 import msgspec
 
-from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
+from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.configuration.configuration import Configuration
-from daemon.delivery.composition import make_ledger, make_worker, source_of_files
+from daemon.delivery.composition import make_ledger, make_worker
+from daemon.delivery.sources import source_of_archive, source_of_files, source_of_topic
 from daemon.exit_code import ExitCode
 from daemon.supervision.lifeline import Lifeline
 from daemon.supervision.log_format import configure_logs
@@ -35,6 +36,8 @@ def delivery(arguments: Namespace) -> ExitCode:
     with closing(make_ledger(configuration)) as ledger:
         if arguments.subcommand == "run":
             return _run(arguments, configuration, ledger)
+        if arguments.subcommand == "start":
+            return _start(arguments, configuration, ledger)
         return _COMMANDS[arguments.subcommand](arguments, ledger)
 
 
@@ -43,7 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_subcommands(
         parser,
         Subcommand("run", "deliver in the foreground until SIGTERM; any number of processes may do so", _add_run),
-        Subcommand("start", "start a job: deliver what files of notifications hold", _add_start),
+        Subcommand("start", "start a job: deliver what files, the topic or the archive of notifications hold now", _add_start),
         Subcommand("jobs", "list the jobs, the newest first: counts, and how far each is"),
         Subcommand("show", "show one job", _add_job),
         Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job),
@@ -65,15 +68,30 @@ def _run(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> 
     return ExitCode.DONE
 
 
-def _start(arguments: Namespace, ledger: Ledger) -> ExitCode:
+def _start(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
     if arguments.receiver not in ledger.receivers:
         raise JobRefused(f"there is no receiver {arguments.receiver}; known are {', '.join(ledger.receivers)}")
+    if not arguments.files and ledger.find_job(arguments.job) is not None:
+        # What a topic or an archive holds now is not what it held then.
+        raise JobRefused(f"there is a job {arguments.job} already: choose another name")
+    is_new = ledger.start_job(arguments.job, arguments.receiver, _source(arguments, configuration), getpass.getuser())
+    _say("started" if is_new else "started before", arguments.job)
+    return ExitCode.DONE
+
+
+def _source(arguments: Namespace, configuration: Configuration) -> str:
+    if arguments.files and (arguments.topic or arguments.archive or arguments.since or arguments.until):
+        raise JobRefused("files are delivered whole: --topic, --archive, --since and --until do not go with them")
+    if arguments.topic:
+        return source_of_topic(configuration, arguments.since, arguments.until)
+    if arguments.archive:
+        return source_of_archive(configuration, arguments.since, arguments.until)
+    if not arguments.files:
+        raise JobRefused("name files of notifications, or --topic, or --archive")
     missing = [path for path in arguments.files if not path.is_file()]
     if missing:
         raise JobRefused(f"{missing[0]} is missing or is no file")
-    is_new = ledger.start_job(arguments.job, arguments.receiver, source_of_files(arguments.files), getpass.getuser())
-    _say("started" if is_new else "started before", arguments.job)
-    return ExitCode.DONE
+    return source_of_files(arguments.files)
 
 
 def _jobs(arguments: Namespace, ledger: Ledger) -> ExitCode:
@@ -133,7 +151,6 @@ def _release(arguments: Namespace, ledger: Ledger) -> ExitCode:
 
 
 _COMMANDS: dict[str, Callable[[Namespace, Ledger], ExitCode]] = {
-    "start": _start,
     "jobs": _jobs,
     "show": _show,
     "cancel": _cancel,
@@ -204,7 +221,12 @@ def _add_run(parser: ArgumentParser) -> None:
 def _add_start(parser: ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="a name of your choice; the same command again changes nothing")
     parser.add_argument("receiver", metavar="RECEIVER")
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="files of notifications, in this order")
+    parser.add_argument("files", type=Path, nargs="*", metavar="FILE", help="files of notifications, in this order")
+    held = parser.add_mutually_exclusive_group()
+    held.add_argument("--topic", action="store_true", help="deliver what the topic of notifications holds now")
+    held.add_argument("--archive", action="store_true", help="deliver what the archive of the topics holds now")
+    parser.add_argument("--since", type=instant, metavar="INSTANT", help="only what was written then or later: 2026-03-28T18:00Z")
+    parser.add_argument("--until", type=instant, metavar="INSTANT", help="only what was written before")
 
 
 def _add_job(parser: ArgumentParser) -> None:

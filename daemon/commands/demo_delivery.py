@@ -15,7 +15,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from daemon.configuration.configuration import load
-from daemon.delivery.composition import make_ledger, source_of_files
+from daemon.delivery.composition import make_ledger
+from daemon.delivery.sources import source_of_files
 from delivery.jobs import GateReport, Job, JobState
 from delivery.ledger.ledger import Ledger
 from domain.errors import ResequencerError

@@ -16,12 +16,12 @@ from console.orders.told import ToldOrder, tell_order
 from console.sources import Sources
 from console.units.find import known_partitions
 from daemon.commands.dead_letters.stores import sign
-from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
+from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.composition import make_order_book
 from daemon.configuration.configuration import Configuration
 from daemon.console.sources import console_sources
 from daemon.exit_code import ExitCode
-from domain.clock import Instant, instant_of, instant_text
+from domain.clock import Instant, instant_text
 from domain.order import Order, OrderKind
 from domain.printable import counted, printable
 from domain.record import Partition
@@ -226,7 +226,7 @@ def _adding(kind: OrderKind) -> Callable[[ArgumentParser], None]:
                 "--for", dest="for_ms", type=_duration(_HOLD), required=True, metavar="DURATION", help="up to 24h: 4h"
             )
         if kind is OrderKind.EXTEND:
-            parser.add_argument("--until", type=_instant, required=True, metavar="INSTANT", help="2026-03-28T23:33Z")
+            parser.add_argument("--until", type=instant, required=True, metavar="INSTANT", help="2026-03-28T23:33Z")
         if kind in (OrderKind.RELEASE, OrderKind.SKIP):
             parser.add_argument("--despite-backlog", action="store_true", help="even if the partition has unread records")
         parser.add_argument("--partition", type=_partition, metavar="TOPIC-N", help="if the unit is in several partitions")
@@ -258,13 +258,6 @@ def _partition(text: str) -> Partition:
     if found is None:
         raise ArgumentTypeError("expected a topic and a number, such as IPF_PROCESSING_DATA-0")
     return found
-
-
-def _instant(text: str) -> Instant:
-    try:
-        return instant_of(text)
-    except ValueError as error:
-        raise ArgumentTypeError("expected an instant such as 2026-03-28T23:33Z") from error
 
 
 def _duration(kind: Duration) -> Callable[[str], int]:

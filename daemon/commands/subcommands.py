@@ -1,12 +1,13 @@
 """Commands that take a subcommand: `resequencer lookups list`. Common options stand before the subcommand or behind it."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.overrides import add_overrides
+from domain.clock import Instant, instant_of
 
 
 class Subcommand(NamedTuple):
@@ -27,6 +28,14 @@ def add_subcommands(parser: ArgumentParser, *subcommands: Subcommand, is_require
         add_overrides(each, "more_overrides", help=SUPPRESS)
         each.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
         subcommand.add_arguments(each)
+
+
+def instant(text: str) -> Instant:
+    """Read an instant of the command line."""
+    try:
+        return instant_of(text)
+    except ValueError as error:
+        raise ArgumentTypeError("expected an instant (UTC if it names no zone), such as 2026-03-28T23:33") from error
 
 
 def load_for(arguments: Namespace) -> Configuration:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from domain.clock import Instant
 from domain.record import Headers
-from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
+from pipeline.archive.errors import translated
 from pipeline.archive.newest import RECORDS, find_spans, read_manifest
 from pipeline.archive.span import Span
 
@@ -46,7 +46,7 @@ def find_records(location: Path, topic: str, key: bytes, most_seconds: float) ->
     """
     until = monotonic() + most_seconds
     found: list[ArchivedRecord] = []
-    try:
+    with translated(location):
         spans = find_spans(location)
         for span in reversed(spans):
             for file in sorted((location / RECORDS / span.name / f"topic={topic}").glob("day=*/*.parquet")):
@@ -55,12 +55,6 @@ def find_records(location: Path, topic: str, key: bytes, most_seconds: float) ->
                     if monotonic() > until:
                         return RecordsOfKey(tuple(sorted(found)), _archived_at(location, spans), is_whole=False)
         return RecordsOfKey(tuple(sorted(found)), _archived_at(location, spans), is_whole=True)
-    except ImportError as error:
-        raise ArchiveUnavailable("the archive is Parquet, and pyarrow is not installed: `make audit` installs it") from error
-    except ValueError as error:
-        raise ArchiveRefused(f"{location}: a file is damaged ({error}); restore it from a copy") from error
-    except OSError as error:
-        raise ArchiveUnavailable(f"{location}: {error}") from error
 
 
 def _archived_at(location: Path, spans: list[Span]) -> Instant | None:

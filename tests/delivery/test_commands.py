@@ -8,7 +8,8 @@ import pytest
 
 from daemon.command_line import main
 from daemon.configuration.configuration import load
-from daemon.delivery.composition import make_ledger, open_feed
+from daemon.delivery.composition import make_ledger
+from daemon.delivery.sources import open_feed
 from delivery.answers import Done, Failed, Suspended
 from delivery.ledger.finishing import Result
 from delivery.settings import Step

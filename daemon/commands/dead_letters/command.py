@@ -10,9 +10,8 @@ from connectors.dead_letters.port import AskedFor, DeadLetterStore
 from daemon.commands.dead_letters.list_and_show import list_letters, show_letter
 from daemon.commands.dead_letters.requeue_edit_discard import discard, edit, requeue
 from daemon.commands.dead_letters.stores import open_store
-from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
+from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.exit_code import ExitCode
-from domain.clock import Instant, instant_of
 from domain.dead_letter import DeadLetterReason
 
 _SUBCOMMANDS: dict[str, Callable[[Namespace, DeadLetterStore], ExitCode]] = {
@@ -53,7 +52,7 @@ def _add_list(parser: ArgumentParser) -> None:
     states = [NEW, *(action.state for action in (Requeueing, Requeued, Editing, Edited, Discarded))]
     parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="only those of this reason")
     parser.add_argument("--unit", help="only those of this unit of work")
-    parser.add_argument("--since", type=_instant, metavar="INSTANT", help="only those from this instant on: 2026-03-28T23:33Z")
+    parser.add_argument("--since", type=instant, metavar="INSTANT", help="only those from this instant on: 2026-03-28T23:33Z")
     parser.add_argument("--state", choices=states, help="only those in this state")
 
 
@@ -87,10 +86,3 @@ def _reason(text: str) -> str:
     if not text.strip():
         raise ArgumentTypeError("say why")
     return text
-
-
-def _instant(text: str) -> Instant:
-    try:
-        return instant_of(text)
-    except ValueError as error:
-        raise ArgumentTypeError("expected an instant (UTC if it names no zone), such as 2026-03-28T23:33") from error

@@ -1,0 +1,112 @@
+"""The sources of jobs: how the ledger names them, and the feeds that read them."""
+
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from connectors.files.operations import SystemFiles
+from connectors.port import Channel
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.sections import TransportType
+from daemon.console.archived_output import find_path
+from daemon.delivery.archive_feed import ArchiveFeed, ArchiveSpan
+from delivery.errors import JobRefused
+from delivery.feeds.files import FileFeed, given_files, output_files
+from delivery.feeds.port import Feed
+from delivery.settings import Receiver
+from domain.clock import Instant
+from pipeline.archive.records_in_order import find_ends
+
+if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
+    from delivery.feeds.topics import TopicFeed
+
+LIVE = "live"
+_FILES, _TOPIC, _ARCHIVE = "files:", "topic:", "archive:"
+_SEPARATOR = "\n"
+
+
+def source_of_files(paths: list[Path]) -> str:
+    """Return the source of a job that delivers what these files hold."""
+    return _FILES + _SEPARATOR.join(str(path.absolute()) for path in paths)
+
+
+def source_of_topic(configuration: Configuration, since: Instant | None, until: Instant | None) -> str:
+    """Return the source of a job that delivers what the topic of notifications holds now, or what of it was written in a time.
+
+    Raises:
+        JobRefused: The notifications are in files.
+        TransportUnavailable, TransportRefused: The topic cannot be read.
+    """
+    if configuration.notification.transport is TransportType.FILE:
+        raise JobRefused("the notifications are in files: name the files instead of --topic")
+    from connectors.kafka.topic_reader import CommittedReader
+    from connectors.kafka.topics import Topics
+    from delivery.feeds.topics import TopicSpan
+
+    topic, settings = configuration.notification.topic, kafka_settings(configuration)
+    with closing(Topics(settings)) as topics:
+        found = topics.find(topic)
+    with closing(CommittedReader(settings, [topic])) as reader:
+        ends = reader.decided_ends()
+        starts = reader.begins() if since is None else reader.since(since)
+        if until is not None:
+            ends = {name: min(end, reader.since(until)[name]) for name, end in ends.items()}
+    span = TopicSpan(
+        found.topic_id.hex,
+        {name.partition: offset for name, offset in starts.items()},
+        {name.partition: offset for name, offset in ends.items()},
+    )
+    return _TOPIC + msgspec.json.encode(span).decode()
+
+
+def source_of_archive(configuration: Configuration, since: Instant | None, until: Instant | None) -> str:
+    """Return the source of a job that delivers what the archive of the topics holds now, or what of it was written in a time.
+
+    Raises:
+        JobRefused: There is no archive at a path.
+        ArchiveRefused, ArchiveUnavailable: It cannot be read.
+    """
+    path, topic = find_path(configuration.archive.location), configuration.notification.topic
+    if path is None or not path.is_dir():
+        shown = configuration.archive.location.partition("://")[0] if path is None else path
+        raise JobRefused(
+            f"there is no archive at {shown}: only archives on a path can be delivered; `make archive-topics` makes one"
+        )
+    span = ArchiveSpan(str(path.absolute()), topic, find_ends(path, topic), since, until)
+    return _ARCHIVE + msgspec.json.encode(span).decode()
+
+
+def open_feed(configuration: Configuration, source: str, receiver: Receiver) -> Feed:
+    """Return the feed of a job's source."""
+    operations = SystemFiles()
+    if source.startswith(_FILES):
+        paths = [Path(each) for each in source.removeprefix(_FILES).split(_SEPARATOR)]
+        return FileFeed(partial(given_files, paths), operations, receiver.select, seals=True)
+    if source.startswith(_ARCHIVE):
+        return ArchiveFeed(msgspec.json.decode(source.removeprefix(_ARCHIVE), type=ArchiveSpan), receiver.select)
+    if source.startswith(_TOPIC):
+        return _topic_feed(configuration, receiver, source.removeprefix(_TOPIC))
+    if configuration.notification.transport is not TransportType.FILE:
+        return _topic_feed(configuration, receiver, None)
+    output = configuration.notification.output_directory / f"{Channel.NOTIFICATIONS}.jsonl"
+    return FileFeed(partial(output_files, output), operations, receiver.select, seals=False)
+
+
+def _topic_feed(configuration: Configuration, receiver: Receiver, told: str | None) -> "TopicFeed":
+    from connectors.kafka.topic_reader import CommittedReader
+    from connectors.kafka.topics import Topic, Topics
+    from delivery.feeds.topics import TopicFeed, TopicSpan
+
+    topic, settings = configuration.notification.topic, kafka_settings(configuration)
+    span = None if told is None else msgspec.json.decode(told, type=TopicSpan)
+
+    def look() -> Topic:
+        with closing(Topics(settings)) as topics:
+            return topics.find(topic)
+
+    numbers = None if span is None else list(span.ends)
+    return TopicFeed(topic, lambda: CommittedReader(settings, [topic], numbers), look, receiver.select, span)

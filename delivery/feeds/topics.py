@@ -1,0 +1,136 @@
+"""Notifications from a topic of Kafka, whose decided records are read without a group."""
+
+import logging
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any
+
+import msgspec
+from kafka import TopicPartition
+
+from connectors.kafka.topic_reader import CommittedReader
+from connectors.kafka.topics import Topic
+from delivery.errors import JobRefused
+from delivery.feeds.port import make_item, select_items
+from delivery.ledger.intake import Portion
+from delivery.rows import Item
+from delivery.settings import Select
+
+_LOG = logging.getLogger(__name__)
+_LOOK_SECONDS = 10.0
+"""How often it is checked whether the topic has more partitions, or was deleted and made anew."""
+
+
+class TopicSpan(msgspec.Struct, frozen=True):
+    """What a job delivers of a topic: by partition, from an offset up to another. `id` is the topic's, as hexadecimal digits."""
+
+    id: str
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+
+
+class TopicFeed:
+    """Reads a span of a topic, or without a span whatever comes. A part of the feed is a partition of a topic with its id.
+
+    A topic of the same name that was made anew has other parts. `look` returns the topic as it is now.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        open_reader: Callable[[], CommittedReader],
+        look: Callable[[], Topic],
+        select: Select,
+        span: TopicSpan | None = None,
+    ) -> None:
+        self._topic, self._open_reader, self._look, self._select, self._span = topic, open_reader, look, select, span
+        self._reader: CommittedReader | None = None
+        self._seen: Topic | None = None
+        self._looks_at = 0.0
+        self._at: dict[int, int] = {}
+
+    def read(self, positions: Mapping[str, int], most: int) -> Portion:
+        """As `Feed.read`.
+
+        Raises:
+            JobRefused: The topic was deleted and made anew since the job began.
+            TransportUnavailable, TransportRefused: The topic cannot be read.
+        """
+        try:
+            return self._read(positions, most)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        reader, self._reader, self._at = self._reader, None, {}
+        if reader is not None:
+            reader.close()
+
+    def _read(self, positions: Mapping[str, int], most: int) -> Portion:
+        reader = self._looked()
+        wanted = {
+            number: positions.get(self._part(number), self._start(number))
+            for number in reader.numbers
+            if self._span is None or number in self._span.ends
+        }
+        self._follow(reader, wanted)
+        ends = self._ends(reader)
+        if all(wanted[number] >= ends[number] for number in wanted):
+            return Portion([], {}, is_end=True, seals=self._span is not None)
+        items: list[Item] = []
+        for name, records in reader.poll(most).items():
+            items += [_item(name, each) for each in records if each.offset < ends.get(name.partition, 0)]
+        self._at = {number: reader.position(self._name(number)) for number in wanted}
+        after = {number: min(at, ends[number]) for number, at in self._at.items()}
+        selected = select_items(items, self._select)
+        is_end = all(after[number] >= ends[number] for number in wanted)
+        moved = {self._part(number): at for number, at in after.items() if at != positions.get(self._part(number))}
+        return Portion(selected, moved, len(items) - len(selected), is_end, is_end and self._span is not None)
+
+    def _looked(self) -> CommittedReader:
+        """Return a reader of the topic as it was a moment ago."""
+        if self._reader is not None and monotonic() < self._looks_at:
+            return self._reader
+        seen = self._look()
+        if self._span is not None and self._span.id != seen.topic_id.hex:
+            problem = "was deleted and made anew since the job was started: cancel the job, and start another"
+            raise JobRefused(f"topic {self._topic} {problem}")
+        if seen != self._seen or self._reader is None:
+            self.close()
+            self._reader, self._seen = self._open_reader(), seen
+        self._looks_at = monotonic() + _LOOK_SECONDS
+        return self._reader
+
+    def _follow(self, reader: CommittedReader, wanted: Mapping[int, int]) -> None:
+        """Go on at these offsets. Those that retention has deleted are gone, which is told."""
+        if self._at == wanted:
+            return
+        begins = {name.partition: offset for name, offset in reader.begins().items()}
+        for number in reader.numbers:
+            at = max(wanted.get(number, begins[number]), begins[number])
+            if number in wanted and 0 < wanted[number] < at:
+                told = "%s-%d: retention deleted the records from %d to %d before they were taken in for delivery"
+                _LOG.error(told, self._topic, number, wanted[number], at)
+            reader.seek(self._name(number), at)
+        self._at = dict(wanted)
+
+    def _start(self, number: int) -> int:
+        return 0 if self._span is None else self._span.starts.get(number, 0)
+
+    def _ends(self, reader: CommittedReader) -> Mapping[int, int]:
+        if self._span is not None:
+            return self._span.ends
+        return {name.partition: offset for name, offset in reader.ends().items()}
+
+    def _name(self, number: int) -> TopicPartition:
+        return TopicPartition(self._topic, number)
+
+    def _part(self, number: int) -> str:
+        assert self._seen is not None
+        return f"{self._seen.topic_id.hex}/{number}"
+
+
+def _item(name: TopicPartition, record: Any) -> Item:
+    headers = tuple((key, value or b"") for key, value in record.headers)
+    return make_item(record.key, record.value or b"", headers, f"{name.topic}-{name.partition}@{record.offset}")

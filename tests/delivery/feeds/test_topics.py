@@ -1,0 +1,143 @@
+"""Notifications from a real topic: each decided record once, in the order of its partition, from any position."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from harness.receivers import receiver
+from harness.waiting import wait_until
+
+from delivery.errors import JobRefused
+from delivery.rows import Item
+
+if TYPE_CHECKING:
+    from delivery.feeds.topics import TopicFeed, TopicSpan
+    from tests.connectors.kafka.stage import KafkaStage
+
+pytestmark = pytest.mark.slow
+Feeds = Callable[..., "TopicFeed"]
+
+
+@pytest.fixture
+def feed(topics: KafkaStage) -> Iterator[Feeds]:
+    from connectors.kafka.topic_reader import CommittedReader
+    from connectors.kafka.topics import Topic, Topics
+    from delivery.feeds.topics import TopicFeed
+
+    made: list[TopicFeed] = []
+    settings, topic = topics.settings(), topics.topics.input
+
+    def look() -> Topic:
+        with closing(Topics(settings)) as found:
+            return found.find(topic)
+
+    def make(span: TopicSpan | None = None, *keys: str) -> TopicFeed:
+        made.append(TopicFeed(topic, lambda: CommittedReader(settings, [topic]), look, receiver(*keys).select, span))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def read_all(feed: TopicFeed, positions: dict[str, int], most: int = 3) -> list[Item]:
+    """Read until the end, and move the positions."""
+    found: list[Item] = []
+
+    def has_ended() -> bool:
+        portion = feed.read(positions, most)
+        assert len(portion.items) <= most
+        found.extend(portion.items)
+        positions.update(portion.positions)
+        return portion.is_end
+
+    wait_until(has_ended, "the end of the topic")
+    return found
+
+
+def values(items: list[Item]) -> list[bytes]:
+    return [each.value for each in items]
+
+
+def test_records_are_read_once_across_transactions_and_an_aborted_one_never(topics: KafkaStage, feed: Feeds) -> None:
+    positions: dict[str, int] = {}
+    live = feed()
+    assert read_all(live, positions) == []
+    topics.send(b"1", b"2", b"3", b"4", key=b"u", headers=(("notification-id", b"N"), ("transaction-status", b"ACSC")))
+    topics.send_in_transaction(b"never", abort=True)
+    topics.send_in_transaction(b"5")
+    topics.send(b"other", partition=1, key=b"v")
+    found = read_all(live, positions)
+    assert [each for each in values(found) if each != b"other"] == [b"1", b"2", b"3", b"4", b"5"]
+    assert len(found) == 6
+    first = found[values(found).index(b"1")]
+    assert (first.key, first.notification_id, first.status) == ("u", "N", "ACSC")
+    assert first.position == f"{topics.topics.input}-0@0"
+    assert read_all(live, positions) == []
+    assert read_all(feed(), positions) == [], "a new feed goes on where the positions are"
+    topics.send(b"6", key=b"u")
+    assert values(read_all(live, positions)) == [b"6"]
+
+
+def test_what_is_not_decided_is_not_read_before_it_is(topics: KafkaStage, feed: Feeds) -> None:
+    positions: dict[str, int] = {}
+    live = feed()
+    with topics.open_transaction(b"later"):
+        topics.send(b"behind it", key=b"u")
+        assert read_all(live, positions) == []
+    found: list[bytes] = []
+    wait_until(lambda: found.extend(values(read_all(live, positions))) or len(found) == 2, "both are read")
+    assert found == [b"later", b"behind it"]
+
+
+def test_a_job_reads_its_span_and_ends_and_a_portion_that_was_not_taken_in_is_read_again(topics: KafkaStage, feed: Feeds) -> None:
+    from delivery.feeds.topics import TopicSpan
+
+    topics.send(*(b"%d" % number for number in range(10)), key=b"u")
+    topics.send(b"not ours", partition=1, key=b"v")
+    identifier = feed()._look().topic_id.hex
+    span = TopicSpan(identifier, {0: 2}, {0: 7})
+    job, positions = feed(span), dict[str, int]()
+    lost = job.read(positions, 2)
+    assert values(list(lost.items)) in ([], [b"2", b"3"])
+    assert values(read_all(job, positions)) == [b"2", b"3", b"4", b"5", b"6"]
+    assert job.read(positions, 2).seals
+    assert values(read_all(feed(span), {f"{identifier}/0": 5})) == [b"5", b"6"]
+    with pytest.raises(JobRefused, match="was deleted and made anew"):
+        feed(TopicSpan("0" * 32, {}, {0: 7})).read({}, 2)
+
+
+def test_what_retention_deleted_before_it_was_read_is_told(
+    topics: KafkaStage, feed: Feeds, caplog: pytest.LogCaptureFixture
+) -> None:
+    from kafka import KafkaAdminClient, TopicPartition
+
+    topics.send(*(b"%d" % number for number in range(10)), key=b"u")
+    positions: dict[str, int] = {}
+    live = feed()
+    wait_until(lambda: live.read(positions, 3).positions, "the first are read")
+    part = f"{live._look().topic_id.hex}/0"
+    with closing(KafkaAdminClient(bootstrap_servers=topics.bootstrap)) as admin:
+        admin.delete_records({TopicPartition(topics.topics.input, 0): 8})
+    with caplog.at_level(logging.ERROR):
+        assert values(read_all(feed(), {part: 4})) == [b"8", b"9"]
+    assert "retention deleted the records from 4 to 8" in caplog.text
+
+
+def test_only_what_the_receiver_selects_makes_items_and_the_rest_is_counted(topics: KafkaStage, feed: Feeds) -> None:
+    topics.send(b"1", key=b"u", headers=(("transaction-status", b"ACSC"),))
+    topics.send(b"2", key=b"u", headers=(("transaction-status", b"RJCT"),))
+    live, positions, skipped = feed(None, "select.statuses = [RJCT]"), dict[str, int](), []
+
+    def has_ended() -> bool:
+        portion = live.read(positions, 10)
+        positions.update(portion.positions)
+        skipped.append(portion.not_selected)
+        return portion.is_end
+
+    wait_until(has_ended, "the end")
+    assert sum(skipped) == 1

@@ -1,0 +1,96 @@
+"""The events of jobs on a real topic: each once and in order, whoever publishes and whenever a publisher dies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from harness.waiting import wait_until
+
+from connectors.port import TransportUnavailable
+
+if TYPE_CHECKING:
+    from delivery.event_topic import EventTopic
+    from tests.connectors.kafka.stage import KafkaStage
+
+pytestmark = pytest.mark.slow
+
+
+class Events:
+    """The events of a ledger so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def after(self, number: int, most: int) -> Sequence[bytes]:
+        found = range(number + 1, self.count + 1)
+        return [json.dumps({"number": each, "job": f"job-{each}"}).encode() for each in found[:most]]
+
+
+@pytest.fixture
+def publisher(topics: KafkaStage) -> Iterator[Callable[[], EventTopic]]:
+    from delivery.event_topic import EventTopic
+
+    made: list[EventTopic] = []
+
+    def make() -> EventTopic:
+        made.append(EventTopic(topics.settings(), topics.topics.notifications, f"{topics.group}-events"))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each._discard()
+
+
+def published(topics: KafkaStage) -> list[int]:
+    return sorted(json.loads(each.value)["number"] for each in topics.outputs())
+
+
+def test_events_are_published_once_by_publishers_that_take_turns(topics: KafkaStage, publisher: Any) -> None:
+    first, second, events = publisher(), publisher(), Events()
+    assert first.publish(events.after) == 0
+    for turn in range(1, 7):
+        events.count += turn
+        one, other = (first, second) if turn % 2 else (second, first)
+
+        def try_it(one: EventTopic = one, other: EventTopic = other) -> bool:
+            for each in (one, other):
+                try:
+                    each.publish(events.after)
+                except TransportUnavailable:
+                    continue
+            return len(published(topics)) == events.count
+
+        wait_until(try_it, "all events are published")
+        assert published(topics) == list(range(1, events.count + 1))
+
+
+def test_what_a_publisher_left_open_when_it_was_killed_is_published_by_the_next_once(
+    topics: KafkaStage, publisher: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafka.errors import KafkaError
+
+    events, killed = Events(), publisher()
+    events.count = 3
+    killed.publish(events.after)
+    events.count = 5
+    monkeypatch.setattr(killed._producer._producer, "commit_transaction", lambda: (_ for _ in ()).throw(KafkaError("killed")))
+    with pytest.raises(Exception, match="killed"):
+        killed.publish(events.after)
+    following = publisher()
+    wait_until(lambda: _publishes(following, events), "the next one goes on")
+    assert published(topics) == [1, 2, 3, 4, 5]
+    with closing(topics.reader(f"{topics.group}-events")) as reader:
+        from kafka import TopicPartition
+
+        assert reader.committed(TopicPartition(topics.topics.notifications, 0)) == 5
+
+
+def _publishes(publisher: EventTopic, events: Events) -> bool:
+    try:
+        return publisher.publish(events.after) > 0
+    except TransportUnavailable:
+        return False
