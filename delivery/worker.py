@@ -46,8 +46,8 @@ class DeliveryWorker:
         owner: str,
         sources: Sources,
         publish_events: Callable[[], object],
-        report: Reporting,
         forbidden: Sequence[Network] = (),
+        report: Reporting | None = None,
     ) -> None:
         self._ledger, self._settings, self._owner, self._sources = ledger, settings, owner, sources
         self._publish_events, self._report, self._forbidden = publish_events, report, forbidden
@@ -69,7 +69,7 @@ class DeliveryWorker:
                 for turn in count():
                     if is_stopping() or any(each.done() for each in (*running, *others)):
                         break
-                    if turn % _REPORT_TURNS == 0:
+                    if self._report is not None and turn % _REPORT_TURNS == 0:
                         self._report(threads.problem, self._gates)
                     await asyncio.sleep(_TURN_SECONDS)
             finally:

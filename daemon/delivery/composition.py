@@ -18,7 +18,7 @@ from delivery.ledger.database import Database
 from delivery.ledger.ledger import Ledger
 from delivery.settings import DeliverySettings
 from delivery.source_reader import Sources
-from delivery.worker import DeliveryWorker, Reporting
+from delivery.worker import DeliveryWorker
 from domain.clock import Clock, Instant, instant_text
 from domain.errors import ConfigurationError
 from status.delivery import DeliveryFile, DeliveryReport, GateStatus
@@ -47,10 +47,10 @@ def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) 
     forbidden = [ipaddress.ip_network(each) for each in delivery.forbidden_addresses]
     sources = Sources(LIVE, partial(open_feed, configuration))
     publish = partial(_event_publisher(configuration), ledger.events_after)
-    report: Reporting = _report_nothing
-    if slot is not None:
-        report = partial(_report, DeliveryFile(configuration.notification.run_directory, slot), slot, SystemClock())
-    return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, report, forbidden)
+    if slot is None:
+        return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, forbidden)
+    report = partial(_report, DeliveryFile(configuration.notification.run_directory, slot), slot, SystemClock())
+    return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, forbidden, report)
 
 
 def _event_publisher(configuration: Configuration) -> Callable[[EventsAfter], int]:
@@ -61,10 +61,6 @@ def _event_publisher(configuration: Configuration) -> Callable[[EventsAfter], in
 
     group = f"{configuration.storage.namespace}-events"
     return EventTopic(kafka_settings(configuration), configuration.delivery.events_topic, group).publish
-
-
-def _report_nothing(problem: str | None, gates: Sequence[GateReport]) -> None:
-    del problem, gates
 
 
 def _report(file: DeliveryFile, slot: int, clock: Clock, problem: str | None, gates: Sequence[GateReport]) -> None:
