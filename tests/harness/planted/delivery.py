@@ -1,0 +1,127 @@
+"""Faults that delivery prevents, planted in the code while a simulation runs: a piece of a function's text becomes another."""
+
+import inspect
+import itertools
+import textwrap
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import pytest
+
+from delivery import event_file, gate
+from delivery.ledger import claims, completion, intake, jobs, retention
+from delivery.ledger.finishing import Finishing
+from delivery.ledger.ledger import Ledger
+
+
+class Fault(NamedTuple):
+    """`old` stands once in the function, and becomes `new`. Those of one name are planted together.
+
+    A simulation with `seed` notices it; a change of the code may need another seed.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    old: str
+    new: str
+    seed: int = 0
+
+
+_SHUT = 'if row is None or row["epoch"] != claim.epoch or row["owner"] is None:'
+_BEGIN = "    with database.write() as connection:\n        now ="
+
+FAULTS = (
+    Fault("a former owner's result counts", Finishing._take, _SHUT, "if row is None:", seed=1),
+    Fault(
+        "positions written before the rows",
+        intake.take_in,
+        _BEGIN,
+        "    with database.write() as connection:\n"
+        "        _write_positions(connection, intake.job, portion.positions)\n" + _BEGIN,
+    ),
+    Fault("a former reader takes in", intake._is_ours, "JOBS.c.intake_epoch == intake.epoch, ", "", seed=8),
+    Fault("a held unit takes in a head", intake._rows, "found.held_by is not None", "found.held_by == -1", seed=53),
+    Fault(
+        "complete before all is read",
+        completion.complete_jobs,
+        "(JOBS.c.sealed_at.is_not(None) | JOBS.c.cancelled_at.is_not(None)) & (ended == JOBS.c.ingested)",
+        "(ended == JOBS.c.ingested)",
+    ),
+    Fault("complete once more", completion.complete_jobs, "JOBS.c.completed_at.is_(None), is_done", "is_done", seed=1),
+    Fault(
+        "events numbered outside of the transaction",
+        completion._next_number,
+        "taken = update(COUNTERS)",
+        "return next(_NUMBERS)\n    taken = update(COUNTERS)",
+        seed=7,
+    ),
+    Fault("half a line of events stays", event_file._last_number, "if len(complete) < len(tail):", "if False:", seed=1),
+    Fault("the newest row goes next", Finishing.promote, "func.min(ROWS.c.id)", "func.max(ROWS.c.id)"),
+    Fault("no row goes next", Finishing.promote, "if not free:", "if True:"),
+    Fault("a held unit goes on", Finishing.promote, 'if key in self.keys and self.keys[key]["held_by"] is None', "", seed=23),
+    Fault("a row that is open again waits for a later one", Finishing._take, 'self.freed.add(row["key"])', "pass"),
+    Fault("any row of a unit is claimed", claims.claim, "IS_HEAD, ", "ROWS.c.ended_at.is_(None), "),
+    Fault("a lease is ignored", claims.claim, "ROWS.c.due_at <= now", "(ROWS.c.due_at <= now) | ROWS.c.owner.is_not(None)"),
+    Fault("a lease never ends", claims.claim, "ROWS.c.due_at <= now", "ROWS.c.due_at <= now, ROWS.c.owner.is_(None)"),
+    Fault("calls under way are not counted", gate.Gate.permits, " - running)", ")"),
+    Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted"),
+    Fault("a probe beside the probe", gate.Gate.permits, " and (self.probe is None or now >= self.probe_until)", ""),
+    Fault(
+        "a probe beside the probe",
+        claims._find_wait,
+        "gate.probe_at if gate.probe is None else max(gate.probe_at, gate.probe_until)",
+        "gate.probe_at",
+    ),
+    Fault("the pause stays as it is", gate.Gate._probed, "self.pause_ms * 2", "self.pause_ms"),
+    Fault("a probe whose unit is forgotten keeps the gate shut", gate._is_awake, " or outcome.announces", ""),
+    Fault(
+        "a suspension counts an attempt",
+        Finishing._take,
+        "self._wait(row, RetryMode.SUSPENSION",
+        'row.update(attempts=row["attempts"] + 1) or self._wait(row, RetryMode.SUSPENSION',
+    ),
+    Fault("rows that shut the gate stay failed", Finishing.finish, "self._reopen_suspects()", "pass"),
+    Fault("a retry without a wait", Finishing._again, "self.now + outcome.after_ms", "self.now"),
+    Fault("a forgotten unit is not announced again", Finishing._again, "if outcome.announces:", "if False:"),
+    Fault("verified without a wait", Finishing._done, "self.now + after", "self.now"),
+    Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False"),
+    Fault("a late row that nobody asked for", jobs.retry_failed, "(delivered > row and not with_late)", "False"),
+    Fault("a row that is open again counts as failed", Finishing.reopen, 'row["status"], -1)', 'row["status"], 0)'),
+    Fault("results of a cancelled job count", Finishing.end, '"owner": None, ', ""),
+    Fault("a cancellation is not ended", Ledger.go_on_cancelling, "while jobs.cancel_some(", "while False and jobs.cancel_some("),
+    Fault(
+        "open jobs lose their ended rows", retention.delete_expired, "| JOBS.c.completed_at.is_not(None)", "| JOBS.c.read >= 0"
+    ),
+)
+
+
+def plant(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Plant the fault of this name until the patch is undone.
+
+    Raises:
+        LookupError: The text that it changes does not stand once in the function any more.
+    """
+    for fault in (each for each in FAULTS if each.name == name):
+        _plant(patch, fault)
+
+
+def _plant(patch: pytest.MonkeyPatch, fault: Fault) -> None:
+    function = fault.function
+    assert isinstance(function, FunctionType)
+    text = textwrap.dedent(inspect.getsource(function))
+    if text.count(fault.old) != 1:
+        raise LookupError(f"{fault.old} stands {text.count(fault.old)} times in {function.__qualname__}")
+    patch.setitem(function.__globals__, "_NUMBERS", itertools.count(1))
+    made: dict[str, Any] = {}
+    changed = "from __future__ import annotations\n" + text.replace(fault.old, fault.new)
+    exec(compile(changed, fault.name, "exec"), function.__globals__, made)
+    patch.setattr(function, "__code__", made[function.__name__].__code__)
+
+
+SEEDS = {each.name: each.seed for each in FAULTS}
+
+
+def as_table() -> str:
+    """Return the table for docs/simulation.md."""
+    return "\n".join(("| fault | seed |", "|---|---|", *(f"| {name} | {seed} |" for name, seed in SEEDS.items())))
