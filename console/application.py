@@ -13,6 +13,7 @@ from console.api.routes import api_routes
 from console.context import Console
 from console.events import event_routes
 from console.pages.dead_letters import dead_letter_routes
+from console.pages.delivery import delivery_routes
 from console.pages.errors import error_handlers
 from console.pages.orders import order_routes
 from console.pages.overview import overview_routes
@@ -33,6 +34,7 @@ def routes_of(console: Console) -> list[Route]:
         *dead_letter_routes(console),
         *order_routes(console),
         *partition_routes(console),
+        *delivery_routes(console),
         *worker_routes(console),
         *event_routes(console),
         *api_routes(console),

@@ -35,6 +35,7 @@ class Console:
         self.waiting = WaitingUnits(sources)
         self.peers = Peers(settings.peers, settings.peers_token, sources.clock)
         self._templates: Jinja2Templates = make_templates(sources.clock)
+        self.ledger = None if sources.open_ledger is None else sources.open_ledger()
         self._views = None if sources.open_view is None else SharedViews(sources.open_view)
 
     def page(self, request: Request, template: str, status: int = 200, **shown: Any) -> Response:
@@ -60,6 +61,8 @@ class Console:
     def close(self) -> None:
         self.sampler.stop()
         self.waiting.close()
+        if self.ledger is not None:
+            self.ledger.close()
         if self._views is not None:
             self._views.close()
 

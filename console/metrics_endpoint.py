@@ -11,6 +11,7 @@ from starlette.routing import Route
 from console.prometheus import ServiceCollector
 from console.sources import ArchiveDistance
 from domain.record import Partition
+from status.delivery import DeliveryStatus
 from status.service_report import ServiceReport
 
 
@@ -18,10 +19,11 @@ def make_metrics_application(
     find_report: Callable[[], ServiceReport | None],
     find_new_dead_letters: Callable[[], Mapping[str, int] | None] = lambda: None,
     find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None] = lambda: None,
+    find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
 ) -> Starlette:
     """Make the application; it reads the reports at each scrape, in a thread beside the console's requests."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(ServiceCollector(find_report, find_new_dead_letters, find_archive_distances))
+    registry.register(ServiceCollector(find_report, find_new_dead_letters, find_archive_distances, find_delivery))
 
     def metrics(request: Request) -> Response:
         del request

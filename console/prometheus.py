@@ -11,6 +11,7 @@ from console.sources import ArchiveDistance
 from domain.clock import instant_of
 from domain.record import Partition
 from guardian.histogram import HistogramReport
+from status.delivery import DeliveryStatus, GateStatus
 from status.report import PartitionStatus, State, StatusReport
 from status.service_report import NOT_RUNNING, STALE, ServiceReport
 
@@ -267,10 +268,22 @@ ARCHIVE_METRICS: Mapping[str, tuple[str, Callable[[ArchiveDistance], int]]] = {
 """Gauges of the whole service with the label `partition`; absent without an archive at a path, and while it is not known."""
 
 
+DELIVERY_WORKERS = (
+    "delivery_workers_delivering",
+    "How many delivery workers of the service deliver; absent where no receiver is configured.",
+)
+GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], int]]] = {
+    "delivery_gate_open": ("1 while the gate of the receiver is open, 0 while it is shut.", lambda each: int(each.is_open)),
+    "delivery_rows_waiting": ("Rows of the ledger that are not delivered yet.", lambda each: each.waiting),
+}
+"""Gauges with the label `receiver`, as the delivery workers reported them last. Workers with one ledger report the same."""
+
+
 class ServiceCollector(Collector):
     """Reads the reports at each scrape. A worker that does not report any more keeps its last values, and is `stale`.
 
     `find_new_dead_letters` returns the new ones by reason, `find_archive_distances` those by partition; None if not known.
+    `find_delivery` returns what the delivery workers report.
     """
 
     def __init__(
@@ -278,10 +291,12 @@ class ServiceCollector(Collector):
         find_report: Callable[[], ServiceReport | None],
         find_new_dead_letters: Callable[[], Mapping[str, int] | None],
         find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None],
+        find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
     ) -> None:
         self._find_report = find_report
         self._find_new_dead_letters = find_new_dead_letters
         self._find_archive_distances = find_archive_distances
+        self._find_delivery = find_delivery
 
     def collect(self) -> Iterator[Metric]:
         found = self._find_report()
@@ -301,8 +316,22 @@ class ServiceCollector(Collector):
             for partition, distance in distances.items():
                 family.add_metric((str(partition),), get(distance))
             yield family
+        yield from _of_delivery(self._find_delivery())
         for each in METRICS:
             yield _family(each, workers)
+
+
+def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
+    name, meaning = DELIVERY_WORKERS
+    delivering = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=())
+    if status.delivery_workers:
+        delivering.add_metric((), sum(each.problem is None for each in status.delivery_workers))
+    yield delivering
+    for name, (meaning, get) in GATE_METRICS.items():
+        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver",))
+        for gate in status.gates:
+            family.add_metric((gate.receiver,), get(gate))
+        yield family
 
 
 def _family(described: Described, workers: Iterable[Worker]) -> Metric:

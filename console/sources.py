@@ -8,9 +8,11 @@ from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from connectors.orders.port import OrderBook
 from console.units.left import left_unknown
 from console.units.story import Left
+from delivery.ledger.ledger import Ledger
 from domain.clock import Clock
 from domain.record import Partition
 from resequencer.unit_codec import UnitCodec
+from status.delivery import DeliveryStatus
 from status.served import ServedStatus
 from status.service_report import ServiceReport
 from storage.view_port import StorageView
@@ -50,6 +52,8 @@ class Sources(NamedTuple):
     `find_served` returns the addresses that the service of this machine serves.
     `open_orders` opens the order book, which its user closes; None if orders are not enabled.
     `find_archive_distances` returns them for the topics' partitions, empty if there is no archive that can be read here.
+    `open_ledger` opens the ledger of deliveries, which connects at its first use; None if no receiver is configured.
+    `find_delivery` returns what the delivery workers of the service on this machine report.
     `facts` are lines about the configuration for people: names and texts.
     """
 
@@ -69,3 +73,5 @@ class Sources(NamedTuple):
     storage: str = ""
     open_orders: Callable[[], OrderBook] | None = None
     find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance]] = dict
+    open_ledger: Callable[[], Ledger] | None = None
+    find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus

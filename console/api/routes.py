@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from console.api.dead_letters import dead_letter_operations
+from console.api.delivery import delivery_operations
 from console.api.operation import JSON, Operation, route_of
 from console.api.orders import order_operations
 from console.api.partitions import partition_operations
@@ -29,6 +30,7 @@ def operations_of(console: Console) -> list[Operation]:
         *dead_letter_operations(console),
         *partition_operations(console),
         *order_operations(console),
+        *delivery_operations(console),
         Operation("/openapi.json", "description", description, JSON, "This description of the API (OpenAPI 3.1)"),
     ]
 

@@ -117,7 +117,10 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
         else:
             urls["metrics"] = f"{url_of(measured)}/metrics"
             metrics = make_metrics_application(
-                sources.find_report, lambda: made.sampler.new_dead_letters, lambda: made.sampler.archive_distances
+                sources.find_report,
+                lambda: made.sampler.new_dead_letters,
+                lambda: made.sampler.archive_distances,
+                sources.find_delivery,
             )
             endpoints.append(Endpoint(metrics, measured))
         file = console_file(configuration.notification.run_directory)

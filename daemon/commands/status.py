@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 
 from daemon.commands.disk_use import Taken, disk_use, in_words
-from daemon.configuration.configuration import Configuration, load
+from daemon.configuration.configuration import load
 from daemon.console.served import find_served
+from daemon.delivery.status import find_delivery_of
 from daemon.exit_code import ExitCode
-from daemon.supervision.running_service import RunningService, find_service
+from daemon.supervision.running_service import find_service
 from daemon.system_clock import SystemClock
 from domain.printable import printable
-from status.delivery import DeliveryStatus, delivery_lines, find_delivery
+from status.delivery import delivery_lines
 from status.report import State
 from status.service_report import ServiceReport
 from status.text import served_lines, status_lines
@@ -26,7 +27,7 @@ def status(arguments: Namespace) -> ExitCode:
     run_directory = configuration.notification.run_directory
     state, service, _ = found = find_service(run_directory, SystemClock().now())
     use, served = disk_use(configuration), find_served(run_directory, found)
-    delivery = _find_delivery(configuration, found)
+    delivery = find_delivery_of(configuration, found)
     if arguments.json:
         told = {
             **(_told(service, use) if service else {}),
@@ -43,13 +44,6 @@ def status(arguments: Namespace) -> ExitCode:
         ]
         sys.stdout.write("\n".join(map(printable, lines)) + "\n")
     return ExitCode.DONE if state == State.READY else ExitCode.NOT_SO
-
-
-def _find_delivery(configuration: Configuration, service: RunningService) -> DeliveryStatus:
-    if service.holder is None or not service.holder.isdigit():
-        return DeliveryStatus()
-    run_directory, count = configuration.notification.run_directory, configuration.delivery.worker_count
-    return find_delivery(run_directory, int(service.holder), count, SystemClock().now())
 
 
 def _told(service: ServiceReport, use: dict[str, Taken]) -> dict[str, Any]:

@@ -17,11 +17,14 @@ from daemon.console.archived_output import find_left_in
 from daemon.console.partitions import InputPartitions
 from daemon.console.served import find_served
 from daemon.console.workers import LocalWorkers
+from daemon.delivery.composition import make_ledger
+from daemon.delivery.status import find_delivery_of
 from daemon.supervision.running_service import find_service
 from daemon.system_clock import SystemClock
 from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from resequencer.unit_codec import UnitCodec
+from status.delivery import DeliveryStatus
 from status.report import Identity, State, report
 from status.served import ServedStatus
 from status.service_report import ServiceReport
@@ -50,6 +53,8 @@ def console_sources(configuration: Configuration) -> Sources:
         storage=name_storage(configuration),
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
         find_archive_distances=partial(find_archive_distances, configuration),
+        find_delivery=_find_delivery_of(configuration),
+        open_ledger=partial(make_ledger, configuration) if configuration.delivery.receivers else None,
     )
 
 
@@ -79,6 +84,11 @@ def _find_served_of(configuration: Configuration) -> Callable[[], ServedStatus]:
         return find_served(run_directory, find_service(run_directory, clock.now()))
 
     return find
+
+
+def _find_delivery_of(configuration: Configuration) -> Callable[[], DeliveryStatus]:
+    run_directory, clock = configuration.notification.run_directory, SystemClock()
+    return lambda: find_delivery_of(configuration, find_service(run_directory, clock.now()))
 
 
 def _open_view_of(configuration: Configuration) -> Callable[[], StorageView] | None:

@@ -139,11 +139,11 @@ def _postgresql_engine(url: URL) -> Engine:
 
 
 def _upgrade(connection: Connection) -> None:
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # It logs as it is imported, too.
     # Imported where it is needed: a start with current tables does without.
     from alembic import command
     from alembic.config import Config
 
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection

@@ -11,7 +11,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from console.metrics_endpoint import make_metrics_application
-from console.prometheus import ARCHIVE_METRICS, COUNTERS, METRICS, NEW_DEAD_LETTERS, SERVICE_METRICS, Described
+from console.prometheus import (
+    ARCHIVE_METRICS,
+    COUNTERS,
+    DELIVERY_WORKERS,
+    GATE_METRICS,
+    METRICS,
+    NEW_DEAD_LETTERS,
+    SERVICE_METRICS,
+    Described,
+)
 from console.sources import ArchiveDistance
 from domain.clock import instant_text
 from domain.record import Partition
@@ -19,6 +28,7 @@ from guardian.histogram import HistogramReport
 from guardian.metrics import Histograms
 from resequencer.unit import Tally
 from servers.prometheus.program import find_promtool
+from status.delivery import DeliveryStatus, DeliveryWorkerStatus, GateStatus
 from status.report import (
     Identity,
     PartitionStatus,
@@ -174,6 +184,8 @@ def test_the_operations_page_has_each_metric_with_its_type_labels_and_meaning():
     service = [(name, "gauge", "", meaning) for name, meaning in SERVICE_METRICS.items()]
     service.append((NEW_DEAD_LETTERS[0], "gauge", "`reason`", NEW_DEAD_LETTERS[1]))
     service += [(name, "gauge", "`partition`", meaning) for name, (meaning, _) in ARCHIVE_METRICS.items()]
+    service.append((DELIVERY_WORKERS[0], "gauge", "", DELIVERY_WORKERS[1]))
+    service += [(name, "gauge", "`receiver`", meaning) for name, (meaning, _) in GATE_METRICS.items()]
     workers = [(each.full_name.removeprefix("resequencer_"), each.kind, cell_of(each), each.meaning) for each in METRICS]
     assert rows == [*service, *workers]
 
@@ -209,3 +221,20 @@ def test_the_distances_of_the_archive_are_shown_by_partition_also_while_no_worke
     for given, expected in ((known, shown), ({}, set()), (None, set())):
         text = TestClient(make_metrics_application(lambda: None, lambda: None, lambda given=given: given)).get("/metrics").text
         assert {line for line in text.splitlines() if line.startswith("resequencer_archive_")} == expected
+
+
+def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
+    workers = tuple(DeliveryWorkerStatus(slot, 1, problem) for slot, problem in enumerate((None, None, "the ledger is away")))
+    gates = (GateStatus("tracker", True, 3), GateStatus("bank", False, 7, "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z"))
+    known = DeliveryStatus(workers, gates)
+    shown = {
+        "resequencer_delivery_workers_delivering 2.0",
+        'resequencer_delivery_gate_open{receiver="tracker"} 1.0',
+        'resequencer_delivery_gate_open{receiver="bank"} 0.0',
+        'resequencer_delivery_rows_waiting{receiver="tracker"} 3.0',
+        'resequencer_delivery_rows_waiting{receiver="bank"} 7.0',
+    }
+    for given, expected in ((known, shown), (DeliveryStatus(), set())):
+        application = make_metrics_application(lambda: None, find_delivery=lambda given=given: given)
+        text = TestClient(application).get("/metrics").text
+        assert {line for line in text.splitlines() if line.startswith("resequencer_delivery_")} == expected

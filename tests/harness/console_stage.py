@@ -18,6 +18,7 @@ from console.application import make_application
 from console.context import Console
 from console.settings import HttpSettings, HttpTls, MetricsEndpoint, ProbesEndpoint, TrustedProxy
 from console.sources import Sources
+from delivery.ledger.ledger import Ledger
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.record import Partition
 from resequencer.strategies.registry import StrategySettings, make_strategy
@@ -77,6 +78,7 @@ def make_sources(
     clock: FakeClock | None = None,
     workers: Workers | None = None,
     open_orders: Callable[[], OrderBook] | None = None,
+    open_ledger: Callable[[], Ledger] | None = None,
 ) -> Sources:
     """Sources of which a test sets what it needs."""
     strategy = make_strategy(StrategySettings("SEQUENCE"))
@@ -91,6 +93,7 @@ def make_sources(
         clock=clock or FakeClock(),
         run_directory=directory,
         open_orders=open_orders,
+        open_ledger=open_ledger,
     )
 
 
