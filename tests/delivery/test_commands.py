@@ -112,9 +112,3 @@ def test_what_is_not_possible_is_refused_with_its_name(
 def test_without_a_receiver_the_key_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["delivery", "jobs"]) == 3
     assert f"{KEYS}.delivery.receivers: is empty" in capsys.readouterr().err
-
-
-def test_live_receivers_need_files_for_now(configuration: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    kafka = ("--set", "ipf.processing-data.ingress.transport=kafka", "--set", f"{KEYS}.transport=kafka")
-    assert run("run", *kafka) == 3
-    assert f"{KEYS}.delivery.receivers.tracker.live: is true, which needs transport = file" in capsys.readouterr().err

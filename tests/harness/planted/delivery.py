@@ -60,12 +60,14 @@ FAULTS = (
     Fault("the newest row goes next", Finishing.promote, "func.min(ROWS.c.id)", "func.max(ROWS.c.id)"),
     Fault("no row goes next", Finishing.promote, "if not free:", "if True:"),
     Fault("a held unit goes on", Finishing.promote, 'if key in self.keys and self.keys[key]["held_by"] is None', "", seed=23),
-    Fault("a row that is open again waits for a later one", Finishing._take, 'self.freed.add(row["key"])', "pass"),
+    Fault("a row that is open again waits for a later one", Finishing._take, 'self.freed.add(row["key"])', "pass", seed=148),
     Fault("any row of a unit is claimed", claims.claim, "IS_HEAD, ", "ROWS.c.ended_at.is_(None), "),
-    Fault("a lease is ignored", claims.claim, "ROWS.c.due_at <= now", "(ROWS.c.due_at <= now) | ROWS.c.owner.is_not(None)"),
+    Fault(
+        "a lease is ignored", claims.claim, "ROWS.c.due_at <= now", "(ROWS.c.due_at <= now) | ROWS.c.owner.is_not(None)", seed=1
+    ),
     Fault("a lease never ends", claims.claim, "ROWS.c.due_at <= now", "ROWS.c.due_at <= now, ROWS.c.owner.is_(None)"),
     Fault("calls under way are not counted", gate.Gate.permits, " - running)", ")"),
-    Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted"),
+    Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted", seed=3),
     Fault("a probe beside the probe", gate.Gate.permits, " and (self.probe is None or now >= self.probe_until)", ""),
     Fault(
         "a probe beside the probe",
@@ -74,24 +76,30 @@ FAULTS = (
         "gate.probe_at",
     ),
     Fault("the pause stays as it is", gate.Gate._probed, "self.pause_ms * 2", "self.pause_ms"),
-    Fault("a probe whose unit is forgotten keeps the gate shut", gate._is_awake, " or outcome.announces", ""),
+    Fault("a probe whose unit is forgotten keeps the gate shut", gate._is_awake, " or outcome.announces", "", seed=166),
     Fault(
         "a suspension counts an attempt",
         Finishing._take,
         "self._wait(row, RetryMode.SUSPENSION",
         'row.update(attempts=row["attempts"] + 1) or self._wait(row, RetryMode.SUSPENSION',
     ),
-    Fault("rows that shut the gate stay failed", Finishing.finish, "self._reopen_suspects()", "pass"),
+    Fault("rows that shut the gate stay failed", Finishing.finish, "self._reopen_suspects()", "pass", seed=55),
     Fault("a retry without a wait", Finishing._again, "self.now + outcome.after_ms", "self.now"),
     Fault("a forgotten unit is not announced again", Finishing._again, "if outcome.announces:", "if False:"),
-    Fault("verified without a wait", Finishing._done, "self.now + after", "self.now"),
-    Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False"),
-    Fault("a late row that nobody asked for", jobs.retry_failed, "(delivered > row and not with_late)", "False"),
-    Fault("a row that is open again counts as failed", Finishing.reopen, 'row["status"], -1)', 'row["status"], 0)'),
-    Fault("results of a cancelled job count", Finishing.end, '"owner": None, ', ""),
-    Fault("a cancellation is not ended", Ledger.go_on_cancelling, "while jobs.cancel_some(", "while False and jobs.cancel_some("),
+    Fault("verified without a wait", Finishing._done, "self.now + after", "self.now", seed=12),
+    Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False", seed=84),
+    Fault("a late row that nobody asked for", jobs.retry_failed, "(delivered > row and not with_late)", "False", seed=183),
+    Fault("a row that is open again counts as failed", Finishing.reopen, 'row["status"], -1)', 'row["status"], 0)', seed=5),
+    Fault("results of a cancelled job count", Finishing.end, '"owner": None, ', "", seed=1),
     Fault(
-        "open jobs lose their ended rows", retention.delete_expired, "| JOBS.c.completed_at.is_not(None)", "| JOBS.c.read >= 0"
+        "a cancellation is not ended",
+        Ledger.go_on_cancelling,
+        "while jobs.cancel_some(",
+        "while False and jobs.cancel_some(",
+        seed=69,
+    ),
+    Fault(
+        "open jobs lose their ended rows", retention.delete_expired, "| JOBS.c.completed_at.is_not(None)", "| (JOBS.c.read >= 0)"
     ),
 )
 

@@ -7,9 +7,17 @@ from typing import Any
 
 from sqlalchemy import event
 
+from delivery.errors import LedgerUnavailable
 from delivery.ledger.database import Database
 
 _NAME = "ledger.db"
+
+
+class Struck(LedgerUnavailable):
+    """The ledger does not answer, because the simulation wants it so."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("", reason)
 
 
 class StruckDatabase(Database):

@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeVar
 from harness.crashes.points import Crash
 from harness.simulated_delivery.model_receiver import ModelReceiver
 from harness.simulated_delivery.plan import LIVE, NAME, Plan
-from harness.simulated_delivery.struck_ledger import StruckDatabase
+from harness.simulated_delivery.struck_ledger import Struck, StruckDatabase
 from harness.simulated_delivery.watch import Watch
 
 from delivery.answers import outcome_of
-from delivery.errors import IntakeLost, JobRefused, LedgerUnavailable
+from delivery.errors import IntakeLost, JobRefused
 from delivery.event_file import EventFile
 from delivery.ledger.finishing import Result
 from delivery.ledger.intake import Intake, Portion
@@ -106,7 +106,7 @@ class World:
 
         Raises:
             Crash: The caller dies, before the call has taken effect, after it, or between two transactions of it.
-            LedgerUnavailable: There is no answer, and the call is not one that `repeats`: its caller begins anew.
+            Struck: There is no answer, and the call is not one that `repeats`: its caller begins anew.
         """
         while True:
             drawn = self.random.random() if self.armed else 1.0
@@ -114,18 +114,18 @@ class World:
             if drawn < crash:
                 self.database.strike(Crash(what), after)
             elif drawn < crash + _AWAY:
-                self.database.strike(LedgerUnavailable("", "struck"), after)
+                self.database.strike(Struck("struck"), after)
             try:
                 found = call()
                 if drawn < crash and self.database.strike(None):
                     raise Crash(f"after {what}")
                 if crash + _AWAY <= drawn < crash + _AWAY + _LOST:
-                    raise LedgerUnavailable("", "the answer is lost")
+                    raise Struck("the answer is lost")
             except Crash:
                 self.crashes += 1
                 self.note(f"dies at {what}, " + ("at the commit" if after is None else f"after {after} statements"))
                 raise
-            except LedgerUnavailable as error:
+            except Struck as error:
                 self.other_faults += 1
                 self.note(f"{what}: {error}")
                 if not repeats:
@@ -208,7 +208,7 @@ class Worker:
             intake, portion = self._reads.pop(0)
             try:
                 new = world.ask("taking in", lambda: world.ledger.take_in(intake, NAME, portion), repeats=False)
-            except (IntakeLost, LedgerUnavailable) as error:
+            except (IntakeLost, Struck) as error:
                 world.note(f"{self._owner} reads again: {error}")
                 return
             world.note(f"{self._owner} takes in {new} rows of {intake.job}" + (", its last" if portion.seals else ""))
