@@ -67,7 +67,7 @@ def take_in(database: Database, intake: Intake, receiver: Receiver, name: str, p
     An item that the job has had already makes no second row.
 
     Raises:
-        IntakeLost: Another process reads the source by now, or the job was cancelled. Nothing was written.
+        IntakeLost: Another process reads the source by now, its end was taken in, or the job was cancelled. Nothing was written.
     """
     with database.write() as connection:
         now = database.now(connection)
@@ -191,8 +191,9 @@ def _count(connection: Connection, intake: Intake, portion: Portion, new: int, f
 
 
 def _is_ours(intake: Intake) -> tuple[ColumnElement[bool], ...]:
-    return JOBS.c.id == intake.job, JOBS.c.intake_epoch == intake.epoch, JOBS.c.cancelled_at.is_(None)
+    return JOBS.c.id == intake.job, JOBS.c.intake_epoch == intake.epoch, JOBS.c.sealed_at.is_(None), JOBS.c.cancelled_at.is_(None)
 
 
 def _lost(intake: Intake) -> IntakeLost:
-    return IntakeLost(f"another process reads the source of job {intake.job} now, or the job was cancelled")
+    reason = "another process reads its source now or has read its end, or it was cancelled"
+    return IntakeLost(f"job {intake.job} takes nothing in from here: {reason}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, RowMapping, func, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from delivery.errors import JobRefused
@@ -15,7 +15,7 @@ from delivery.ledger.finishing import Finishing
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
 from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS
 from delivery.rows import ENDS, Status
-from delivery.settings import Receiver
+from delivery.settings import Receiver, Step
 from domain.clock import Instant
 
 _CHUNK = 500
@@ -101,28 +101,35 @@ def cancel_job(database: Database, receivers: dict[str, Receiver], job: str) -> 
             raise JobRefused(f"{job} has ended already")
         now = database.now(connection)
         connection.execute(update(JOBS).where(JOBS.c.id == job, JOBS.c.cancelled_at.is_(None)).values(cancelled_at=now))
-    while cancel_some(database, receivers, job):
-        pass
+    cancel_rows(database, receivers, job)
 
 
-def cancel_some(database: Database, receivers: dict[str, Receiver], job: str) -> bool:
-    """Cancel some of the open rows of a cancelled job; return whether there may be more."""
+def cancel_rows(database: Database, receivers: dict[str, Receiver], job: str) -> None:
+    """Cancel the open rows of a cancelled job, some in each transaction."""
+    done_to: str | None = ""
+    while done_to is not None:
+        done_to = _cancel_some(database, receivers, job, done_to)
+
+
+def _cancel_some(database: Database, receivers: dict[str, Receiver], job: str, after: str) -> str | None:
+    """Cancel some rows; return the `dedup` of the last one, behind which the next ones are, or None: there was no other row."""
     with database.write() as connection:
         found = _find(connection, job)
         name, now = found["receiver"], database.now(connection)
-        asked = select(ROWS.c.id, ROWS.c.key).where(ROWS.c.job == job, IS_OPEN).limit(_CHUNK)
-        rows = connection.execute(asked).all()
+        # In the order of an index: to begin anew each time would mean to pass over all that have ended.
+        asked = select(ROWS.c.id, ROWS.c.key, ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup > after, IS_OPEN)
+        rows = connection.execute(asked.order_by(ROWS.c.dedup).limit(_CHUNK)).all()
         if not rows:
             complete_jobs(connection, [job], now)
-            return False
+            return None
         finishing = Finishing(connection, receivers[name], name, now)
-        finishing.lock({key for _, key in rows})
-        finishing.load([row for row, _ in rows])
-        for row, _ in rows:
+        finishing.lock({key for _, key, _ in rows})
+        finishing.load([row for row, _, _ in rows])
+        for row, _, _ in rows:
             if finishing.rows[row]["status"] not in _ENDED:
                 finishing.end(finishing.rows[row], Status.CANCELLED)
         finishing.write()
-    return True
+    return str(rows[-1].dedup)
 
 
 def cancelled_jobs(database: Database, receiver: str) -> list[str]:
@@ -235,9 +242,11 @@ def list_errors(database: Database, job: str, most: int) -> list[RowError]:
 def list_waiting(database: Database, receiver: str, most: int) -> list[WaitingRow]:
     """Return the open rows that are the first of their units, the one that is due first at the top."""
     names = ("job", "notification_id", "status", "mode", "step", "due_at", "owner", "attempts", "error")
-    asked = select(ROWS).where(ROWS.c.receiver == receiver, IS_HEAD).order_by(ROWS.c.due_at).limit(most)
+    of_step = select(ROWS).where(ROWS.c.receiver == receiver, ROWS.c.step == bindparam("due"), IS_HEAD)
     with database.read() as connection:
-        found = connection.execute(asked).mappings().all()
+        # One index has the rows of each step in this order: all together would have to be sorted.
+        asked = [connection.execute(of_step.order_by(ROWS.c.due_at).limit(most), {"due": step.value}).mappings() for step in Step]
+        found = sorted((each for rows in asked for each in rows), key=lambda each: each["due_at"])[:most]
     return [WaitingRow(row=each["id"], unit=each["key"], **{name: each[name] for name in names}) for each in found]
 
 

@@ -63,8 +63,7 @@ class Ledger:
     def go_on_cancelling(self, receiver: str) -> None:
         """Cancel what is left of cancelled jobs, if a process died in the midst."""
         for job in jobs.cancelled_jobs(self.database, receiver):
-            while jobs.cancel_some(self.database, self.receivers, job):
-                pass
+            jobs.cancel_rows(self.database, self.receivers, job)
 
     def retry_failed(self, job: str, *, with_late: bool) -> tuple[int, int]:
         return jobs.retry_failed(self.database, self.receivers, job, with_late=with_late)

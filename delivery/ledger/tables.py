@@ -151,6 +151,13 @@ IS_HEAD: ColumnElement[bool] = literal_column("delivery_row.is_head")
 IS_OPEN: ColumnElement[bool] = literal_column(f"delivery_row.{_OPEN}")
 """These say word for word what the indexes below say. With a parameter, or `is_head = 1`, SQLite would not use the indexes."""
 
+Index(
+    "delivery_key_held",
+    KEYS.c.receiver,
+    KEYS.c.held_by,
+    postgresql_where=text("held_by is not null"),
+    sqlite_where=text("held_by is not null"),
+)
 # A claim looks at due heads only, so it costs the same beside any number of ended or waiting rows.
 Index(
     "delivery_row_due",

@@ -143,6 +143,13 @@ def test_a_time_out_after_sending_is_another_trouble_than_no_connection(call: Ca
     assert call(url="https://127.0.0.1:1").trouble is Trouble.UNREACHABLE
 
 
+@pytest.mark.parametrize("path", ["troubled", "break", "hang", "away"])
+def test_whatever_comes_of_a_call_it_is_one_request_for_the_ledger_alone_retries(call: Callable[..., Any], path: str) -> None:
+    call("timeout = 100ms", key=path)
+    sleep(0.2)
+    assert len(Called.requests) == 1
+
+
 def test_a_server_that_speaks_no_tls_was_sent_nothing(call: Callable[..., Any], server: ThreadingHTTPServer) -> None:
     assert call(url=f"https://127.0.0.1:{server.server_address[1]}").trouble is Trouble.UNREACHABLE
     assert Called.requests == []

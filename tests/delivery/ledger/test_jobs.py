@@ -31,6 +31,20 @@ def test_a_job_without_rows_is_complete_when_its_source_was_read_and_not_before(
     assert (event.number, event.job, event.state, event.expected) == (1, "j", JobState.COMPLETE, 0)
 
 
+def test_an_empty_list_of_items_is_processed_once(stage: Make) -> None:
+    it = stage()
+    it.ledger.start_job("j", "r", "s", "ann")
+    intake = it.ledger.open_intake("j", "w1")
+    assert intake is not None
+    nothing_selected = Portion((), {"p": 3}, not_selected=3, is_end=True, seals=True)
+    assert it.ledger.take_in(intake, "r", nothing_selected) == 0
+    assert (it.job().state, it.job().read, it.job().not_selected, it.job().ingested) == (JobState.COMPLETE, 3, 3, 0)
+    with pytest.raises(IntakeLost):
+        it.ledger.take_in(intake, "r", nothing_selected)
+    assert it.ledger.open_intake("j", "w2") is None
+    assert (it.claim(), len(events(it)), it.job().read) == ([], 1, 3)
+
+
 def test_a_job_whose_rows_have_all_ended_is_not_complete_while_it_takes_in(stage: Make) -> None:
     it = stage()
     it.take(item("a", 1), seals=False)

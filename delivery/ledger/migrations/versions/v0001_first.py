@@ -74,6 +74,14 @@ def upgrade() -> None:
         sa.Column("delivered", sa.BigInteger(), server_default="0", nullable=False),
         sa.PrimaryKeyConstraint("receiver", "key"),
     )
+    op.create_index(
+        "delivery_key_held",
+        "delivery_key",
+        ["receiver", "held_by"],
+        unique=False,
+        postgresql_where=text("held_by is not null"),
+        sqlite_where=text("held_by is not null"),
+    )
     op.create_table(
         "delivery_error",
         sa.Column("row", sa.BigInteger(), nullable=False),
