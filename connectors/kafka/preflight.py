@@ -5,7 +5,9 @@ from contextlib import suppress
 from time import monotonic, sleep
 
 from kafka import errors
+from msgspec.structs import replace
 
+from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.errors import LOGIN
 from connectors.kafka.input_topic import Input
 from connectors.kafka.offsets import LogReader
@@ -39,6 +41,17 @@ def preflight(settings: KafkaSettings) -> Sequence[str]:
         topics.close()
 
 
+def preflight_topics(settings: KafkaSettings, read: str, written: str) -> Sequence[str]:
+    """Check that these topics exist, and that the user may read the one and write the other. Raises as `preflight` does."""
+    topics = Topics(replace(settings, topics=KafkaTopics(read, written, written)))
+    try:
+        if withheld := _topics_withheld(topics):
+            raise ExceptionGroup("withheld", withheld)
+    finally:
+        topics.close()
+    return ()
+
+
 def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Sequence[str]:
     withheld = _find_withheld(topics, log, settings)
     if withheld:
@@ -56,10 +69,14 @@ def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Seque
 
 
 def _find_withheld(topics: Topics, log: LogReader, settings: KafkaSettings) -> list[TransportWithheld]:
+    return [*_topics_withheld(topics), *_group_withheld(log, settings), *_transactions_withheld(topics)]
+
+
+def _topics_withheld(topics: Topics) -> list[TransportWithheld]:
     until = monotonic() + _GRACE_SECONDS
     while (found := topics.find_withheld()) and monotonic() < until:
         sleep(_LOOK_SECONDS)
-    return [*found, *_group_withheld(log, settings), *_transactions_withheld(topics)]
+    return found
 
 
 def _group_withheld(log: LogReader, settings: KafkaSettings) -> Iterator[TransportWithheld]:

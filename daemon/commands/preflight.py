@@ -100,12 +100,43 @@ def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
     return preflight(kafka_settings(configuration))
 
 
+def ledger_is_usable(configuration: Configuration) -> None:
+    """Connect to the ledger of delivery, if there is a receiver. A missing file is no error: the delivery worker makes it.
+
+    Raises:
+        LedgerUnavailable, LedgerRefused: As a delivery worker would meet them.
+    """
+    delivery = configuration.delivery
+    if not delivery.receivers or (delivery.ledger.url is None and not delivery.ledger.file.exists()):
+        return
+    from daemon.delivery.composition import make_ledger  # Imported here: the databases' client takes a quarter of a second.
+
+    with closing(make_ledger(configuration)) as ledger:
+        ledger.database.check()
+
+
+def topics_of_delivery_are_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the topic that delivery reads and the one it writes, if there is a receiver.
+
+    Raises:
+        ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
+        TransportUnavailable, TransportRefused: As a delivery worker would meet them.
+    """
+    if configuration.notification.transport is not TransportType.KAFKA or not configuration.delivery.receivers:
+        return ()
+    from connectors.kafka.preflight import preflight_topics
+
+    return preflight_topics(kafka_settings(configuration), configuration.notification.topic, configuration.delivery.events_topic)
+
+
 PROBES: tuple[Probe, ...] = (
     directories_are_writable,
     database_is_usable,
     redis_is_usable,
     infinispan_is_usable,
     kafka_is_usable,
+    ledger_is_usable,
+    topics_of_delivery_are_usable,
 )
 """Beside reading the settings and importing what the configuration names."""
 

@@ -66,6 +66,15 @@ class Database:
         found: Instant = connection.scalar(_NOW_SQLITE if self.is_sqlite else _NOW_POSTGRESQL)
         return found
 
+    def check(self) -> None:
+        """Try to connect, and look at the version of the tables, without a change.
+
+        Raises:
+            LedgerUnavailable, LedgerRefused: As the first use would.
+        """
+        with self._translated(), self._engine.connect().execution_options(reads=True) as connection:
+            self._refuse_unknown(self._found_version(connection))
+
     def close(self) -> None:
         self._engine.dispose()
 
@@ -85,14 +94,17 @@ class Database:
             if not self.is_sqlite:
                 connection.execute(text("select pg_advisory_xact_lock(:number)"), {"number": _ADVISORY_LOCK})
             found = self._found_version(connection)
-            known = sorted(path.stem[1:5] for path in (_MIGRATIONS / "versions").glob("v*.py"))
-            if found is not None and found not in known:
-                raise LedgerRefused(
-                    f"the delivery ledger {self.shown} was written by a newer version (tables {found}, known are "
-                    f"{', '.join(known)}): start that version"
-                )
+            self._refuse_unknown(found)
             if found != VERSION:
                 _upgrade(connection)
+
+    def _refuse_unknown(self, found: str | None) -> None:
+        known = sorted(path.stem[1:5] for path in (_MIGRATIONS / "versions").glob("v*.py"))
+        if found is not None and found not in known:
+            raise LedgerRefused(
+                f"the delivery ledger {self.shown} was written by a newer version (tables {found}, known are "
+                f"{', '.join(known)}): start that version"
+            )
 
     def _found_version(self, connection: Connection) -> str | None:
         if not inspect(connection).has_table("alembic_version"):

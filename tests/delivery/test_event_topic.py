@@ -94,3 +94,14 @@ def _publishes(publisher: EventTopic, events: Events) -> bool:
         return publisher.publish(events.after) > 0
     except TransportUnavailable:
         return False
+
+
+def test_a_topic_that_is_missing_is_named_by_the_preflight(topics: KafkaStage) -> None:
+    from connectors.kafka.preflight import preflight_topics
+
+    there = topics.topics.notifications
+    assert preflight_topics(topics.settings(), there, there) == ()
+    with pytest.raises(ExceptionGroup) as caught:
+        preflight_topics(topics.settings(), there, f"{there}-events")
+    (missing,) = caught.value.exceptions
+    assert str(missing).startswith(f"topic {there}-events: this output topic does not exist")

@@ -179,6 +179,29 @@ def test_what_cannot_be_imported_or_read_is_refused_as_run_would(check, override
     assert [each["path"] for each in report["problems"]] == [path]
 
 
+RECEIVER = f'{N}.delivery.receivers.tracker.url="http://127.0.0.1:1"'
+
+
+def test_the_ledger_of_delivery_is_opened_where_there_is_one_and_not_made(check, tmp_path):
+    assert check(RECEIVER) == (0, "")
+    file = tmp_path / "ledger.db"
+    with closing(sqlite3.connect(file)) as ledger, ledger:
+        ledger.execute("create table alembic_version (version_num text)")
+        ledger.execute("insert into alembic_version values ('9999')")
+    elsewhere = f'{N}.delivery.ledger.file="{file}"'
+    code, said = check(RECEIVER, elsewhere)
+    assert code == 4
+    assert "newer version (tables 9999" in said
+    assert check(elsewhere) == (0, "")
+
+
+def test_a_ledger_that_does_not_answer_is_named_without_its_password(check):
+    code, said = check(RECEIVER, f'{N}.delivery.ledger.url="postgresql://me:secret@127.0.0.1:1/ledger"')
+    assert code == 4
+    assert "the delivery ledger postgresql" in said
+    assert "secret" not in said
+
+
 def test_a_row_with_an_unknown_code_is_refused_by_its_line(check, tmp_path):
     file = tmp_path / "own.csv"
     header = "process_flow_name,event_name,transaction_status,reason_code,additional_information"

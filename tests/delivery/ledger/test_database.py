@@ -3,7 +3,7 @@
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
 from delivery.errors import LedgerRefused, LedgerUnavailable
 from delivery.ledger.database import Database
@@ -25,7 +25,16 @@ def test_tables_of_a_newer_version_are_refused(url: str) -> None:
     newer = Database(url)
     with pytest.raises(LedgerRefused, match=r"newer version.*9999"), newer.read():
         pass
+    with pytest.raises(LedgerRefused, match=r"newer version.*9999"):
+        newer.check()
     newer.close()
+
+
+def test_a_check_makes_no_tables(url: str) -> None:
+    database = Database(url)
+    database.check()
+    assert inspect(database._engine).get_table_names() == []
+    database.close()
 
 
 def test_the_clock_is_the_databases(url: str) -> None:
