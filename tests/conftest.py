@@ -49,11 +49,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Here, for a process that spreads the tests over others reads no other conftest."""
-    from harness.fault_table import render, rows_of
+    from harness.fault_table import tables_of
 
-    if rows := rows_of(each for reports in terminalreporter.stats.values() for each in reports):
-        terminalreporter.section("faults")
-        terminalreporter.write("\n".join(render(rows)) + "\n")
+    for name, lines in tables_of(each for reports in terminalreporter.stats.values() for each in reports):
+        terminalreporter.section(name)
+        terminalreporter.write("\n".join(lines) + "\n")
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,13 @@ from random import Random
 from typing import Any, Protocol
 
 import pytest
-from harness.fault_table import PROPERTY, render
+from harness.fault_table import as_property, render
 
+from servers.postgresql.server import PostgresqlServer
+from servers.receiver.behaviour import Behaviour
+from servers.receiver.server import ReceiverServer
 from tests.faults.campaign import Campaign
+from tests.faults.delivery_campaign import DeliveryCampaign
 from tests.faults.stage import Stage
 
 IS_ALL = os.environ.get("FAULTS") == "all"
@@ -63,10 +67,36 @@ def campaign(own_server: Callable[..., Any], tmp_path: Path, record_property: Ca
             finally:
                 campaign.give_up()
             print("\n".join(render([row])), flush=True)
-            record_property(PROPERTY, list(row))  # A list can be passed between processes; a row cannot.
+            record_property(*as_property(row))
             campaign.judge(row)
         finally:
             stage.close()
+
+    return begin
+
+
+@pytest.fixture
+def of_delivery(own_server: Callable[..., Any], tmp_path: Path, record_property: Callable[[str, object], None]) -> Any:
+    """A maker of campaigns on delivery. At the end of its context the job is waited for, recorded and judged.
+
+    `ledger` is `sqlite` or `postgresql`; `behaviour` is the receiver's.
+    """
+
+    @contextmanager
+    def begin(fault: str, ledger: str, units: int, behaviour: Behaviour) -> Iterator[DeliveryCampaign]:
+        print(f"FAULT_SEED={SEED}: {fault}, {ledger}")
+        postgresql = own_server(PostgresqlServer).start() if ledger == "postgresql" else None
+        receiver = own_server(ReceiverServer, behaviour).start()
+        campaign = DeliveryCampaign(fault, tmp_path, receiver, postgresql, units, SEED)
+        try:
+            campaign.begin()
+            yield campaign
+            row = campaign.finish()
+            print("\n".join(render([row])), flush=True)
+            record_property(*as_property(row))
+            campaign.judge(row)
+        finally:
+            campaign.close()
 
     return begin
 

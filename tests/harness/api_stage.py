@@ -1,4 +1,4 @@
-"""A console over a real storage and real files, for programs: a waiting unit, dead letters, a worker's report."""
+"""A console over a real storage, real files and a real ledger: a waiting unit, dead letters, a worker's report, and a job."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 import uvicorn
 from harness.console_stage import URL, Workers, http_settings, make_sources
 from harness.driving import PARTITION, Driven, Envelopes
+from harness.ledger_stage import LedgerStage, item
+from harness.receivers import receiver
 from harness.service_under_test import BEGINNING
 from harness.stored_units import StoredUnits
 from starlette.applications import Starlette
@@ -87,7 +89,10 @@ class ApiStage:
             partitions=(PARTITION,),
             open_dead_letters=lambda asked_for, sign: FileDeadLetterStore(files, sign),
             workers=self.workers,
-        )._replace(find_served=lambda: ServedStatus({"console": URL}))
+        )
+        self.ledger = LedgerStage(f"sqlite:///{directory}/ledger.db", receiver())
+        self.ledger.take(item(WAITING, 1), item("uow-2", 1), job="monday")
+        sources = sources._replace(find_served=lambda: ServedStatus({"console": URL}), open_ledger=self.ledger.another)
         self.console = Console(http_settings(directory, **settings), sources)
         self.console.waiting.refresh()
         self.client = TestClient(make_application(self.console, NoLogin(), MANY), base_url=URL, raise_server_exceptions=False)
@@ -108,6 +113,7 @@ class ApiStage:
     def close(self) -> None:
         self.console.close()
         self.units.close()
+        self.ledger.close()
 
 
 @contextmanager

@@ -1,14 +1,14 @@
-"""The results of fault campaigns: a table with one row per campaign, printed at the end of a test run that had any."""
+"""The results of fault campaigns: tables with one row per campaign, printed at the end of a test run that had any."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
-
-PROPERTY = "fault"
-"""The name of the property that carries the rows of a test, because tests run in several processes."""
 
 
 class Row(NamedTuple):
-    """`recovery_seconds` is the longest time from the end of a fault until all records were read that were there by then."""
+    """A campaign on the main job.
+
+    `recovery_seconds` is the longest time from the end of a fault until all records were read that were there by then.
+    """
 
     fault: str
     times: int
@@ -24,42 +24,64 @@ class Row(NamedTuple):
     seed: int
 
 
-_HEADINGS = (
-    "fault",
-    "times",
-    "storage",
-    "envelopes",
-    "notifications",
-    "lost",
-    "doubled",
-    "out of order",
-    "else wrong",
-    "possible-duplicate",
-    "longest to recover",
-    "FAULT_SEED",
-)
-_TEXTS = {0, 2}
+class DeliveryRow(NamedTuple):
+    """A campaign on delivery. `repeated` are calls under the key of a notification that the receiver had taken already."""
+
+    fault: str
+    times: int
+    ledger: str
+    notifications: int
+    processed: int
+    rejected: int
+    failed: int
+    lost: int
+    doubled: int
+    out_of_order: int
+    repeated: int
+    suspensions: int
+    back_offs: int
+    refused_results: int
+    events: int
+    seed: int
 
 
-def rows_of(reports: Iterable[Any]) -> list[Row]:
-    """Return the rows of this run's tests, in the order in which the tests ended."""
+KINDS: dict[str, type[Row] | type[DeliveryRow]] = {"faults": Row, "faults of delivery": DeliveryRow}
+"""By the name of the property that carries the rows of a test, because tests run in several processes."""
+
+_RENAMED = {"recovery_seconds": "longest to recover", "seed": "FAULT_SEED"}
+
+
+def as_property(row: Row | DeliveryRow) -> tuple[str, object]:
+    """Return name and value for `record_property`: a list can be passed between processes; a row cannot."""
+    return next(name for name, kind in KINDS.items() if isinstance(row, kind)), list(row)
+
+
+def tables_of(reports: Iterable[Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield a name and the lines of a table for each kind of row that this run's tests have, in the order of their ends."""
     calls = [each for each in reports if getattr(each, "when", None) == "call"]
-    return [Row(*value) for each in calls for name, value in each.user_properties if name == PROPERTY]
+    told = [each for call in calls for each in call.user_properties]
+    for name, kind in KINDS.items():
+        if rows := [kind(*value) for called, value in told if called == name]:
+            yield name, render(rows)
 
 
-def render(rows: Sequence[Row]) -> list[str]:
+def render(rows: Sequence[Row | DeliveryRow]) -> list[str]:
     """Return a table in Markdown, aligned for a terminal, too."""
-    cells = [_HEADINGS, *(_cells(each) for each in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADINGS))]
-    lines = [_line(row, widths) for row in cells]
-    rule = ["-" * width if column in _TEXTS else "-" * (width - 1) + ":" for column, width in enumerate(widths)]
+    names = rows[0]._fields
+    cells = [[_RENAMED.get(each, each.replace("_", " ")) for each in names], *([_cell(each) for each in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
+    is_text = [isinstance(each, str) for each in rows[0]]
+    rule = ["-" * width if text else "-" * (width - 1) + ":" for width, text in zip(widths, is_text, strict=True)]
+    lines = [_line(row, widths, is_text) for row in cells]
     return [lines[0], f"| {' | '.join(rule)} |", *lines[1:]]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    return tuple(f"{each:.1f} s" if isinstance(each, float) else str(each) for each in row)
+def _cell(value: object) -> str:
+    return f"{value:.1f} s" if isinstance(value, float) else str(value)
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [text.ljust(widths[at]) if at in _TEXTS else text.rjust(widths[at]) for at, text in enumerate(row)]
+def _line(row: Sequence[str], widths: Sequence[int], is_text: Sequence[bool]) -> str:
+    padded = [
+        text.ljust(width) if is_left else text.rjust(width) for text, width, is_left in zip(row, widths, is_text, strict=True)
+    ]
     return f"| {' | '.join(padded)} |"

@@ -154,7 +154,7 @@ def test_records_that_cannot_be_read_cost_themselves_and_a_spoiled_batch_its_par
     odd = [record(0, b"{}", (b"Gr\xfc\xdfe", b"")), record(0, b"{}"), record(2, b"{}", attributes=0x81)]
     send_batch(kafka.bootstrap, source, batch(odd), partition=1)
     send_batch(kafka.bootstrap, source, batch([record(0, b"a disk will spoil it")]), partition=2)
-    spoil(segment(kafka, source, 2), b"spoil it", b"malformed!")
+    spoil(segment(kafka, source, 2), b"spoil it", b"SPOIL IT")
     daemon = new_daemon(*on_kafka)
     verb = daemon.service.verb
     aside = f"{source}-2 is not read from offset 0 on, other partitions are: "

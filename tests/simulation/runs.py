@@ -115,7 +115,7 @@ def _world(seed: int, work: Workload, run: SimulatedRun, workers: int) -> World:
     world = World(seed, work.plan, workers, characters, _clock_dangers(work) if run is SimulatedRun.CLOCKS else NO_CLOCK_DANGERS)
     if Random(f"at once {seed}").random() < _HAVE_SHORT_TRANSACTIONS:
         world.broker.most_at_once = _MOST_AT_ONCE
-    damaged = Random(f"malformed {seed}")
+    damaged = Random(f"spoiled {seed}")
     if damaged.random() < _HAVE_DAMAGED_BATCHES:
         world.broker.is_damaged = lambda _: world.injected_faults.armed and damaged.random() < _ARE_DAMAGED
     few = Random(f"few {seed} {run}")

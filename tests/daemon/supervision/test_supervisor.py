@@ -39,8 +39,12 @@ print("begun", run, flush=True)
 def take():
     with open("page", "rb") as file:
         os.pwrite(in_flight, file.read(), 0)
+def wait_for_drain():
+    waits = select.poll()  # The number of the descriptor may be one that `select` does not know.
+    waits.register(lifeline, select.POLLIN)
+    waits.poll()
 def drain():
-    select.select([lifeline], [], [])
+    wait_for_drain()
     print("drained", flush=True)
 """
 """The beginning of a worker: its slot, lifeline and in-flight memory. `run` counts the slot's workers from 1;
@@ -122,6 +126,9 @@ def new_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
         signal.signal(number, handler)
     for slot in [each for service in made for each in service.slots]:
         slot.kill()
+    for supervisor in [each.supervisor for each in made if each.supervisor is not None]:
+        os.close(supervisor._woken)
+        os.close(supervisor._waking)
 
 
 def _page() -> bytes:
@@ -231,7 +238,7 @@ def test_last_words_without_a_newline_are_kept_and_a_process_that_inherits_the_l
     run = """
 if run == 1:
     if os.fork() == 0:
-        select.select([lifeline], [], [])
+        wait_for_drain()
         os._exit(0)
     sys.stdout.write("last words")
     sys.stdout.flush()
