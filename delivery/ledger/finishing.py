@@ -179,7 +179,7 @@ class Finishing:
         elif isinstance(outcome, Limited):
             self._wait(row, RetryMode.LIMIT, self.now + outcome.after_ms, outcome.error)
         elif isinstance(outcome, Again):
-            self._again(row, outcome)
+            self._again(row, claim, outcome)
         elif isinstance(outcome, Rejected):
             self._reject(row, claim, outcome)
         elif isinstance(outcome, Failed):
@@ -191,7 +191,7 @@ class Finishing:
             following = steps[steps.index(step) + 1]
             key["is_announced"] = following is Step.DELIVER
             after = self.receiver.verify.delay_ms if following is Step.VERIFY else 0
-            row |= {"step": following, "status": _STATUS_OF[following], "mode": None, "questions": 0, "due_at": self.now + after}
+            row |= {"step": following, "status": _STATUS_OF[following], "mode": None, "due_at": self.now + after}
             return
         row["is_late"] = row["is_late"] or row["id"] < key["delivered"]
         if row["is_late"]:
@@ -199,12 +199,14 @@ class Finishing:
         key["delivered"] = max(key["delivered"], row["id"])
         self.end(row, Status.PROCESSED)
 
-    def _again(self, row: dict[str, Any], outcome: Again) -> None:
+    def _again(self, row: dict[str, Any], claim: Claim, outcome: Again) -> None:
         if outcome.mode is RetryMode.VERIFICATION:
             row["questions"] += 1
         else:
             row["attempts"] += 1
         if outcome.announces:
+            if claim.step is Step.DELIVER:
+                row["questions"] = 0
             self.keys[row["key"]]["is_announced"] = False
             row["step"] = Step.ANNOUNCE
         self._wait(row, outcome.mode, self.now + outcome.after_ms, outcome.error)

@@ -90,6 +90,12 @@ def test_what_is_not_found_yet_is_asked_for_again_and_fails_after_so_many_questi
     assert last == Failed("HTTP 404 (not found after 20 questions)", RetryMode.VERIFICATION)
 
 
+def test_half_way_through_its_questions_it_is_announced_again_for_the_receiver_may_have_forgotten_it() -> None:
+    found = [outcome(Answer(404), Step.VERIFY, ANNOUNCED, Tries(0, questions)) for questions in range(19)]
+    assert [isinstance(each, Again) and each.announces for each in found] == [questions == 9 for questions in range(19)]
+    assert {each.mode for each in found if isinstance(each, Again)} == {RetryMode.VERIFICATION}
+
+
 def test_what_is_not_found_at_delivery_is_announced_again_where_units_are_announced() -> None:
     found = outcome(Answer(404), Step.DELIVER, ANNOUNCED)
     assert isinstance(found, Again)

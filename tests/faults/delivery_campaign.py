@@ -26,7 +26,7 @@ LEASE_SECONDS = 12
 
 RECEIVER = f"""
     steps = announce-verify-deliver, verify {{ delay = 50ms, attempts = 200 }}
-    timeout = 1s, rate = "150/s", retry {{ first = 50ms, attempts = 100 }}
+    timeout = 1s, rate = "150/s", retry {{ first = 50ms, most = 2s, attempts = 100 }}
     suspension {{ probe = {PROBE_MS}ms, most = {PROBE_MS}ms, when {{ status = [503], body = "currently suspended" }} }}
     limit.when.body = "connections allowed", reject.when.status = [422]
 """

@@ -40,6 +40,8 @@ ANSWERS = {
     "resequencer check": "stash-timeout",
     "resequencer partitions list": "read to",
     "resequencer orders": "a look",
+    "resequencer delivery gates": "tracker",
+    "resequencer delivery waiting tracker": "uow-3",
 }
 """By command: a word of its answer on the service below."""
 
@@ -49,10 +51,12 @@ ON_KAFKA = {"resequencer archive-topics": "for files, use `archive`"}
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedService]:
-    """A payment waits, two records could not be handled, and a worker was killed."""
+    """A payment waits, two records could not be handled, a receiver cannot be reached, and a worker was killed."""
     orders = f"{NOTIFICATION}.orders.enabled=true"
-    made = OperatedService(tmp_path_factory.mktemp("service"), f"{RESEQUENCER}.stash-timeout=10m", orders)
+    receiver = f'{NOTIFICATION}.delivery.receivers.tracker.url="http://127.0.0.1:1"'
+    made = OperatedService(tmp_path_factory.mktemp("service"), f"{RESEQUENCER}.stash-timeout=10m", orders, receiver)
     made.tell("uow-1", 2)
+    made.tell("uow-3", 1)
     made.append(
         b"this is no envelope",
         envelope_line("uow-2", 1),

@@ -255,6 +255,44 @@ def test_a_unit_that_the_receiver_forgot_is_announced_again(stage: Make) -> None
     assert it.deliver_all() == ["a-1", "a-2"]
 
 
+def test_a_unit_that_the_receiver_forgot_before_it_was_found_is_announced_once_more_and_its_questions_stay_bounded(
+    stage: Make,
+) -> None:
+    it = stage("steps = announce-verify-deliver", "verify { delay = 1s, attempts = 6 }", "retry.attempts = 100")
+    receiver = it.ledger.receivers["r"]
+    it.take(item("a", 1), item("a", 2))
+    asked: list[Step] = []
+    while it.job().failed == 0 and len(asked) < 50:
+        it.now += 300_000
+        for step in receiver.steps.all:
+            for claim in it.claim(step=step):
+                asked.append(step)
+                reply = Answer(404) if step is Step.VERIFY else Answer(201)
+                # An attempt between two questions does not begin them anew.
+                reply = Answer(500) if asked == [Step.ANNOUNCE, Step.VERIFY] else reply
+                it.finish([claim], outcome_of(receiver, step, reply, claim.tries, 0))
+    assert asked == [Step.ANNOUNCE, *[Step.VERIFY] * 4, Step.ANNOUNCE, *[Step.VERIFY] * 3]
+    (error,) = it.ledger.errors("j", 9)
+    assert (error.step, error.attempts) == (Step.VERIFY, 6)
+
+
+def test_a_unit_that_is_forgotten_at_delivery_gets_all_questions_again(stage: Make) -> None:
+    it = stage("steps = announce-verify-deliver", "verify.delay = 1s")
+    it.take(item("a", 1))
+    it.finish(it.claim(step=Step.ANNOUNCE))
+    for outcome in (Again(RetryMode.VERIFICATION, 1_000, "HTTP 404"), Done()):
+        it.now += 1_000
+        it.finish(it.claim(step=Step.VERIFY), outcome)
+    (delivered,) = it.claim()
+    assert delivered.tries == Tries(0, 1)
+    it.finish([delivered], Again(RetryMode.BACK_OFF, 1_000, "HTTP 404", announces=True))
+    it.now += 1_000
+    it.finish(it.claim(step=Step.ANNOUNCE))
+    it.now += 1_000
+    (asked,) = it.claim(step=Step.VERIFY)
+    assert asked.tries == Tries(1, 0)
+
+
 def test_a_receiver_that_forgot_its_units_while_it_slept_gets_them_announced_again(stage: Make) -> None:
     it = stage("steps = announce-deliver", "suspension { probe = 60s, most = 15m }")
     it.take(item("a", 1))
