@@ -51,7 +51,7 @@ _ORDERS = path_of(Orders, "topic")
 _ORDER_OUTCOMES = path_of(Orders, "outcomes_topic")
 _TOPICS = (path_of(Ingress, "topic"), path_of(Notifications, "topic"), path_of(Notifications, "dead_letters_topic"))
 _CHUNK_POLL, _MOST_POLL = path_of(WorkerSettings, "poll_ms"), path_of(WorkerSettings, "most_poll_ms")
-_RECEIVER_URL = path_of(Receiver, "url")
+_RECEIVER_URL, _RECEIVER_LIVE = path_of(Receiver, "url"), path_of(Receiver, "is_live")
 _RECEIVER_USER, _RECEIVER_TOKEN = path_of(Login, "user"), path_of(Login, "token")
 _RECEIVER_CERTIFICATE, _RECEIVER_KEY = path_of(Tls, "certificate"), path_of(Tls, "key")
 _PROBE, _MOST_PROBE = path_of(Suspension, "probe_ms"), path_of(Suspension, "most_ms")
@@ -253,6 +253,12 @@ def broken_receivers(values: Values, schema: Schema) -> Iterator[ConfigurationEr
             if (found[first] or 0) > (found[most] or MOST_DEADLINE_MS):
                 low, high = (each.removeprefix(of_all + ".") for each in (first, most))
                 yield ConfigurationError(f"{path}.{low}", f"is more than {high}: lower it, or raise {high}")
+        if found[_RECEIVER_LIVE] and values.get(_KEPT) is not None and values.get(_TRANSPORT) == "file":
+            yield ConfigurationError(
+                f"{path}.live",
+                f"is true, and {_KEPT} is {values[_KEPT]}: a full file could be deleted before it is delivered; "
+                f"set {_KEPT} to null, or live to false",
+            )
 
 
 def doubtful_constraints(values: Values) -> tuple[str, ...]:

@@ -221,3 +221,11 @@ RECEIVERS = f"{P}.delivery.receivers"
 def test_a_receiver_is_refused_under_its_own_name(refused, text, path, problem):
     found = refused(f"{RECEIVERS} {{ {text} }}")
     assert problem in found[f"{RECEIVERS}.{path}"]
+
+
+def test_no_file_is_deleted_before_a_live_receiver_has_it(refused, loaded):
+    files = f"{P}.transport = file, {I}.transport = file, {P}.file {{ rotate-at = 1M, keep-notifications = 3 }}"
+    live = f'{files}, {RECEIVERS}.t.url = "http://a"'
+    assert "before it is delivered" in refused(live)[f"{RECEIVERS}.t.live"]
+    assert loaded(f"{live}, {RECEIVERS}.t.live = false")
+    assert loaded(f"{live}, {P}.transport = kafka, {I}.transport = kafka")
