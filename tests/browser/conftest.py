@@ -12,13 +12,14 @@ from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, Operat
 from playwright.sync_api import Browser
 
 from servers.errors import ProgramMissing
-from tests.browser.stage import Stage, kafka_settings, storage_settings, to_topic
+from tests.browser.stage import RECEIVER, Stage, kafka_settings, storage_settings, to_topic
 
 _ALWAYS = (
     f"{NOTIFICATION}.http.port=0",
     f"{NOTIFICATION}.http.metrics.port=0",
     f"{RESEQUENCER}.stash-timeout=1h",
     f"{NOTIFICATION}.orders.enabled=true",
+    f'{NOTIFICATION}.delivery.receivers.{RECEIVER}.url="http://127.0.0.1:1"',
 )
 _SERVERS = {"redis": "redis_server", "infinispan": "infinispan"}
 
@@ -39,19 +40,20 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     directory, storage = tmp_path_factory.mktemp("service"), request.param
     if storage == "files":
         service = OperatedService(directory, *_ALWAYS)
-        feed = service.append
+        feed, output = service.append, (str(service.out_directory / "notifications.jsonl"),)
     else:
         kafka = request.getfixturevalue("kafka")
         url = request.getfixturevalue(_SERVERS[storage]).url if storage in _SERVERS else ""
-        topics = [f"{each}-{uuid4().hex[:12]}" for each in ("in", "out", "dead", "orders", "outcomes")]
+        topics = [f"{each}-{uuid4().hex[:12]}" for each in ("in", "out", "dead", "orders", "outcomes", "events")]
         kafka.create_topics(*topics, partitions=4)
-        orders = (f"{NOTIFICATION}.orders.topic={topics[3]}", f"{NOTIFICATION}.orders.outcomes-topic={topics[4]}")
+        others = zip(("orders.topic", "orders.outcomes-topic", "delivery.events.topic"), topics[3:], strict=True)
+        orders = (f"{NOTIFICATION}.{key}={topic}" for key, topic in others)
         service = OperatedService(
             directory, *_ALWAYS, *orders, *kafka_settings(kafka, *topics[:3]), *storage_settings(storage, url, topics[0])
         )
-        feed = to_topic(kafka, topics[0])
+        feed, output = to_topic(kafka, topics[0]), ("--topic",)
     try:
-        made = Stage(Daemon(service), feed, has_view=storage != "none")
+        made = Stage(Daemon(service), feed, output, has_view=storage != "none")
         made.fill()
         yield made
     finally:

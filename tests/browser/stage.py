@@ -15,6 +15,9 @@ from connectors.line_format import Line, decode_line, encode_line
 from servers.kafka.server import KafkaServer
 
 ASKED, PAID = "uow-asked", "uow-paid"
+BOLD = "<b>bold</b>"
+"""A unit that is paid, and is not delivered, for the receiver cannot be reached."""
+
 HOSTILE = "<img src=x onerror=alert(1)>&amp;\"'</script>"
 LONGEST = "L" * 250
 MANY = 3_000
@@ -22,6 +25,8 @@ TERMINAL = "\x1b[31mred\x1b]0;title\x07<b>"
 """A unit with this id cannot be: its envelope becomes a dead letter."""
 
 DEBTOR = "Bäckerei <b>Muster</b>"
+
+JOB, RECEIVER = "monday", "tracker"
 
 _DEAD = 4
 _PAYMENT = {
@@ -33,11 +38,15 @@ _TITLE = "<script>alert(1)</script>"
 
 
 class Stage:
-    """A service that runs; `feed` appends lines of the file format to its input, whatever its transport."""
+    """A service that runs; `feed` appends lines of the file format to its input, whatever its transport.
 
-    def __init__(self, daemon: Daemon, feed: Callable[..., None], *, has_view: bool) -> None:
+    `output` are the arguments by which a job finds the notifications.
+    """
+
+    def __init__(self, daemon: Daemon, feed: Callable[..., None], output: tuple[str, ...], *, has_view: bool) -> None:
         self.daemon = daemon
         self.feed = feed
+        self.output = output
         self.has_view = has_view
         daemon.start()
         self.address = address_of(daemon.service)
@@ -47,11 +56,17 @@ class Stage:
         self.feed(envelope_line(ASKED, 1, mdsObjects=[_PAYMENT]), envelope_line(ASKED, 3))
         self.daemon.wait_for(lambda report: report.units.waiting == 1, "the first waits")
         self.feed(*(envelope_line(PAID, each) for each in (2, 1, 3)))
-        self.feed(envelope_line(HOSTILE, 2), envelope_line(LONGEST, 2))
+        self.feed(envelope_line(BOLD, 1), envelope_line(HOSTILE, 2), envelope_line(LONGEST, 2))
         self.feed(*(envelope_line(f"bulk-{each:05}", 2) for each in range(MANY)))
         self.feed(*map(_line, (b"no JSON", _TITLE.encode(), b'{"processingContext": 3}')), envelope_line(TERMINAL, 1))
         self.daemon.wait_for(lambda report: report.units.waiting == MANY + 3, "all wait")
         self.daemon.wait_for(lambda report: sum(report.dead_letters.values()) == _DEAD, "some are set aside")
+        done = self.daemon.service.verb("delivery", "start", JOB, RECEIVER, *self.output)
+        assert done.returncode == 0, done.stderr
+        wait_until(lambda: BOLD in self._waiting(), "nothing can be delivered")
+
+    def _waiting(self) -> str:
+        return self.daemon.service.verb("delivery", "waiting", RECEIVER).stdout
 
 
 def address_of(service: OperatedService) -> str:

@@ -11,7 +11,7 @@ from harness.processes.operated_service import envelope_line
 from harness.waiting import wait_until
 from playwright.sync_api import Browser
 
-from tests.browser.stage import ASKED, DEBTOR, HOSTILE, LONGEST, MANY, PAID, Stage
+from tests.browser.stage import ASKED, BOLD, DEBTOR, HOSTILE, JOB, LONGEST, MANY, PAID, RECEIVER, Stage
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +25,9 @@ PAGES = (
     "/orders",
     "/partitions",
     "/workers",
+    "/delivery",
+    f"/delivery/job?id={JOB}",
+    f"/delivery/receiver?name={RECEIVER}",
 )
 LOOKS = ((NARROW, "dark"), (WIDE, "light"))
 """Between them both widths and both schemes: what is too wide is so in each scheme, and what lacks contrast at each width."""
@@ -102,6 +105,8 @@ def test_what_other_systems_wrote_is_text(visit: Visit) -> None:
     assert "\\x1b[31mred\\x1b]0;title\\x07<b>" in visit.main
     visit.open("/dead-letters?reason=undecodable")
     assert "<script>alert(1)</script>" in visit.main
+    visit.open(f"/delivery/receiver?name={RECEIVER}")
+    assert BOLD in visit.main
     for path in PAGES:
         visit.open(path)
         assert visit.page.locator("main img, main script, main b").count() == 0
