@@ -138,7 +138,7 @@ def _shown(value: object) -> object:
 
 def _windows(name: str, value: Any, now: float) -> Windows:
     if isinstance(value, bool):
-        return ALWAYS if value else ()
+        return ((now, ALWAYS[0][1]),) if value else ()
     try:
         windows = tuple((now + float(begin), ALWAYS[0][1] if end is None else now + float(end)) for begin, end in value)
     except (TypeError, ValueError):

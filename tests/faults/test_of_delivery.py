@@ -94,3 +94,5 @@ def test_a_receiver_that_sleeps_costs_no_attempt_and_one_probe_per_interval(
 def test_a_receiver_that_forgets(of_delivery: Any, times: int, chance: Random) -> None:
     with of_delivery("the receiver forgets its units", "sqlite", UNITS_FOR_A_STRIKE * times, PLAIN) as under_way:
         strike(under_way, times, (forget_units,), chance)
+        under_way.drain()
+        assert under_way.job().retries.back_off > 0, "nothing was forgotten"

@@ -171,6 +171,17 @@ def test_a_forgotten_announcement_is_wanted_again(served: Served) -> None:
     assert served.post("found", "3").status_code == 404
 
 
+def test_what_is_true_from_now_on_forgets_what_was_announced_until_now(served: Served) -> None:
+    served.behave(announcing=True)
+    served.announce("u")
+    served.now += 1
+    served.behave(forgets=True)
+    assert served.post("u", "1").status_code == 404
+    assert served.announce("u") == 201
+    served.now += 1
+    assert served.post("u", "1").status_code == 200
+
+
 def test_the_same_share_of_units_is_refused_for_ever(served: Served) -> None:
     served.behave(rejects=0.3, seed=7)
     units = [f"unit-{number}" for number in range(60)]
