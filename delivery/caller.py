@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -29,6 +30,9 @@ _MARKS = (
     names.POSSIBLE_DUPLICATE,
     names.NOTIFICATION_ID,
 )
+
+_FIELD_VALUE = re.compile(rb"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
+"""RFC 9110, 5.5."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -106,7 +110,7 @@ class Caller:
         is_delivery = claim.step is Step.DELIVER
         request = client.build_request(
             method,
-            path.replace("{unit}", quote(claim.key, safe="")),
+            path.replace("{unit}", _segment(claim.key)),
             content=claim.value if is_delivery else None,
             headers=_headers(claim, is_delivery=is_delivery),
             extensions={"trace": sent.trace},
@@ -211,10 +215,20 @@ def _request_of(receiver: Receiver, step: Step) -> tuple[str, str]:
     return receiver.deliver.method, receiver.deliver.path
 
 
+def _segment(unit: str) -> str:
+    """Return the unit as one segment of a path. `.` and `..` would be taken for steps on the path (RFC 3986, 5.2.4)."""
+    return quote(unit, safe="") if unit not in (".", "..") else unit.replace(".", "%2E")
+
+
 def _headers(claim: Claim, *, is_delivery: bool) -> list[tuple[bytes, bytes]]:
-    found = [(name.encode(), value) for name, value in claim.headers if name in _PASSED_ON]
+    found = _of(claim, _PASSED_ON)
     if not is_delivery:
         return found
     kind = b"application/xml" if claim.value.lstrip()[:1] == b"<" else b"application/json"
     found += [(b"content-type", kind), (b"idempotency-key", claim.notification_id.encode())]
-    return found + [(name.encode(), value) for name, value in claim.headers if name in _MARKS]
+    return found + _of(claim, _MARKS)
+
+
+def _of(claim: Claim, wanted: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """Return the wanted headers, but none with a value that HTTP cannot carry: other programs may have written it."""
+    return [(name.encode(), value) for name, value in claim.headers if name in wanted and _FIELD_VALUE.fullmatch(value)]

@@ -22,6 +22,7 @@ from delivery.errors import JobRefused
 from delivery.jobs import GateReport, Job, RowError
 from delivery.ledger.ledger import Ledger
 from domain.clock import instant_text
+from domain.identifiers import find_id_flaw
 from domain.printable import counted, printable
 
 _Told = TypeVar("_Told", bound=msgspec.Struct)
@@ -71,6 +72,8 @@ def _run(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> 
 def _start(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
     if arguments.receiver not in ledger.receivers:
         raise JobRefused(f"there is no receiver {arguments.receiver}; known are {', '.join(ledger.receivers)}")
+    if (flaw := find_id_flaw(arguments.job)) is not None:
+        raise JobRefused(f"the name of the job {flaw}; choose another name")
     if not arguments.files and ledger.find_job(arguments.job) is not None:
         # What a topic or an archive holds now is not what it held then.
         raise JobRefused(f"there is a job {arguments.job} already: choose another name")

@@ -7,6 +7,7 @@ from delivery.ledger.intake import Portion
 from delivery.rows import Item
 from delivery.settings import Select
 from domain import headers as names
+from domain.identifiers import MAX_LENGTH, find_id_flaw
 from domain.record import Headers
 
 
@@ -30,14 +31,10 @@ def make_item(key: bytes | None, value: bytes, headers: Headers, position: str) 
     texts = names.texts_of(headers)
     unit = (key or b"").decode(errors="replace")
     found = texts.get(names.NOTIFICATION_ID)
-    defect = None
-    if not key:
-        defect = "the record has no key, which is the unit of work"
-    elif "\x00" in unit + (found or ""):
-        defect = "the unit or the notification's id contains a null character"
+    defect = _find_defect(unit, found)
     return Item(
         dedup=found if found and defect is None else position,
-        key=unit.replace("\x00", ""),
+        key=unit if defect is None else unit[:MAX_LENGTH].replace("\x00", ""),
         value=value,
         headers=headers,
         position=position,
@@ -46,6 +43,18 @@ def make_item(key: bytes | None, value: bytes, headers: Headers, position: str) 
         entity=texts.get(names.PROCESSING_ENTITY),
         defect=defect,
     )
+
+
+def _find_defect(unit: str, notification_id: str | None) -> str | None:
+    """Return what no database or no header of HTTP would take."""
+    if (flaw := find_id_flaw(unit)) is not None:
+        return f"the key of the record, which is the unit of work, {flaw}"
+    if not notification_id:
+        return None
+    flaw = find_id_flaw(notification_id)
+    if flaw is None and notification_id != notification_id.strip():
+        flaw = "begins or ends with a space"
+    return None if flaw is None else f"the header {names.NOTIFICATION_ID} {flaw}"
 
 
 def select_items(items: list[Item], select: Select) -> list[Item]:

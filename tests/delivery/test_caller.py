@@ -108,6 +108,27 @@ def test_a_delivery_is_the_value_with_its_id_as_idempotency_key(call: Callable[.
     assert "authorization" not in headers
 
 
+@pytest.mark.parametrize(("unit", "segment"), [(".", "%2E"), ("..", "%2E%2E"), ("../..", "..%2F..")])
+def test_a_unit_is_one_segment_of_the_path_whatever_it_is_called(call: Callable[..., Any], unit: str, segment: str) -> None:
+    call(key=unit)
+    call(key=unit, step=Step.ANNOUNCE)
+    assert [each[1] for each in Called.requests] == [f"/base/payments/{segment}/statuses", f"/base/payments/{segment}"]
+
+
+def test_a_header_that_http_cannot_carry_is_left_out_and_adds_no_other(call: Callable[..., Any]) -> None:
+    call(
+        headers=(
+            ("transaction-status", b"ACSC\r\nx-admin: true"),
+            ("late", b""),
+            ("processing-entity", b" A"),
+            ("incomplete", b"a b"),
+        )
+    )
+    headers = Called.requests[0][2]
+    assert headers["incomplete"] == "a b"
+    assert not {"transaction-status", "x-admin", "late", "processing-entity"} & {name.lower() for name in headers}
+
+
 def test_xml_says_so_and_other_steps_have_no_body(call: Callable[..., Any]) -> None:
     call(value=b"<Document/>")
     call(step=Step.ANNOUNCE)

@@ -59,6 +59,21 @@ def test_what_is_no_record_is_told_and_not_left_out(tmp_path: Path) -> None:
     assert portion.items[0].value == b"nonsense"
 
 
+def test_what_no_database_and_no_header_would_take_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "notifications.jsonl"
+    path.write_bytes(
+        line("u" * 5_000, "n1") + line("u", "n" * 5_000) + line("u", "n\r\nx: y") + line("é" * 256, "n4") + line("u", " n5")
+    )
+    first, second, third, fourth, fifth = feed(path).read({}, 10).items
+    assert "has 5000 characters" in (first.defect or "")
+    assert len(first.key) == 256
+    assert "notification-id has 5000 characters" in (second.defect or "")
+    assert "notification-id contains a control character" in (third.defect or "")
+    assert max(len(each.dedup) for each in (first, second, third)) < 100
+    assert (fourth.defect, fourth.dedup) == (None, "n4")
+    assert "begins or ends with a space" in (fifth.defect or "")
+
+
 def test_statuses_and_entities_select_and_what_is_left_out_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "notifications.jsonl"
     lines = [
