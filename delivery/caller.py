@@ -31,7 +31,7 @@ _MARKS = (
     names.NOTIFICATION_ID,
 )
 
-_FIELD_VALUE = re.compile(rb"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
+_FIELD_VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?")
 """RFC 9110, 5.5."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -221,14 +221,14 @@ def _segment(unit: str) -> str:
 
 
 def _headers(claim: Claim, *, is_delivery: bool) -> list[tuple[bytes, bytes]]:
-    found = _of(claim, _PASSED_ON)
+    found = _sendable(claim, _PASSED_ON)
     if not is_delivery:
         return found
     kind = b"application/xml" if claim.value.lstrip()[:1] == b"<" else b"application/json"
     found += [(b"content-type", kind), (b"idempotency-key", claim.notification_id.encode())]
-    return found + _of(claim, _MARKS)
+    return found + _sendable(claim, _MARKS)
 
 
-def _of(claim: Claim, wanted: Sequence[str]) -> list[tuple[bytes, bytes]]:
+def _sendable(claim: Claim, wanted: Sequence[str]) -> list[tuple[bytes, bytes]]:
     """Return the wanted headers, but none with a value that HTTP cannot carry: other programs may have written it."""
     return [(name.encode(), value) for name, value in claim.headers if name in wanted and _FIELD_VALUE.fullmatch(value)]

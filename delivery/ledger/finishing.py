@@ -179,7 +179,7 @@ class Finishing:
         elif isinstance(outcome, Limited):
             self._wait(row, RetryMode.LIMIT, self.now + outcome.after_ms, outcome.error)
         elif isinstance(outcome, Again):
-            self._again(row, claim, outcome)
+            self._again(row, outcome)
         elif isinstance(outcome, Rejected):
             self._reject(row, claim, outcome)
         elif isinstance(outcome, Failed):
@@ -199,13 +199,13 @@ class Finishing:
         key["delivered"] = max(key["delivered"], row["id"])
         self.end(row, Status.PROCESSED)
 
-    def _again(self, row: dict[str, Any], claim: Claim, outcome: Again) -> None:
+    def _again(self, row: dict[str, Any], outcome: Again) -> None:
         if outcome.mode is RetryMode.VERIFICATION:
             row["questions"] += 1
         else:
             row["attempts"] += 1
         if outcome.announces:
-            if claim.step is Step.DELIVER:
+            if outcome.mode is RetryMode.BACK_OFF:  # It was found once: the next announcement has questions of its own.
                 row["questions"] = 0
             self.keys[row["key"]]["is_announced"] = False
             row["step"] = Step.ANNOUNCE

@@ -46,10 +46,10 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         url = request.getfixturevalue(_SERVERS[storage]).url if storage in _SERVERS else ""
         topics = [f"{each}-{uuid4().hex[:12]}" for each in ("in", "out", "dead", "orders", "outcomes", "events")]
         kafka.create_topics(*topics, partitions=4)
-        others = zip(("orders.topic", "orders.outcomes-topic", "delivery.events.topic"), topics[3:], strict=True)
-        orders = (f"{NOTIFICATION}.{key}={topic}" for key, topic in others)
+        keys = zip(("orders.topic", "orders.outcomes-topic", "delivery.events.topic"), topics[3:], strict=True)
+        others = (f"{NOTIFICATION}.{key}={topic}" for key, topic in keys)
         service = OperatedService(
-            directory, *_ALWAYS, *orders, *kafka_settings(kafka, *topics[:3]), *storage_settings(storage, url, topics[0])
+            directory, *_ALWAYS, *others, *kafka_settings(kafka, *topics[:3]), *storage_settings(storage, url, topics[0])
         )
         feed, output = to_topic(kafka, topics[0]), ("--topic",)
     try:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Protocol
 
 import pytest
-from harness.fault_table import as_property, render
+from harness.fault_table import DeliveryRow, Row, as_property, render
 
 from servers.postgresql.server import PostgresqlServer
 from servers.receiver.behaviour import Behaviour
@@ -66,8 +66,7 @@ def campaign(own_server: Callable[..., Any], tmp_path: Path, record_property: Ca
                 row = campaign.finish()
             finally:
                 campaign.give_up()
-            print("\n".join(render([row])), flush=True)
-            record_property(*as_property(row))
+            _tell(row, record_property)
             campaign.judge(row)
         finally:
             stage.close()
@@ -92,13 +91,18 @@ def of_delivery(own_server: Callable[..., Any], tmp_path: Path, record_property:
             campaign.begin()
             yield campaign
             row = campaign.finish()
-            print("\n".join(render([row])), flush=True)
-            record_property(*as_property(row))
+            _tell(row, record_property)
             campaign.judge(row)
         finally:
             campaign.close()
 
     return begin
+
+
+def _tell(row: Row | DeliveryRow, record_property: Callable[[str, object], None]) -> None:
+    """Print the row, and keep it for the table at the end of the run."""
+    print("\n".join(render([row])), flush=True)
+    record_property(*as_property(row))
 
 
 @pytest.fixture
