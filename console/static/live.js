@@ -2,10 +2,19 @@
 "use strict";
 (() => {
   if (!("EventSource" in window) || document.querySelector("[data-still]")) return;
+  const isChanged = (field) => {
+    if (field.matches("select")) {
+      const before = [...field.options].findLast((option) => option.defaultSelected) ?? field.options[0];
+      return field.selectedOptions[0] !== before;
+    }
+    return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
+  };
+  // Replacing the main part would take away what a person has typed, chosen or marked and has not sent yet.
   const isBusy = () => {
     const at = document.activeElement;
     const selected = window.getSelection();
-    return document.hidden || (at && at.closest("main") && at.matches("input, textarea, select")) || (selected && !selected.isCollapsed);
+    const fields = [...document.querySelectorAll("main input, main textarea, main select")];
+    return document.hidden || fields.some((field) => field === at || isChanged(field)) || (selected && !selected.isCollapsed);
   };
   // A page that is expensive to make is fetched more rarely, and never twice at once.
   let isFetching = false;

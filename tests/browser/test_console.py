@@ -73,6 +73,23 @@ def test_a_page_left_open_follows_what_changes(visit: Visit, stage: Stage) -> No
     assert visit.complaints == []
 
 
+def test_what_is_chosen_in_a_form_stays_until_it_is_sent(browser: Browser, visit: Visit, stage: Stage) -> None:
+    visit.open("/dead-letters")
+    reason = visit.page.get_by_label("Reason")
+    reason.select_option("invalid-id")
+    visit.page.get_by_role("button", name="Show").focus()
+    with Visit(browser, stage.address) as other:
+        other.open("/dead-letters")
+        as_of = other.page.locator("[data-as-of]")
+        before = as_of.inner_text()
+        stage.feed(envelope_line(f"chosen-{stage.address[-3:]}", 2))
+        wait_until(lambda: as_of.inner_text() != before, "a page without a choice is refreshed", look_seconds=0.2)
+        visit.page.wait_for_timeout(1_000)
+    assert reason.input_value() == "invalid-id"
+    visit.press("Enter")
+    visit.page.wait_for_url("**reason=invalid-id**")
+
+
 def test_the_keyboard_alone_skips_navigates_and_requeues_a_dead_letter_after_a_confirmation(visit: Visit, stage: Stage) -> None:
     visit.open("/")
     visit.tab_to("link", "Skip to content", most=1)

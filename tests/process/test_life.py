@@ -172,7 +172,8 @@ def test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_
     service.start()
     service.wait_until_idle()
     archive = service.run_directory / "archive"
-    wait_until(lambda: kills < 9 or any(archive.glob("*.gz")), "a rotated file is archived")
+    # The archiving process has a low priority: beside a busy machine's other processes it is slow.
+    wait_until(lambda: kills < 9 or any(archive.glob("*.gz")), "processed input is archived", 400)
     assert service.stop() == 0
     verified = service.verb("verify", "--json", "--set", f"{NOTIFICATION}.target-type=report")
     assert verified.returncode == 0, verified.stdout
